@@ -22,6 +22,8 @@ export interface BundleOptions {
 	 * cache, the text of packages that are not even used costs every start 22 ms (docs/measurements.md).
 	 */
 	readonly singleFile?: boolean;
+	/** Packages that the programs never come to use, though a file of theirs names them. */
+	readonly without?: readonly string[];
 	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
 	readonly toolsApart?: boolean;
 }
@@ -40,12 +42,17 @@ const ENTRIES = {
 	testing: 'src/service/testing.ts',
 };
 
+const CLIENT_FORMATS = [
+	['client.cjs', 'cjs'],
+	['client.mjs', 'esm'],
+] as const;
+
 /** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
 const APART: ReadonlyMap<string, string> = new Map([
 	['zod', 'zod.cjs'],
+	['undici', 'undici.cjs'],
 	['systeminformation', 'systeminformation.cjs'],
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
-	['zxing-wasm/writer', 'zxing-writer.cjs'],
 	['@jsquash/webp/decode.js', 'webp-decoder.cjs'],
 	['@serialport/stream', 'serial-stream.cjs'],
 	['@serialport/bindings-cpp', 'serial-bindings.cjs'],
@@ -71,17 +78,18 @@ const NATIVE = {
 /** Read as files, or as assets of an executable, under their own names, by the file apart that reads them. */
 const DECODERS: Readonly<Record<string, string>> = {
 	'zxing-reader.cjs': 'zxing-wasm/reader/zxing_reader.wasm',
-	'zxing-writer.cjs': 'zxing-wasm/writer/zxing_writer.wasm',
 	'webp-decoder.cjs': '@jsquash/webp/codec/dec/webp_dec.wasm',
 };
 
 /** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/` or of a package. */
 const PAGE = [
 	...[
-		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js', 'qr.js'],
+		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js'],
 		...['en', 'de', 'fr', 'es', 'ar'].map((language) => `languages/${language}.js`),
-	].map((name) => [`page/${name}`, `src/page/page/${name}`] as const),
-	['page/zxing-reader.js', 'zxing-wasm/dist/iife/reader/index.js'] as const,
+	].map((name) => [`page/${name}`, `src/page/page/${name}`, undefined] as const),
+	// Neither package exports a path to its script: each is found beside the module that it does export.
+	['page/zxing-reader.js', 'zxing-wasm/reader', '../../../iife/reader/index.js'] as const,
+	['page/qr.js', 'uqr', '../index.mjs'] as const,
 ];
 
 /**
@@ -93,7 +101,7 @@ const PAGE = [
  * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
  */
 export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
-	const { root, entries, outDir, singleFile = false, toolsApart = false } = options;
+	const { root, entries, outDir, singleFile = false, toolsApart = false, without = [] } = options;
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -104,14 +112,21 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version), IDV_AGENT_TOOLS_APART: String(toolsApart) },
 		plugins: [slimPino, lateZlib, findNative],
 	};
-	const files = Object.keys(entries).map((name) => `${name}.cjs`);
+	const { client, ...programs } = entries;
+	const files = Object.keys(programs).map((name) => `${name}.cjs`);
+	// In applications of others: for their Node, and as an ES module too, since a bundler cannot put a `require` into one.
+	const library = { ...OPTIONS, absWorkingDir: root, target: 'node18.17', banner: {} } as const;
+	for (const [file, format] of client ? CLIENT_FORMATS : []) {
+		await buildWithoutWarnings({ ...library, format, entryPoints: [client ?? ''], outfile: join(outDir, file) });
+		files.push(file);
+	}
 	const wanted = new Set<string>();
 	await buildWithoutWarnings({
 		...shared,
-		entryPoints: { ...entries },
+		entryPoints: programs,
 		outdir: outDir,
 		outExtension: { '.js': '.cjs' },
-		plugins: [...(singleFile ? [] : [leaveApart(wanted)]), ...shared.plugins],
+		plugins: [...(singleFile ? [] : [leaveApart(wanted)]), leaveOut(without), ...shared.plugins],
 	});
 	// A set gives what is added while it is walked as well: what a part needs.
 	for (const file of wanted) {
@@ -143,11 +158,9 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		await copyFile(join(bindings, 'prebuilds', prebuilt), join(outDir, file));
 		files.push(file);
 	}
-	// The package exports no path to its script; its module for Node stands three directories below its root.
-	const zxing = resolve(dirname(packages.resolve('zxing-wasm/reader')), '../../..');
 	await mkdir(join(outDir, 'page/languages'), { recursive: true });
-	for (const [name, source] of PAGE) {
-		const file = source.startsWith('src/') ? join(PROJECT, source) : join(zxing, source.replace('zxing-wasm/', ''));
+	for (const [name, source, place] of PAGE) {
+		const file = place ? join(packages.resolve(source), place) : join(PROJECT, source);
 		await copyFile(file, join(outDir, name));
 		files.push(name);
 	}
@@ -212,7 +225,7 @@ const OPTIONS = {
 const ZOD_NAMES = [
 	...new Set(
 		globSync('src/**/*.ts', { cwd: PROJECT })
-			.flatMap((file) => [...readFileSync(join(PROJECT, file), 'utf8').matchAll(/\bz\.(\w+)/g)])
+			.flatMap((file) => [...readFileSync(join(PROJECT, file), 'utf8').matchAll(/\bz\s*\.(\w+)/g)])
 			.map(([, name = '']) => name)
 			.filter((name) => name in zod),
 	),
@@ -245,6 +258,18 @@ const leaveApart = (wanted: Set<string>): Plugin => ({
 	},
 });
 
+const leaveOut = (packages: readonly string[]): Plugin => ({
+	name: 'leave-out',
+	setup({ onResolve, onLoad }) {
+		onResolve({ filter: /^[@a-z]/ }, ({ path }) =>
+			packages.includes(path) ? { path, namespace: 'left-out' } : undefined,
+		);
+		onLoad({ filter: /./, namespace: 'left-out' }, () => ({ contents: LEFT_OUT }));
+	},
+});
+
+const LEFT_OUT = `module.exports = function leftOut() { throw new Error('left out of this bundle'); };`;
+
 /** pino's own destinations, worker threads and redaction: the log writes to a destination of ours. */
 const slimPino: Plugin = {
 	name: 'slim-pino',
@@ -253,9 +278,7 @@ const slimPino: Plugin = {
 		onResolve({ filter: unused }, ({ path, importer }) =>
 			importer.includes('/node_modules/pino/') ? { path, namespace: 'left-out-of-pino' } : undefined,
 		);
-		onLoad({ filter: /./, namespace: 'left-out-of-pino' }, () => ({
-			contents: `module.exports = function leftOut() { throw new Error('left out of this bundle'); };`,
-		}));
+		onLoad({ filter: /./, namespace: 'left-out-of-pino' }, () => ({ contents: LEFT_OUT }));
 		onResolve({ filter: /^(node:)?worker_threads$/ }, ({ path, importer }) =>
 			importer.includes('/node_modules/pino/') ? { path, namespace: 'main-thread' } : undefined,
 		);
@@ -297,7 +320,7 @@ async function buildWithoutWarnings(options: BuildOptions): Promise<void> {
 
 /**
  * esbuild copies the names of a CommonJS module into a new object for each file that imports it: a thousand getters in a start,
- * 2 ms. An object that inherits from the module shows the same.
+ * 2 ms and 0.3 MiB. An object that inherits from the module shows the same.
  */
 const COPY_OF_MODULE =
 	/([\w$]+)=\((\w),(\w),(\w)\)=>\(\4=\2!=null\?[\w$]+\([\w$]+\(\2\)\):\{\},[\w$]+\(\3\|\|!\2\|\|!\2\.__esModule\?[\w$]+\(\4,"default",\{value:\2,enumerable:!0\}\):\4,\2\)\)/;

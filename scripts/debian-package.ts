@@ -1,18 +1,18 @@
 /**
  * Makes the Debian packages, `idv-agent` for devices and `idv-tools` for operators and developers: an executable, manual pages
- * and completions, for devices units and settings, in one file for each architecture, byte for byte the same for the same input. `npm run build:deb` runs this; a device never does.
+ * and completions, for devices units and settings, in one file for each architecture, byte for byte the same for the same input; and
+ * idv-agent-updates (`updates-package.ts`). `npm run build:deb` runs this; a device never does.
  */
 import { execFile, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { chmod, cp, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
-import { gzipSync } from 'node:zlib';
 import { readCommandTree } from './command-tree.ts';
 import { writeBashCompletion, writeFishCompletion, writeZshCompletion } from './completions.ts';
+import { gzip, MAINTAINER, openTree, packTree, putDocuments, type Tree } from './debian-tree.ts';
 import {
 	ARCHITECTURES,
 	type Architecture,
@@ -22,14 +22,14 @@ import {
 	type ProgramName,
 } from './executable.ts';
 import { writeManualPage } from './manual-page.ts';
-import { shippedPackages, writeSbom } from './sbom.ts';
+import { writeSbom } from './sbom.ts';
 import { writeSettingsExample } from './settings-example.ts';
+import { buildUpdatesPackage } from './updates-package.ts';
 
 const run = promisify(execFile);
 
 /** Debian's names of the architectures. */
 const DEBIAN: Readonly<Record<Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
-const MAINTAINER = 'idv-agent authors <idv-agent@example.invalid>';
 const CONFFILES = ['/etc/idv-agent/config.json', '/etc/idv-agent/config.example.jsonc'];
 
 export interface PackageOptions {
@@ -57,15 +57,8 @@ const COMMANDS: Readonly<Record<ProgramName, readonly string[]>> = {
 /** Builds `<outDir>/<name>_<version>_<architecture>.deb` and returns its path. */
 export async function buildDebianPackage(options: PackageOptions): Promise<string> {
 	const { root, name = 'idv-agent', executable, architecture, version, epoch, outDir, compression = 'xz' } = options;
-	const tree = join(outDir, `deb-${name}-${architecture}`);
-	await rm(tree, { recursive: true, force: true });
-	const put = async (path: string, content: string | Uint8Array, mode = 0o644) => {
-		const file = join(tree, path);
-		await mkdir(dirname(file), { recursive: true });
-		await writeFile(file, content);
-		await chmod(file, mode);
-	};
-	const copy = async (from: string, to: string, mode = 0o644) => put(to, await readFile(join(root, from)), mode);
+	const opened = await openTree(root, join(outDir, `deb-${name}-${architecture}`));
+	const { tree, put } = opened;
 
 	await mkdir(join(tree, 'usr/lib', name), { recursive: true });
 	await mkdir(join(tree, 'usr/bin'), { recursive: true });
@@ -73,7 +66,7 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 	const native = nativeOf(architecture);
 	await put(`usr/lib/${name}/${native}`, await readFile(join(dirname(executable), native)));
 	for (const command of COMMANDS[name]) await symlink(`../lib/${name}/${name}`, join(tree, 'usr/bin', command));
-	if (name === 'idv-agent') await addDeviceFiles(root, { tree, put, copy });
+	if (name === 'idv-agent') await addDeviceFiles(root, opened);
 
 	const program = join(dirname(executable), 'bundle/program.cjs');
 	const day = new Date(epoch * 1000).toISOString().slice(0, 10);
@@ -85,64 +78,21 @@ export async function buildDebianPackage(options: PackageOptions): Promise<strin
 		await put(`usr/share/zsh/vendor-completions/_${command}`, writeZshCompletion(help));
 		await put(`usr/share/fish/vendor_completions.d/${command}.fish`, writeFishCompletion(help));
 	}
-	const docs = `usr/share/doc/${name}`;
-	await put(`${docs}/changelog.gz`, gzip(debianChangelog(name, version, epoch)));
-	await put(`${docs}/NEWS.gz`, gzip(await readFile(join(root, 'CHANGELOG.md'), 'utf8')));
-	await put(`${docs}/copyright`, COPYRIGHT);
-	await put(`${docs}/node-license.txt.gz`, gzip(await readNodeLicense(root, outDir)));
-	await put(`${docs}/package-licenses.txt.gz`, gzip(await packageLicenses(root)));
-	await put(`${docs}/sbom.cdx.json`, await writeSbom(root));
-	await put(`usr/share/lintian/overrides/${name}`, `${name}: embedded-library *\n`);
-
-	await mkdir(join(tree, 'DEBIAN'), { recursive: true });
-	const files = (await listFiles(tree)).filter((path) => !path.startsWith('DEBIAN/'));
-	await put('DEBIAN/md5sums', await checksums(tree, files));
-	const bytes = (await Promise.all(files.map((path) => stat(join(tree, path))))).reduce(
-		(sum, { size }) => sum + size,
-		0,
-	);
+	await putDocuments(opened, { root, name, version, epoch });
+	await put(`usr/share/doc/${name}/node-license.txt.gz`, gzip(await readNodeLicense(root, outDir)));
+	await put(`usr/share/doc/${name}/sbom.cdx.json`, await writeSbom(root));
 	const libc = await neededLibc(executable);
-	const kilobytes = Math.ceil(bytes / 1024);
-	await put('DEBIAN/control', debianControl({ name, version, architecture, libc, kilobytes }));
-
+	const control = (kilobytes: number) => debianControl({ name, version, architecture, libc, kilobytes });
 	const file = join(outDir, `${name}_${version}_${DEBIAN[architecture]}.deb`);
-	await run('chmod', ['--recursive', 'u=rwX,go=rX', tree]);
-	// More threads than one would cut the archive where this machine's cores say.
-	const how = [
-		'--root-owner-group',
-		'--uniform-compression',
-		`-Z${compression}`,
-		compression === 'xz' ? '-z9' : '-z1',
-		'--threads-max=1',
-	];
-	await run('dpkg-deb', [...how, '--build', tree, file], {
-		env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
-	});
-	await rm(tree, { recursive: true });
-	return file;
+	return packTree(tree, { control, file, epoch, compression });
 }
 
 /** Units, settings and what else only a machine with the daemon has. */
-async function addDeviceFiles(
-	root: string,
-	{
-		tree,
-		put,
-		copy,
-	}: {
-		tree: string;
-		put: (path: string, content: string, mode?: number) => Promise<void>;
-		copy: (from: string, to: string, mode?: number) => Promise<void>;
-	},
-): Promise<void> {
+async function addDeviceFiles(root: string, { tree, put, copy }: Tree): Promise<void> {
 	await mkdir(join(tree, 'etc/idv-agent/conf.d'), { recursive: true });
 	await copy('systemd/idv-agent-generator', 'usr/lib/systemd/system-generators/idv-agent-generator', 0o755);
 	const units = (await readdir(join(root, 'systemd'))).filter((file) => /\.(service|socket|path)$/.test(file));
 	for (const unit of units.toSorted()) await copy(`systemd/${unit}`, `usr/lib/systemd/system/${unit}`);
-	// By a link of the package's own: it has to be there when no script of the package has run to its end.
-	const wants = 'usr/lib/systemd/system/multi-user.target.wants';
-	await mkdir(join(tree, wants), { recursive: true });
-	await symlink('../idv-agent-finish.service', join(tree, wants, 'idv-agent-finish.service'));
 	await copy('systemd/check-credentials', 'usr/lib/idv-agent/check-credentials', 0o755);
 	await copy('systemd/newer-systemd.conf', 'usr/lib/idv-agent/newer-systemd.conf');
 	for (const file of await readdir(join(root, 'systemd/drop-ins')))
@@ -166,22 +116,6 @@ async function askHelp(program: string, name: string, path: readonly string[]): 
 	const [help] = await Promise.all([text(child.stdout), once(child, 'close')]);
 	if (!help.startsWith('Usage: ')) throw new Error(`${name} ${path.join(' ')} --help says nothing.`);
 	return help;
-}
-
-async function listFiles(tree: string): Promise<string[]> {
-	const entries = await readdir(tree, { recursive: true, withFileTypes: true });
-	return entries
-		.filter((entry) => entry.isFile())
-		.map((entry) => relative(tree, join(entry.parentPath, entry.name)))
-		.toSorted();
-}
-
-async function checksums(tree: string, files: readonly string[]): Promise<string> {
-	const lines = files.map(async (path) => {
-		const hash = createHash('md5').update(await readFile(join(tree, path)));
-		return `${hash.digest('hex')}  ${path}\n`;
-	});
-	return (await Promise.all(lines)).join('');
 }
 
 /** The newest version of the C library that the executable asks for. */
@@ -217,14 +151,15 @@ Depends: libatomic1, libc6 (>= ${parts.libc}), libgcc-s1, libstdc++6${CONTROL[pa
 /** Relations, from the end of Depends on, and the description. Until 0.2.0 `idv` was part of idv-agent. */
 const CONTROL: Readonly<Record<ProgramName, string>> = {
 	'idv-agent': `, systemd (>= 252)
-Suggests: bash-completion, idv-tools
+Suggests: bash-completion, idv-agent-updates, idv-tools
 Description: device agent for an identity verification service
  Keeps a kiosk or document scanner registered with the service, moves it from
  workflow to workflow without being offline, and hands session notifications
  to the application of the device, which never holds a credential.
  .
- The command idv-agent pairs and shows the device. The package idv-tools is
- for operators and developers; a device does not need it.`,
+ The command idv-agent pairs and shows the device. The package
+ idv-agent-updates takes back versions that do not work; idv-tools is for
+ operators and developers.`,
 	'idv-tools': `
 Breaks: idv-agent (<< 0.2.0~)
 Replaces: idv-agent (<< 0.2.0~)
@@ -238,63 +173,10 @@ Description: operator's and developer's tools for idv-agent
  idv-agent service, idv-agent simulate and idv-agent demo as well.`,
 };
 
-function debianChangelog(name: ProgramName, version: string, epoch: number): string {
-	const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000');
-	return `${name} (${version}) stable; urgency=medium
-
-  * NEWS.gz beside this file lists the changes.
-
- -- ${MAINTAINER}  ${date}
-`;
-}
-
-const COPYRIGHT = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-Upstream-Name: idv-agent
-Comment: The executable contains Node.js and packages; their licenses are in
- node-license.txt.gz and package-licenses.txt.gz beside this file.
-
-Files: *
-Copyright: 2026 the idv-agent authors
-License: Expat
- Permission is hereby granted, free of charge, to any person obtaining a copy
- of this software and associated documentation files (the "Software"), to deal
- in the Software without restriction, including without limitation the rights
- to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
- copies of the Software, and to permit persons to whom the Software is
- furnished to do so, subject to the following conditions:
- .
- The above copyright notice and this permission notice shall be included in all
- copies or substantial portions of the Software.
- .
- THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
- IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
- FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
- AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
- LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
- OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
- SOFTWARE.
-`;
-
 async function readNodeLicense(root: string, outDir: string): Promise<string> {
 	for (const directory of [join(root, `node_modules/node-linux-${process.arch}`), outDir])
 		if (existsSync(join(directory, 'LICENSE'))) return readFile(join(directory, 'LICENSE'), 'utf8');
 	throw new Error(`node-linux-${process.arch} is not installed: npm ci`);
-}
-
-/** The licenses of the packages that are bundled, each once. */
-async function packageLicenses(root: string): Promise<string> {
-	const texts = await Promise.all(
-		[...(await shippedPackages(root))].map(async ([place, { name, version, license: id }]) => {
-			const directory = join(root, place);
-			const license = (await readdir(directory)).find((file) => /^(licen[sc]e|copying)/i.test(file));
-			return `${name} ${version} (${id})\n\n${license ? await readFile(join(directory, license), 'utf8') : 'See its package.json.'}`;
-		}),
-	);
-	return texts.join(`\n${'-'.repeat(80)}\n`);
-}
-
-function gzip(text: string): Uint8Array {
-	return gzipSync(text, { level: 9 });
 }
 
 const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>> = {
@@ -310,7 +192,7 @@ const SECTIONS: Readonly<Record<string, ReadonlyMap<string, readonly string[]>>>
 				'',
 				'/run/idv-agent/admin.sock: for pairing and changing the device, members of the group idv-agent-admin.',
 				'',
-				'/usr/lib/idv-agent/drop-ins: for a serial scanner, a keyboard scanner, the page, and hooks without the rights of the agent.',
+				'/usr/lib/idv-agent/drop-ins: for a serial scanner, a keyboard scanner and the page.',
 			],
 		],
 		[
@@ -342,14 +224,17 @@ async function main(): Promise<void> {
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	const epoch = process.env['SOURCE_DATE_EPOCH'] ? Number(process.env['SOURCE_DATE_EPOCH']) : await lastCommit(root);
 	const asked = process.argv.slice(2) as Architecture[];
+	const tell = async (path: string) => {
+		const megabytes = (await stat(path)).size / 1_000_000;
+		process.stdout.write(`${relative(root, path).padEnd(42)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+	};
 	for (const architecture of asked.length > 0 ? asked : ARCHITECTURES) {
 		for (const name of PROGRAMS) {
 			const executable = await buildExecutable({ root, architecture, outDir }, name);
-			const path = await buildDebianPackage({ root, name, executable, architecture, version, epoch, outDir });
-			const megabytes = (await stat(path)).size / 1_000_000;
-			process.stdout.write(`${relative(root, path).padEnd(36)}${megabytes.toFixed(1).padStart(8)} MB\n`);
+			await tell(await buildDebianPackage({ root, name, executable, architecture, version, epoch, outDir }));
 		}
 	}
+	await tell(await buildUpdatesPackage({ root, version, epoch, outDir }));
 }
 
 if (import.meta.main) void main();

@@ -128,15 +128,14 @@ export function nativeOf(architecture: Architecture): string {
 }
 
 /**
- * `NODE_TLS_REJECT_UNAUTHORIZED` and the like are gone before anything else. `NODE_EXTRA_CA_CERTS` is read by Node itself
- * before that: it only adds to what is trusted, and the unit takes it away from the daemon. Of the tools, the one that is
+ * `NODE_TLS_REJECT_UNAUTHORIZED` and the like are gone before anything else, by the launcher. `NODE_EXTRA_CA_CERTS` is read by Node
+ * itself before that: it only adds to what is trusted, and the unit takes it away from the daemon. Of the tools, the one that is
  * called by its name is the one that is evaluated.
  */
 function entrySource(root: string, name: ProgramName): string {
-	const guard = `for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];`;
 	const load = (path: string, call = '') => `require(${JSON.stringify(join(root, path))})${call};`;
 	const tools = `if (require('node:path').basename(process.argv0) === 'idv') ${load('src/operator/idv.ts')} else ${load('src/cli/tools.ts', '.runToolCommand(process)')}`;
-	return `${guard}\n${name === 'idv-agent' ? load('src/cli/idv-agent.ts') : tools}\n`;
+	return `${name === 'idv-agent' ? load('src/cli/idv-agent.ts') : tools}\n`;
 }
 
 /** Node for the architecture, of the version that this project depends on: installed, or fetched once. */

@@ -1,6 +1,6 @@
 /**
- * The pictures of docs/measurements.md, from the last line that `npm run bench:device -- --json` prints:
- * `npm run bench:device -- --json | tail -n 1 | node scripts/footprint-plots.ts` writes docs/pictures/start-timeline.svg and
+ * The pictures of docs/measurements.md, from the last line that `npm run suite -- bench:device --json` prints:
+ * `npm run suite -- bench:device --json | tail -n 1 | node scripts/footprint-plots.ts` writes docs/pictures/start-timeline.svg and
  * docs/pictures/memory.svg again.
  */
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,7 @@
 /**
  * Runs first in the executable: loads the program, with the code that `idv-agent code-cache` compiled ahead if that
- * was made of this very program, and the packages apart as they are asked for. Text only; a device runs it, this file does not.
+ * was made of this very program, and the packages apart as they are asked for; called as root's program of idv-agent-updates, that one
+ * instead. Text only; a device runs it, this file does not.
  */
 import { createHash } from 'node:crypto';
 
@@ -20,7 +21,8 @@ const { getRawAsset } = require('node:sea');
 const { Script } = require('node:vm');
 const { hash } = require('node:crypto');
 const { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } = require('node:fs');
-const { dirname, join } = require('node:path');
+const { basename, dirname, isAbsolute, join } = require('node:path');
+for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];
 const here = dirname(process.execPath);
 const cacheFile = join(here, 'program-${hash}.cache');
 const loaded = new Map();
@@ -64,6 +66,11 @@ function writeCache(data) {
 	renameSync(cacheFile + '.new', cacheFile);
 	flush(here);
 }
-load('program.cjs');
+// From beside its own name, so that the judge of a new version runs from copies of both. Never by a name that leads to where the caller is.
+const beside = process.argv0 + '.cjs';
+if (basename(beside) === 'idv-agent-updates.cjs' && isAbsolute(beside)) {
+	const script = new Script(readFileSync(beside, 'latin1'), { filename: beside });
+	script.runInThisContext()({}, require, {}, beside, dirname(beside));
+} else load('program.cjs');
 `;
 }

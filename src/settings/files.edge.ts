@@ -2,18 +2,18 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
-import { existsSync, type FSWatcher, readdirSync, watch } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, type FileFault, inWords, readText } from '../base/files.edge.ts';
+import { errnoOf, type FileFault, inWords, isOutOfRoom, readText } from '../base/files.edge.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
+import { type Watched, watchDirectories } from '../base/watch.edge.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { ValuePlace } from './resolve.ts';
 
 export const MAX_SETTINGS_BYTES = 1024 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
-const QUIET_MS = 200;
-const MAX_WAIT_MS = 2000;
+const TIMES = { quietMs: 200, maxWaitMs: 2000 };
 
 export interface SettingsPlaces {
 	readonly configFile: string;
@@ -43,7 +43,8 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 		names = readdirSync(confDirectory);
 	} catch (error) {
 		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
-		if (errnoOf(error) !== 'ENOENT') problems.push(failure('settings-unreadable', message));
+		if (errnoOf(error) !== 'ENOENT')
+			problems.push(failure(isOutOfRoom(error) ? 'memory-low' : 'settings-unreadable', message));
 	}
 	// Hidden files are what editors keep beside the real ones.
 	const ours = names.filter((name) => name.endsWith('.json') && !name.startsWith('.'));
@@ -114,110 +115,32 @@ async function readNamed(file: string, maxBytes: number, what: 'settings' | 'cre
 	} catch (cause) {
 		const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : undefined;
 		const message = `The ${what} file ${file} cannot be read: ${inWords(cause)}.`;
-		throw new AgentError(`${what}-unreadable`, message, { cause, params: { path: file }, ...(remedy && { remedy }) });
+		const code = isOutOfRoom(cause) ? 'memory-low' : (`${what}-unreadable` as const);
+		throw new AgentError(code, message, { cause, params: { path: file }, ...(remedy && { remedy }) });
 	}
 }
 
 export type SettingsWatch = ReturnType<typeof watchSettings>;
 
-/**
- * Calls back once after the settings files may have changed: 200 ms after the last change, 2 s after the first at most.
- * Directories are watched rather than files, and the parents of directories, so that files and directories may be
- * replaced, vanish and appear later; where a link leads to is not watched. Nothing is polled. Ends with `close`; does not
- * keep the process alive.
- */
+/** Calls back once after the settings files, or files that settings name, may have changed: 200 ms after the last change, 2 s after the first at most. */
 export function watchSettings(places: SettingsPlaces, onChange: () => void) {
-	const confDirectory = path.resolve(confDirectoryOf(places));
-	const configFile = path.resolve(places.configFile);
+	const isIn = (file: string) => [path.dirname(file), (name: string) => name === path.basename(file)] as const;
+	const ours: readonly Watched[] = [
+		isIn(path.resolve(places.configFile)),
+		[path.resolve(confDirectoryOf(places)), (name) => name.endsWith('.json')],
+	];
 	let named: readonly string[] = [];
-	let watchers: FSWatcher[] = [];
-	let timer: NodeJS.Timeout | null = null;
-	let firstChangeMs = 0;
-	let notice: Failure | null = null;
-
-	let closed = false;
-	const changed = () => {
-		const nowMs = performance.now();
-		if (timer) clearTimeout(timer);
-		else firstChangeMs = nowMs;
-		timer = setTimeout(report, Math.max(0, Math.min(QUIET_MS, firstChangeMs + MAX_WAIT_MS - nowMs))).unref();
-	};
-	const report = () => {
-		timer = null;
-		// Again each time: a directory may be another one under the same name. Before the report, so that nothing is missed.
-		watchAll();
-		onChange();
-	};
-	const watchAll = () => {
-		if (closed) return;
-		for (const watcher of watchers) watcher.close();
-		watchers = [];
-		notice = null;
-		for (const [directory, isOurs] of plan(configFile, confDirectory, named)) {
-			try {
-				const watcher = watch(directory, { persistent: false }, (_event, name) => {
-					// Systems that don't say the name, and mounted configurations that swap a link called `..data`.
-					if (name === null || name.startsWith('..') || isOurs(name)) changed();
-				});
-				watcher.on('error', changed);
-				watchers.push(watcher);
-			} catch (error) {
-				// What is not there is watched for in its parent; other directories may be closed to this user.
-				const isParent = directory !== path.dirname(configFile) && directory !== confDirectory;
-				if (['ENOENT', 'ENOTDIR', isParent ? 'EACCES' : ''].includes(errnoOf(error))) continue;
-				const reason =
-					errnoOf(error) === 'ENOSPC' ? 'the system has no watches left (fs.inotify.max_user_watches)' : inWords(error);
-				notice ??= failure('settings-unreadable', `Changes in ${directory} will not be noticed: ${reason}.`, {
-					remedy: 'Restart the agent, or send it SIGHUP, after a change of its settings.',
-				});
-			}
-		}
-	};
-	watchAll();
+	const { again, close } = watchDirectories(() => [...ours, ...named.map(isIn)], TIMES, onChange);
 	return {
-		/** Set when changes can't be noticed, for want of watches or of permission: a restart or SIGHUP is needed then. */
-		get notice() {
-			return notice;
-		},
 		/** From now on also these files, in place of the ones named before: what settings name, such as a credential. */
 		follow(files: readonly string[]): void {
 			const next = [...new Set(files.map((file) => path.resolve(file)))].toSorted();
 			if (next.join('\0') === named.join('\0')) return;
 			named = next;
-			watchAll();
+			again();
 		},
-		close(): void {
-			closed = true;
-			if (timer) clearTimeout(timer);
-			for (const watcher of watchers) watcher.close();
-			watchers = [];
-		},
+		close,
 	};
-}
-
-/** The directories to watch, each with the names in it that matter. */
-function plan(
-	configFile: string,
-	confDirectory: string,
-	named: readonly string[],
-): Map<string, (name: string) => boolean> {
-	const watched = new Map<string, (name: string) => boolean>();
-	const add = (directory: string, isOurs: (name: string) => boolean) => {
-		const before = watched.get(directory);
-		watched.set(directory, before ? (name) => before(name) || isOurs(name) : isOurs);
-	};
-	add(path.dirname(configFile), (name) => name === path.basename(configFile));
-	add(confDirectory, (name) => name.endsWith('.json'));
-	for (const file of named) add(path.dirname(file), (name) => name === path.basename(file));
-	for (const directory of [path.dirname(configFile), confDirectory, ...named.map((file) => path.dirname(file))]) {
-		// The parent of what is there, for the day on which it is replaced; and of everything that is not there yet.
-		for (let child = directory; path.dirname(child) !== child; child = path.dirname(child)) {
-			const ours = path.basename(child);
-			add(path.dirname(child), (name) => name === ours);
-			if (existsSync(child)) break;
-		}
-	}
-	return watched;
 }
 
 function confDirectoryOf(places: SettingsPlaces): string {

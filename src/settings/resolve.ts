@@ -2,7 +2,8 @@
 import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { isObject } from '../protocol/json.ts';
+import { shortened } from '../base/json-text.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import type { Setting } from './setting-kinds.ts';
 import { listSettings, type Settings } from './table.ts';
 
@@ -48,6 +49,7 @@ export function resolveSettings(
 	const values = new Map<string, unknown>();
 	const origins = new Map<string, SettingOrigin>();
 	const problems: Failure[] = [];
+	let unknown = 0;
 	for (const [path, { fallback }] of known) {
 		values.set(path, fallback);
 		origins.set(path, { source: 'default', where: null });
@@ -57,6 +59,7 @@ export function resolveSettings(
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
+			if (!entry && !isKnown && ++unknown > MAX_UNKNOWN) continue;
 			const problem = isKnown
 				? { value }
 				: entry
@@ -65,7 +68,7 @@ export function resolveSettings(
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				const at = place ? `${where}: ${place}` : where;
-				problems.push(failure('settings-invalid', `${at}: ${path} ${problem.message}`));
+				problems.push(failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`));
 			} else {
 				isUnchanged &&= JSON.stringify(problem.value) === JSON.stringify(value);
 				values.set(path, problem.value);
@@ -73,11 +76,16 @@ export function resolveSettings(
 			}
 		}
 	}
+	if (unknown > MAX_UNKNOWN)
+		problems.push(failure('settings-invalid', `${unknown - MAX_UNKNOWN} more names are not settings.`));
 	if (problems.length === 0 && isUnchanged) checked.add('settings', text);
 	const settings = nest(values);
 	problems.push(...checkTogether(settings));
 	return { settings, origins, problems };
 }
+
+/** Unknown names that are told one by one: each is looked for in its file, and compared with all that there are. */
+const MAX_UNKNOWN = 20;
 
 interface Entry {
 	readonly path: string;
@@ -121,6 +129,10 @@ const NOT_A_GROUP = Symbol('a value where a group of settings belongs');
 
 /** A variable or flag is text: numbers, switches and lists are written as a person would. */
 function readText(kind: Setting<unknown>['kind'] | undefined, value: string): unknown {
+	// A list of messages may have commas in each.
+	const written = kind === 'list' && value.trimStart().startsWith('[') ? parseJson(value) : undefined;
+	if (Array.isArray(written)) return written;
+	if (kind === 'object') return parseJson(value) ?? value;
 	if (kind === 'list')
 		return value
 			.split(',')
@@ -146,6 +158,7 @@ const TYPES: Readonly<Record<string, string>> = {
 	string: 'a text',
 	array: 'a list',
 	object: 'an object in { }',
+	record: 'an object in { }',
 	int: 'a whole number',
 	number: 'a number',
 	boolean: 'true or false',
@@ -154,9 +167,22 @@ const TYPES: Readonly<Record<string, string>> = {
 /** The end of a sentence about a value that a schema refuses. zod's own sentences begin with a capital, ours do not. */
 export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
 	if (issue && !/^[A-Z]/.test(issue.message)) return issue.message;
-	if (issue?.code === 'invalid_type') return `must be ${TYPES[issue.expected] ?? issue.expected}`;
-	if (issue?.code === 'too_big') return `must have at most ${issue.maximum} entries`;
-	return 'is not valid';
+	switch (issue?.code) {
+		case 'invalid_type': {
+			const isMissing = issue.message.endsWith('received undefined');
+			return isMissing ? 'is missing' : `must be ${TYPES[issue.expected] ?? issue.expected}`;
+		}
+		case 'too_small':
+			return issue.origin === 'string' ? 'must not be empty' : `must be at least ${issue.minimum}`;
+		case 'too_big':
+			return issue.origin === 'array'
+				? `must have at most ${issue.maximum} entries`
+				: `must be at most ${issue.maximum}${issue.origin === 'string' ? ' characters' : ''}`;
+		case 'unrecognized_keys':
+			return `must not have ${issue.keys.map((key) => key.slice(0, 40)).join(', ')}`;
+		default:
+			return 'is not valid';
+	}
 }
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
@@ -170,22 +196,31 @@ export function didYouMean(typed: string, names: readonly string[]): string {
 	return nearest ? `; did you mean ${nearest}?` : '.';
 }
 
+/** A longer name is not a slip of a known one, and among more names a slip is not looked for: each comparison takes time. */
+const MAX_TYPED = 128;
+const MAX_NAMES = 10_000;
+
 /** The known name that is most like a mistyped one, if any is near enough to be meant. */
 export function nearestName(typed: string, names: readonly string[]): string | null {
+	if (typed.length > MAX_TYPED || names.length > MAX_NAMES) return null;
+	// More than half of the letters wrong is another word.
+	const most = Math.min(typed.length / 2, Math.max(2, typed.length / 3));
+	const lower = typed.toLowerCase();
 	let best: { name: string; distance: number } | null = null;
 	for (const name of names) {
 		const last = name.slice(name.lastIndexOf('.') + 1);
 		const distance = Math.min(
-			editDistance(typed.toLowerCase(), name.toLowerCase()),
-			editDistance(typed.toLowerCase(), last.toLowerCase()) + 0.5,
+			editDistance(lower, name.toLowerCase(), most),
+			editDistance(lower, last.toLowerCase(), most) + 0.5,
 		);
 		if (!best || distance < best.distance) best = { name, distance };
 	}
-	// More than half of the letters wrong is another word.
-	return best && best.distance <= Math.min(typed.length / 2, Math.max(2, typed.length / 3)) ? best.name : null;
+	return best && best.distance <= most ? best.name : null;
 }
 
-function editDistance(a: string, b: string): number {
+/** @param most a greater distance is infinite. */
+function editDistance(a: string, b: string, most: number): number {
+	if (Math.abs(a.length - b.length) > most) return Number.POSITIVE_INFINITY;
 	let row = Array.from({ length: b.length + 1 }, (_, index) => index);
 	for (let i = 1; i <= a.length; i += 1) {
 		const next = [i];
@@ -213,6 +248,8 @@ function checkTogether(settings: Settings): Failure[] {
 		problems.push(
 			`credential.${needsHost[0]} needs baseUrl: a credential is only sent to a host that the settings name.`,
 		);
+	if (settings.baseUrl === null && settings.service.headersFile !== null)
+		problems.push('service.headersFile needs baseUrl: its headers are only sent to a host that the settings name.');
 	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
 		problems.push('network.clientCertificateFile and network.clientKeyFile belong together: set both or none.');
 	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)

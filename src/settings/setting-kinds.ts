@@ -5,7 +5,7 @@ import { filePath, text, whole } from './value-schemas.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
 export interface Setting<Value> {
-	readonly kind: 'text' | 'number' | 'boolean' | 'list';
+	readonly kind: 'text' | 'number' | 'boolean' | 'list' | 'object';
 	readonly schema: z.ZodType<Value>;
 	readonly fallback: Value;
 	/** One sentence, with unit and range. */

@@ -11,8 +11,9 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
+import { DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
+import { FRAME_CONTENTS } from '../protocol/frame-messages.ts';
 import { later } from '../protocol/later.ts';
 import {
 	file,
@@ -29,6 +30,8 @@ import {
 } from './setting-kinds.ts';
 import {
 	baseUrl,
+	channelPlace,
+	closeCodes,
 	fetchedUrl,
 	fleetNameSchema,
 	kindOfMessage,
@@ -37,7 +40,9 @@ import {
 	origin,
 	pointer,
 	publicKeySchema,
+	registrationPath,
 	SCAN_SUFFIXES,
+	serviceHeader,
 	text,
 	timeWindow,
 	tokenPlace,
@@ -73,10 +78,7 @@ export const SETTINGS = {
 			64,
 			'Origins that pairing codes may come from, each with a path if only that one counts; empty asks a person the first time.',
 		),
-		loopbackByScanner: flag(
-			false,
-			'Whether a scanner alone may pair with a service on this machine itself, for trials.',
-		),
+		loopbackByScanner: flag(false, 'Whether a scanner alone may pair with a service on this machine, for trials.'),
 		rescueByScanner: flag(
 			false,
 			'Whether a scanned code of the same service is taken without a confirmation once the service refuses this device, for devices without a screen.',
@@ -97,13 +99,19 @@ export const SETTINGS = {
 	service: {
 		tokenPointer: optionalText(
 			tokenPlace,
-			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, or header:NAME.',
+			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, header:NAME, or cookie:NAME.',
+		),
+		registrationPath: setting(
+			'text',
+			registrationPath,
+			ENDPOINTS.deviceConnection,
+			'Path under baseUrl at which the device registers; it may have a query, and {deviceId} and {workflowId} in it.',
 		),
 		channelPath: setting(
 			'text',
-			urlPath('/ws/device'),
+			channelPlace,
 			DEFAULT_CHANNEL_PATH,
-			'Path of the notification channel under baseUrl; taken by the next channel.',
+			'Path of the notification channel under baseUrl, or its whole address (wss://…) where it is elsewhere; it may have a query, and {deviceId} and {workflowId} in it. Taken by the next channel.',
 		),
 		channelAuth: oneOf(
 			['header', 'query', 'queryToken'],
@@ -120,13 +128,23 @@ export const SETTINGS = {
 			later(() => text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
 			'WebSocket subprotocol that the channel asks for; left out, none. Taken by the next channel.',
 		),
+		firstMessages: setting(
+			'list',
+			later(() => z.array(messageTemplate('first')).max(8, 'must have at most 8 entries')),
+			[],
+			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. Taken by the next channel.',
+		),
+		confirmKind: optionalText(
+			kindOfMessage,
+			'Kind of the message that confirms a channel: without it the device is not online, and after 10 s the channel is opened again. It is not kept. Taken by the next channel.',
+		),
 		heartbeatMode: oneOf(
 			['frame', 'ping', 'off'],
 			'frame',
 			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all; taken by the next channel.',
 		),
 		heartbeatBody: optionalText(
-			messageTemplate,
+			messageTemplate('heartbeat'),
 			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. Taken by the next channel.',
 		),
 		heartbeatFields: setting(
@@ -135,7 +153,7 @@ export const SETTINGS = {
 				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
 			),
 			[],
-			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateTakenBack (the version); for services that take them.',
+			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateReason (why an ordered version is not installed), updateTakenBack (the version); for services that take them.',
 		),
 		pingKind: optionalText(
 			kindOfMessage,
@@ -143,10 +161,20 @@ export const SETTINGS = {
 		),
 		pongBody: setting(
 			'text',
-			messageTemplate,
+			messageTemplate('answer'),
 			'{"type":"pong"}',
 			'Answer to a message of pingKind: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it.',
 		),
+		ackBody: optionalText(
+			messageTemplate('answer'),
+			'Acknowledgement of each notification once it is stored: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; left out, none. With {id} in it, a notification without an id gets none.',
+		),
+		frameContents: oneOf(
+			FRAME_CONTENTS,
+			'auto',
+			'Messages in one frame: one; lines or array (each line or element is one, at most 1000); auto (one, or up to 64 lines with an object each).',
+		),
+		jsonInBinary: flag(false, 'Whether a binary frame that holds JSON is read like a text one.'),
 		ignoreKinds: list(
 			kindOfMessage,
 			64,
@@ -173,6 +201,22 @@ export const SETTINGS = {
 			pointer,
 			'JSON pointer to the id of a notification, by which duplicates are known; left out: /id.',
 		),
+		closeCodes: setting(
+			'object',
+			closeCodes,
+			{},
+			'Meaning of close codes, such as {"4001": "refused", "4002": "retry"}: refused (the Connection), replaced (another channel took its place) or retry (an outage).',
+		),
+		nextConnection: optionalText(
+			tokenPlace,
+			'Place of the next Connection where it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. Taken by the next channel.',
+		),
+		headers: list(
+			serviceHeader,
+			32,
+			'Headers (Name: value) of every request to the service, and of the channel, such as "X-Tenant: north".',
+		),
+		headersFile: file('The same for headers that are secret: a file with one Name: value on each line; needs baseUrl.'),
 		actOnMessages: flag(true, 'Whether workflow.changed and connection.revoked from the service are acted on.'),
 	},
 	network: {
@@ -208,7 +252,6 @@ export const SETTINGS = {
 		),
 	},
 	hooks: {
-		helper: flag(false, 'Whether commands run in the helper unit, without the rights of the agent (hook-helper.conf).'),
 		onNotification: hook('each notification'),
 		onOnline: hook('the device being online'),
 		onOffline: hook('the device being offline'),
@@ -255,7 +298,7 @@ export const SETTINGS = {
 			30,
 			86_400,
 			300,
-			'Seconds in which a new version must be online where the one before was, else it is taken back; 30 to 86400.',
+			'Seconds in which a new version must come online where the one before was, and then stay so without a restart; else it is taken back. 30 to 86400.',
 		),
 		window: optionalText(
 			timeWindow,

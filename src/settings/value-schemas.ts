@@ -1,8 +1,10 @@
 /** The forms of values that settings have, in words for the person who wrote them. Made when a value is checked. */
 import * as z from 'zod';
-import { templateProblem } from '../protocol/channel.ts';
+import { CLOSE_MEANINGS } from '../protocol/channel.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { later } from '../protocol/later.ts';
+import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
+import { readHeader } from './header-lines.ts';
 
 export const text = later(() =>
 	z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters'),
@@ -11,25 +13,68 @@ export const filePath = later(() => text.refine((path) => path.startsWith('/'), 
 export const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));
 export const tokenPlace = later(() =>
 	text.regex(
-		/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64})$/,
-		'must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header',
+		/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64}|cookie:[\w!#$%&'*+.^`|~-]{1,64})$/,
+		'must be a JSON pointer (RFC 6901) such as /data/token, or header: or cookie: and a name',
 	),
 );
 /** A message of the deployment's own shape: as text, or in a file as JSON. */
-export const messageTemplate = later(() =>
-	z
-		.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
-			error: 'must be a text or a JSON object',
-		})
-		.superRefine((template, context) => {
-			const problem = templateProblem(template);
-			if (problem !== null) context.addIssue(problem);
-		}),
+export const messageTemplate = (purpose: TemplatePurpose) =>
+	later(() =>
+		z
+			.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
+				error: 'must be a text or a JSON object',
+			})
+			.superRefine((template, context) => {
+				const problem = templateProblem(template, purpose);
+				if (problem !== null) context.addIssue(problem);
+			}),
+	);
+/** A path under baseUrl that may have a query, and fields of the device in it. */
+export const registrationPath = later(() => placeSchema(pathProblem));
+/** The same, or a whole address: wss, or ws to this machine itself. */
+export const channelPlace = later(() =>
+	placeSchema((place) => (/^wss?:/i.test(place) ? channelAddressProblem(place) : pathProblem(place))),
+);
+const placeSchema = (problemOf: (place: string) => string | null) =>
+	text.superRefine((place, context) => {
+		const problem = problemOf(place) ?? templateProblem(place, 'path');
+		if (problem !== null) context.addIssue(problem);
+	});
+const pathProblem = (place: string) =>
+	/^\/[^#\s]*$/.test(place) ? null : 'must be a path such as /ws/device or /devices/{deviceId}/channel';
+function channelAddressProblem(address: string): string | null {
+	const url = URL.parse(address);
+	if (!url?.hostname || /[{}]/.test(decodeURIComponent(url.host)) || url.username || url.password || url.hash)
+		return 'must be a path such as /ws/device, or an address such as wss://events.example.com/ws without user and fragment';
+	if (url.protocol !== 'wss:' && !isLoopback(url.href))
+		return 'must begin with wss:// (plain ws is only for this machine itself)';
+	return null;
+}
+/** An extra header of the requests to the service. */
+export const serviceHeader = later(() =>
+	text.superRefine((line, context) => {
+		const read = readHeader(line, true);
+		if (typeof read === 'string') context.addIssue(read === 'is not Name: value' ? 'must be Name: value' : read);
+	}),
+);
+const closeMeaning = later(() => z.enum(CLOSE_MEANINGS, 'must be "refused", "replaced" or "retry"'));
+/** Close codes and what each means. */
+export const closeCodes = later(() =>
+	z.record(z.string(), closeMeaning).superRefine((codes, context) => {
+		const wrong = Object.keys(codes).find((code) => !/^[1-4]\d{3}$/.test(code));
+		if (wrong !== undefined) context.addIssue('must name close codes from 1000 to 4999');
+	}),
 );
 export const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 export const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
-export const urlPath = (example: string) => later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`));
+/** Texts that look like templates and are taken as they are. */
+const notFilledIn = (value: string, context: z.RefinementCtx) => {
+	const [field] = /\{\w+\}/.exec(value) ?? [];
+	if (field !== undefined) context.addIssue(`names ${field}, which nothing fills in`);
+};
+export const urlPath = (example: string) =>
+	later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`).superRefine(notFilledIn));
 const nameOf = (form: RegExp, problem: string) =>
 	later(() =>
 		z
@@ -87,6 +132,7 @@ export const origin = later(() =>
 /** Address of a plan or a metrics store: https, or http to this machine itself, without user and fragment. */
 export const fetchedUrl = later(() =>
 	z.string('must be a text').transform((value, context) => {
+		notFilledIn(value, context);
 		const url = URL.parse(value);
 		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
 		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;

@@ -18,10 +18,7 @@ const LOCK_SECONDS = 300;
 
 export interface ApplyParts {
 	readonly keep: UpdateKeep;
-	readonly system: Pick<
-		typeof system,
-		'installVersion' | 'isOlder' | 'isPackagingBusy' | 'isReadOnly' | 'readInstalled'
-	>;
+	readonly system: Pick<typeof system, 'installVersion' | 'isPackagingBusy' | 'isReadOnly' | 'readInstalled'>;
 	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
 	readonly readPlan: typeof readPlan;
 	/** Whether an application holds a lease now. */
@@ -87,8 +84,6 @@ async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<s
 	const outcomes = await keep.outcomes();
 	const order = orderFor(plan, device, now.getTime());
 	const edition = { epoch: plan.epoch ?? 0, revision: plan.revision };
-	const floors = [installed.version, ...(outcomes.kept === null ? [] : [outcomes.kept])];
-	const older = order === null ? [] : await Promise.all(floors.map((floor) => system.isOlder(order.version, floor)));
 	const version = mayUpdate(order, {
 		installed: installed.version,
 		isEnabled: update.enabled,
@@ -97,7 +92,6 @@ async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<s
 		edition,
 		validUntil: plan.validUntil,
 		now,
-		isOlder: older.includes(true),
 	});
 	if (version === null) return null;
 	if (await system.isReadOnly('/usr'))

@@ -8,11 +8,6 @@ import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { orderFor, untilWindowMs } from './order.ts';
 
-/** In the directory of the agent's state: the plan that orders an update, as the agent has fetched it. */
-export const PLAN_FILE = 'update-plan.json';
-/** Root's, in its own directory (`keep.edge.ts`). */
-export const OUTCOMES_FILE = '/var/lib/idv-agent-update/outcomes.json';
-
 /** The two ends of what agent and root tell each other. */
 export interface Updates {
 	/** Puts the plan where root looks for it. A failure is told by the caller. */
@@ -20,6 +15,8 @@ export interface Updates {
 	/** As it was when the agent started: what changes it starts the agent again. */
 	readonly takenBack: NonNullable<Status['updates']>['takenBack'];
 	readonly warning: Failure | null;
+	/** Whether the package that carries an order out is on this device now. */
+	readonly isInstalled: () => boolean;
 }
 
 export type HandOverParts = {
@@ -29,7 +26,7 @@ export type HandOverParts = {
 	readonly version: string;
 	/** Whether an application holds a lease now. */
 	readonly isHeld: () => boolean;
-} & Pick<Updates, 'write'>;
+} & Pick<Updates, 'isInstalled' | 'write'>;
 
 /** While a lease holds. */
 const HELD_MS = 30_000;
@@ -57,7 +54,8 @@ export function createHandOver(parts: HandOverParts) {
 		const nowMs = clock.wallMs();
 		const { window } = parts.settings().update;
 		const dueMs = Math.max(order.atMs === null ? 0 : order.atMs - nowMs, untilWindowMs(window, new Date(nowMs)));
-		if (dueMs > 0) again(dueMs);
+		if (!parts.isInstalled()) again(LONGEST_MS);
+		else if (dueMs > 0) again(dueMs);
 		else if (parts.isHeld()) again(HELD_MS);
 		else {
 			if (pending) parts.write(pending.envelope);
@@ -85,6 +83,10 @@ export function createHandOver(parts: HandOverParts) {
 		/** The version that is ordered and not here yet; `null` for none. */
 		get ordered(): string | null {
 			return orderNow()?.version ?? null;
+		},
+		/** The reason for which an order is not carried out, as a permanent word; `null` for none that is known. */
+		get reason(): NonNullable<Status['updates']>['reason'] {
+			return orderNow() && !parts.isInstalled() ? 'not-installed' : null;
 		},
 		stop(): void {
 			pending = null;

@@ -1,12 +1,15 @@
 /** Whether a new version of this program works on this device, judged against the state before it. Pure. */
 
-/** The device before the update. `stopped`: a person had stopped the agent, so nothing is expected of the new one. */
+/** What the device was before the update: `online` also where only the service was away; `offline` where it was refused or not paired.
+ * `stopped`: a person had stopped the agent, so nothing is expected of the new one. */
 export type Before = 'online' | 'offline' | 'stopped';
 
 /** One look at the device while the new version is tried. */
 export interface Look {
-	/** Since the new version was first seen whole in this boot, and the line could last be blamed, in milliseconds. */
+	/** Since the new version was first seen whole in this boot, and the service was last found away, in milliseconds. */
 	readonly elapsedMs: number;
+	/** As long as that, and since it was last online. */
+	readonly awayMs: number;
 	/** Whether apt or dpkg is at work. */
 	readonly isBusy: boolean;
 	/** The package as dpkg has it; `null` when it is not there. */
@@ -15,18 +18,20 @@ export interface Look {
 	readonly wasFinished: boolean;
 	/** Whether the unit is ready, as it has told systemd. */
 	readonly isReady: boolean;
-	/** How often systemd started the unit again in this boot: crashes and watchdog kills. */
+	/** How often systemd started the unit again over the whole trial: crashes and watchdog kills. */
 	readonly restarts: number;
 	/** Boots of the machine in a row in which the new version did not stand for `judgeSeconds`. */
 	readonly boots: number;
 	/** The state that the local interface tells; `null` where it does not answer. */
 	readonly state: 'online' | 'connecting' | 'offline' | 'blocked' | 'unpaired' | null;
-	/** How long it has been online without a break, in milliseconds. */
-	readonly onlineMs: number;
+	/** How long one run of it has been well, in milliseconds ({@link Stretch}). */
+	readonly healthyMs: number;
+	/** Whether it has sent a heartbeat and had an answer to a ping, where one is due in the time. */
+	readonly hasBeaten: boolean;
 	/** How long the unit has not been ready, or the interface silent, without a break, in milliseconds. */
 	readonly silentMs: number;
-	/** Whether the way to the service can be blamed: no network, or the service answers 429 or 5xx. */
-	readonly isLineDown: boolean;
+	/** How long the service was waited for over the whole trial, in milliseconds. */
+	readonly waitedMs: number;
 }
 
 /** `unconfigured`: its files are in place, a script of the package has not run to its end. `half`: not even its files are. */
@@ -39,13 +44,25 @@ export interface Case {
 	readonly judgeSeconds: number;
 }
 
-/** Why a version was taken back. `interrupted`: its files never came, which says nothing about the version. */
-export type Fault = 'crashes' | 'reboots' | 'not-ready' | 'not-online' | 'unfinished' | 'interrupted';
+/** Why a version was taken back. The last two say nothing about the version: its files never came, or its service. */
+export type Fault =
+	| 'crashes'
+	| 'reboots'
+	| 'not-ready'
+	| 'not-online'
+	| 'no-heartbeat'
+	| 'unfinished'
+	| 'interrupted'
+	| 'service-away';
+/** Whether a version is remembered for a fault, and kept from apt. */
+export const isToBlame = (fault: string | null): boolean => fault !== 'interrupted' && fault !== 'service-away';
 
 export type Verdict =
 	| { readonly type: 'wait'; readonly forMs: number }
 	/** dpkg was cut off between two steps: it shall finish what it began. */
 	| { readonly type: 'finish' }
+	/** It is not online in its time: the version before shall try the way to the service, which may be away. */
+	| { readonly type: 'tryLine' }
 	| { readonly type: 'keep' }
 	/** The old version is in place: there is nothing to judge. */
 	| { readonly type: 'end' }
@@ -55,10 +72,14 @@ export type Verdict =
 export const MAX_RESTARTS = 3;
 /** The update's own boot and three more. */
 export const MAX_BOOTS = 4;
-/** Online for so long is online. */
-export const PROVED_MS = 10_000;
+/** In times of `judgeSeconds`: so long a version may come and go before it counts as one that is not online. */
+export const PATIENCE = 4;
+/** So long a service is waited for, in time that the device is switched on. */
+export const MAX_WAIT_MS = 24 * 3_600_000;
+/** For a version that was asked to try again now, because the one before reaches the service; `judgeSeconds` may be less. */
+export const LAST_TRY_MS = 60_000;
 const LOOK_MS = 2_000;
-/** While the line is down there is nothing to see for long. */
+/** While the service is away there is nothing to see for long. */
 const SLOW_LOOK_MS = 15_000;
 
 export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict {
@@ -73,33 +94,30 @@ export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict
 	if (before === 'stopped') return { type: 'keep' };
 	if (look.restarts >= MAX_RESTARTS) return goBack('crashes');
 	if (look.boots >= MAX_BOOTS && look.state !== 'online') return goBack('reboots');
-	if (look.onlineMs >= PROVED_MS) return { type: 'keep' };
+	if (look.healthyMs >= limitMs && look.hasBeaten) return { type: 'keep' };
+	if (look.healthyMs >= 2 * limitMs) return goBack('no-heartbeat');
 	if (look.silentMs >= limitMs) return goBack('not-ready');
-	// A version is not blamed for a line that is down, nor for a state that the old one was in as well.
-	if (before === 'offline' || look.isLineDown)
-		return { type: 'wait', forMs: look.isReady && look.state !== 'online' ? SLOW_LOOK_MS : LOOK_MS };
-	if (look.elapsedMs >= limitMs && look.state !== 'online') return goBack('not-online');
-	return { type: 'wait', forMs: LOOK_MS };
+	// A device that was not online before has nothing to go back for.
+	if (look.waitedMs >= MAX_WAIT_MS && look.state !== 'online')
+		return before === 'offline' ? { type: 'keep' } : goBack('service-away');
+	if (look.awayMs >= limitMs || look.elapsedMs >= PATIENCE * limitMs) return { type: 'tryLine' };
+	const isSlow = look.waitedMs > 0 && look.isReady && look.state !== 'online';
+	return { type: 'wait', forMs: isSlow ? SLOW_LOOK_MS : LOOK_MS };
 }
 
 const goBack = (fault: Fault): Verdict => ({ type: 'goBack', fault });
 
-/** The service has answered, and has no time. */
-const OF_THE_SERVICE = new Set(['service-overloaded', 'service-failed']);
-/** Codes that a broken version could tell of a line that works: believed only if the old version does not get through either. */
-const OF_THE_LINE = new Set([
-	'captive-portal',
-	'clock-wrong',
-	'proxy-failed',
-	'dns-failed',
-	'service-unreachable',
-	'connect-timeout',
-	'handshake-timeout',
-	'tls-failed',
+/** Problems of a device that stay when its service is there: the new version is not expected to be online. */
+const REFUSED = new Set([
+	'access-forbidden',
+	'connection-revoked',
+	'credential-refused',
+	'identity-changed',
+	'workflow-unknown',
 ]);
 
-/** @param problem the code that the new version tells. @param oldGetsThrough whether the old version reaches the service now. */
-export function isLineDown(problem: string | null, oldGetsThrough: boolean): boolean {
-	if (problem === null) return false;
-	return OF_THE_SERVICE.has(problem) || (OF_THE_LINE.has(problem) && !oldGetsThrough);
+/** @param state of the version before, as its local interface tells it; `null` where it does not answer. @param problem its code. */
+export function beforeOf(state: Look['state'], problem: string | null): Before {
+	if (state === null || state === 'unpaired') return 'offline';
+	return state !== 'online' && problem !== null && REFUSED.has(problem) ? 'offline' : 'online';
 }

@@ -1,9 +1,10 @@
 /** Root's own directory of updates: the trial, the way back, the versions taken back; and the unit that goes on after a reboot. */
-import { access, chmod, chown, constants, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
+import { chmod, chown, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errnoOf, findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
-import { parseJson } from '../protocol/json.ts';
-import { NO_OUTCOMES, type Outcomes, outcomesSchema, pinning, type Trial, trialSchema } from './record.ts';
+import { findGroup, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
+import { OUTCOMES_FILE, TRIAL_FILE, UPDATES_DIRECTORY } from './package.ts';
+import { type Outcomes, pinning, type Trial } from './record.ts';
+import { openUpdateRecords } from './records.edge.ts';
 
 /** `/var/lib/idv-agent-update` and what stands beside it; elsewhere in tests. */
 export interface UpdatePlaces {
@@ -15,37 +16,35 @@ export interface UpdatePlaces {
 }
 
 export const UPDATE_PLACES: UpdatePlaces = {
-	directory: '/var/lib/idv-agent-update',
+	directory: UPDATES_DIRECTORY,
 	units: '/etc/systemd/system',
 	preferences: '/etc/apt/preferences.d',
 };
+/** The two files of this process: the executable with Node in it, and root's program, which it loads from beside its own name (`scripts/launcher.ts`). */
+export interface Running {
+	readonly executable: string;
+	readonly program: string;
+}
+
 export const JUDGE_UNIT = 'idv-agent-judge.service';
-const MAX_BYTES = 1024 * 1024;
 const PIN_FILE = 'idv-agent-taken-back.pref';
 
 export type UpdateKeep = ReturnType<typeof openUpdateKeep>;
 
 export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces = UPDATE_PLACES) {
-	const trialFile = join(directory, 'trial.json');
-	const outcomesFile = join(directory, 'outcomes.json');
-	const program = join(directory, 'idv-agent');
+	const trialFile = join(directory, TRIAL_FILE);
+	const outcomesFile = join(directory, OUTCOMES_FILE);
+	const executable = join(directory, 'idv-agent-updates');
+	const program = `${executable}.cjs`;
 	const oldPackage = join(directory, 'before.deb');
 	const unitFile = join(units, JUDGE_UNIT);
 	const wanted = join(units, 'multi-user.target.wants', JUDGE_UNIT);
 
-	/** `undefined` for what is not there or cannot be read as such. */
-	const read = async (file: string) => parseJson(await readText(file, MAX_BYTES).catch(() => ''));
-
 	return {
+		...openUpdateRecords(directory),
 		/** The version before, as a package. */
 		oldPackage,
 		directory,
-		/** Whether this user may see what is kept: to one who may not, it would look as if nothing had happened. */
-		isReadable: (): Promise<boolean> =>
-			access(directory, constants.X_OK).then(
-				() => true,
-				(error) => errnoOf(error) !== 'EACCES',
-			),
 		/** Makes the directory: the agent's group may read what happened. */
 		async open(): Promise<void> {
 			await mkdir(directory, { recursive: true, mode: 0o750 });
@@ -53,15 +52,8 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 			const group = await findGroup('idv-agent');
 			if (group) await chown(directory, 0, group.gid);
 		},
-		async trial(): Promise<Trial | null> {
-			return trialSchema.safeParse(await read(trialFile)).data ?? null;
-		},
 		saveTrial: (trial: Trial): Promise<void> =>
 			writeDurably(trialFile, `${JSON.stringify(trial, null, '\t')}\n`, { mode: 0o644 }),
-		/** Damaged or missing, it is as if nothing had happened yet. */
-		async outcomes(): Promise<Outcomes> {
-			return outcomesSchema.safeParse(await read(outcomesFile)).data ?? NO_OUTCOMES;
-		},
 		/** Keeps apt from what was taken back, too. */
 		async saveOutcomes(outcomes: Outcomes): Promise<void> {
 			await writeDurably(outcomesFile, `${JSON.stringify(outcomes, null, '\t')}\n`, { mode: 0o644 });
@@ -71,20 +63,25 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 			if (pins === null) await remove(file);
 			else await writeDurably(file, pins, { mode: 0o644 });
 		},
-		/** Keeps the running program where no installation reaches it. By a link it takes no space and is on the disk already. */
-		async keepProgram(running: string): Promise<void> {
-			await remove(program);
-			await link(running, program).catch(async () => {
-				await copyFile(running, program);
-				await syncFile(program);
-			});
-			await chmod(program, 0o755);
+		/** Keeps both where no installation reaches them. By a link it takes no space and is on the disk already. */
+		async keepRunning(running: Running): Promise<void> {
+			for (const [file, kept] of [
+				[running.executable, executable],
+				[running.program, program],
+			] as const) {
+				await remove(kept);
+				await link(file, kept).catch(async () => {
+					await copyFile(file, kept);
+					await syncFile(kept);
+				});
+			}
+			await chmod(executable, 0o755);
 			await syncDirectory(directory);
 		},
 		/** From now on the judge runs at every boot, until `end`. */
 		async installUnit(): Promise<void> {
 			await mkdir(join(units, 'multi-user.target.wants'), { recursive: true });
-			await writeDurably(unitFile, judgeUnit(program), { mode: 0o644 });
+			await writeDurably(unitFile, judgeUnit(executable), { mode: 0o644 });
 			await remove(wanted);
 			await symlink(unitFile, wanted);
 			await syncDirectory(join(units, 'multi-user.target.wants'));
@@ -93,7 +90,7 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 		async end(): Promise<void> {
 			await remove(wanted);
 			await remove(unitFile);
-			for (const file of [trialFile, oldPackage, program]) await remove(file);
+			for (const file of [trialFile, oldPackage, executable, program]) await remove(file);
 			await rm(`${oldPackage}.tree`, { recursive: true, force: true });
 			await syncDirectory(directory);
 		},
@@ -101,8 +98,8 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 }
 
 /** Root's, since dpkg is: but with nothing that dpkg and its scripts do not need. */
-function judgeUnit(program: string): string {
-	return `# Made by idv-agent for the time of an update, and removed by it afterwards.
+function judgeUnit(executable: string): string {
+	return `# Made by idv-agent-updates for the time of an update, and removed by it afterwards.
 [Unit]
 Description=Judge of the new version of the identity verification agent
 Documentation=man:idv-agent(1)
@@ -110,7 +107,7 @@ After=idv-agent.service
 
 [Service]
 Type=exec
-ExecStart=${program} update judge
+ExecStart=${executable} judge
 Restart=on-failure
 RestartSec=10
 UnsetEnvironment=NODE_OPTIONS NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED NODE_V8_COVERAGE NODE_DEBUG NODE_PATH OPENSSL_CONF

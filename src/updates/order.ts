@@ -1,9 +1,9 @@
 /** The version that a fleet plan orders for a device, and whether it is carried out now. Pure: both the agent and root ask it. */
+import { compareVersions, versionProblem } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
 import { type Order, orderedVersion } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
-import { VERSION_NAME } from '../fleet/terms.ts';
 import type { Outcomes } from './record.ts';
 
 /** As {@link orderedVersion}, for one look. */
@@ -33,13 +33,11 @@ export interface OrderFacts {
 	readonly edition: { readonly epoch: number; readonly revision: number };
 	readonly validUntil: string | undefined;
 	readonly now: Date;
-	/** Whether dpkg holds the ordered version for older than the newest that this device has had. */
-	readonly isOlder: boolean;
 }
 
 /** `null`: nothing to do, or not yet. @throws AgentError `update-refused` for an order that must never be carried out, even when it is signed. */
 export function mayUpdate(order: Order | null, facts: OrderFacts): string | null {
-	if (!facts.isEnabled || order === null || order.version === facts.installed) return null;
+	if (!facts.isEnabled || order === null || compareVersions(order.version, facts.installed) === 0) return null;
 	if (order.atMs !== null && order.atMs > facts.now.getTime()) return null;
 	if (untilWindowMs(facts.window, facts.now) > 0) return null;
 	const refusal = whyRefused(order, facts);
@@ -50,14 +48,14 @@ export function mayUpdate(order: Order | null, facts: OrderFacts): string | null
 function whyRefused({ version }: Order, facts: OrderFacts): string | null {
 	const { outcomes, edition, validUntil, now } = facts;
 	const { plan, kept, takenBack } = outcomes;
-	if (!VERSION_NAME.test(version)) return 'The fleet plan orders a version that is not one of dpkg.';
+	const problem = versionProblem(version);
+	if (problem !== null) return `The version that the fleet plan orders ${problem}.`;
 	if (plan && (edition.epoch < plan.epoch || (edition.epoch === plan.epoch && edition.revision < plan.revision)))
 		return `The fleet plan is older than revision ${plan.revision}, by which this device was updated.`;
 	if (validUntil !== undefined && Date.parse(validUntil) < now.getTime())
 		return `The fleet plan was valid until ${validUntil}.`;
-	const back = takenBack.find((one) => one.version === version);
+	const back = takenBack.find((one) => compareVersions(one.version, version) === 0);
 	if (back) return `Version ${version} was taken back on ${back.at} (${back.fault}) and is not tried again.`;
-	return facts.isOlder
-		? `Version ${version} is older than ${kept ?? facts.installed}, which this device has had.`
-		: null;
+	const newer = [facts.installed, ...(kept === null ? [] : [kept])].find((one) => compareVersions(version, one) < 0);
+	return newer === undefined ? null : `Version ${version} is older than ${newer}, which this device has had.`;
 }

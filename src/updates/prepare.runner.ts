@@ -2,8 +2,9 @@
  * Fails where there is no room for it; the package's script lets an update go on after any other failure. */
 import { AgentError, toFailure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
-import type { Before } from './judge.ts';
-import { JUDGE_UNIT, type UpdateKeep } from './keep.edge.ts';
+import type { Status } from '../protocol/local-api.ts';
+import { beforeOf } from './judge.ts';
+import { JUDGE_UNIT, type Running, type UpdateKeep } from './keep.edge.ts';
 import type * as system from './system.edge.ts';
 
 export interface PrepareParts {
@@ -12,10 +13,10 @@ export interface PrepareParts {
 		typeof system,
 		'readInstalled' | 'packInstalled' | 'freeBytes' | 'stopUnit' | 'tellSystemd' | 'readUnit'
 	>;
-	/** The state of the running agent; `null` where it does not answer. */
-	readonly askState: () => Promise<string | null>;
-	/** The executable of this process. */
-	readonly running: string;
+	/** The status of the running agent; `null` where it does not answer. */
+	readonly askStatus: () => Promise<Pick<Status, 'state' | 'problem'> | null>;
+	/** This process. */
+	readonly running: Running;
 	/** ISO 8601. */
 	readonly now: string;
 }
@@ -24,7 +25,10 @@ export interface PrepareParts {
 const SPACE = 2.5;
 
 /** @param to the version to come. @throws AgentError `disk-low`: the way back would not fit; `update-unprepared` without one for another reason. */
-export async function prepareUpdate(to: string, { keep, system, askState, running, now }: PrepareParts): Promise<void> {
+export async function prepareUpdate(
+	to: string,
+	{ keep, system, askStatus, running, now }: PrepareParts,
+): Promise<void> {
 	// Going back prepares nothing.
 	if ((await keep.trial())?.phase === 'goingBack') return;
 	const installed = await system.readInstalled();
@@ -45,10 +49,12 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 			);
 		if (!isGoingOn) {
 			await keep.end();
-			await keep.keepProgram(running);
+			await keep.keepRunning(running);
 		}
 		const unit = await system.readUnit();
-		const before = isGoingOn ? under.before : await stateBefore(askState, unit);
+		const status = await askStatus();
+		const told = unit.isStopped ? 'stopped' : beforeOf(status?.state ?? null, status?.problem?.code ?? null);
+		const before = isGoingOn ? under.before : told;
 		const from = isGoingOn ? under.from : installed.version;
 		await keep.saveTrial({
 			schemaVersion: 1,
@@ -60,6 +66,9 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 			boots: 0,
 			bootId: null,
 			oldRun: unit.runId,
+			restarts: 0,
+			unitRestarts: unit.restarts,
+			waitedMs: 0,
 			wasFinished: false,
 			fault: null,
 		});
@@ -76,11 +85,6 @@ export async function prepareUpdate(to: string, { keep, system, askState, runnin
 	} finally {
 		if (await keep.trial()) await system.tellSystemd('start', JUDGE_UNIT);
 	}
-}
-
-async function stateBefore(askState: PrepareParts['askState'], unit: system.UnitLook): Promise<Before> {
-	if (unit.isStopped) return 'stopped';
-	return (await askState()) === 'online' ? 'online' : 'offline';
 }
 
 const megabytes = (bytes: number) => `${Math.ceil(bytes / 1024 / 1024)} MiB`;

@@ -1,8 +1,10 @@
 /** An update under way and the versions that were taken back, as root keeps them. Pure. Other versions read them: fields are only added. */
 import * as z from 'zod';
-import { VERSION_NAME } from '../fleet/terms.ts';
 
-export const versionSchema = z.string('must be a text').regex(VERSION_NAME, 'must be a version such as 0.3.0');
+/** As dpkg names one that is installed: more than what a plan may order, and nothing that breaks a line of apt's preferences. */
+export const versionSchema = z
+	.string('must be a text')
+	.regex(/^\d[A-Za-z0-9.+~:-]{0,255}$/, 'must be a version such as 0.3.0');
 
 export const trialSchema = z.looseObject({
 	schemaVersion: z.literal(1),
@@ -13,13 +15,19 @@ export const trialSchema = z.looseObject({
 	startedAt: z.string(),
 	before: z.enum(['online', 'offline', 'stopped']),
 	/** Of the machine, in a row, in which the new version has not stood its time. */
-	boots: z.int().default(0),
+	boots: z.int(),
 	/** The newest of them, as the kernel names it. */
-	bootId: z.string().nullable().default(null),
+	bootId: z.string().nullable(),
 	/** Which run of the unit was the old version's, as systemd names it. */
-	oldRun: z.string().nullable().default(null),
-	wasFinished: z.boolean().default(false),
-	fault: z.string().nullable().default(null),
+	oldRun: z.string().nullable(),
+	/** How often the new version died, over all boots. */
+	restarts: z.int(),
+	/** The count of systemd when it was last asked in this boot. */
+	unitRestarts: z.int(),
+	/** How long the service was waited for, in milliseconds. */
+	waitedMs: z.number(),
+	wasFinished: z.boolean(),
+	fault: z.string().nullable(),
 });
 
 export type Trial = z.infer<typeof trialSchema>;
@@ -31,7 +39,7 @@ export const takenBackSchema = z.looseObject({
 	at: z.string(),
 	fault: z.string(),
 	/** The last lines of its log, without secrets. */
-	log: z.array(z.string()).default([]),
+	log: z.array(z.string()),
 });
 
 export type TakenBack = z.infer<typeof takenBackSchema>;
@@ -40,11 +48,11 @@ export const outcomesSchema = z.looseObject({
 	schemaVersion: z.literal(1),
 	takenBack: z.array(takenBackSchema),
 	/** The newest version that was judged good, as a floor: a plan never leads below it. */
-	kept: versionSchema.nullable().default(null),
+	kept: versionSchema.nullable(),
 	/** Why the order of the newest plan was not carried out; `null` since one was, or there was nothing to do. */
-	failed: z.looseObject({ code: z.string(), message: z.string(), at: z.string() }).nullable().default(null),
+	failed: z.looseObject({ code: z.string(), message: z.string(), at: z.string() }).nullable(),
 	/** The newest plan by which this device was updated: an older one orders nothing. */
-	plan: z.looseObject({ epoch: z.int(), revision: z.int() }).nullable().default(null),
+	plan: z.looseObject({ epoch: z.int(), revision: z.int() }).nullable(),
 });
 
 export type Outcomes = z.infer<typeof outcomesSchema>;

@@ -1,4 +1,4 @@
-/** Calls dpkg, apt, systemd and the journal once, with a deadline. A version only gets into a command after `versionSchema` has read it. */
+/** Calls dpkg, apt, systemd and the journal once, with a deadline. A version only gets into a command by `aptWords`. */
 import { execFile } from 'node:child_process';
 import {
 	access,
@@ -14,10 +14,11 @@ import {
 	writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { AgentError } from '../base/errors.ts';
 import { errnoOf, syncFile } from '../base/files.edge.ts';
+import { aptWords, PACKAGE, whyNotInstalled } from './apt.ts';
 import type { PackageState } from './judge.ts';
 
-export const PACKAGE = 'idv-agent';
 const UNIT = 'idv-agent.service';
 /** For questions. */
 const ASK_MS = 20_000;
@@ -127,26 +128,27 @@ export const installFile = (file: string): Promise<Ran> =>
 /** Makes room for a package that has to come back: what apt has kept can be fetched again. */
 export const cleanCache = (): Promise<Ran> => run('apt-get', ['clean'], WORK_MS);
 
+const askApt = (words: readonly string[], deadlineMs: number) => run('apt-get', words, deadlineMs);
+
 /** Reads the site's repositories and installs exactly one version: apt verifies both. Waits for another apt.
- * @param how more words for apt; default for an installed package only. */
+ * @param how more words for apt; default for an installed package only. @param ask another apt than this machine's.
+ * @throws AgentError `update-not-alone` when apt would do more than that; then it was not asked to. */
 export async function installVersion(
 	version: string,
 	lockSeconds: number,
 	how: readonly string[] = ['--only-upgrade'],
+	ask: typeof askApt = askApt,
 ): Promise<Ran> {
+	const words = aptWords(version, how);
 	const lock = ['-o', `DPkg::Lock::Timeout=${lockSeconds}`];
-	const read = await run('apt-get', ['update', '--quiet', '-o', 'APT::Update::Error-Mode=any', ...lock], WORK_MS);
+	const read = await ask(['update', '--quiet', '-o', 'APT::Update::Error-Mode=any', ...lock], WORK_MS);
 	if (read.status !== 0) return read;
-	const words = ['install', '--yes', '--quiet', ...how, '--no-install-recommends', ...lock];
-	return run(
-		'apt-get',
-		[...words, '-o', 'Dpkg::Options::=--force-confold', `${PACKAGE}=${version}`],
-		WORK_MS + lockSeconds * 1000,
-	);
-}
-
-export async function isOlder(version: string, than: string): Promise<boolean> {
-	return (await run('dpkg', ['--compare-versions', version, 'lt', than], ASK_MS)).status === 0;
+	const shown = await ask(words.simulation, WORK_MS);
+	if (shown.status !== 0) return shown;
+	const reason = whyNotInstalled(shown.text, version);
+	if (reason !== null)
+		throw new AgentError('update-not-alone', `Version ${version} was not installed, because ${reason}.`);
+	return ask([...words.installation, ...lock], WORK_MS + lockSeconds * 1000);
 }
 
 /** Whether nothing can be written where a path is, not even by root. */

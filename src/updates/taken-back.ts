@@ -16,7 +16,8 @@ const FAULT_WORDS: Readonly<Record<string, string>> = {
 	crashes: 'it died three times',
 	reboots: 'the device was started three times without it coming online',
 	'not-ready': 'it did not answer',
-	'not-online': 'it did not come online, although the version before was',
+	'not-online': 'it did not come or stay online, although the version before was',
+	'no-heartbeat': 'it sent no heartbeat, or had no answer to a ping',
 	unfinished: 'a script of its package failed',
 };
 

@@ -48,10 +48,7 @@ beforeAll(async () => {
 	await writeFile(join(root, 'src/part.ts'), "export const name: string = 'part';");
 	await writeFile(join(root, 'src/lazy.ts'), LAZY);
 	await writeFile(join(root, 'src/reads.ts'), READS);
-	await writeFile(
-		join(root, 'src/writes.ts'),
-		"void Promise.all([import('zxing-wasm/reader'), import('zxing-wasm/writer')]);",
-	);
+	await writeFile(join(root, 'src/decodes.ts'), "void import('zxing-wasm/reader');");
 	await writeFile(
 		join(root, 'src/views.ts'),
 		"import * as fs from 'node:fs'; import path, { join } from 'node:path'; console.log(JSON.stringify([Object.keys(fs).length, Object.getPrototypeOf(fs) === fs.default, fs.default === require('node:fs'), join === path.join]));",
@@ -92,8 +89,8 @@ describe('a bundle', () => {
 		expect(names(files)[0]).toBe('program.cjs');
 		expect(names(files)).toContain('zxing-reader.cjs');
 		// No part and no decoder that the program never asks for.
-		expect(names(files)).not.toContain('zxing-writer.cjs');
-		expect(names(files)).not.toContain('zxing_writer.wasm');
+		expect(names(files)).not.toContain('webp-decoder.cjs');
+		expect(names(files)).not.toContain('webp_dec.wasm');
 	});
 
 	test('sees a module of Node through an object that inherits from it, and copies none of its names', async () => {
@@ -104,12 +101,10 @@ describe('a bundle', () => {
 
 	test('has the decoders beside it, byte for byte, and tells every size', async () => {
 		const outDir = join(root, 'dist-decoders');
-		const files = await bundle({ root, entries: { program: 'src/writes.ts' }, outDir });
-		for (const side of ['reader', 'writer']) {
-			const built = await readFile(join(outDir, `zxing_${side}.wasm`));
-			const original = await readFile(join(project, `node_modules/zxing-wasm/dist/${side}/zxing_${side}.wasm`));
-			expect(built.equals(original)).toBe(true);
-		}
+		const files = await bundle({ root, entries: { program: 'src/decodes.ts' }, outDir });
+		const built = await readFile(join(outDir, 'zxing_reader.wasm'));
+		const original = await readFile(join(project, 'node_modules/zxing-wasm/dist/reader/zxing_reader.wasm'));
+		expect(built.equals(original)).toBe(true);
 		const sizes = await Promise.all(files.map(async ({ path }) => (await readFile(path)).length));
 		expect(files.map(({ bytes }) => bytes)).toEqual(sizes);
 	});
@@ -118,10 +113,10 @@ describe('a bundle', () => {
 		const outDir = join(root, 'dist-single');
 		const files = await bundle({ root, entries: { program: 'src/program.ts' }, outDir, singleFile: true });
 		const languages = ['en.js', 'de.js', 'fr.js', 'es.js', 'ar.js'];
-		const scripts = ['page.js', 'pair.js', 'codes.js', 'words.js', 'qr.js'];
-		const page = ['index.html', 'page.css', ...scripts, ...languages, 'zxing-reader.js'];
+		const scripts = ['page.js', 'pair.js', 'codes.js', 'words.js'];
+		const page = ['index.html', 'page.css', ...scripts, ...languages, 'zxing-reader.js', 'qr.js'];
 		const native = ['serialport-linux-x64.node', 'serialport-linux-arm64.node'];
-		const decoders = ['zxing_reader.wasm', 'zxing_writer.wasm', 'webp_dec.wasm'];
+		const decoders = ['zxing_reader.wasm', 'webp_dec.wasm'];
 		expect(names(files)).toEqual(['program.cjs', ...decoders, ...native, ...page]);
 		const [before, later] = await lines(join(outDir, 'program.cjs'));
 		expect(before).not.toHaveProperty('lazyRan');

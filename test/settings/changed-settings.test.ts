@@ -1,7 +1,10 @@
-import { rename, writeFile } from 'node:fs/promises';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { get } from 'node:http';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
+import { examine, expectProblem } from '../diagnosis/examine.ts';
 import { givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -110,6 +113,120 @@ describe('a start with settings that are not valid', () => {
 		expect(await again.untilLive('check-in')).toMatchObject({ workflow: { source: 'pairing' } });
 		expect(warningsOf(again)[0]?.message).toMatch(/ca\.pem.*The last valid settings are in force\.$/);
 		await again.stop();
+	});
+});
+
+describe('a settings file that is absent', () => {
+	const away = (device: { home: { paths: { configFile: string } } }) => {
+		const { configFile } = device.home.paths;
+		return {
+			remove: () => rename(configFile, `${configFile}.away`),
+			putBack: () => rename(`${configFile}.away`, configFile),
+		};
+	};
+
+	test('takes no device away from its service, while it runs or at a start, until a person does [F467]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const identity = { deviceId: 'KIOSK-9', deviceType: 'scanner', heartbeatCadence: 20 };
+		const settings = { ...identity, baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		let device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		const file = away(device);
+		const told = [{ code: 'settings-unreadable', message: expect.stringContaining('name no service any more') }];
+		for (const restarts of [false, true]) {
+			const offline = watchOffline(service);
+			await file.remove();
+			if (restarts) {
+				await device.stop();
+				device = await givenAgent({ home });
+			} else await device.daemon.reload();
+			expect(await device.untilLive('check-in')).toMatchObject({ deviceId: expect.any(String), warnings: told });
+			await file.putBack();
+			await device.daemon.reload();
+			expect(await device.untilLive('check-in')).toMatchObject({ deviceId: 'KIOSK-9', warnings: [] });
+			if (!restarts) expect(offline).toEqual([]);
+		}
+		expect(registrations(service)).toEqual([201]);
+		await file.remove();
+		await device.daemon.reload();
+		await device.agent.unpair();
+		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
+	});
+
+	test('with the workflow in it leaves the device with the workflow that it has', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		await mkdir(home.paths.confDirectory, { recursive: true });
+		const workflow = join(home.paths.confDirectory, '20-workflow.json');
+		await writeFile(workflow, '{ "workflowId": "check-in" }');
+		const device = await givenAgent({ home, settings: { baseUrl: service.url, credential: { apiKeyFile } } });
+		await device.untilLive('check-in');
+		const offline = watchOffline(service);
+		await rename(home.paths.confDirectory, `${home.paths.confDirectory}.away`);
+		await device.daemon.reload();
+		expect(device.agent.status()).toMatchObject({
+			state: 'online',
+			workflow: { live: 'check-in' },
+			warnings: [{ code: 'settings-unreadable', message: expect.stringContaining('name no workflow any more') }],
+		});
+		await rename(`${home.paths.confDirectory}.away`, home.paths.confDirectory);
+		await device.daemon.reload();
+		expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [] });
+		expect([offline, registrations(service)]).toEqual([[], [201]]);
+	});
+
+	test('does not keep the device from another address', async () => {
+		const [service, other] = [await givenService(), await givenService()];
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		await away(device).remove();
+		await device.daemon.reload();
+		await home.secretFile('key', other.credentials.apiKey);
+		await home.writeSettings({ ...settings, baseUrl: other.url });
+		await device.daemon.reload();
+		await expect.poll(() => registrations(other)).toEqual([201]);
+	});
+});
+
+describe('a credential that is refused while another one works', () => {
+	test('is named since when, in status, doctor and metrics, over a restart, until it is replaced [F468]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		expect((await device.untilLive('check-in')).warnings).toEqual([]);
+		await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+		await device.daemon.reload();
+		const isTold = ({ warnings }: { warnings: { code: string }[] }) =>
+			warnings.some(({ code }) => code === 'credential-refused');
+		const status = await device.untilStatus(isTold);
+		expect(status).toMatchObject({ state: 'online', problem: null });
+		const since = status.warnings[0]?.params?.['since'];
+		expect(status.warnings[0]).toMatchObject({ params: { path: apiKeyFile, since: expect.stringMatching(/^20/) } });
+		expect(status.warnings[0]?.message).toContain(`has refused the API key in ${apiKeyFile} since ${since}`);
+		const metrics = await new Promise<string>((resolve, reject) => {
+			const socketPath = join(home.paths.runDir, 'agent.sock');
+			get({ socketPath, path: '/metrics' }, (answer) => resolve(text(answer))).on('error', reject);
+		});
+		expect(metrics).toContain('idv_agent_credential_refused 1');
+		await device.stop();
+
+		const stopped = await examine({ home, settings }, 'pairing');
+		expectProblem(stopped.checks.pairing, 'warning', 'credential-refused', /API key/);
+		const again = await givenAgent({ home });
+		const later = await again.untilLive('check-in');
+		expect(later.warnings[0]?.params).toMatchObject({ path: apiKeyFile, since });
+
+		await home.secretFile('key', service.credentials.apiKey);
+		await again.daemon.reload();
+		await again.untilStatus((now) => now.state === 'online' && !isTold(now));
 	});
 });
 

@@ -59,7 +59,7 @@ describe('a file may be trusted', () => {
 		expect(await isTrusted('/nowhere/at/all', true)).toBe(true);
 	});
 
-	test.skipIf(process.getuid?.() !== 0)("when it belongs to root or the agent's user, and to no one else", async () => {
+	test.skipIf(process.getuid?.() !== 0)("when it belongs to root or the agent's user only (needs root)", async () => {
 		const file = await givenFile(0o600);
 		await chown(file, 4242, 4242);
 		expect(await isTrusted(file, true)).toBe(false);

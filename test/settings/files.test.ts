@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -97,6 +97,18 @@ describe('reading the layers', () => {
 		expect(problems[0]?.message).toContain(reason);
 		// Who may read it is another matter.
 		if (reason.startsWith('not') || reason.startsWith('larger')) expect(problems[0]?.remedy).not.toMatch(/may read it/);
+	});
+
+	test('a start without room for open files ends with a status after which it is tried again, not as for invalid settings [F610]', () => {
+		write(configFile, '{}');
+		const program = path.join(import.meta.dirname, '../../bin/idv-agent');
+		const statuses = [24, 28, 32].map((files) => {
+			const command = `ulimit -n ${files}; exec timeout 10 "$0" "$@"`;
+			const args = ['run', '--config', configFile, '--state-dir', directory, '--run-dir', path.join(directory, 'run')];
+			return spawnSync('bash', ['-c', command, process.execPath, program, ...args], { encoding: 'utf8' }).status;
+		});
+		expect(statuses).toContain(75);
+		expect(statuses).not.toContain(78);
 	});
 
 	test('a directory that cannot be listed is a problem', async () => {
@@ -239,7 +251,6 @@ describe('noticing changes', () => {
 			arrived = Promise.withResolvers();
 		});
 		closers.add(() => watch.close());
-		expect(watch.notice).toBeNull();
 		return { next: () => arrived.promise, reports: () => reports, watch };
 	}
 

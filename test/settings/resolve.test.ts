@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
 import { environmentName, listSettings } from '../../src/settings/table.ts';
 
+const CLOSE_CODES = 'service.closeCodes must name close codes from 1000 to 4999.';
 const FILE = '/etc/idv-agent/config.json';
 const file = (document: unknown, where = FILE): SettingsLayer => ({ source: 'file', where, document });
 function texts(source: 'environment' | 'flag', values: Record<string, string>): SettingsLayer {
@@ -142,12 +143,70 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		[
 			'a bad pointer',
 			{ service: { tokenPointer: 'token' } },
-			'service.tokenPointer must be a JSON pointer (RFC 6901) such as /data/token, or header: and the name of a header.',
+			'service.tokenPointer must be a JSON pointer (RFC 6901) such as /data/token, or header: or cookie: and a name.',
 		],
 		[
-			'a path with a query',
-			{ service: { channelPath: '/ws?x=1' } },
-			'service.channelPath must be a path such as /ws/device.',
+			'a path that no request could have',
+			{ service: { channelPath: '/ws#x' } },
+			'service.channelPath must be a path such as /ws/device or /devices/{deviceId}/channel.',
+		],
+		[
+			'a field of a path that nothing fills in',
+			{ service: { channelPath: '/ws/{serial}' } },
+			'service.channelPath names {serial}, which nothing fills in; it may name {deviceId}, {workflowId}.',
+		],
+		[
+			'the same in an address',
+			{ service: { channelPath: 'wss://events.example.com/ws?id={id}' } },
+			'service.channelPath names {id}, which nothing fills in; it may name {deviceId}, {workflowId}.',
+		],
+		[
+			'the same in the path of registration',
+			{ service: { registrationPath: '/v2/{device}/register' } },
+			'service.registrationPath names {device}, which nothing fills in; it may name {deviceId}, {workflowId}.',
+		],
+		[
+			'a channel without TLS on another machine',
+			{ service: { channelPath: 'ws://events.example.com/ws' } },
+			'service.channelPath must begin with wss:// (plain ws is only for this machine itself).',
+		],
+		[
+			'a message with a field that nothing fills in',
+			{ service: { ackBody: { ack: '{id}', who: '{token}' } } },
+			'service.ackBody names {token}, which nothing fills in; it may name {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds}, {id}.',
+		],
+		[
+			'one of several messages',
+			{ service: { firstMessages: [{ op: 'auth', token: '{token}' }, 'SUB {topic}'] } },
+			'service.firstMessages [1] names {topic}, which nothing fills in; it may name {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds}, {token}.',
+		],
+		[
+			'a field in an address that is taken as it is',
+			{ fleet: { planUrl: 'https://plans.example.com/{deviceId}.json' } },
+			'fleet.planUrl names {deviceId}, which nothing fills in.',
+		],
+		[
+			'the same in a path that is compared as it is',
+			{ forward: { allow: ['/api/v1/sessions/{id}'] } },
+			'forward.allow [0] names {id}, which nothing fills in.',
+		],
+		[
+			'a header that the agent sets itself',
+			{ service: { headers: ['X-Tenant: north', 'Authorization: Basic x'] } },
+			'service.headers [1] names Authorization, which the agent sets itself.',
+		],
+		['a close code that is none', { service: { closeCodes: { '999': 'retry' } } }, CLOSE_CODES],
+		['a close code in words', { service: { closeCodes: { 'policy violation': 'refused' } } }, CLOSE_CODES],
+		[
+			'a meaning of a close code that is none',
+			{ service: { closeCodes: { '4001': 'refused', '4002': 'forget' } } },
+			'service.closeCodes [4002] must be "refused", "replaced" or "retry".',
+		],
+		['a list of close codes', { service: { closeCodes: ['4001'] } }, 'service.closeCodes must be an object in { }.'],
+		[
+			'secret headers for no service in particular',
+			{ service: { headersFile: '/etc/h' } },
+			'service.headersFile needs baseUrl: its headers are only sent to a host that the settings name.',
 		],
 		[
 			'a bad MAC address',
@@ -269,6 +328,7 @@ describe('a text from a variable or a flag', () => {
 		['pairing.trustedOrigins', 'https://a.example, https://b.example,', ['https://a.example', 'https://b.example']],
 		['pairing.trustedOrigins', '', []],
 		['workflowId', '30', '30'],
+		['service.closeCodes', '{"4001": "refused"}', { '4001': 'refused' }],
 		['macAddress', '00-1B-21-0A-0B-0C', '00:1b:21:0a:0b:0c'],
 	])('%s=%j is read as %j', (path, value, expected) => {
 		for (const source of ['environment', 'flag'] as const) {

@@ -80,13 +80,17 @@ export interface Machine {
 	boot(): Promise<void>;
 	/** Everything in it ends at this moment. On a disk of its own, what had not reached the disk is lost. */
 	cutPower(): Promise<void>;
-	/** Runs a command in it. Never throws for a status. */
+	/** Runs a command in it, for 400 s at most. Never throws for a status. */
 	run(command: string, input?: string | Uint8Array): Promise<Answer>;
 	/** Runs a command and throws with its words unless it succeeds. */
 	must(command: string, input?: string | Uint8Array): Promise<string>;
 	/** Turns it off and removes what it was made of. */
 	destroy(): Promise<void>;
 }
+
+/** So that a suite ends with the name of what it has waited for: in milliseconds, for a command, and for a boot. */
+const LONGEST_COMMAND_MS = 400_000;
+const LONGEST_BOOT_MS = 240_000;
 
 let count = 0;
 
@@ -166,7 +170,7 @@ export function createMachine(tree: string, directory: string, ownDisk = false):
 			group = join(groups, `${id}-${boots}`);
 			mkdirSync(group);
 			container = spawn('sh', ['-c', script()], { stdio: ['ignore', 'pipe', 'pipe'] });
-			await reaches(container, /Reached target .*(multi-user|Multi-User)/);
+			await reaches(container, /Reached target .*(multi-user|Multi-User)/, LONGEST_BOOT_MS);
 			leader = findLeader(group);
 		},
 		async cutPower() {
@@ -193,9 +197,11 @@ export function createMachine(tree: string, directory: string, ownDisk = false):
 			new Promise((resolve) => {
 				const words = ['--target', String(leader), '--all', '--wd=/', 'sh', '-c', `cd /; exec 2>&1; ${command}`];
 				const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8' };
-				const child = execFile('nsenter', words, { env, maxBuffer: 64 << 20 }, (error, stdout) =>
-					resolve({ status: error ? Number(error.code) || 1 : 0, text: stdout }),
-				);
+				const how = { env, maxBuffer: 64 << 20, timeout: LONGEST_COMMAND_MS };
+				const child = execFile('nsenter', words, how, (error, stdout) => {
+					const late = error?.killed ? `\nIt was not over after ${LONGEST_COMMAND_MS / 1000} s.` : '';
+					resolve({ status: error ? Number(error.code) || 1 : 0, text: stdout + late });
+				});
 				// A command that wants no input may be over before it was given all.
 				child.stdin?.on('error', () => {});
 				child.stdin?.end(input ?? '');
@@ -259,17 +265,24 @@ function readIfThere(file: string): string {
 	}
 }
 
-/** Resolves at the first output that matches; rejects with all of it when the process ends before. */
-export function reaches(child: ChildProcess, pattern: RegExp): Promise<RegExpExecArray> {
+/** Resolves at the first output that matches; rejects with all of it when the process ends before, or the time is over. */
+export function reaches(child: ChildProcess, pattern: RegExp, longestMs = 60_000): Promise<RegExpExecArray> {
 	return new Promise((resolve, reject) => {
 		let said = '';
+		const fail = (why: string) => reject(new Error(`${why} before it said ${pattern}:\n${said}`));
+		const late = setTimeout(() => fail(`${longestMs / 1000} s were over`), longestMs);
 		const read = (chunk: Buffer) => {
 			said += chunk.toString();
 			const match = pattern.exec(said);
-			if (match) resolve(match);
+			if (!match) return;
+			clearTimeout(late);
+			resolve(match);
 		};
 		child.stdout?.on('data', read);
 		child.stderr?.on('data', read);
-		child.once('close', () => reject(new Error(`It ended before it said ${pattern}:\n${said}`)));
+		child.once('close', () => {
+			clearTimeout(late);
+			fail('It ended');
+		});
 	});
 }

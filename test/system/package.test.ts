@@ -17,6 +17,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
 import { type Architecture, buildExecutable, type ProgramName } from '../../scripts/executable.ts';
+import { buildUpdatesPackage } from '../../scripts/updates-package.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import { ensureTools } from './machine.ts';
 
@@ -28,6 +29,7 @@ let debs: string[];
 let tools: string;
 let tree: string;
 let toolsTree: string;
+let updates: string[];
 
 beforeAll(async () => {
 	ensureTools();
@@ -40,6 +42,11 @@ beforeAll(async () => {
 	};
 	for (const outDir of ['one', 'two']) debs.push(await build(join(directory, outDir), 'idv-agent'));
 	tools = await build(join(directory, 'one'), 'idv-tools');
+	updates = [];
+	for (const outDir of ['one', 'two'].map((name) => join(directory, name))) {
+		const parts = { root: ROOT, version: '0.2.0', epoch: 1_780_000_000, outDir };
+		updates.push(await buildUpdatesPackage({ ...parts, compression: 'gzip' }));
+	}
 	tree = join(directory, 'tree');
 	toolsTree = join(directory, 'tools-tree');
 	execFileSync('dpkg-deb', ['--extract', debs[0] ?? '', tree]);
@@ -123,6 +130,46 @@ describe('the executable', () => {
 	});
 });
 
+describe('what runs as root and touches apt', () => {
+	const NAME = 'idv-agent-updates';
+
+	test('is in idv-agent-updates, and nothing of it in the package of the agent [F547]', () => {
+		const parts = join(directory, 'parts');
+		const touching = (deb: string) => {
+			rmSync(parts, { recursive: true, force: true });
+			execFileSync('dpkg-deb', ['--raw-extract', deb, parts]);
+			const scripts = globSync([`${parts}/DEBIAN/p*`, `${parts}/usr/lib/systemd/**/*`, `${parts}/usr/lib/*/*.cjs`])
+				.filter((file) => statSync(file).isFile())
+				.map((file) => [file.slice(parts.length), readFileSync(file, 'utf8')] as const);
+			return scripts.filter(([, text]) => TOUCHES.test(text.replaceAll(/^#.*$/gm, ''))).map(([file]) => file);
+		};
+		const TOUCHES = /\b(?:apt-get|dpkg|dpkg-query|dpkg-deb) |['"`](?:apt-get|dpkg|dpkg-query)['"`]|preferences\.d/;
+		expect(touching(debs[0] ?? '')).toEqual([]);
+		const bundled = globSync(join(directory, 'one', ARCHITECTURE, 'idv-agent/bundle/*.cjs'));
+		expect(bundled.length).toBeGreaterThan(3);
+		expect(bundled.filter((file) => TOUCHES.test(readFileSync(file, 'latin1')))).toEqual([]);
+		expect(touching(updates[0] ?? '').map((file) => file.split('/').at(-1))).toEqual(
+			expect.arrayContaining(['postrm', 'idv-agent-finish.service', `${NAME}.cjs`]),
+		);
+	});
+
+	test('runs by the Node of the agent, from beside a whole path only, and is small [F548]', () => {
+		const both = join(directory, 'both');
+		for (const deb of [debs[0], updates[0]]) execFileSync('dpkg-deb', ['--extract', deb ?? '', both]);
+		const program = join(both, 'usr/lib', NAME, NAME);
+		const ask = (words: readonly string[], how: object = {}) => {
+			const { status, stdout, stderr } = spawnSync(program, words, { env: {}, encoding: 'utf8', ...how });
+			return { status, said: stdout + stderr };
+		};
+		expect(ask(['nonsense'])).toEqual({ status: 64, said: expect.stringContaining('prepare VERSION, judge') });
+		expect(ask(['judge', '0.3.0']).status).toBe(64);
+		expect(ask(['forget', '0.0.9', '--json'])).toEqual({ status: 64, said: expect.stringContaining('"code":"usage"') });
+		// A name without a path would lead to a file where the caller happens to be.
+		expect(ask(['nonsense'], { argv0: NAME, cwd: join(both, 'usr/lib', NAME) }).said).toContain('Unknown command');
+		expect(statSync(`${program}.cjs`).size).toBeLessThan(350_000);
+	});
+});
+
 test('the package holds the machine code that reads scanners', async () => {
 	const scanner = await plugScanner(directory);
 	scanner.scan('hello world');
@@ -132,12 +179,14 @@ test('the package holds the machine code that reads scanners', async () => {
 
 describe('the package', () => {
 	test('is the same byte for byte when it is built again', () => {
-		const [one, two] = debs.map((file) => createHash('sha256').update(readFileSync(file)).digest('hex'));
-		expect(two).toBe(one);
+		for (const files of [debs, updates]) {
+			const [one, two] = files.map((file) => createHash('sha256').update(readFileSync(file)).digest('hex'));
+			expect(two).toBe(one);
+		}
 	});
 
-	test.each([0, 1])('number %i has no error that lintian finds', (number) => {
-		const deb = [debs[0] ?? '', tools][number] ?? '';
+	test.each([0, 1, 2])('number %i has no error that lintian finds', (number) => {
+		const deb = [debs[0] ?? '', tools, updates[0] ?? ''][number] ?? '';
 		const { status, stdout } = spawnSync('lintian', ['--allow-root', '--fail-on', 'error', deb], {
 			encoding: 'utf8',
 		});

@@ -1,7 +1,7 @@
 /** A device of the update suite: a machine with a signed repository and a service of its own, paired and online. */
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, inject } from 'vitest';
 import { createMachine } from '../system/machine.ts';
 import { startTrialService } from '../system/service.ts';
 import { type Behaviour, makeReal, makeRepository, makeStub } from './packages.ts';
@@ -27,7 +27,20 @@ interface Updates {
 
 export type Device = Awaited<ReturnType<typeof createDevice>>;
 
-/** @param first the package that it begins with; default a good small one of version 1.0.0. */
+/** For CI: what takes long is left out. */
+export const IS_SHORT = process.env['UPDATE'] === 'short';
+
+/** One device for all tests of a file. @param begin is told of it, and of its version, before each of them. */
+export function useDevice(begin: (device: Device, before: string) => void): void {
+	let device: Device;
+	beforeAll(async () => {
+		device = await createDevice(inject('site'));
+	});
+	beforeEach(async () => begin(device, (await device.installed()).split(' ')[0] ?? ''));
+	afterAll(async () => device?.destroy());
+}
+
+/** @param first the package that it begins with, alone; default a good small one of version 1.0.0, and idv-agent-updates. */
 export async function createDevice(site: Site, first?: string) {
 	const directory = mkdtempSync(join(site.directory, 'device-'));
 	const repository = makeRepository(directory);
@@ -110,6 +123,18 @@ export async function createDevice(site: Site, first?: string) {
 		},
 	};
 
+	/** What comes while a channel is made again is lost to a device, which knows it as a gap: it is sent again. */
+	async function untilKept(): Promise<void> {
+		for (let tries = 0; tries < 8; tries += 1) {
+			service.notify({ type: 'kept', id: 'kept' });
+			const { status } = await machine.run(
+				`timeout 20 sh -c 'until idv-agent events --json | grep -q kept; do sleep 0.2; done'`,
+			);
+			if (status === 0) return;
+		}
+		throw new Error(`The device keeps no event:\n${await device.story()}`);
+	}
+
 	const { must } = machine;
 	await device.put('/etc/systemd/system/idv-agent.service.d/50-haste.conf', HASTE);
 	await device.put('/etc/idv-agent/conf.d/10-site.json', JSON.stringify({ deviceType: 'front-desk' }));
@@ -125,15 +150,15 @@ export async function createDevice(site: Site, first?: string) {
 		'/etc/apt/sources.list.d/site.list',
 		'deb [signed-by=/etc/apt/keyrings/site.gpg] file:/srv/site ./\n',
 	);
-	await device.publish([first ?? (await device.stub('1.0.0', 'good'))]);
-	await must('apt-get update && apt-get install --yes idv-agent');
+	const good = async () => [await device.stub('1.0.0', 'good'), site.updates];
+	await device.publish(first === undefined ? await good() : [first]);
+	await must(`apt-get update && apt-get install --yes idv-agent ${first === undefined ? 'idv-agent-updates' : ''}`);
 	const code = await service.makeCode('document-check');
 	await must(`idv-agent pair --trust http://127.0.0.1:${PORT} -`, `${code}\n`);
 	await device.untilOnline();
-	service.notify({ type: 'kept', id: 'kept' });
-	await must('until idv-agent events --json | grep -q kept; do sleep 0.2; done');
+	await untilKept();
 	pairedAt = (await device.status()).pairedAt;
 	// What this suite has written is not what a power cut is to be tried on.
-	await must('sync');
+	await must('sync --file-system /');
 	return device;
 }

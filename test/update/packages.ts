@@ -10,12 +10,14 @@ import { join } from 'node:path';
 export const BEHAVIOURS = {
 	good: '',
 	crashing: 'exit 1',
+	// Online each time, and dead before a heartbeat is due.
+	'short-lived': '( sleep 15; kill -9 $$ ) >/dev/null 2>&1 &',
 	silent: 'exec sleep infinity',
 	'never-online': 'exec /opt/idv-agent/idv-agent "$@" --set service.channelPath=/nowhere',
 	// Where the control groups here do not bound it, this does.
 	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
 } as const;
-export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-unit';
+export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-unit' | 'instead-of-another';
 
 /**
  * Makes a small package: the units and scripts of the real one, with a program that leads to `/opt/idv-agent/idv-agent`.
@@ -37,6 +39,8 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		chmodSync(program, 0o755);
 		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 20000');
 		if (behaviour === 'failing-script') failAtOnce(tree);
+		if (behaviour === 'instead-of-another')
+			edit(join(tree, 'DEBIAN/control'), /^Suggests: /m, 'Conflicts: iproute2\nSuggests: ');
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
 }

@@ -23,7 +23,7 @@ const DISORDER: Readonly<
 		await machine.boot();
 	},
 	async kill(machine, upgrading) {
-		await machine.run('pkill --signal KILL "dpkg|apt-get"; pkill --signal KILL --full "update judge"');
+		await machine.run('pkill --signal KILL "dpkg|apt-get"; pkill --signal KILL --full "idv-agent-updates judge"');
 		await upgrading;
 	},
 	async full(machine, upgrading) {
@@ -75,7 +75,7 @@ test.concurrent.each(rounds)(
 		const version = device.next();
 		try {
 			await device.publish([await device[kind](version, behaviour)]);
-			await machine.must('sync');
+			await machine.must('sync --file-system /');
 			const upgrading = device.upgrade();
 			await machine.must(`sleep ${afterMs / 1000}`);
 			await DISORDER[disorder](machine, upgrading);

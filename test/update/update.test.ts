@@ -1,28 +1,18 @@
 /**
- * Updates on a real Debian: systemd, apt, dpkg and a signed repository. Small packages around the real program are good or bad in
- * one way each.
+ * Updates on a real Debian: systemd, apt, dpkg and a signed repository, good ones and those that do not begin. Packages are small ones around
+ * the real program.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { describe, expect, inject, test } from 'vitest';
 import { assembleRelease } from '../../scripts/release.ts';
-import { createSigner } from '../fixtures/plans.ts';
-import { createDevice, type Device, JUDGE_SECONDS } from './device.ts';
-import type { Behaviour } from './packages.ts';
-
-/** For CI: what takes long is left out. */
-const IS_SHORT = process.env['UPDATE'] === 'short';
+import { type Device, IS_SHORT, JUDGE_SECONDS, useDevice } from './device.ts';
 
 let device: Device;
-beforeAll(async () => {
-	device = await createDevice(inject('site'));
-});
-afterAll(async () => device?.destroy());
-
 let before = '';
-beforeEach(async () => {
-	before = (await device.installed()).split(' ')[0] ?? '';
+useDevice((made, version) => {
+	[device, before] = [made, version];
 });
 
 describe('an update by apt', () => {
@@ -34,32 +24,15 @@ describe('an update by apt', () => {
 		expect(await device.installed()).toBe(`${version} installed`);
 		expect((await device.machine.must('ls /var/lib/idv-agent-update')).trim()).toBe('outcomes.json');
 		expect((await device.updates()).takenBack).toEqual([]);
+		const cycles = await device.machine.run(
+			'systemd-analyze verify --man=no multi-user.target | grep "ordering cycle"',
+		);
+		expect(cycles.text).toBe('');
+		// Root's program answers.
+		const { text } = await device.machine.run('idv-agent update forget 9.9.9');
+		expect(text).toContain('Version 9.9.9 was not taken back on this device');
 		await device.expectWhole();
 	});
-
-	const bad: [Behaviour, string][] = [
-		['crashing', 'crashes'],
-		['silent', 'not-ready'],
-		['eats-memory', 'crashes'],
-		['never-online', 'not-online'],
-		['failing-script', 'unfinished'],
-		['without-unit', 'not-ready'],
-	];
-	const quick: Behaviour[] = ['crashing', 'failing-script'];
-	test.each(bad.filter(([behaviour]) => !IS_SHORT || quick.includes(behaviour)))(
-		'that is %s is taken back, remembered, and not installed again',
-		async (behaviour, fault) => {
-			const version = device.next();
-			await device.publish([await device.stub(before, 'good'), await device.stub(version, behaviour)]);
-			await device.upgrade();
-			await device.untilJudged();
-			expect(await device.installed()).toBe(`${before} installed`);
-			expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, by: before, fault });
-			await device.upgrade();
-			expect(await device.installed()).toBe(`${before} installed`);
-			await device.expectWhole();
-		},
-	);
 
 	test('from an unsigned repository, or of a version that it does not have, changes nothing', async () => {
 		const version = device.next();
@@ -70,26 +43,6 @@ describe('an update by apt', () => {
 		expect((await device.machine.run('apt-get update && apt-get install --yes idv-agent=9.9.9')).status).not.toBe(0);
 		await device.expectWhole();
 	});
-
-	test.skipIf(IS_SHORT)(
-		'that crashes is replaced, and the device online, within a minute of its third crash',
-		async () => {
-			const version = device.next();
-			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'crashing')]);
-			const since = (await device.machine.must('date +%s')).trim();
-			await device.upgrade();
-			await device.untilJudged();
-			await device.untilOnline();
-			const log = await device.machine.must(
-				`journalctl --unit=idv-agent --since=@${since} --output=short-unix --no-pager`,
-			);
-			const at = (line: string | undefined) => Number.parseFloat(line ?? '');
-			const third = at(log.split('\n').filter((line) => line.includes('Main process exited'))[2]);
-			const online = at(log.split('\n').find((line) => line.includes('"msg":"online"') && at(line) > third));
-			console.log(`online ${(online - third).toFixed(1)} s after the third crash`);
-			expect(online - third).toBeLessThan(60);
-		},
-	);
 
 	test('that is announced for a time to come, as to a device whose clock is years behind, is refused with the reason', async () => {
 		const version = device.next();
@@ -191,58 +144,4 @@ test.skipIf(IS_SHORT)('apt takes what a release is put together from, once a sit
 	await device.machine.must('apt-get update -o APT::Update::Error-Mode=any');
 	await device.machine.must('apt-get install --yes --download-only --allow-downgrades idv-agent=0.2.0');
 	await device.machine.must(`rm -r ${list} /srv/release && apt-get update`);
-});
-
-describe('an update by a signed plan', () => {
-	const signer = createSigner();
-	let revision = 0;
-	/** As the agent hands it over. */
-	async function handOver(version: string | null, isSigned = true): Promise<void> {
-		revision += 1;
-		const rings = [{ percent: 100, ...(version !== null && { agent: { version } }) }];
-		const defaults = { rollout: { to: version === null ? { workflowId: 'document-check' } : {}, rings } };
-		const plan = { format: 'idv-fleet-plan/2', revision, spreadSeconds: 0, defaults };
-		await device.put('/var/lib/idv-agent/update-plan.new', JSON.stringify(isSigned ? signer.sign(plan) : plan));
-		await device.machine.must('mv /var/lib/idv-agent/update-plan.new /var/lib/idv-agent/update-plan.json');
-	}
-
-	const untilApplied = () =>
-		device.machine.must(
-			'until systemctl show idv-agent-update --property=ActiveState | grep -q activating; do sleep 0.1; done; while systemctl is-active idv-agent-update | grep -q activating; do sleep 0.2; done',
-		);
-
-	test('is none while the site has not switched it on; then it is installed and judged', async () => {
-		const version = device.next();
-		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
-		await handOver(version);
-		await untilApplied();
-		expect(await device.installed()).toBe(`${before} installed`);
-		const settings = { update: { enabled: true }, fleet: { publicKeys: [signer.publicKey] } };
-		await device.put('/etc/idv-agent/conf.d/20-plan.json', JSON.stringify(settings));
-		await handOver(version);
-		await untilApplied();
-		await device.untilJudged();
-		expect(await device.installed()).toBe(`${version} installed`);
-		await device.expectWhole();
-	});
-
-	test('installs nothing that is unsigned, that the repository does not have, or that was withdrawn in time', async () => {
-		const version = device.next();
-		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
-		await handOver(version, false);
-		await untilApplied();
-		expect((await device.updates()).failed).toMatchObject({ code: 'plan-untrusted' });
-		await handOver('9.9.9');
-		await untilApplied();
-		expect((await device.updates()).failed).toMatchObject({ code: 'update-failed' });
-		const lock = device.machine.run('sleep 8 3>>/var/lib/dpkg/lock-frontend');
-		await handOver(version);
-		await device.machine.must('sleep 3');
-		await handOver(null);
-		await lock;
-		await device.machine.must('while systemctl is-active idv-agent-update | grep -q activating; do sleep 0.2; done');
-		expect(await device.installed()).toBe(`${before} installed`);
-		expect((await device.updates()).failed).toBeNull();
-		await device.expectWhole();
-	});
 });

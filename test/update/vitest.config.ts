@@ -7,7 +7,8 @@ export default defineConfig({
 		include: ['test/update/**/*.test.ts'],
 		globalSetup: 'test/update/site.ts',
 		pool: 'forks',
-		fileParallelism: false,
+		/** A file has a device of its own, and waits for its judge most of the time. */
+		maxWorkers: 4,
 		/** Devices at a time. */
 		maxConcurrency: Number(process.env['UPDATE_LANES'] ?? 3),
 		testTimeout: 600_000,

@@ -54,7 +54,6 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		system: {
 			isPackagingBusy: async () => device.busy-- > 0,
 			isReadOnly: async () => device.isReadOnly,
-			isOlder: async (one, than) => one < than,
 			readInstalled: async () => ({ version: device.version, architecture: 'amd64', bytes: 1, state: 'whole' }),
 			async installVersion(version) {
 				device.asked.push(version);

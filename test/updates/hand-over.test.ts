@@ -18,12 +18,14 @@ function given({
 	const clock = createSteppedClock(START);
 	const written: string[] = [];
 	let held = false;
+	let installed = true;
 	const handOver = createHandOver({
 		clock,
 		settings: () => ({ update: { enabled, judgeSeconds: 300, window } }),
 		device: () => ({ deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] }),
 		version: '0.2.0',
 		isHeld: () => held,
+		isInstalled: () => installed,
 		write: (envelope) => written.push(String(envelope)),
 	});
 	return {
@@ -32,6 +34,9 @@ function given({
 		handOver,
 		hold: (next: boolean) => {
 			held = next;
+		},
+		install: (next: boolean) => {
+			installed = next;
 		},
 		receive(version: string | null, bytes = 'the plan') {
 			const rings =
@@ -55,6 +60,17 @@ test('a plan that orders another version is handed over at its time, and again w
 	expect(written).toHaveLength(2);
 });
 
+test('without the package that carries it out an order stays with its reason, and is handed over when the package comes [F545]', () => {
+	const { written, receive, handOver, install } = given();
+	install(false);
+	receive('0.3.0');
+	expect([handOver.ordered, handOver.reason, written]).toEqual(['0.3.0', 'not-installed', []]);
+	install(true);
+	// The package has the agent read its settings again.
+	handOver.reevaluate();
+	expect([handOver.ordered, handOver.reason, written]).toEqual(['0.3.0', null, ['the plan']]);
+});
+
 test('a clock that is set back or forward does not bring it before its time, nor much later', () => {
 	const { clock, written, receive } = given({ startAt: '2026-11-22T12:00:00Z' });
 	receive('0.3.0');
@@ -64,6 +80,24 @@ test('a clock that is set back or forward does not bring it before its time, nor
 	clock.setWall(Date.parse('2026-11-22T12:01:00Z'));
 	clock.advance(HOUR);
 	expect(written).toHaveLength(1);
+});
+
+/** The hours of this machine's zone that begin so many hours after the start. */
+const windowIn = (from: number, to: number) =>
+	[from, to].map((hours) => new Date(START + hours * HOUR).toTimeString().slice(0, 5)).join('-');
+
+test.each([
+	['without a date', undefined, 2],
+	['whose date is over', '2026-11-21T22:00:00Z', 2],
+	['whose date is in the window', '2026-11-22T02:30:00Z', 2.5],
+	['whose date is after the window', '2026-11-22T05:00:00Z', 26],
+])('a plan %s is handed over in the window and not before', (_what, startAt, dueHours) => {
+	const { clock, written, receive } = given({ ...(startAt && { startAt }), window: windowIn(2, 3) });
+	receive('0.3.0');
+	clock.advance((dueHours - 0.02) * HOUR);
+	expect(written).toEqual([]);
+	clock.advance(0.03 * HOUR);
+	expect(written).toEqual(['the plan']);
 });
 
 test('a lease holds it, for as long as it lasts', () => {

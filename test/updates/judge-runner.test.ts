@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
-import { type JudgeParts, runJudge } from '../../src/updates/judge.runner.ts';
+import { type JudgeParts, runJudge, type TrialStatus } from '../../src/updates/judge.runner.ts';
 import type { PackageState } from '../../src/updates/judge.ts';
 import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
 import { prepareUpdate } from '../../src/updates/prepare.runner.ts';
@@ -11,9 +11,10 @@ import { warningOf } from '../../src/updates/taken-back.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 type SystemParts = JudgeParts['system'] & Parameters<typeof prepareUpdate>[1]['system'];
-type Told = Pick<Status, 'state' | 'problem' | 'warnings'> | null;
-const told = (state: Status['state'], code?: string): Told =>
-	({ state, problem: code === undefined ? null : { code }, warnings: [] }) as unknown as Told;
+type Told = (TrialStatus & Pick<Status, 'problem'>) | null;
+const told = (state: Status['state'], code?: string, channel: TrialStatus['channel'] = BEATEN): Told =>
+	({ state, problem: code === undefined ? null : { code }, channel }) as unknown as Told;
+const BEATEN = { lastHeartbeatAt: '2026-11-22T04:01:00Z', lastAnswerAt: '2026-11-22T04:01:00Z' };
 
 /** A machine with the files of a real one, whose dpkg, systemd and agent are whatever a test makes of them. */
 async function givenMachine() {
@@ -40,6 +41,9 @@ async function givenMachine() {
 		boot: 'boot-1',
 		status: told('online'),
 		getsThrough: true,
+		/** What a try at once comes to. */
+		triesNow: () => {},
+		due: { heartbeat: true, answer: true },
 		did: [] as string[],
 		/** What an installation of the version before comes to. */
 		installs: () => {},
@@ -75,6 +79,8 @@ async function givenMachine() {
 		clock: createSteppedClock(),
 		askStatus: async () => machine.status,
 		getsThrough: async () => machine.getsThrough,
+		askToTryNow: async () => machine.triesNow(),
+		isDue: async () => machine.due,
 		judgeSeconds: 300,
 		redactAll: async (lines) => lines.map((line) => line.replaceAll('very-secret-token', '[secret]')),
 		say: () => {},
@@ -88,8 +94,8 @@ async function givenMachine() {
 			prepareUpdate(to, {
 				keep,
 				system,
-				askState: async () => machine.status?.state ?? null,
-				running: program,
+				askStatus: async () => machine.status,
+				running: { executable: program, program },
 				now: '2026-11-22T04:00:00Z',
 			}),
 		become(version: string, state: PackageState = 'whole') {
@@ -97,11 +103,11 @@ async function givenMachine() {
 			if (machine.installed) machine.installed = { ...machine.installed, version, state };
 		},
 		/** Judges until the end, time passing whenever it waits. */
-		async judge(whileWaiting: (elapsedMs: number) => void = () => {}): Promise<string> {
+		async judge(whileWaiting: (elapsedMs: number) => void = () => {}, judgeSeconds = 300): Promise<string> {
 			// Each has a clock of its own: what a power cut has ended never goes on.
 			const clock = createSteppedClock();
 			const fromMs = clock.monotonicMs();
-			const ended = runJudge({ ...parts, clock });
+			const ended = runJudge({ ...parts, clock, judgeSeconds });
 			let isOver = false;
 			const over = () => {
 				isOver = true;
@@ -122,7 +128,12 @@ async function givenMachine() {
 test('a version that comes online is kept, and nothing of the trial is left', async () => {
 	const { machine, keep, places, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
-	expect(readdirSync(places.directory).toSorted()).toEqual(['before.deb', 'idv-agent', 'trial.json']);
+	expect(readdirSync(places.directory).toSorted()).toEqual([
+		'before.deb',
+		'idv-agent-updates',
+		'idv-agent-updates.cjs',
+		'trial.json',
+	]);
 	expect(machine.did).toEqual(['systemctl start idv-agent-judge.service']);
 	become('0.3.0');
 	machine.busy = 3;
@@ -182,15 +193,157 @@ test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['m
 	},
 );
 
-test('a service that answers 429 takes no version back [F427]', async () => {
+test('a version is kept after it was well for update.judgeSeconds, and not before [F442]', async () => {
+	for (const judgeSeconds of [30, 300, 600]) {
+		const { prepare, become, judge } = await givenMachine();
+		await prepare('0.3.0');
+		become('0.3.0');
+		let lastedMs = 0;
+		const end = await judge((elapsedMs) => {
+			lastedMs = elapsedMs;
+		}, judgeSeconds);
+		expect(end).toBe('kept');
+		expect(lastedMs).toBeGreaterThanOrEqual(judgeSeconds * 1000 - 1000);
+		expect(lastedMs).toBeLessThan(judgeSeconds * 1000 + 5000);
+	}
+});
+
+test.each([20, 120, 290])('a version that dies %i s after each start is taken back [F443]', async (livesSeconds) => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	const end = await judge((elapsedMs) => {
+		const restarts = Math.floor(elapsedMs / (livesSeconds * 1000));
+		if (restarts !== machine.unit.restarts) machine.unit = { ...machine.unit, restarts, runId: `run ${restarts}` };
+	});
+	expect(end).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'crashes' }]);
+});
+
+test('deaths are counted while apt is at work with other packages', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	const end = await judge((elapsedMs) => {
+		machine.busy = elapsedMs > 10_000 && elapsedMs < 100_000 ? 1 : 0;
+		const restarts = Math.min(3, Math.floor(elapsedMs / 20_000));
+		if (restarts !== machine.unit.restarts) machine.unit = { ...machine.unit, restarts, runId: `run ${restarts}` };
+	});
+	expect(end).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ fault: 'crashes' }]);
+});
+
+test('deaths are counted over boots and starts by a person', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	for (const boot of ['boot-2', 'boot-3', 'boot-4']) {
+		machine.boot = boot;
+		machine.unit = { ...machine.unit, restarts: 0, runId: `${boot} 0` };
+		const judged = judge((elapsedMs) => {
+			if (elapsedMs > 100_000) machine.unit = { ...machine.unit, restarts: 1, runId: `${boot} 1` };
+			if (elapsedMs > 320_000) throw new Error('power cut');
+		});
+		if (boot === 'boot-4') expect(await judged).toBe('wentBack');
+		else await expect(judged).rejects.toThrow('power cut');
+	}
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ fault: 'crashes' }]);
+});
+
+test.each([
+	['no heartbeat', { ...BEATEN, lastHeartbeatAt: null }],
+	['no answer to a ping', { ...BEATEN, lastAnswerAt: null }],
+])('a version that is online with %s is taken back where the settings make one due [F444]', async (_what, channel) => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = told('online', undefined, channel);
+	expect(await judge()).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ fault: 'no-heartbeat' }]);
+
+	const other = await givenMachine();
+	await other.prepare('0.3.0');
+	other.become('0.3.0');
+	other.machine.status = told('online', undefined, channel);
+	other.machine.due = { heartbeat: false, answer: false };
+	expect(await other.judge()).toBe('kept');
+});
+
+test.each([
+	['answers 429', 'offline', 'service-overloaded'],
+	['answers 404 through its load balancer', 'blocked', 'channel-not-found'],
+	['cannot be reached', 'offline', 'service-unreachable'],
+] as const)(
+	'a service that %s during a trial is waited for, and the version is judged when it is back [F427]',
+	async (_what, state, code) => {
+		for (const isGood of [true, false]) {
+			const { machine, keep, prepare, become, judge } = await givenMachine();
+			// The service went away before the update as well.
+			machine.status = told(state, code);
+			await prepare('0.3.0');
+			become('0.3.0');
+			machine.getsThrough = false;
+			const end = await judge((elapsedMs) => {
+				if (elapsedMs > 2 * 3_600_000) machine.getsThrough = true;
+				if (elapsedMs > 2 * 3_600_000 && isGood) machine.status = told('online');
+			});
+			expect(end).toBe(isGood ? 'kept' : 'wentBack');
+			expect((await keep.outcomes()).takenBack.map(({ fault }) => fault)).toEqual(isGood ? [] : ['not-online']);
+		}
+	},
+);
+
+test('a version that waits for its next try is asked to try at once before it is blamed', async () => {
 	const { machine, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
 	become('0.3.0');
-	machine.status = told('offline', 'service-overloaded');
+	machine.status = told('blocked', 'channel-not-found');
+	machine.triesNow = () => {
+		machine.status = told('online');
+	};
+	expect(await judge()).toBe('kept');
+});
+
+test('a version that comes and goes for ever is taken back', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
 	const end = await judge((elapsedMs) => {
-		if (elapsedMs > 2 * 3_600_000) machine.status = told('online');
+		machine.status = told(elapsedMs % 60_000 < 30_000 ? 'online' : 'connecting');
+	});
+	expect(end).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ fault: 'not-online' }]);
+});
+
+test('a version whose channel the service closes each minute is kept', async () => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	const end = await judge((elapsedMs) => {
+		machine.status = told(elapsedMs % 60_000 < 5000 ? 'connecting' : 'online');
 	});
 	expect(end).toBe('kept');
+});
+
+test('a service that stays away for a day ends the trial with the version that was online, without a word against the new one [F445]', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.getsThrough = false;
+	machine.status = told('offline', 'service-unreachable');
+	let lastedMs = 0;
+	// Twelve hours, a power cut, and the rest.
+	await expect(
+		judge((elapsedMs) => {
+			if (elapsedMs > 12 * 3_600_000) throw new Error('power cut');
+		}, 3600),
+	).rejects.toThrow('power cut');
+	const end = await judge((elapsedMs) => {
+		lastedMs = elapsedMs;
+	}, 3600);
+	expect(end).toBe('wentBack');
+	expect(lastedMs / 3_600_000).toBeCloseTo(12, 0);
+	expect(await keep.outcomes()).toMatchObject({ takenBack: [], failed: { code: 'service-unreachable' } });
 });
 
 test('going back is tried again until it works: the disk may be full at first [F429]', async () => {

@@ -1,13 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { countRestarts, type Stretch, stretchAfter } from '../../src/updates/health.ts';
 import {
+	beforeOf,
 	type Case,
-	isLineDown,
 	judge,
 	type Look,
 	MAX_BOOTS,
 	MAX_RESTARTS,
-	PROVED_MS,
+	MAX_WAIT_MS,
+	PATIENCE,
 } from '../../src/updates/judge.ts';
 
 const CASE: Case = { from: '0.2.0', to: '0.3.0', before: 'online', judgeSeconds: 300 };
@@ -20,9 +22,11 @@ const LOOK: Look = {
 	restarts: 0,
 	boots: 1,
 	state: 'connecting',
-	onlineMs: 0,
+	awayMs: 0,
+	healthyMs: 0,
+	hasBeaten: true,
 	silentMs: 0,
-	isLineDown: false,
+	waitedMs: 0,
 };
 const LATE = 300_000;
 
@@ -36,23 +40,23 @@ describe('a device that was online', () => {
 	test.each<[string, Partial<Look>, string]>([
 		['apt is still at work', { isBusy: true, installed: null }, 'wait'],
 		['it connects', {}, 'wait'],
-		['it is online for a moment', { state: 'online', onlineMs: PROVED_MS - 1 }, 'wait'],
-		['it stays online', { state: 'online', onlineMs: PROVED_MS }, 'keep'],
-		['it is not online in time', { state: 'offline', elapsedMs: LATE }, 'not-online'],
-		['it is online at last', { state: 'online', onlineMs: 1, elapsedMs: LATE }, 'wait'],
-		['its service refuses it', { state: 'blocked', elapsedMs: LATE }, 'not-online'],
-		['it has forgotten its pairing', { state: 'unpaired', elapsedMs: LATE }, 'not-online'],
-		['the service answers 429', { state: 'offline', elapsedMs: 10 * LATE, isLineDown: true }, 'wait'],
+		['it is well for less than its time', { state: 'online', healthyMs: LATE - 1 }, 'wait'],
+		['it is well for its time', { state: 'online', healthyMs: LATE }, 'keep'],
+		['it is well and has sent no heartbeat yet', { state: 'online', healthyMs: LATE, hasBeaten: false }, 'wait'],
+		['it never sends a heartbeat', { state: 'online', healthyMs: 2 * LATE, hasBeaten: false }, 'no-heartbeat'],
+		['it is not online in time', { state: 'offline', awayMs: LATE }, 'tryLine'],
+		['it is online at last', { state: 'online', healthyMs: 1, elapsedMs: LATE }, 'wait'],
+		['it comes and goes', { state: 'online', healthyMs: 1, elapsedMs: PATIENCE * LATE }, 'tryLine'],
+		['its service refuses it', { state: 'blocked', awayMs: LATE }, 'tryLine'],
+		['it has forgotten its pairing', { state: 'unpaired', awayMs: LATE }, 'tryLine'],
+		['the service was away for a day', { state: 'offline', waitedMs: MAX_WAIT_MS }, 'service-away'],
+		['the service is back after a day', { state: 'online', waitedMs: MAX_WAIT_MS, healthyMs: 1 }, 'wait'],
 		['it never gets ready', { isReady: false, state: null, silentMs: LATE, elapsedMs: LATE }, 'not-ready'],
-		['it is silent while the line is down', { isLineDown: true, state: null, silentMs: LATE }, 'not-ready'],
+		['it is silent while the service is away', { waitedMs: LATE, state: null, silentMs: LATE }, 'not-ready'],
 		['it dies for the third time', { restarts: MAX_RESTARTS, state: null }, 'crashes'],
 		['it dies for the second time', { restarts: MAX_RESTARTS - 1, state: null }, 'wait'],
 		['the machine starts again and again', { boots: MAX_BOOTS, state: null }, 'reboots'],
-		[
-			'the machine was restarted often, and it works',
-			{ boots: MAX_BOOTS, state: 'online', onlineMs: PROVED_MS },
-			'keep',
-		],
+		['the machine was restarted often, and it works', { boots: MAX_BOOTS, state: 'online', healthyMs: LATE }, 'keep'],
 		['dpkg was cut off before its scripts', { installed: { version: '0.3.0', state: 'unconfigured' } }, 'finish'],
 		[
 			'its script fails again',
@@ -67,8 +71,9 @@ describe('a device that was online', () => {
 
 describe('a device that was offline', () => {
 	test.each<[string, Partial<Look>, string]>([
-		['it waits for its line, ready and answering', { state: 'offline', elapsedMs: 100 * LATE }, 'wait'],
-		['its line comes back', { state: 'online', onlineMs: PROVED_MS, elapsedMs: 100 * LATE }, 'keep'],
+		['it is not online in time', { state: 'offline', awayMs: LATE }, 'tryLine'],
+		['it is online at last', { state: 'online', healthyMs: LATE, waitedMs: LATE }, 'keep'],
+		['it was not online for a day', { state: 'blocked', waitedMs: MAX_WAIT_MS }, 'keep'],
 		['it is silent', { state: null, silentMs: LATE, elapsedMs: LATE }, 'not-ready'],
 		['it dies', { restarts: MAX_RESTARTS }, 'crashes'],
 	])('%s', (_what, look, expected) => expect(verdict(look, { before: 'offline' })).toBe(expected));
@@ -92,9 +97,11 @@ const looks = fc.record<Look>({
 	restarts: fc.nat(5),
 	boots: fc.nat(5),
 	state: fc.constantFrom('online', 'connecting', 'offline', 'blocked', 'unpaired', null),
-	onlineMs: fc.nat(60_000),
+	awayMs: fc.nat(3_600_000),
+	healthyMs: fc.nat(900_000),
+	hasBeaten: fc.boolean(),
 	silentMs: fc.nat(3_600_000),
-	isLineDown: fc.boolean(),
+	waitedMs: fc.nat(2 * MAX_WAIT_MS),
 });
 
 test('nothing is done while packages are being installed, and a working version is never taken back', () => {
@@ -102,17 +109,95 @@ test('nothing is done while packages are being installed, and a working version 
 		fc.property(looks, fc.constantFrom('online', 'offline', 'stopped'), (look, before) => {
 			const { type } = judge({ ...CASE, before }, look);
 			if (look.isBusy) expect(type).toBe('wait');
-			const works = look.installed?.state === 'whole' && look.onlineMs >= PROVED_MS && look.restarts < MAX_RESTARTS;
-			if (works && look.state === 'online') expect(type).not.toBe('goBack');
+			const works = look.installed?.state === 'whole' && look.healthyMs >= LATE && look.restarts < MAX_RESTARTS;
+			if (works && look.hasBeaten && look.state === 'online')
+				expect(type).toBe(look.isBusy ? 'wait' : look.installed?.version === CASE.from ? 'end' : 'keep');
 		}),
 		{ numRuns: 2000 },
 	);
 });
 
-test('a version is not believed when it blames a line that the version before gets through', () => {
-	expect(isLineDown('service-unreachable', true)).toBe(false);
-	expect(isLineDown('service-unreachable', false)).toBe(true);
-	expect(isLineDown('service-overloaded', true)).toBe(true);
-	expect(isLineDown('credential-refused', false)).toBe(false);
-	expect(isLineDown(null, false)).toBe(false);
+test('what a device was before is refused, stopped or unpaired, or else online as soon as its service is there', () => {
+	expect(beforeOf('online', 'plan-unreachable')).toBe('online');
+	expect(beforeOf('offline', 'service-unreachable')).toBe('online');
+	// A load balancer without its service answers 404.
+	expect(beforeOf('blocked', 'channel-not-found')).toBe('online');
+	expect(beforeOf('connecting', null)).toBe('online');
+	expect(beforeOf('blocked', 'credential-refused')).toBe('offline');
+	expect(beforeOf('unpaired', null)).toBe('offline');
+	expect(beforeOf(null, null)).toBe('offline');
+});
+
+/** The stretch after looks every two seconds: how many, by which run, and whether it was online. */
+const after = (
+	looks: readonly (readonly [count: number, runId: string | null, isOnline: boolean])[],
+): number | null => {
+	let stretch: Stretch | null = null;
+	let atMs = 0;
+	for (const [count, runId, isOnline] of looks)
+		for (let left = count; left > 0; left -= 1) {
+			atMs += 2000;
+			stretch = stretchAfter(stretch, { atMs, runId, state: isOnline ? 'online' : 'connecting' }, LATE);
+		}
+	return stretch && atMs - stretch.sinceMs;
+};
+
+test.each<[string, Parameters<typeof after>[0], number | null]>([
+	['being online begins a stretch', [[1, 'a', true]], 0],
+	['a version that is not online yet has none', [[5, 'a', false]], null],
+	['a stretch lasts while it is online', [[100, 'a', true]], 198_000],
+	[
+		'another run begins another, however fast it was online',
+		[
+			[100, 'a', true],
+			[10, 'b', true],
+		],
+		18_000,
+	],
+	[
+		'a unit that is down ends it',
+		[
+			[100, 'a', true],
+			[1, null, false],
+		],
+		null,
+	],
+	[
+		'a short break does not end it',
+		[
+			[50, 'a', true],
+			[10, 'a', false],
+			[10, 'a', true],
+		],
+		138_000,
+	],
+	[
+		'breaks of more than a fifth of the time end it',
+		[
+			[50, 'a', true],
+			[31, 'a', false],
+		],
+		null,
+	],
+	[
+		'many short breaks end it as well',
+		Array.from(
+			{ length: 8 },
+			() =>
+				[
+					[2, 'a', true],
+					[4, 'a', false],
+				] as const,
+		).flat(),
+		null,
+	],
+])('%s', (_what, looks, expected) => expect(after(looks)).toBe(expected));
+
+test('restarts are counted over the whole trial, also when systemd begins again to count', () => {
+	let counted = { restarts: 0, unitRestarts: 7 };
+	const tell = (told: number, isOld = false) => {
+		counted = countRestarts(counted, told, isOld);
+		return counted.restarts;
+	};
+	expect([tell(7, true), tell(8, true), tell(0), tell(1), tell(1), tell(0), tell(1)]).toEqual([0, 0, 0, 1, 1, 1, 2]);
 });

@@ -34,7 +34,6 @@ const facts = (more: Partial<OrderFacts> = {}): OrderFacts => ({
 	edition: { epoch: 0, revision: 7 },
 	validUntil: undefined,
 	now: NOW,
-	isOlder: false,
 	...more,
 });
 const ORDER = { version: '0.3.0', percent: 100, atMs: null };
@@ -103,6 +102,8 @@ describe('the order of a plan', () => {
 		'0.3.0$(reboot)',
 		'0.3.0\nPin-Priority: 1001',
 		'0.3.0*',
+		'0.3.0-',
+		'0.3.0+',
 		'0.3.0=1',
 		'0.3.0/sid',
 		'-o=x',
@@ -125,9 +126,15 @@ describe('root', () => {
 		['carries it out', {}, '0.3.0'],
 		['does nothing where a site has not switched it on', { isEnabled: false }, null],
 		['does nothing for the version that is installed', { installed: '0.3.0' }, null],
+		['does nothing for another spelling of it', { installed: '0.3.0-0' }, null],
 		['waits for the window', { window: '23:00-04:00', now: new Date(2026, 10, 22, 4, 30) }, null],
 		['goes on in the window', { window: '23:00-05:00', now: new Date(2026, 10, 22, 4, 30) }, '0.3.0'],
-	])('%s', (_what, more, expected) => expect(mayUpdate(ORDER, facts(more))).toBe(expected));
+	])('%s', (_what, more, expected) => {
+		expect(mayUpdate(ORDER, facts(more))).toBe(expected);
+		// A date that is over opens no window, and a window brings nothing before its date.
+		expect(mayUpdate({ ...ORDER, atMs: facts(more).now.getTime() }, facts(more))).toBe(expected);
+		expect(mayUpdate({ ...ORDER, atMs: facts(more).now.getTime() + 1 }, facts(more))).toBeNull();
+	});
 
 	const taken: Outcomes = withTakenBack(NO_OUTCOMES, {
 		version: '0.3.0',
@@ -136,9 +143,12 @@ describe('root', () => {
 		fault: 'crashes',
 		log: [],
 	});
-	test.each<[string, Partial<OrderFacts>, RegExp]>([
+	test.each<[string, Partial<OrderFacts> & { ordered?: string }, RegExp]>([
 		['a version that was taken back', { outcomes: taken }, /was taken back on .* \(crashes\)/],
-		['an older version', { isOlder: true }, /is older than 0\.2\.0/],
+		['another spelling of it', { outcomes: taken, ordered: '0.3.0-0' }, /was taken back on/],
+		['a version that apt reads as an order to remove', { ordered: '0.3.0-' }, /must not end in \+ or -/],
+		['an older version than it has', { installed: '0.10.0' }, /0\.3\.0 is older than 0\.10\.0/],
+		['an older version than it had', { outcomes: { ...NO_OUTCOMES, kept: '0.3.1' } }, /is older than 0\.3\.1/],
 		['a plan that is over', { validUntil: '2026-11-01T00:00:00Z' }, /was valid until/],
 		['a plan from before', { outcomes: { ...NO_OUTCOMES, plan: { epoch: 0, revision: 8 } } }, /older than revision 8/],
 		[
@@ -146,8 +156,8 @@ describe('root', () => {
 			{ outcomes: { ...NO_OUTCOMES, plan: { epoch: 1, revision: 1 } } },
 			/older than revision 1/,
 		],
-	])('refuses %s', (_what, more, message) => {
-		expect(() => mayUpdate(ORDER, facts(more))).toThrow(message);
+	])('refuses %s', (_what, { ordered = ORDER.version, ...more }, message) => {
+		expect(() => mayUpdate({ ...ORDER, version: ordered }, facts(more))).toThrow(message);
 	});
 });
 

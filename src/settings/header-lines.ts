@@ -1,0 +1,43 @@
+/** Headers that a deployment asks for, as `Name: value`: in settings, or on the lines of a file. Pure; repeats no value. */
+
+/** Headers that belong to the request itself. */
+const OF_REQUEST = /^(content-.*|host|connection|transfer-encoding|expect|te|upgrade)$/i;
+/** Besides, those by which the agent shows who it is. */
+const OF_AGENT = /^(authorization|user-agent|sec-websocket-.*)$/i;
+/** Headers whose value opens something; what another one holds may be an ordinary word. */
+const SECRET_HEADERS = /auth|cookie|key|pass|secret|token/i;
+const LONG_VALUE = 16;
+
+export type Headers = Readonly<Record<string, string>>;
+
+/** @returns name and value, or what is wrong with the line, as the end of a sentence. */
+export function readHeader(line: string, forService: boolean): readonly [name: string, value: string] | string {
+	const [, name, value] = /^([\w!#$%&'*+.^`|~-]+):\s*([\x20-\x7e]*?)\s*$/.exec(line) ?? [];
+	if (name === undefined || value === undefined) return 'is not Name: value';
+	if (OF_REQUEST.test(name) || (forService && OF_AGENT.test(name))) return `names ${name}, which the agent sets itself`;
+	return [name.toLowerCase(), value];
+}
+
+/** Lines of a file; empty ones and those that begin with # are left out. @throws what `refuse` makes of a line and its fault. */
+export function readHeaderLines(
+	text: string,
+	forService: boolean,
+	refuse: (line: number, what: string) => Error,
+): Headers {
+	const lines = text.replace(/^\ufeff/, '').split(/\r?\n/);
+	return Object.fromEntries(
+		lines.flatMap((line, index) => {
+			if (line.trim() === '' || line.startsWith('#')) return [];
+			const read = readHeader(line, forService);
+			if (typeof read === 'string') throw refuse(index + 1, read);
+			return [read];
+		}),
+	);
+}
+
+/** What must never be printed of headers from a file. */
+export function secretsOfHeaders(headers: Headers): string[] {
+	return Object.entries(headers).flatMap(([name, value]) =>
+		!SECRET_HEADERS.test(name) && value.length < LONG_VALUE ? [] : [value, value.slice(value.indexOf(' ') + 1)],
+	);
+}

@@ -1,0 +1,74 @@
+/** Versions that are bad, each in one way, on a real Debian with apt, dpkg and systemd: the judge takes them back. */
+import { describe, expect, test } from 'vitest';
+import { type Device, IS_SHORT, JUDGE_SECONDS, useDevice } from './device.ts';
+import type { Behaviour } from './packages.ts';
+
+let device: Device;
+let before = '';
+useDevice((made, version) => {
+	[device, before] = [made, version];
+});
+
+describe('an update by apt', () => {
+	const bad: [Behaviour, string][] = [
+		['crashing', 'crashes'],
+		['short-lived', 'crashes'],
+		['silent', 'not-ready'],
+		['eats-memory', 'crashes'],
+		['never-online', 'not-online'],
+		['failing-script', 'unfinished'],
+		['without-unit', 'not-ready'],
+	];
+	const quick: Behaviour[] = ['short-lived', 'failing-script'];
+	test.each(bad.filter(([behaviour]) => !IS_SHORT || quick.includes(behaviour)))(
+		'that is %s is taken back, remembered, and not installed again',
+		async (behaviour, fault) => {
+			const version = device.next();
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, behaviour)]);
+			await device.upgrade();
+			await device.untilJudged();
+			expect(await device.installed()).toBe(`${before} installed`);
+			expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, by: before, fault });
+			await device.upgrade();
+			expect(await device.installed()).toBe(`${before} installed`);
+			await device.expectWhole();
+		},
+	);
+
+	test.skipIf(IS_SHORT)(
+		'that crashes is replaced, and the device online, within a minute of its third crash',
+		async () => {
+			const version = device.next();
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'crashing')]);
+			const since = (await device.machine.must('date +%s')).trim();
+			await device.upgrade();
+			await device.untilJudged();
+			await device.untilOnline();
+			const log = await device.machine.must(
+				`journalctl --unit=idv-agent --since=@${since} --output=short-unix --no-pager`,
+			);
+			const at = (line: string | undefined) => Number.parseFloat(line ?? '');
+			const third = at(log.split('\n').filter((line) => line.includes('Main process exited'))[2]);
+			const online = at(log.split('\n').find((line) => line.includes('"msg":"online"') && at(line) > third));
+			console.log(`online ${(online - third).toFixed(1)} s after the third crash`);
+			expect(online - third).toBeLessThan(60);
+		},
+	);
+
+	test.skipIf(IS_SHORT)(
+		'that is bad and comes while the service is away is taken back when the service is there',
+		async () => {
+			const version = device.next();
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'never-online')]);
+			await device.stopService();
+			expect(await device.upgrade()).toMatchObject({ status: 0 });
+			await device.machine.must(`sleep ${JUDGE_SECONDS + 5}`);
+			expect(await device.installed()).toBe(`${version} installed`);
+			await device.startService();
+			await device.untilJudged();
+			expect(await device.installed()).toBe(`${before} installed`);
+			expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, fault: 'not-online' });
+			await device.expectWhole();
+		},
+	);
+});

@@ -1,0 +1,76 @@
+/** Versions that a signed plan orders, on a real Debian with apt, dpkg and systemd. */
+import { describe, expect, test } from 'vitest';
+import { createSigner } from '../fixtures/plans.ts';
+import { type Device, useDevice } from './device.ts';
+
+let device: Device;
+let before = '';
+useDevice((made, version) => {
+	[device, before] = [made, version];
+});
+
+describe('an update by a signed plan', () => {
+	const signer = createSigner();
+	let revision = 0;
+	/** As the agent hands it over. */
+	async function handOver(version: string | null, isSigned = true): Promise<void> {
+		revision += 1;
+		const rings = [{ percent: 100, ...(version !== null && { agent: { version } }) }];
+		const defaults = { rollout: { to: version === null ? { workflowId: 'document-check' } : {}, rings } };
+		const plan = { format: 'idv-fleet-plan/2', revision, spreadSeconds: 0, defaults };
+		await device.put('/var/lib/idv-agent/update-plan.new', JSON.stringify(isSigned ? signer.sign(plan) : plan));
+		await device.machine.must('mv /var/lib/idv-agent/update-plan.new /var/lib/idv-agent/update-plan.json');
+	}
+
+	const untilApplied = () =>
+		device.machine.must(
+			'until systemctl show idv-agent-update --property=ActiveState | grep -q activating; do sleep 0.1; done; while systemctl is-active idv-agent-update | grep -q activating; do sleep 0.2; done',
+		);
+
+	test('is none while the site has not switched it on; then it is installed and judged', async () => {
+		const version = device.next();
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
+		await handOver(version);
+		await untilApplied();
+		expect(await device.installed()).toBe(`${before} installed`);
+		const settings = { update: { enabled: true }, fleet: { publicKeys: [signer.publicKey] } };
+		await device.put('/etc/idv-agent/conf.d/20-plan.json', JSON.stringify(settings));
+		await handOver(version);
+		await untilApplied();
+		await device.untilJudged();
+		expect(await device.installed()).toBe(`${version} installed`);
+		await device.expectWhole();
+	});
+
+	test('installs nothing that is unsigned, that apt reads as an operator, that would remove a package, that the repository does not have, or that was withdrawn in time', async () => {
+		const version = device.next();
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
+		await handOver(version, false);
+		await untilApplied();
+		expect((await device.updates()).failed).toMatchObject({ code: 'plan-untrusted' });
+		await handOver(`${version}-`);
+		await untilApplied();
+		expect((await device.updates()).failed).toMatchObject({ code: 'plan-invalid' });
+		const greedy = device.next();
+		await device.publish([await device.stub(before, 'good'), await device.stub(greedy, 'instead-of-another')]);
+		await handOver(greedy);
+		await untilApplied();
+		expect((await device.updates()).failed).toMatchObject({
+			code: 'update-not-alone',
+			message: expect.stringContaining('apt would remove iproute2'),
+		});
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
+		await handOver('9.9.9');
+		await untilApplied();
+		expect((await device.updates()).failed).toMatchObject({ code: 'update-failed' });
+		const lock = device.machine.run('sleep 8 3>>/var/lib/dpkg/lock-frontend');
+		await handOver(version);
+		await device.machine.must('sleep 3');
+		await handOver(null);
+		await lock;
+		await device.machine.must('while systemctl is-active idv-agent-update | grep -q activating; do sleep 0.2; done');
+		expect(await device.installed()).toBe(`${before} installed`);
+		expect((await device.updates()).failed).toBeNull();
+		await device.expectWhole();
+	});
+});
