@@ -2,7 +2,9 @@
  * The checks of `idv-agent doctor`, as one list, and what they share. They look as the daemon would: with its settings, its
  * state, its network. They change nothing, redeem no code, and leave the channel of a running agent alone.
  */
+import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { join } from 'node:path';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
@@ -14,7 +16,8 @@ import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
-import { serviceOf } from '../workflow/desired-registration.ts';
+import { missingFor, UPDATES_PROGRAM } from '../updates/package.ts';
+import { keptWithoutSettings, serviceOf } from '../workflow/desired-registration.ts';
 import {
 	assessAnswer,
 	assessCertificate,
@@ -25,8 +28,9 @@ import {
 	assessUnit,
 } from './check-results.ts';
 import { blockedBy, type Check, type Finding, failed, notApplicable, ok, warning } from './checks.ts';
+import { assessHooks, HOOKS_UNIT, HOOKS_UNIT_PROPERTIES, RIGHTS } from './hook-rights.ts';
 import { type InspectionTarget, UNIT } from './inspection-target.runner.ts';
-import { readDiskSpace, readMemory } from './machine-probes.edge.ts';
+import { isOpenToGroup, readDiskSpace, readMemory, readUnit } from './machine-probes.edge.ts';
 import { checkChannel, checkHeartbeat, tryChannel } from './probe-channel.runner.ts';
 import {
 	askDaemon,
@@ -139,14 +143,16 @@ const checkRoute = <Id extends string>(
 
 /** In the order in which they are reported: causes before what follows from them. */
 export const CHECKS = [
-	check('settings', 'Settings', [], async ({ settings, firstRuntime, stateOrEmpty, inspected }) => {
+	check('settings', 'Settings', [], async ({ settings, firstRuntime, stateOrEmpty, inspected, machineRoot = '/' }) => {
 		const { documents, notices } = await settings();
 		const { warning: inForce, runtime } = await firstRuntime();
 		const { unreadable } = runtime.credentials;
 		// The agent waits for the file; without a saved Connection it has nothing else to do.
 		if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
 		const [exposed] = await findExposedFiles(runtime.resolved, inspected.paths);
-		const [problem = exposed ?? notices[0]] = inForce ? [inForce] : [];
+		const missing = keptWithoutSettings(runtime.resolved.settings, await stateOrEmpty())?.missing;
+		const withoutUpdates = missingFor(runtime.resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
+		const [problem = missing ?? exposed ?? notices[0] ?? withoutUpdates] = inForce ? [inForce] : [];
 		if (problem) return warning(problem);
 		const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
 		const from = documents.length === 0 ? 'no file, defaults only' : files;
@@ -155,7 +161,9 @@ export const CHECKS = [
 	check('state', 'State directory', [], async ({ paths, daemon, loadedState }) =>
 		checkState(paths.stateDir, await daemon(), loadedState),
 	),
-	check('disk-space', 'Disk space', [], async ({ paths }) => assessDisk(await readDiskSpace(paths.stateDir))),
+	check('disk-space', 'Disk space', [], async ({ paths, settings }) =>
+		assessDisk(await readDiskSpace(paths.stateDir), (await settings()).settings.events),
+	),
 	check('memory', 'Memory', [], async ({ inspected, machineRoot }) =>
 		assessMemory(await readMemory(inspected.mainPid, machineRoot)),
 	),
@@ -265,6 +273,19 @@ export const CHECKS = [
 	check('scanner', 'Scanner', ['settings'], async ({ runtime, daemon, paths, machineRoot: root }) => {
 		const { scanner } = (await runtime()).resolved.settings;
 		return checkScanners({ settings: scanner, daemon: await daemon(), runDir: paths.runDir, root });
+	}),
+	check('hooks', 'Hooks', ['settings'], async ({ runtime, settings, inspected: { unit, paths } }) => {
+		const { origins } = await settings();
+		const hooks = Object.entries((await runtime()).resolved.settings.hooks).filter(([, argv]) => argv.length > 0);
+		const set = hooks.map(([name]) => {
+			return { name, ...(origins.get(`hooks.${name}`) ?? { source: 'kept', where: null }) };
+		});
+		if (set.length === 0 || unit === null) return assessHooks({ set, agentUnit: null, unit: null, closed: [] });
+		const [agentUnit, hooksUnit] = [await readUnit(UNIT, RIGHTS), await readUnit(HOOKS_UNIT, HOOKS_UNIT_PROPERTIES)];
+		const named = [...new Set(hooks.flatMap(([, argv]) => argv.filter((word) => word.startsWith('/'))))];
+		const programs = hooks.map(([, [program]]) => program);
+		const open = await Promise.all(named.map((path) => isOpenToGroup(path, paths.runDir, programs.includes(path))));
+		return assessHooks({ set, agentUnit, unit: hooksUnit, closed: named.filter((_, index) => !open[index]) });
 	}),
 	check('unit', 'systemd unit', [], async ({ inspected: { unit } }) =>
 		unit === null ? notApplicable('systemd does not run this machine, or could not be asked.') : assessUnit(UNIT, unit),

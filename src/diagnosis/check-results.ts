@@ -1,9 +1,11 @@
 /** The figures and answers of single checks as findings, and the limits at which a figure is reported. Pure. */
+
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, type ErrorCode, failure } from '../base/errors.ts';
 import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';
 import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { ShownCertificate } from '../connection/inspect.edge.ts';
+import { type DiskBounds, diskNeed, plainBytes, tooSmall } from '../events/disk-budget.ts';
 import { endedTrust } from '../fleet/record.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
@@ -24,13 +26,20 @@ const LOW_CERTIFICATE_DAYS = 14;
 /** A correct clock shows no time before this program was written, in milliseconds since 1970. */
 const EARLIEST_MS = Date.UTC(2026, 0, 1);
 
-export function assessDisk({ directory, freeBytes, freeInodes }: DiskSpace): Finding {
+/** @param events their bounds, by which the need is known. */
+export function assessDisk(
+	{ directory, freeBytes, freeInodes, capacityBytes }: DiskSpace,
+	events: DiskBounds,
+): Finding {
 	const free = `${mebibytes(freeBytes)} free in ${directory}`;
+	const small = tooSmall(directory, events, capacityBytes);
 	const low = (message: string) =>
 		failure('disk-low', message, { remedy: `Make room on the file system of ${directory}.` });
 	if (freeInodes === 0) return failed(low(`${directory} has run out of inodes, so no file can be created.`));
 	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${free}.`));
-	return freeBytes < LOW_DISK_BYTES ? warning(low(`Only ${free}.`)) : ok(`${free}.`);
+	if (small) return warning(small);
+	if (freeBytes < LOW_DISK_BYTES) return warning(low(`Only ${free}.`));
+	return ok(`${free}; the agent may need ${plainBytes(diskNeed(events))} in all.`);
 }
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {

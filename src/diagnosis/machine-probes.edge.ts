@@ -1,10 +1,11 @@
 /** The facts of this machine: disk space, memory, users, sockets, the systemd unit and its journal; `null`: unknown. */
+
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { lstat, readFile, statfs } from 'node:fs/promises';
+import { lstat, readFile, stat, statfs } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
-import { findGroup } from '../base/files.edge.ts';
+import { capacityOf, findGroup } from '../base/files.edge.ts';
 
 /** For programs of the system. */
 const DEADLINE_MS = 4000;
@@ -21,7 +22,8 @@ export async function readDiskSpace(directory: string) {
 	for (let place = directory; ; place = dirname(place)) {
 		try {
 			const { bavail, bsize, files, ffree } = await statfs(place);
-			return { directory: place, freeBytes: bavail * bsize, freeInodes: files > 0 ? ffree : null };
+			const freeInodes = files > 0 ? ffree : null;
+			return { directory: place, freeBytes: bavail * bsize, freeInodes, capacityBytes: capacityOf(place) };
 		} catch (error) {
 			if (dirname(place) === place) throw error;
 		}
@@ -52,6 +54,21 @@ export async function ownerOf(path: string): Promise<number | null> {
 	return stat?.uid ?? null;
 }
 
+/** Whether a user in the group that `groupOf` belongs to may run or read a file, by every directory above it; of one that does not exist, those count. */
+export async function isOpenToGroup(path: string, groupOf: string, runs: boolean): Promise<boolean> {
+	const gid = (await stat(groupOf).catch(() => null))?.gid;
+	for (let place = path; ; place = dirname(place)) {
+		const found = await stat(place).catch((error: NodeJS.ErrnoException) => error.code ?? '');
+		if (found === 'EACCES') return false;
+		if (typeof found === 'object') {
+			const mode = found.gid === gid ? found.mode >> 3 : found.mode;
+			const needed = place === path && !found.isDirectory() && !runs ? 0o4 : 0o1;
+			if ((mode & needed) === 0) return false;
+		}
+		if (dirname(place) === place) return true;
+	}
+}
+
 /** The rights of a local socket; `null` when it does not exist, or this user may not look. */
 export async function readSocket(path: string) {
 	const stat = await lstat(path).catch(() => null);
@@ -77,10 +94,11 @@ export function readPairs(words: readonly string[]): Record<string, string> {
 	return Object.fromEntries(found.map(([, name = '', value = '']) => [name, value]));
 }
 
-/** The newest lines of a unit's journal; `null` where there is none to read. */
-export async function readJournal(unit: string, lines: number): Promise<string | null> {
+/** The newest lines of the journal of some units; `null` where there is none to read. */
+export async function readJournal(units: readonly string[], lines: number): Promise<string | null> {
 	if (!existsSync('/run/systemd/system')) return null;
-	return run('journalctl', [`--unit=${unit}`, `--lines=${lines}`, '--output=short-iso', '--no-pager', '--quiet']);
+	const asked = units.map((unit) => `--unit=${unit}`);
+	return run('journalctl', [...asked, `--lines=${lines}`, '--output=short-iso', '--no-pager', '--quiet']);
 }
 
 /** How a running process was started: its arguments and its variables. `null` when this user may not look. */

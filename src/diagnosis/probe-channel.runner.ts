@@ -68,7 +68,8 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 		return { handshake, answered: Promise.resolve(NO_CHANNEL), close: async () => {} };
 	}
 
-	const address = channelAddress(baseUrl, token, service);
+	const registered = saved?.request ?? { deviceId: '', workflowId: resolved.settings.workflowId ?? '' };
+	const address = channelAddress(baseUrl, token, registered, service);
 	const { url } = address;
 	const opened = Promise.withResolvers<Finding>();
 	const answered = Promise.withResolvers<Finding>();
@@ -76,13 +77,13 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 	const answers = service.silenceLimitSeconds !== 0;
 	if (!answers)
 		answered.resolve(notApplicable('This service need not answer a ping (service.silenceLimitSeconds is 0).'));
-	const agent = network.channelAgent(url);
 	const startedMs = performance.now();
 	const channel = openChannel(
 		{
 			...address,
+			headers: runtime.headersFor(baseUrl),
 			userAgent,
-			...(agent ? { agent } : {}),
+			agent: network.channelAgent(url),
 			viaProxy: network.viaProxy(url),
 			handshakeMs: HANDSHAKE_MS,
 			// Confirmed by an answer only, not by the time that has passed.

@@ -5,10 +5,11 @@
 import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { AgentError, asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
+import { createLocalClient } from '../client/local-client.edge.ts';
+import { tellRefused } from '../connection/refused-credential.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { chooseIdentity } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
-import { createLocalClient } from '../local-api/client.edge.ts';
 import { describeKept, type KeptAnswer } from '../pairing/kept-answer.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
 import {
@@ -161,6 +162,10 @@ export function checkPairing(
 	if (told) return warning(asFailure(told));
 	if (!status && kept && device.attempt)
 		return warning(describeKept(kept, resolved.settings.service.tokenPointer, null));
+	const refused = status
+		? status.warnings.find(({ code }) => code === 'credential-refused')
+		: tellRefused(device, resolved.settings, credentials.id);
+	if (refused) return warning(asFailure(refused));
 	const baseUrl = status ? status.baseUrl : serviceOf(resolved.settings, device);
 	const hasCredential = credentials.id !== '' || device.connections.length > 0;
 	const pairedAt = status ? status.pairedAt : (device.pairing?.pairedAt ?? null);

@@ -5,14 +5,16 @@ import { join } from 'node:path';
 import { readAuditLog } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
 import { redact, type SecretRegistry } from '../base/redact.ts';
+import { createLocalClient } from '../client/local-client.edge.ts';
 import { readMachineFacts } from '../identity/machine-facts.edge.ts';
-import { createLocalClient } from '../local-api/client.edge.ts';
 import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
+import { readHistory } from '../status/history.runner.ts';
+import { toldHistory } from '../status/history.ts';
 import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
 import type { PackedFile } from './tarball.edge.ts';
@@ -55,6 +57,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		['state.json', 'the saved state, without any token', json(describeState(state))],
 		['events.json', 'when notifications came and of which kind, without their contents', json(await listEvents(ask))],
 		['audit.json', 'the audit log: what was asked of the device, and with what result', await auditLog(inspected)],
+		['history.json', 'when the device was online, and why it was not', history(inspected)],
 		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
 		[
 			'system.json',
@@ -104,7 +107,10 @@ async function listEvents(ask: Ask): Promise<object> {
 	const page = (await ask('agent', LOCAL_ROUTES.events)) as Partial<EventPage> & { error?: unknown };
 	if (!page.events) return { error: page.error };
 	return {
-		events: page.events.map(({ id, at, type, kind, format }) => ({ id, at, type, kind: cleanText(kind, 60), format })),
+		events: page.events.map(({ id, at, type, kind, format, data }) => {
+			const { from, to } = (type === 'gap' ? data : {}) as { readonly from?: string | null; readonly to?: string };
+			return { id, at, type, kind: cleanText(kind, 60), format, ...(type === 'gap' && { from, to }) };
+		}),
 	};
 }
 
@@ -116,9 +122,19 @@ async function recentLog(ask: Ask): Promise<string> {
 
 async function auditLog({ paths }: InspectionTarget): Promise<string> {
 	return readAuditLog(paths.stateDir).then(
-		(entries) => entries.map((entry) => `${JSON.stringify(entry)}\n`).join(''),
+		({ documents }) => documents.map((entry) => `${JSON.stringify(entry)}\n`).join(''),
 		(error) => json({ error: toFailure(error) }),
 	);
+}
+
+function history({ paths }: InspectionTarget): string {
+	try {
+		return toldHistory(readHistory(paths.stateDir))
+			.map((entry) => `${JSON.stringify(entry)}\n`)
+			.join('');
+	} catch (error) {
+		return json({ error: toFailure(error) });
+	}
 }
 
 async function describeSystem({ inspected, agentVersion, at }: BundleParts): Promise<object> {

@@ -169,7 +169,10 @@ function tooManyMoves(
 		const limit = Number((maxMoves * 100).toFixed(2));
 		return [error(place, `moves ${moves} of ${count} devices (${share} %), and ${limit} % may move; ${permit}`)];
 	}
-	return atOnce === count && count > 1 ? [error(place, `moves all ${count} devices at once; ${permit}`)] : [];
+	// One device that is there already, such as that of a trial, does not make it a small step.
+	if (atOnce < 2 || atOnce < count - 1) return [];
+	const those = atOnce === count ? `all ${count}` : `${atOnce} of ${count}`;
+	return [error(place, `moves ${those} devices at once; ${permit}`)];
 }
 
 /** Devices that a plan moves, and those that it moves at once. @param before the plan in force: what that one says as well does not count. */

@@ -1,8 +1,7 @@
 /** One look at the fleet plan where it is served. Follows no redirect, sends no credential, retries nothing, tells no more of the address than its host. */
-import type { IncomingMessage } from 'node:http';
-import { promisify } from 'node:util';
+import { readBounded, unpack } from '../base/bodies.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import type { RequestNetwork } from '../connection/ask.edge.ts';
+import type { Answer, RequestNetwork } from '../connection/ask.edge.ts';
 import { readRetryAfter } from '../connection/classify-failure.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
@@ -36,7 +35,7 @@ export async function fetchPlan(network: RequestNetwork, request: PlanRequest): 
 	if (url.protocol !== 'https:' && !isLoopback(url.href))
 		throw new AgentError('plan-unreachable', `The fleet plan at ${host} is not fetched without encryption.`);
 	const signal = AbortSignal.any([request.signal, AbortSignal.timeout(request.deadlineMs)]);
-	let answer: IncomingMessage;
+	let answer: Answer;
 	let body: Uint8Array;
 	try {
 		answer = await network.ask({
@@ -64,7 +63,7 @@ export async function fetchPlan(network: RequestNetwork, request: PlanRequest): 
 		throw new AgentError('plan-unreachable', `The fleet plan was not fetched: ${message}`, { cause: error });
 	}
 	const etag = answer.headers.etag ?? null;
-	const bytes = await unpack(body, answer.headers['content-encoding'], maxBytes, host);
+	const bytes = asPlain(body, answer.headers['content-encoding'], maxBytes, host);
 	return { kind: 'changed', bytes, etag: etag !== null && etag.length <= MAX_ETAG_LENGTH ? etag : null };
 }
 
@@ -80,36 +79,25 @@ function refusal(host: string, status: number, retryAfterMs: number | undefined)
 }
 
 /** The body, which has to be as long as it was said to be. */
-async function readWhole(answer: IncomingMessage, maxBytes: number, host: string): Promise<Uint8Array> {
-	const chunks: Uint8Array[] = [];
-	let size = 0;
-	for await (const chunk of answer as AsyncIterable<Uint8Array>) {
-		size += chunk.length;
-		if (size > maxBytes) throw tooLarge(host, maxBytes);
-		chunks.push(chunk);
-	}
-	if (!answer.complete) throw new AgentError('plan-unreachable', `The fleet plan of ${host} was cut off on the way.`);
-	return Buffer.concat(chunks);
+async function readWhole(answer: Answer, maxBytes: number, host: string): Promise<Uint8Array> {
+	const { bytes, cut } = await readBounded(answer, maxBytes);
+	if (cut === 'too-large') throw tooLarge(host, maxBytes);
+	if (cut) throw cut;
+	if (answer.complete === false)
+		throw new AgentError('plan-unreachable', `The fleet plan of ${host} was cut off on the way.`);
+	return bytes;
 }
 
-async function unpack(
-	body: Uint8Array,
-	encoding: string | undefined,
-	maxBytes: number,
-	host: string,
-): Promise<Uint8Array> {
-	const coding = (encoding ?? '').trim().toLowerCase();
-	if (coding === '' || coding === 'identity') return body;
-	if (coding !== 'gzip' && coding !== 'x-gzip')
-		throw new AgentError('plan-invalid', `${host} packed the fleet plan in a way that was not asked for.`, {
+function asPlain(body: Uint8Array, encoding: string | undefined, maxBytes: number, host: string): Uint8Array {
+	const plain = unpack(body, encoding, maxBytes);
+	if (typeof plain !== 'string') return plain;
+	if (plain === 'too-large') throw tooLarge(host, maxBytes);
+	if (plain === 'unknown-coding')
+		throw new AgentError('plan-invalid', `${host} sent the fleet plan with an unsupported Content-Encoding.`, {
 			remedy: 'Have the server send it as it is, or with gzip.',
 		});
-	const { gunzip } = await import('node:zlib');
-	return promisify(gunzip)(body, { maxOutputLength: maxBytes }).catch((error: NodeJS.ErrnoException) => {
-		if (error.code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(host, maxBytes);
-		throw new AgentError('plan-invalid', `What ${host} says is gzip cannot be unpacked.`, {
-			remedy: 'Look at what the server really sends; the plan from before stays in force.',
-		});
+	throw new AgentError('plan-invalid', `What ${host} sent cannot be unpacked as its Content-Encoding says.`, {
+		remedy: 'Look at what the server really sends; the plan from before stays in force.',
 	});
 }
 

@@ -1,4 +1,5 @@
 /** The next plan of a rollout: one ring more, no ring more, or back. Pure; whatever else stands in the document stays. */
+import { indexOfNewest } from './ordered-version.ts';
 import type { FleetPlan, PlanRollout } from './plan-format.ts';
 
 export type Step =
@@ -15,7 +16,7 @@ export interface RolloutChange {
 	/** `null` for the plan's defaults. */
 	readonly rule: string | null;
 	readonly to: string | null;
-	/** Share of the devices that has begun to move, in percent, before and after. */
+	/** Share of the devices that the newest step has reached, in percent, before and after. */
 	readonly before: number;
 	readonly after: number;
 }
@@ -27,8 +28,14 @@ export interface NextPlan {
 	readonly changes: readonly RolloutChange[];
 }
 
+type Ring = PlanRollout['rings'][number];
+/** A ring, and how the document has it: with whatever this program does not know. */
+interface WrittenRing {
+	readonly ring: Ring;
+	readonly written: object;
+}
 interface WrittenWords {
-	rollout?: { rings: { percent: number; startAt?: string }[] };
+	readonly rollout?: { readonly rings: readonly object[] };
 }
 
 /** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them. */
@@ -38,53 +45,74 @@ export function nextPlan(
 	step: Step,
 	{ nowMs, rule: only }: { readonly nowMs: number; readonly rule?: string | undefined },
 ): NextPlan {
-	const next = structuredClone(document) as Record<string, unknown> & {
-		defaults?: WrittenWords;
-		rules?: WrittenWords[];
-	};
+	const { defaults, rules } = document as { defaults?: WrittenWords; rules?: readonly WrittenWords[] };
 	const changes: RolloutChange[] = [];
-	const change = (name: string | null, rollout: PlanRollout | undefined, written: WrittenWords | undefined) => {
-		if (!rollout || !written?.rollout || (only !== undefined && only !== name)) return;
-		const before = begunPercent(rollout, nowMs);
-		const rings = ringsAfter(rollout, step, nowMs);
-		if (rings === null) return;
-		if (rings.length > 0) written.rollout.rings = rings;
+	const change = <Written extends WrittenWords>(
+		name: string | null,
+		rollout: PlanRollout | undefined,
+		words: Written,
+	): Written => {
+		const { rollout: writtenRollout, ...others } = words;
+		if (!rollout || !writtenRollout || (only !== undefined && only !== name)) return words;
+		const rings = rollout.rings.map((ring, index) => ({ ring, written: writtenRollout.rings[index] ?? {} }));
+		const after = ringsAfter(rings, step, nowMs);
+		if (after === null) return words;
+		const before = reach(rings, nowMs).percent;
+		changes.push({ rule: name, to: rollout.to.workflowId ?? null, before, after: after.percent ?? before });
 		// A rollout without a ring is not valid: without the rollout no device is told to move.
-		else delete written.rollout;
-		const after = rings.reduce((most, { percent }) => Math.max(most, percent), 0);
-		changes.push({
-			rule: name,
-			to: rollout.to.workflowId ?? null,
-			before,
-			after: step.kind === 'pause' ? before : after,
-		});
+		if (after.rings.length === 0) return others as Written;
+		return { ...words, rollout: { ...writtenRollout, rings: after.rings } };
 	};
-	change(null, plan.defaults?.rollout, next.defaults);
-	for (const [index, { name, rollout }] of plan.rules.entries()) change(name, rollout, next.rules?.[index]);
-	return changes.length === 0 ? { document, changes } : { document: { ...next, revision: plan.revision + 1 }, changes };
+	const next = {
+		...document,
+		...(defaults && { defaults: change(null, plan.defaults?.rollout, defaults) }),
+		...(rules && { rules: plan.rules.map(({ name, rollout }, index) => change(name, rollout, rules[index] ?? {})) }),
+		revision: plan.revision + 1,
+	};
+	return changes.length === 0 ? { document, changes } : { document: next, changes };
 }
 
-function hasBegun({ startAt }: PlanRollout['rings'][number], nowMs: number): boolean {
-	return startAt === undefined || Date.parse(startAt) <= nowMs;
+const startMsOf = ({ startAt }: Ring) => (startAt === undefined ? null : Date.parse(startAt));
+
+function hasBegun(ring: Ring, nowMs: number): boolean {
+	return (startMsOf(ring) ?? 0) <= nowMs;
 }
 
-function begunPercent({ rings }: PlanRollout, nowMs: number): number {
-	return rings.reduce((most, ring) => (hasBegun(ring, nowMs) ? Math.max(most, ring.percent) : most), 0);
+const versionOf = ({ agent }: Ring) => agent?.version;
+
+/** The ring that is the newest step, and its share: a ring of another version says nothing of how far this one has come. */
+function reach(
+	rings: readonly WrittenRing[],
+	nowMs: number,
+): { readonly percent: number; readonly widest: WrittenRing | null } {
+	const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs));
+	const newest = begun[indexOfNewest(begun.map(({ ring }) => ({ startMs: startMsOf(ring) })))];
+	if (!newest) return { percent: 0, widest: null };
+	const ofVersion = begun.filter(({ ring }) => versionOf(ring) === versionOf(newest.ring));
+	const widest = ofVersion.reduce((most, one) => (one.ring.percent >= most.ring.percent ? one : most));
+	return { percent: widest.ring.percent, widest };
 }
 
-type Rings = { percent: number; startAt?: string }[];
-
-/** The rings after the step; `null` where it changes nothing. */
-function ringsAfter(rollout: PlanRollout, step: Step, nowMs: number): Rings | null {
-	const rings: Rings = rollout.rings.map((ring) => ({ ...ring }) as Rings[number]);
-	const begun = rings.filter((ring) => hasBegun(ring, nowMs));
-	if (step.kind === 'rollback') return [];
-	if (step.kind === 'pause') return begun.length === rings.length ? null : begun;
-	const reached = begunPercent(rollout, nowMs);
-	const listed = rings.filter((ring) => !hasBegun(ring, nowMs) && ring.percent > reached).map(({ percent }) => percent);
-	const percent = listed.length > 0 ? Math.min(...listed) : step.percents.find((share) => share > reached);
+/** The rings after the step, and the share that it reaches (left out: as before); `null` where it changes nothing. */
+function ringsAfter(
+	rings: readonly WrittenRing[],
+	step: Step,
+	nowMs: number,
+): { readonly rings: readonly object[]; readonly percent?: number } | null {
+	const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs));
+	const toCome = rings.filter(({ ring }) => !hasBegun(ring, nowMs));
+	const written = (those: readonly WrittenRing[]) => those.map((one) => one.written);
+	if (step.kind === 'rollback') return { rings: [], percent: 0 };
+	if (step.kind === 'pause') return toCome.length === 0 ? null : { rings: written(begun) };
+	const reached = reach(rings, nowMs);
+	const isMore = ({ ring }: WrittenRing) =>
+		!begun.some((one) => versionOf(one.ring) === versionOf(ring) && one.ring.percent >= ring.percent);
+	const listed = toCome.filter(isMore).toSorted((a, b) => a.ring.percent - b.ring.percent)[0];
+	const percent = listed ? listed.ring.percent : step.percents.find((share) => share > reached.percent);
 	if (percent === undefined) return null;
-	const later = rings.filter((ring) => !hasBegun(ring, nowMs) && ring.percent > percent);
+	// The plan lists no further ring: the widest one grows, and says to more devices what it said to the first.
+	const { startAt: _, ...said } = { percent, ...(listed ?? reached.widest)?.written } as Record<string, unknown>;
+	const next = { ...said, percent, ...(step.startAt !== undefined && { startAt: step.startAt }) };
 	// What a later ring had as its time before this one is not earlier than this one.
-	return [...begun, { percent, ...(step.startAt !== undefined && { startAt: step.startAt }) }, ...later];
+	return { rings: [...written(begun), next, ...written(toCome.filter((one) => one !== listed))], percent };
 }

@@ -21,7 +21,19 @@ export function orderedVersion({ plan, rules }: CompiledPlan, device: PlannedDev
 		return [{ percent, version: agent.version, atMs: startAt === undefined ? null : Date.parse(startAt) + offsetMs }];
 	});
 	const isDue = ({ atMs }: Order) => atMs === null || atMs <= wallMs;
-	const begun = orders.filter(isDue).toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
+	const begun = orders.filter(isDue);
 	const next = orders.filter((order) => !isDue(order)).toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
-	return begun.at(-1) ?? next[0] ?? null;
+	return begun[indexOfNewest(begun.map(({ atMs }) => ({ startMs: atMs })))] ?? next[0] ?? null;
+}
+
+/** Of rings that have begun, the one that began last; -1 for none. A ring without a time began with the plan that added it: no earlier than those listed before it. */
+export function indexOfNewest(rings: readonly { readonly startMs: number | null }[]): number {
+	let newest = -1;
+	let newestMs = Number.NEGATIVE_INFINITY;
+	for (const [index, { startMs }] of rings.entries()) {
+		if (startMs !== null && startMs < newestMs) continue;
+		newest = index;
+		newestMs = startMs ?? newestMs;
+	}
+	return newest;
 }

@@ -1,5 +1,6 @@
 /** The fleet plan as it travels, bare or in a signed envelope: forms and bounds only. Not part of the service's interface: ours throughout. */
 import * as z from 'zod';
+import { versionProblem } from '../base/debian-version.ts';
 import {
 	deviceIdSchema,
 	deviceTypeSchema,
@@ -10,12 +11,13 @@ import {
 } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
 import { fleetNameSchema, labelSchema } from '../settings/value-schemas.ts';
-import { MATCH_KEYS, VERSION_NAME } from './terms.ts';
+import { MATCH_KEYS } from './terms.ts';
 
 export const MAX_RULES = 500;
 /** Values of one kind in one rule. */
 export const MAX_MATCH_VALUES = 100_000;
 export const MAX_RINGS = 20;
+const MAX_SIGNATURES = 8;
 /** Seconds over which a change is spread, unless the plan says otherwise. */
 export const DEFAULT_SPREAD_SECONDS = 600;
 export const MAX_SPREAD_SECONDS = 86_400;
@@ -32,30 +34,71 @@ const ruleName = later(() =>
 	text(64).regex(/^[\p{L}\p{N}][\p{L}\p{N} ._-]*$/u, 'must be letters, digits, spaces, dots or hyphens'),
 );
 
-/** A value, or the beginning of values: `KIOSK-1*`. */
-const pattern = (value: z.ZodType<string, string>) =>
-	z.string('must be a text').superRefine((given, context) => {
-		const bare = given.endsWith('*') ? given.slice(0, -1) : given;
-		if (bare.includes('*')) context.addIssue('may have a * at its end only');
-		else if (bare === '') context.addIssue('must not be empty; what is for all devices stands in "defaults"');
-		else if (given === bare) {
-			const read = value.safeParse(bare);
-			if (!read.success) context.addIssue(read.error.issues[0]?.message ?? 'is not valid');
-		}
-	});
-const values = <Value extends z.ZodType>(value: Value) =>
+const orderedVersion = z.string('must be a text').superRefine((given, context) => {
+	const problem = versionProblem(given);
+	if (problem !== null) context.addIssue(problem);
+});
+
+/** A list whose length is judged before its entries are looked at: each one that is wrong takes memory. */
+const list = <Value extends z.ZodType>(value: Value, min: number, max: number, what = 'entries') =>
 	z
-		.array(value, 'must be a list')
-		.min(1, 'must not be empty')
-		.max(MAX_MATCH_VALUES, `must have at most ${MAX_MATCH_VALUES} entries`);
+		.array(z.unknown(), 'must be a list')
+		.min(min, 'must not be empty')
+		.max(max, `must have at most ${max} ${what}`)
+		.pipe(z.array(value));
+
+/** Entries of a list that are named. */
+const MAX_WRONG_VALUES = 20;
+/** Valid for every kind of value but MAC addresses. A plan lists up to 250,000 values, and asking the schema takes a microsecond for each. */
+const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}$/;
+
+/** Values of one kind. @param mayBePatterns whether the beginning of values will do: `KIOSK-1*`. */
+const values = (value: z.ZodType<string, string>, { mayBePatterns = false, isPlainValid = true } = {}) =>
+	z
+		.custom<unknown[]>(Array.isArray, 'must be a list')
+		.superRefine((given, context) => {
+			const message =
+				given.length === 0
+					? 'must not be empty'
+					: given.length > MAX_MATCH_VALUES && `must have at most ${MAX_MATCH_VALUES} entries`;
+			if (message) context.issues.push({ code: 'custom', message, input: given, continue: false });
+		})
+		.transform((given, context) => {
+			let wrong = 0;
+			return given.map((one, index): string => {
+				if (isPlainValid && typeof one === 'string' && PLAIN.test(one)) return one;
+				if (wrong >= MAX_WRONG_VALUES) return '';
+				const read = readValue(one, value, mayBePatterns);
+				if ('value' in read) return read.value;
+				wrong += 1;
+				context.issues.push({ code: 'custom', message: read.fault, path: [index], input: one });
+				return '';
+			});
+		});
+
+function readValue(
+	given: unknown,
+	value: z.ZodType<string, string>,
+	mayBePattern: boolean,
+): { readonly value: string } | { readonly fault: string } {
+	if (typeof given !== 'string') return { fault: 'must be a text' };
+	if (mayBePattern) {
+		const bare = given.endsWith('*') ? given.slice(0, -1) : given;
+		if (bare.includes('*')) return { fault: 'may have a * at its end only' };
+		if (bare === '') return { fault: 'must not be empty; what is for all devices stands in "defaults"' };
+		if (given !== bare) return { value: given };
+	}
+	const read = value.safeParse(given);
+	return read.success ? { value: read.data } : { fault: read.error.issues[0]?.message ?? 'is not valid' };
+}
 
 /** One of the values of every kind that is given has to fit. */
 const matchSchema = later(() =>
 	z
 		.strictObject({
-			deviceIds: values(pattern(deviceIdSchema)).optional(),
-			serials: values(pattern(serialSchema)).optional(),
-			macAddresses: values(macAddressSchema).optional(),
+			deviceIds: values(deviceIdSchema, { mayBePatterns: true }).optional(),
+			serials: values(serialSchema, { mayBePatterns: true }).optional(),
+			macAddresses: values(macAddressSchema, { isPlainValid: false }).optional(),
 			deviceTypes: values(deviceTypeSchema).optional(),
 			labels: values(labelSchema).optional(),
 		})
@@ -90,14 +133,14 @@ function planSchema(format: PlanFormat) {
 		/** Left out, as soon as the device has taken the plan. */
 		startAt: time.optional(),
 		/** The version of the agent that devices of this ring get, where their settings allow it (`update.enabled`). */
-		agent: since2(z.looseObject({ version: text(64).regex(VERSION_NAME, 'must be a version such as 0.3.0') })),
+		agent: since2(z.looseObject({ version: orderedVersion })),
 		...extensible,
 	});
 	/** A move to other words, ring by ring. */
 	const rolloutSchema = z
 		.strictObject({
 			to: z.strictObject(wordFields),
-			rings: z.array(ringSchema, 'must be a list').min(1, 'must not be empty').max(MAX_RINGS),
+			rings: list(ringSchema, 1, MAX_RINGS),
 			/** Seconds over which each ring's start is spread; left out, the plan's own. */
 			spreadSeconds: spreadSeconds.optional(),
 			...extensible,
@@ -128,9 +171,7 @@ function planSchema(format: PlanFormat) {
 		/** For devices that no rule fits. */
 		defaults: defaultsSchema.optional(),
 		/** The first that fits a device counts. */
-		rules: z
-			.array(ruleSchema, 'must be a list')
-			.max(MAX_RULES, `must have at most ${MAX_RULES} rules`)
+		rules: list(ruleSchema, 0, MAX_RULES, 'rules')
 			.superRefine((rules, context) => {
 				const seen = new Set<string>();
 				for (const [index, { name }] of rules.entries()) {
@@ -165,13 +206,12 @@ export const envelopeSchema = later(() =>
 	z.strictObject({
 		payloadType: z.literal(PLAN_PAYLOAD_TYPE, `must be "${PLAN_PAYLOAD_TYPE}"`),
 		payload: someText.regex(/^[A-Za-z0-9+/_-]+={0,2}$/, 'must be base64'),
-		signatures: z
-			.array(
-				z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
-				'must be a list',
-			)
-			.min(1, 'must not be empty')
-			.max(8, 'must have at most 8 signatures'),
+		signatures: list(
+			z.strictObject({ keyid: z.string('must be a text').max(128).optional(), sig: signatureText }),
+			1,
+			MAX_SIGNATURES,
+			'signatures',
+		),
 		/** Not signed, so an agent passes over it. */
 		extensions: extensions.optional(),
 	}),

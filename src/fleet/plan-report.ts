@@ -89,6 +89,7 @@ export function heartbeatExtras(
 		planRevision: plan?.followed ?? null,
 		planRing: plan?.ring ?? null,
 		planReason: plan?.refused?.message ?? null,
+		updateReason: updates?.reason ?? null,
 		updateTakenBack: updates?.takenBack.at(-1)?.version ?? null,
 	};
 	return Object.fromEntries(fields.flatMap((name) => (known[name] == null ? [] : [[name, known[name]]])));

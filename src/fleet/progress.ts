@@ -53,7 +53,9 @@ export interface DeviceStanding {
 	readonly reason: string | null;
 	/** Whether the plan wants it to have moved by now, in a ring that has begun. */
 	readonly isMoveDue: boolean;
-	/** Whether it counts against the plan: refused, overdue, or offline since its move was due. */
+	/** Whether nothing was heard of it since its move was due, if ever. */
+	readonly isSilent: boolean;
+	/** Whether it counts against the plan: refused, overdue, offline since its move was due, or silent in a ring that has begun. */
 	readonly hasFailed: boolean;
 	readonly agentVersion: string | null;
 	/** The version that the plan orders now; `null` where it orders none. */
@@ -101,16 +103,19 @@ export function standingOf(
 		problem: report?.problem ?? null,
 		atMs: null,
 		reason: null,
+		isSilent: false,
 		hasFailed: false,
 	};
-	if (!report) return { ...shared, standing: 'neverSeen' };
+	// A store forgets a device after a while: a ring whose devices are gone must not look like one without a fault.
+	const isSilenceFailure = isMoveDue && (dueMs === null || nowMs >= dueMs + graceMs);
+	if (!report) return { ...shared, standing: 'neverSeen', isSilent: true, hasFailed: isSilenceFailure };
 	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
 	if (!report.online || isStale) {
 		const sinceMs = report.online ? report.heardAtMs : (report.offlineSinceMs ?? report.heardAtMs);
 		const reason = report.online ? 'it said that it was online, but nothing was heard since' : report.hindrance;
-		// A device that was offline before its move was due says nothing about the plan.
-		const hasFailed = sinceMs === null || dueMs === null || sinceMs >= dueMs;
-		return { ...shared, standing: 'offline', atMs: sinceMs, reason, hasFailed };
+		const isSilent = sinceMs !== null && dueMs !== null && sinceMs < dueMs;
+		const hasFailed = isSilent ? isSilenceFailure : true;
+		return { ...shared, standing: 'offline', atMs: sinceMs, reason, isSilent, hasFailed };
 	}
 	const { epoch = 0, revision } = compiled.plan;
 	const isOfEpoch = (report.planEpoch ?? epoch) === epoch;
@@ -196,6 +201,8 @@ export interface FleetProgress extends Record<Standing, number> {
 	readonly versions: Readonly<Record<string, number>>;
 	/** The basis of a pipeline: devices whose move is due, or all that the plan assigns where no rollout has begun. */
 	readonly judged: { readonly devices: number; readonly reported: number; readonly failed: number };
+	/** Of the judged that have failed, those that nothing was heard of since their move was due: they have not reported. */
+	readonly silent: number;
 }
 
 /** Devices that are named for a reason. */
@@ -236,7 +243,7 @@ export function sumUp(devices: readonly DeviceStanding[]): FleetProgress {
 		rings: [...rings.values()].sort((a, b) => a.percent - b.percent),
 		workflows,
 		versions,
-		judged: judge(devices),
+		...judge(devices),
 	};
 }
 
@@ -251,18 +258,16 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
 }
 
 /** A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged. */
-function judge(devices: readonly DeviceStanding[]): FleetProgress['judged'] {
+function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged' | 'silent'> {
 	const begun = devices.filter(({ isMoveDue }) => isMoveDue);
-	const isToCome = ({ standing, ring }: DeviceStanding) => standing === 'dueLater' && ring !== null;
+	const isToCome = ({ standing, ring, isSilent }: DeviceStanding) =>
+		ring !== null && (standing === 'dueLater' || isSilent);
 	const judged = begun.length > 0 ? begun : devices.filter((one) => one.target !== null && !isToCome(one));
-	const reported = judged.filter(
-		({ standing, hasFailed }) =>
-			standing !== 'neverSeen' && standing !== 'dueLater' && (standing !== 'offline' || hasFailed),
-	);
+	const reported = judged.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);
+	const failed = judged.filter(({ hasFailed }) => hasFailed);
 	return {
-		devices: judged.length,
-		reported: reported.length,
-		failed: reported.filter(({ hasFailed }) => hasFailed).length,
+		judged: { devices: judged.length, reported: reported.length, failed: failed.length },
+		silent: failed.filter(({ isSilent }) => isSilent).length,
 	};
 }
 

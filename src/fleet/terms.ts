@@ -7,5 +7,3 @@ export const MAX_LISTED_VALUES = 25_000;
 /** The kinds of values in a rule's `match`. */
 export const MATCH_KEYS = ['deviceIds', 'serials', 'macAddresses', 'deviceTypes', 'labels'] as const;
 export type MatchKey = (typeof MATCH_KEYS)[number];
-/** The names of dpkg's versions; nothing else gets into a command or a file of apt. */
-export const VERSION_NAME = /^\d[A-Za-z0-9.+~:-]{0,63}$/;

@@ -1,15 +1,23 @@
-/** From the bytes of a plan file to a checked plan: signature, JSON, then every field; what is wrong is named with line and path. */
+/** From the bytes of a plan file to a checked plan: signature, JSON, then every field; what is wrong is named with line and path.
+ * Bytes of anyone take as little time and memory as those of a plan. */
 import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto';
 import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
-import { findJsonPlaces, lineAndColumn, pointerOf, readJsonObject } from '../base/json-text.ts';
-import { resolvePointer } from '../protocol/json.ts';
+import {
+	findJsonPlaces,
+	type JsonOutline,
+	type JsonSize,
+	lineAndColumn,
+	outlineJson,
+	pointerOf,
+	shortened,
+} from '../base/json-text.ts';
+import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { countListed } from './lint.ts';
 import {
 	envelopeSchema,
 	type FleetPlan,
-	isEnvelope,
 	PLAN_FORMATS,
 	type PlanEnvelope,
 	planSchemaOf,
@@ -18,6 +26,12 @@ import {
 import { MAX_LISTED_VALUES, MAX_PLAN_BYTES } from './terms.ts';
 
 const MAX_PROBLEMS = 20;
+/** Of an envelope with eight signatures: 31 and 18. */
+const MAX_OF_ENVELOPE: JsonSize = { parts: 100, values: 100 };
+/** More than 500 rules with 20 rings each, and lists of ids within the size of a plan. What a parser makes of a part takes up to 300 bytes. */
+const MAX_OF_PLAN: JsonSize = { parts: 100_000, values: 250_000 };
+/** Of any size, and nothing of it is used here. */
+const PASSED_OVER = 'extensions';
 /** Faults of a file, or the value that it holds. */
 type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[] };
 
@@ -35,30 +49,43 @@ export interface ReadPlan {
 export type PlanReading = Checked<{ readonly ok: true; readonly read: ReadPlan; readonly payload: Uint8Array }>;
 
 /** @param where the name of the bytes in messages. @param publicKeys one of which has to have signed it; none: nothing is verified.
- * @param isUnbounded whether a plan may list more than a device reads. */
+ * @param isForPeople whether a person corrects the plan: then names are suggested, and a plan may list more than a device reads. */
 export function readPlan(
 	bytes: Uint8Array,
 	where: string,
 	publicKeys: readonly string[],
-	{ isUnbounded = false } = {},
+	{ isForPeople = false } = {},
 ): PlanReading {
-	const payloadOf = (payload: Uint8Array, name: string, signed: Parameters<typeof readPayload>[2]) =>
-		readPayload(payload, name, signed, isUnbounded);
-	const outer = parseJson(bytes, where);
-	if ('problem' in outer) return refused(outer.problem);
-	if (!isEnvelope(outer.document)) {
-		if (publicKeys.length > 0) return refused(failure('plan-untrusted', `${where} is not signed.`));
-		return payloadOf(bytes, where, { isSigned: false, keys: [] });
+	const decoded = decode(bytes, where);
+	if ('problem' in decoded) return refused(decoded.problem);
+	const source = { text: decoded.text, where, isForPeople };
+	// Anyone may have sent it: a plan that is not signed is not read beyond its envelope.
+	const outline = outlineJson(decoded.text, 'plan', MAX_OF_ENVELOPE, PASSED_OVER);
+	if (!outline.names.has('payload')) {
+		if (publicKeys.length === 0) return readPayload(bytes, source, { isSigned: false, keys: [] });
+		const parsed = outline.isTooMuch ? null : parse(source, outline);
+		if (parsed && 'problem' in parsed) return refused(parsed.problem);
+		return refused(failure('plan-untrusted', `${where} is not signed.`));
 	}
-	const envelope = check(envelopeSchema, outer, where);
+	if (outline.isTooMuch) {
+		const fault = 'its envelope holds more than a payload and its signatures';
+		return refused(failure('plan-invalid', `${where}: ${fault}.`));
+	}
+	const parsed = parse(source, outline);
+	if ('problem' in parsed) return refused(parsed.problem);
+	const envelope = check(envelopeSchema, parsed, source);
 	if (!envelope.ok) return envelope;
 	const payload = Buffer.from(envelope.value.payload, 'base64');
-	const keys = publicKeys.filter((key) => isSignedBy(envelope.value, payload, key));
+	const covered = signedBytes(payload);
+	const keys = publicKeys.filter((key) => isSignedBy(envelope.value, covered, key));
 	if (publicKeys.length > 0 && keys.length === 0) {
 		const asked = publicKeys.length === 1 ? 'the key' : `any of the ${publicKeys.length} keys`;
 		return refused(failure('plan-untrusted', `${where} has no signature that fits ${asked}.`));
 	}
-	return payloadOf(payload, `${where}, the signed plan in it`, { isSigned: true, keys });
+	const inside = `${where}, the signed plan in it`;
+	const text = decode(payload, inside);
+	if ('problem' in text) return refused(text.problem);
+	return readPayload(payload, { ...text, where: inside, isForPeople }, { isSigned: true, keys });
 }
 
 /** A key of one line, as settings hold it. */
@@ -72,38 +99,44 @@ export function formatPublicKey(key: KeyObject): string {
 	return `ed25519:${Buffer.from(key.export({ format: 'jwk' }).x ?? '', 'base64url').toString('base64')}`;
 }
 
-function isSignedBy({ signatures }: PlanEnvelope, payload: Uint8Array, publicKey: string): boolean {
+function isSignedBy({ signatures }: PlanEnvelope, covered: Uint8Array, publicKey: string): boolean {
 	const key = importPublicKey(publicKey);
-	const covered = signedBytes(payload);
 	return signatures.some(({ sig }) => verify(null, covered, key, Buffer.from(sig, 'base64')));
 }
 
-function readPayload(
-	payload: Uint8Array,
-	where: string,
-	signed: Pick<ReadPlan, 'isSigned' | 'keys'>,
-	isUnbounded: boolean,
-): PlanReading {
-	const parsed = parseJson(payload, where);
+/** A text that is to be a plan or an envelope. */
+interface Source {
+	readonly text: string;
+	readonly where: string;
+	readonly isForPeople: boolean;
+}
+
+function readPayload(payload: Uint8Array, source: Source, signed: Pick<ReadPlan, 'isSigned' | 'keys'>): PlanReading {
+	const { text, where, isForPeople } = source;
+	const outline = outlineJson(text, 'plan', MAX_OF_PLAN, PASSED_OVER);
+	if (outline.isTooMuch) {
+		const { parts, values } = MAX_OF_PLAN;
+		const fault = `it holds more than ${parts} objects, lists and names, more than ${values} values, or lists in lists beyond any plan`;
+		return refused(failure('plan-invalid', `${where}: ${fault}.`));
+	}
+	const parsed = parse(source, outline);
 	if ('problem' in parsed) return refused(parsed.problem);
 	const { format, rules } = parsed.document as { format?: unknown; rules?: unknown };
 	const { listed } = countListed(rules);
 	// Before each value is looked at, which is what takes memory. Plans of format 1 were published without this limit.
-	if (listed > MAX_LISTED_VALUES && format !== PLAN_FORMATS[0] && !isUnbounded) {
+	if (listed > MAX_LISTED_VALUES && format !== PLAN_FORMATS[0] && !isForPeople) {
 		const fault = `it lists ${listed} values, and a device reads ${MAX_LISTED_VALUES} at most`;
 		const remedy = 'Match labels or beginnings of ids instead; idv fleet check says how.';
 		return refused(failure('plan-invalid', `${where}: ${fault}.`, { remedy }));
 	}
-	const checked = check(planSchemaOf(parsed.document), parsed, where);
+	const checked = check(planSchemaOf(parsed.document), parsed, source);
 	if (!checked.ok) return checked;
 	const digest = createHash('sha256').update(payload).digest('hex');
 	const read = { plan: checked.value, digest, ...signed, verifiedBy: signed.keys[0] ?? null };
 	return { ok: true, read, payload };
 }
 
-type Parsed = { readonly text: string; readonly document: unknown };
-
-function parseJson(bytes: Uint8Array, where: string): Parsed | { readonly problem: Failure } {
+function decode(bytes: Uint8Array, where: string): { readonly text: string } | { readonly problem: Failure } {
 	const invalid = (what: string) => ({ problem: failure('plan-invalid', `${where}: ${what}.`) });
 	if (bytes.length > MAX_PLAN_BYTES) return invalid(`it is larger than ${MAX_PLAN_BYTES} bytes`);
 	let text: string;
@@ -112,32 +145,47 @@ function parseJson(bytes: Uint8Array, where: string): Parsed | { readonly proble
 	} catch {
 		return invalid('it is not UTF-8');
 	}
-	if (/^\s*</.test(text)) return invalid('it is a web page, not a plan');
-	const read = readJsonObject(text, 'plan');
-	return 'fault' in read
-		? { problem: failure('plan-invalid', `${where}: ${read.fault}`) }
-		: { text, document: read.document };
+	return /^\s*</.test(text) ? invalid('it is a web page, not a plan') : { text };
 }
+
+/** The document, without what is passed over, and the names that it has twice. */
+type Parsed = { readonly document: unknown; readonly repeated: JsonOutline['repeated'] };
+
+function parse({ where }: Source, { rest, repeated, fault }: JsonOutline): Parsed | { readonly problem: Failure } {
+	const document = fault === null ? parseJson(rest) : undefined;
+	if (isObject(document)) return { document, repeated };
+	const other = document === undefined ? 'it cannot be read as JSON.' : NO_OBJECT;
+	return { problem: failure('plan-invalid', `${where}: ${fault ?? other}`) };
+}
+
+const NO_OBJECT = 'line 1, column 1: the plan must be one object in { }.';
 
 function check<Value>(
 	schema: z.ZodType<Value>,
-	{ text, document }: Parsed,
-	where: string,
+	{ document, repeated }: Parsed,
+	{ text, where, isForPeople }: Source,
 ): Checked<{ readonly ok: true; readonly value: Value }> {
 	const result = schema.safeParse(document);
-	const places = findJsonPlaces(text);
-	if (result.success && places.repeated.length === 0) return { ok: true, value: result.data };
-	const named = (path: readonly PropertyKey[], what: string, offset = places.offsetOf(path)) =>
-		failure(
-			'plan-invalid',
-			`${where}: ${lineAndColumn(text, offset)}: ${pointerOf(path) || 'the document'} ${what}${what.endsWith('?') ? '' : '.'}`,
-		);
-	const repeated = places.repeated.map(({ path, offset }) => named(path, 'is there twice', offset));
-	const issues = result.success
-		? []
-		: result.error.issues.slice(0, MAX_PROBLEMS).flatMap((issue) => inWords(issue, document));
-	const problems = [...repeated, ...issues.map(({ path, what }) => named(path, what))];
-	return { ok: false, problems: problems.slice(0, MAX_PROBLEMS) };
+	if (result.success && repeated.length === 0) return { ok: true, value: result.data };
+	const found = result.success ? [] : faultsOf(result.error.issues, document, isForPeople);
+	const faults = found.slice(0, Math.max(0, MAX_PROBLEMS - repeated.length));
+	const offsets = findJsonPlaces(text).offsetsOf(faults.map(({ path }) => path));
+	const all = [
+		...repeated.map((one) => ({ ...one, what: 'is there twice' })),
+		...faults.map((fault, index) => ({ ...fault, offset: offsets[index] ?? 0 })),
+	];
+	const problems = all.map(({ path, what, offset }) => {
+		const pointer = shortened(pointerOf(path)) || 'the document';
+		const end = what.endsWith('?') ? '' : '.';
+		return failure('plan-invalid', `${where}: ${lineAndColumn(text, offset)}: ${pointer} ${what}${end}`);
+	});
+	const unknown = result.success ? 0 : countUnknown(result.error.issues);
+	const told = faults.filter(({ isUnknown }) => isUnknown).length;
+	if (unknown > told) {
+		const fault = `${unknown - told} more names are not known`;
+		problems.push(failure('plan-invalid', `${where}: ${fault}.`));
+	}
+	return { ok: false, problems };
 }
 
 /** All names that a plan or an envelope may have anywhere. */
@@ -148,16 +196,29 @@ const NAMES = [
 	...['extensions', 'agent'],
 ];
 
-function inWords(issue: z.core.$ZodIssue, document: unknown): { path: readonly PropertyKey[]; what: string }[] {
-	const { path } = issue;
-	if (issue.code === 'unrecognized_keys')
-		return issue.keys.map((key) => {
-			const nearest = nearestName(key, NAMES);
-			const hint = nearest && nearest !== key ? `; did you mean ${nearest}?` : '';
-			return { path: [...path, key], what: `is not known here${hint}` };
-		});
-	const isMissing = path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined;
-	return [{ path, what: isMissing ? 'is missing' : plainIssue(issue) }];
+interface Fault {
+	readonly path: readonly PropertyKey[];
+	readonly what: string;
+	readonly isUnknown: boolean;
+}
+
+/** As many as are told: a plan may have a thousand faults for each of its rules. */
+function faultsOf(issues: readonly z.core.$ZodIssue[], document: unknown, isForPeople: boolean): Fault[] {
+	return issues.slice(0, MAX_PROBLEMS).flatMap((issue): Fault[] => {
+		const { path } = issue;
+		if (issue.code === 'unrecognized_keys')
+			return issue.keys.slice(0, MAX_PROBLEMS).map((key) => {
+				const nearest = isForPeople ? nearestName(key, NAMES) : null;
+				const hint = nearest && nearest !== key ? `; did you mean ${nearest}?` : '';
+				return { path: [...path, key], what: `is not known here${hint}`, isUnknown: true };
+			});
+		const isMissing = path.length > 0 && resolvePointer(document, pointerOf(path)) === undefined;
+		return [{ path, what: isMissing ? 'is missing' : plainIssue(issue), isUnknown: false }];
+	});
+}
+
+function countUnknown(issues: readonly z.core.$ZodIssue[]): number {
+	return issues.reduce((sum, issue) => sum + (issue.code === 'unrecognized_keys' ? issue.keys.length : 0), 0);
 }
 
 function refused(problem: Failure): PlanReading {

@@ -1,4 +1,5 @@
 /** The command line of an operator; the file of a command is loaded only when it is asked for. */
+import type { Clock } from '../base/clock.edge.ts';
 import { collect, createProgram, EXIT_STATUSES, runProgram, type Subcommands } from '../cli/command-line.ts';
 import { type Caller, Shell } from '../cli/output.ts';
 import { FLEET_COMMANDS } from './fleet-commands.ts';
@@ -128,10 +129,10 @@ const COMMANDS: Subcommands = {
 	profile: (command) => command('manage names for services and their credentials').subcommands(PROFILE_COMMANDS),
 };
 
-/** One command line of `idv`. */
-export function runOperatorCommand(caller: Caller): Promise<void> {
+/** One command line of `idv`. @param clock what it waits by; default the machine's. */
+export function runOperatorCommand(caller: Caller, clock?: Clock): Promise<void> {
 	const program = createProgram(
-		new Shell(caller),
+		new Shell(caller, false, clock),
 		'idv',
 		'Makes API keys, pairing codes, sessions and Connections at the service.',
 	)

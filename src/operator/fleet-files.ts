@@ -26,7 +26,7 @@ export interface PlanFile extends ReadPlan {
  * @throws AgentError `plan-invalid` with a line for each problem, or `plan-untrusted`. */
 export async function readPlanFile(file: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
 	const bytes = await readBounded(file, 2 * MAX_PLAN_BYTES, 'plan-invalid', 'plan');
-	const reading = readPlan(bytes, file, publicKeys, { isUnbounded: true });
+	const reading = readPlan(bytes, file, publicKeys, { isForPeople: true });
 	if (!reading.ok) {
 		const [first] = reading.problems;
 		throw new AgentError(
@@ -43,11 +43,11 @@ export async function readPlanFile(file: string, publicKeys: readonly string[] =
 
 /** Each finding with its RFC 6901 pointer and its place, such as `line 3, column 5`, in the plan itself. */
 export function placed(findings: readonly Finding[], text: string) {
-	const places = findJsonPlaces(text);
-	return findings.map(({ level, path, what }) => {
+	const offsets = findJsonPlaces(text).offsetsOf(findings.map(({ path }) => path));
+	return findings.map(({ level, path, what }, index) => {
 		const pointer = pointerOf(path);
 		const message = `${pointer || 'the plan'} ${what}${what.endsWith('?') ? '' : '.'}`;
-		return { level, path: pointer, place: lineAndColumn(text, places.offsetOf(path)), message };
+		return { level, path: pointer, place: lineAndColumn(text, offsets[index] ?? 0), message };
 	});
 }
 

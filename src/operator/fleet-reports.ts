@@ -238,8 +238,8 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	};
 }
 
-/** How far back the store is asked for devices that are silent now. */
-const REMEMBERED = '1d';
+/** Devices that are silent now: of a day each report, and of a month one an hour, which a store of many devices can answer. */
+const HEARD = ['1d', '30d:1h'].map((range) => `last_over_time(idv_agent_report_time_seconds[${range}])`).join(' or ');
 
 const answerSchema = z.object({
 	data: z.object({
@@ -280,7 +280,7 @@ async function fromPrometheus(shell: Shell, given: string, flags: SourceFlags, n
 				remedy: said || status >= 500 ? 'Look at the metrics store, then run the command again.' : CHECK_STORE,
 			});
 		};
-		const seen = await ask(`last_over_time(idv_agent_report_time_seconds[${REMEMBERED}])`);
+		const seen = await ask(HEARD);
 		const online = await ask('idv_agent_online');
 		const facts = {
 			workflow: await ask('idv_agent_workflow == 1'),

@@ -37,6 +37,7 @@ export interface StatusFlags extends SourceFlags {
 }
 
 const WATCH_SECONDS = 30;
+const GONE_MS = 86_400_000;
 
 export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise<void> {
 	if (flags.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
@@ -54,7 +55,11 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 			publishedMs: flags.published ?? null,
 		};
 		const unlisted = [...reports.values()].filter(({ deviceId }) => inventory.length > 0 && !known.has(deviceId));
-		const ids = new Set([...known.keys(), ...reports.keys()]);
+		// An inventory is a person's word that a device which is long gone is not of the fleet any more.
+		const isGone = ({ deviceId, heardAtMs }: DeviceReport) =>
+			known.size > 0 && !known.has(deviceId) && heardAtMs !== null && nowMs - heardAtMs > GONE_MS;
+		const present = [...reports.values()].filter((report) => !isGone(report));
+		const ids = new Set([...known.keys(), ...present.map(({ deviceId }) => deviceId)]);
 		const devices = [...ids].map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
 		warn(shell, plan.plan, [...reports.values()], inventory.length > 0);
 		return { devices, unlisted };
@@ -105,7 +110,10 @@ function warn(
 }
 
 /** What keeps a pipeline from the next step; `null` when nothing does. */
-function judgement({ judged, devices: known }: FleetProgress, { failAbove, minReported }: StatusFlags): Failure | null {
+function judgement(
+	{ judged, silent, devices: known }: FleetProgress,
+	{ failAbove, minReported }: StatusFlags,
+): Failure | null {
 	if (failAbove === undefined && minReported === undefined) return null;
 	const { devices, reported, failed } = judged;
 	const missing = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
@@ -117,8 +125,10 @@ function judgement({ judged, devices: known }: FleetProgress, { failAbove, minRe
 		return failure('devices-offline', `${missing}; ${percent(minReported ?? 0)} must have.`, {
 			remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
 		});
-	if (failAbove === undefined || devices === 0 || failed / reported <= failAbove) return null;
-	const message = `${failed} of ${counted(reported, 'device')} whose change is due have failed: ${percent(failed / reported)}, and ${percent(failAbove)} may.`;
+	const decided = reported + silent;
+	if (failAbove === undefined || devices === 0 || failed / decided <= failAbove) return null;
+	const unheard = silent === 0 ? '' : ` (${silent} of them not heard since)`;
+	const message = `${failed} of ${counted(decided, 'device')} whose change is due have failed${unheard}: ${percent(failed / decided)}, and ${percent(failAbove)} may.`;
 	return failure('plan-not-followed', message, {
 		remedy: 'Do not sign the next ring: look at the reasons, then idv fleet pause or idv fleet rollback.',
 	});

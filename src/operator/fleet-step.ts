@@ -27,6 +27,18 @@ export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 export const rollBack = (shell: Shell, flags: StepFlags, file: string) =>
 	takeStep(shell, { kind: 'rollback' }, flags, file);
 
+/** With each number as it is written, also one in `extensions` that JavaScript would round. */
+function parseExactly(text: string): unknown {
+	type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
+	const { parse, rawJSON } = JSON as unknown as {
+		parse(text: string, reviver: Reviver): unknown;
+		rawJSON(text: string): unknown;
+	};
+	return parse(text, (_, value, { source }) =>
+		typeof value === 'number' && source !== undefined && String(value) !== source ? rawJSON(source) : value,
+	);
+}
+
 const NOTHING: Readonly<Record<Step['kind'], string>> = {
 	'next-ring': 'Every ring of its rollouts has begun; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
@@ -41,7 +53,7 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 		throw new AgentError('usage', 'The plan has no rule of that name.', {
 			remedy: `Name one of: ${names.join(', ')}.`,
 		});
-	const written = JSON.parse(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
+	const written = parseExactly(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule });
 	if (changes.length === 0) {
 		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });

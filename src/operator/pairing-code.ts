@@ -50,14 +50,14 @@ export async function makePairingCode(shell: Shell, flags: PairingCodeFlags): Pr
 	}
 	const warnings = warningsOf(code, found, flags, target);
 	const draw = () => (format === 'svg' ? writeQrSvg(found.text) : (found.png ?? writeQrPng(found.text)));
-	const file = flags.out === undefined ? null : await replaceFile(flags.out, await draw());
+	const file = flags.out === undefined ? null : await replaceFile(flags.out, draw());
 	if (file !== null && format === 'png' && (await readSingleCode(file)) !== found.text)
 		throw new AgentError('internal', `${file} does not show the code that was written.`);
 
 	const { baseUrl, workflowId, sessionId } = code;
 	const told = { baseUrl, workflowId, sessionId, expiresAt: found.expiresAt };
 	if (shell.isJson) return shell.json({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
-	if (flags.terminal || file === null) shell.line(await renderQrTerminal(found.text));
+	if (flags.terminal || file === null) shell.line(renderQrTerminal(found.text));
 	shell.table([
 		['Service', baseUrl ?? 'not named'],
 		['Workflow', workflowId ?? 'not named'],

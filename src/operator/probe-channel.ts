@@ -1,7 +1,10 @@
 /** One channel of `idv probe`: opens it with any handshake, notes all for the transcript, watches it for a time. */
 import { type RawData, WebSocket } from 'ws';
+import { asError } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
+import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
+import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { readRefusal } from '../connection/read-refusal.edge.ts';
 import type { Observation } from './probe-decisions.ts';
@@ -9,9 +12,8 @@ import { type Handshake, type HandshakeAnswer, subprotocolHints } from './probe-
 
 const HANDSHAKE_MS = 15_000;
 const MAX_PING_MS = 5000;
-/** A service that ends the channel at once has refused it. */
-const MAX_SETTLE_MS = 400;
 const MAX_MESSAGES = 10_000;
+const CLOSE_MS = 3000;
 
 export interface WatchPlan {
 	readonly heartbeatsAtMs: readonly number[];
@@ -22,13 +24,23 @@ export interface WatchPlan {
 	readonly answer?: (text: string) => string | null;
 }
 
+/** Ends of a channel that are about the service and not about the handshake (RFC 6455 7.4, IANA). */
+const PASSING = [1001, 1011, 1012, 1013];
+/** No answer to a handshake, because nothing is there that could give one. */
+const GONE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT)$/;
+
 export interface Watched {
 	/** Resolves at the end of the channel or of the plan. */
 	watch(plan: WatchPlan): Promise<Observation>;
-	end(): void;
+	/** Resolves when the channel is closed: a service may let a device have one only. */
+	end(): Promise<void>;
 }
 
+export type EndedEarly = NonNullable<Observation['ended']>;
+
 export interface Dialled extends HandshakeAnswer {
+	/** Of a channel that opened, and that the service ended before it counted. */
+	readonly endedEarly?: EndedEarly;
 	/** Open; `null` when the handshake was refused. */
 	readonly channel: Watched | null;
 	readonly retryAfter: string | undefined;
@@ -39,11 +51,13 @@ export interface DialOptions {
 	readonly userAgent: string;
 	readonly seconds: number;
 	readonly transcript: Transcript;
+	/** Ends a watch early. */
+	readonly signal: AbortSignal;
 }
 
 /** @param pings whether the channel pings; one without shows how long it may be silent. */
 export async function openWatched(
-	{ network, userAgent, seconds, transcript }: DialOptions,
+	{ network, userAgent, seconds, transcript, signal }: DialOptions,
 	{ url, authorization }: { readonly url: URL; readonly authorization: string | null },
 	{ subprotocols }: Handshake,
 	pings: boolean,
@@ -82,10 +96,18 @@ export async function openWatched(
 		followRedirects: false,
 		handshakeTimeout: HANDSHAKE_MS,
 	});
-	const outcome = await new Promise<'open' | Dialled>((resolve) => {
-		socket.once('open', () => resolve('open'));
+	const outcome = await new Promise<'open' | Dialled>((resolve, reject) => {
+		socket.once('open', () => {
+			// What comes with the upgrade waits until it is listened to.
+			socket.pause();
+			resolve('open');
+		});
 		// Whatever it is, a handshake that fails without an answer says nothing about the path.
-		socket.on('error', () => resolve(refused(0)));
+		socket.on('error', (error: NodeJS.ErrnoException) => {
+			const viaProxy = network.viaProxy(url);
+			if (GONE.test(error.code ?? '')) reject(asError(classifyNetworkError(error, { host: url.host, viaProxy })));
+			else resolve(refused(0));
+		});
 		socket.once('unexpected-response', (_request, response) => {
 			const refusal = readRefusal(response, () => {
 				const { status, headers, body } = refusal();
@@ -140,6 +162,7 @@ export async function openWatched(
 		});
 		onChange();
 	});
+	socket.resume();
 	const ping = () => {
 		if (socket.readyState !== WebSocket.OPEN) return;
 		frame('toService', 'ping');
@@ -148,7 +171,8 @@ export async function openWatched(
 	const pinging = pings ? setInterval(ping, Math.min(MAX_PING_MS, (seconds * 1000) / 8)) : undefined;
 	if (pings) ping();
 
-	const settleMs = Math.min(MAX_SETTLE_MS, (seconds * 1000) / 16);
+	// A service that ends the channel before has refused it.
+	const settleMs = Math.min(COUNTS_AFTER_MS, (seconds * 1000) / 8);
 	await new Promise<void>((resolve) => {
 		const timer = setTimeout(resolve, settleMs);
 		onChange = () => {
@@ -167,7 +191,9 @@ export async function openWatched(
 		subprotocol: protocol === '' ? null : protocol,
 		retryAfter: undefined,
 	};
-	if (ended !== null) return { ...base, status: 401, channel: null };
+	const early = ended as Observation['ended'];
+	if (early)
+		return { ...base, status: PASSING.includes(early.code ?? 0) ? 503 : 401, channel: null, endedEarly: early };
 	return {
 		...base,
 		status: 101,
@@ -193,9 +219,11 @@ export async function openWatched(
 					let timer: NodeJS.Timeout | undefined;
 					const look = () => {
 						clearTimeout(timer);
+						signal.removeEventListener('abort', look);
 						const leftMs = plan.untilMs(seen()) - sinceOpen();
-						if (ended === null && leftMs > 0) {
+						if (ended === null && leftMs > 0 && !signal.aborted) {
 							timer = setTimeout(look, leftMs);
+							signal.addEventListener('abort', look);
 							return;
 						}
 						for (const beat of beats) clearTimeout(beat);
@@ -206,12 +234,16 @@ export async function openWatched(
 					look();
 				});
 			},
-			end() {
+			async end() {
 				isLeaving = true;
 				clearInterval(pinging);
-				if (socket.readyState === WebSocket.OPEN) socket.close(1000, '');
-				else socket.terminate();
-				setTimeout(() => socket.terminate(), 1000).unref();
+				if (ended !== null) return;
+				socket.close(1000, '');
+				const late = setTimeout(() => socket.terminate(), CLOSE_MS);
+				await new Promise<void>((resolve) => {
+					onChange = resolve;
+				});
+				clearTimeout(late);
 			},
 		},
 	};

@@ -57,28 +57,27 @@ export interface Observation {
 	readonly ended: { readonly atMs: number; readonly code: number | null } | null;
 }
 
-/** A message of the service by which it asks for an answer. */
+/** A message of the service that ends the channel unless it is answered. */
 export interface SeenPing {
 	readonly kind: string;
 	readonly text: string;
-	readonly firstAtMs: number;
-	readonly periodMs: number;
-	/** Whether the channel was ended although nothing else was wrong: the answer is required. */
-	readonly isFatal: boolean;
 }
 
 export interface Reading {
 	readonly kindPointer: string | null;
 	readonly idPointer: string | null;
+	/** Kinds that are proved to answer heartbeats. */
 	readonly acknowledgements: readonly string[];
-	readonly ping: SeenPing | null;
 	/** Every other kind that came. */
 	readonly kinds: readonly string[];
 }
 
 const KIND_FIELDS = ['op', 'action', 'name', 'messageType', 'message_type', 'eventType', 'event_type', 'topic', 'cmd'];
 const ID_FIELDS = ['messageId', 'message_id', 'eventId', 'event_id', 'notificationId', 'notification_id', 'uuid'];
-const PING_LIKE = /ping|hello|keep-?_?alive|heart-?_?beat|alive|are.?you|probe|check|poll|beat|noop/i;
+/** What every message is called that names no kind: to ignore it would be to ignore notifications. */
+const NAMELESS = ['unknown', 'text', 'binary'];
+/** Answers to fewer heartbeats may be chance. */
+const MIN_ANSWERED = 3;
 
 /** @param answerMs how soon an acknowledgement comes. @param quiet without heartbeats: nothing is acknowledged. */
 export function readMessages(seen: Observation, answerMs: number, quiet: Observation | null = null): Reading {
@@ -92,28 +91,56 @@ export function readMessages(seen: Observation, answerMs: number, quiet: Observa
 		: pointerTo(documents, ID_FIELDS);
 	const kinds = [...new Set(seen.messages.map(({ text }) => kindOf(text, kindPointer)))];
 	const of = (kind: string) => seen.messages.filter(({ text }) => kindOf(text, kindPointer) === kind);
-	const follows = (atMs: number) => seen.heartbeatsAtMs.some((sentMs) => atMs >= sentMs && atMs - sentMs <= answerMs);
 	const answered = seen.heartbeatsAtMs.filter((sentMs) => seen.ended === null || seen.ended.atMs - sentMs > answerMs);
 	const unasked = quiet?.messages.map(({ text }) => kindOf(text, kindPointer)) ?? [];
 	const acknowledgements = kinds.filter((kind) => {
 		const messages = of(kind);
 		return (
+			!NAMELESS.includes(kind) &&
 			!unasked.includes(kind) &&
-			answered.length > 0 &&
-			messages.length >= answered.length &&
-			messages.every(({ atMs }) => follows(atMs))
+			answered.length >= MIN_ANSWERED &&
+			messages.length === answered.length &&
+			answered.every((sentMs) => messages.some(({ atMs }) => atMs >= sentMs && atMs - sentMs <= answerMs)) &&
+			messages.every(({ text }, index) => saysNothingElse(parseJson(text), kind, index + 1))
 		);
 	});
-	const rest = kinds.filter((kind) => !acknowledgements.includes(kind));
-	const isEnded = seen.ended !== null && seen.ended.code !== null;
-	const pingKind =
-		rest.find((kind) => PING_LIKE.test(kind)) ?? (isEnded ? rest.find((kind) => kind !== 'text') : undefined);
-	if (pingKind === undefined) return { kindPointer, idPointer, acknowledgements, ping: null, kinds: rest };
-	const [first, second] = of(pingKind);
-	const firstAtMs = first?.atMs ?? 0;
-	const periodMs = Math.max((second?.atMs ?? seen.ended?.atMs ?? 0) - firstAtMs, second ? 0 : firstAtMs);
-	const ping = { kind: pingKind, text: first?.text ?? '', firstAtMs, periodMs, isFatal: seen.ended !== null };
-	return { kindPointer, idPointer, acknowledgements, ping, kinds: rest.filter((kind) => kind !== pingKind) };
+	return { kindPointer, idPointer, acknowledgements, kinds: kinds.filter((kind) => !acknowledgements.includes(kind)) };
+}
+
+/**
+ * Whether a message has nothing but its kind, the heartbeat's own number, times, and yes or no. One with any other word or
+ * number in it may share its kind with notifications, which would be dropped with it.
+ */
+function saysNothingElse(message: unknown, kind: string, sequence: number): boolean {
+	if (typeof message === 'object' && message !== null)
+		return Object.values(message).every((value) => saysNothingElse(value, kind, sequence));
+	const isOwn = message === kind || message === sequence || message === String(sequence);
+	return isOwn || message === null || typeof message === 'boolean' || isMoment(message);
+}
+
+/** A time of today in any spelling. */
+function isMoment(value: unknown): boolean {
+	const isDate = typeof value === 'string' && /^\d{4}-\d\d-\d\d[T ]/.test(value);
+	const ms = isDate ? Date.parse(value) : Number(value);
+	return [ms, ms * 1000].some((one) => Math.abs(one - Date.now()) < 86_400_000);
+}
+
+/** The kinds that may be a ping: they came before each of these ends, which are alike. One end alone shows nothing. */
+export function pingsBefore(seen: readonly Observation[], { kinds, kindPointer }: Reading): SeenPing[] {
+	const [first, ...others] = seen;
+	if (!first || others.some((one) => !endedAlike(first, one))) return [];
+	return kinds
+		.filter((kind) => !NAMELESS.includes(kind))
+		.map((kind) => ({ kind, text: first.messages.find(({ text }) => kindOf(text, kindPointer) === kind)?.text ?? '' }))
+		.filter(({ kind }) =>
+			seen.every(({ messages }) => messages.some(({ text }) => kindOf(text, kindPointer) === kind)),
+		);
+}
+
+/** Whether the service ended both, with the same code and at about the same age. */
+export function endedAlike({ ended: one }: Observation, { ended: other }: Observation): boolean {
+	if (!one || !other || one.code === null || one.code !== other.code) return false;
+	return Math.abs(one.atMs - other.atMs) <= Math.max(300, one.atMs / 4);
 }
 
 /** Whether the channel ended because of a heartbeat: soon after one, and not before any. */
@@ -177,22 +204,24 @@ export function settingsFrom(baseUrl: string, workflowId: string | undefined, fi
 	};
 }
 
-/** The findings of a handshake that was accepted. */
-export function handshakeFindings({ path, inHeader, inQuery, subprotocols }: Handshake): Finding[] {
+/** The findings of a handshake that was accepted. @param certainty `certain` only where it was proved alone. */
+export function handshakeFindings(
+	{ path, inHeader, inQuery, subprotocols }: Handshake,
+	certainty: Certainty,
+): Finding[] {
 	const [place] = inQuery;
 	const auth = inHeader || place === undefined ? 'header' : place.form === 'token' ? 'queryToken' : 'query';
 	const [subprotocol] = subprotocols;
-	const sure = { certainty: 'certain' } as const;
 	return [
 		{
-			...sure,
+			certainty,
 			point: 'channel-path',
 			tried: 'usual paths, one after another',
 			found: path,
 			...(path !== DEFAULT_CHANNEL_PATH && { settings: { channelPath: path } }),
 		},
 		{
-			...sure,
+			certainty,
 			point: 'channel-handshake',
 			tried: 'header and query together, then each alone',
 			found: auth,
@@ -202,7 +231,7 @@ export function handshakeFindings({ path, inHeader, inQuery, subprotocols }: Han
 			? []
 			: [
 					{
-						...sure,
+						certainty,
 						point: 'query-name',
 						tried: 'usual names together, then fewer',
 						found: place.name,
@@ -210,7 +239,7 @@ export function handshakeFindings({ path, inHeader, inQuery, subprotocols }: Han
 					},
 				]),
 		{
-			...sure,
+			certainty,
 			point: 'subprotocol',
 			tried: subprotocol === undefined ? 'none offered' : 'names that the service gave, and usual ones',
 			found: subprotocol ?? 'none required',

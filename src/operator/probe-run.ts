@@ -1,24 +1,22 @@
-/** The requests of `idv probe`, counted: stops at the limit, at 429 and at a wait that is too long. */
-import { setTimeout as wait } from 'node:timers/promises';
-import { AgentError, asError, type Failure } from '../base/errors.ts';
+/** The steps of `idv probe`, one request and one channel at a time; what is found is kept, whatever ends it. */
+import type { Clock } from '../base/clock.edge.ts';
+import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
 import { classifyHttpAnswer, isWebPage } from '../connection/classify-failure.ts';
 import type { Network } from '../connection/network.edge.ts';
-import type { ServiceAnswer, ServiceClient } from '../connection/service-client.edge.ts';
+import { type ServiceAnswer, type ServiceClient, spentBy } from '../connection/service-client.edge.ts';
 import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { channelUrl, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
-import { openWatched, type Watched } from './probe-channel.ts';
+import { type Dialled, type EndedEarly, openWatched, type Watched } from './probe-channel.ts';
 import { type Finding, handshakeFindings, namedLife, type TokenPlace, tokenPlaces } from './probe-decisions.ts';
+import { createPace, type Pace } from './probe-pace.ts';
 import { CHANNEL_PATHS, findChannel, type Handshake } from './probe-search.ts';
 import { watchChannel } from './probe-watch.ts';
 import type { Target } from './service-target.ts';
 
-export const MAX_REQUESTS = 30;
-/** A service that asks for a longer wait is left alone. */
-const MAX_WAIT_SECONDS = 60;
 const DEADLINE_MS = 30_000;
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** Kept for what comes after the channel is found. */
@@ -31,6 +29,10 @@ export interface ProbeOptions {
 	readonly client: ServiceClient;
 	readonly userAgent: string;
 	readonly request: DeviceConnectionRequest;
+	/** Ends it early, with what was found. */
+	readonly signal: AbortSignal;
+	/** What the pace of the requests goes by; a channel is watched in the machine's time. */
+	readonly clock: Clock;
 	/** How long a channel is watched. */
 	readonly seconds: number;
 	/** Tried before the usual ones. */
@@ -46,100 +48,137 @@ export interface ProbeReport {
 	readonly requests: number;
 	/** Why the probe stopped before its end; `null` when it did not. */
 	readonly stopped: Failure | null;
+	/** The caller has ended it. */
+	readonly isInterrupted: boolean;
 }
 
-/** Never rejects for what a service does: the report says why it stopped. */
+/** Never rejects: the report says why it stopped. */
 export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
-	const findings: Finding[] = [];
-	const budget = { used: 0 };
-	const open = new Set<Watched>();
+	const { target, signal, onStep } = options;
+	const findings = new Map<string, Finding>();
+	const waits = (seconds: number) => onStep(`Waits for ${seconds} s: a service may take ten requests a minute.`);
+	const pace = createPace(new URL(target.baseUrl).host, options.clock, signal, waits);
+	const open = { channel: null as Watched | null };
 	let stopped: Failure | null = null;
 	try {
-		await probe(options, budget, open, (...found) => findings.push(...found));
+		await probe(options, pace, open, (...found) => {
+			for (const finding of found) findings.set(finding.point, finding);
+		});
 	} catch (error) {
-		if (!(error instanceof AgentError)) throw error;
-		stopped = error.failure;
+		if (!signal.aborted) stopped = toFailure(error);
 	} finally {
-		for (const channel of open) channel.end();
+		await open.channel?.end();
 	}
-	return { findings, requests: budget.used, stopped };
+	return { findings: [...findings.values()], requests: pace.used, stopped, isInterrupted: signal.aborted };
 }
 
+/** A later finding of a point replaces an earlier one. */
 type Note = (...findings: Finding[]) => void;
 
-async function probe(options: ProbeOptions, budget: { used: number }, open: Set<Watched>, note: Note): Promise<void> {
-	const { target, request, onStep } = options;
-	const count = (host: string) => {
-		if (budget.used >= MAX_REQUESTS)
-			throw stop('service-overloaded', `All ${MAX_REQUESTS} requests that the probe may make to ${host} are used.`);
-		budget.used += 1;
-	};
-
+async function probe(options: ProbeOptions, pace: Pace, open: { channel: Watched | null }, note: Note): Promise<void> {
+	const { request, onStep } = options;
 	onStep(`Registers ${request.deviceId}.`);
-	const answer = await register(options, count);
+	const answer = await register(options, pace);
 	const texts = readAnswerTexts(answer);
 	const places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
-	if (places.length === 0) throw asError(classified(options, answer, 'register'));
+	const [usual] = places;
+	if (!usual) throw asError(classified(options, answer, 'register'));
+	note(tokenFinding(usual, false), lifeFinding(usual.token, answer.body));
 
 	onStep('Looks for the channel.');
-	const dial = async (way: Handshake, pings: boolean) => {
-		count(new URL(target.baseUrl).host);
-		const watched = await openWatched(options, urlFor(options, way, places), way, pings);
-		if (watched.channel) open.add(watched.channel);
-		if (watched.status === 429) throw stop('service-overloaded', 'The service answered 429 to a handshake.');
-		await respectWait(watched.retryAfter);
-		return watched;
+	const dial = async (way: Handshake, pings: boolean, url = urlFor(options, way, places)) => {
+		await open.channel?.end();
+		open.channel = null;
+		const dialled = await pace.ask(() => openWatched(options, url, way, pings));
+		open.channel = dialled.channel;
+		return dialled;
 	};
-	const paths = [...new Set([...options.channelPaths, ...CHANNEL_PATHS])];
-	const search = findChannel(paths, places.length);
-	let step = search.next();
-	let last: Watched | null = null;
-	while (!step.done && budget.used < MAX_REQUESTS - KEPT_REQUESTS) {
-		last?.end();
-		const answered = await dial(step.value, true);
-		last = answered.channel;
-		step = search.next(answered);
-	}
-	const way = step.done ? step.value : null;
-	const place = places[way?.candidate ?? 0] ?? places[0];
-	note(tokenFinding(place as TokenPlace, way !== null), lifeFinding((place as TokenPlace).token, answer.body));
-	if (way === null || last === null)
-		throw stop('channel-not-found', 'No handshake that the probe tried opened the channel.', NOT_FOUND_REMEDY);
-	note(...handshakeFindings(way));
+	const { way, isNarrow, cutOff } = await search(options, pace, places.length, (next) => dial(next, true));
+	const place = places[way?.candidate ?? 0] ?? usual;
+	note(tokenFinding(place, way !== null), lifeFinding(place.token, answer.body));
+	if (way === null) throw notFound(cutOff);
+	note(...handshakeFindings(way, 'likely'));
 
-	onStep(`Watches the channel for ${options.seconds} s.`);
-	const none = { channel: null };
-	note(...(await watchChannel(options, last, async (pings) => (budget.used < MAX_REQUESTS ? dial(way, pings) : none))));
+	onStep(`Watches the channel for ${options.seconds} s, and another one for as long.`);
+	const reopen = async (pings: boolean) => (pace.left() > 0 ? (await dial(way, pings)).channel : null);
+	const first = open.channel ?? (await reopen(true));
+	const lasted = first !== null && (await watchChannel({ ...options, note, reopen }, first));
+	if (isNarrow && lasted && pace.left() > 0) {
+		onStep('Tries the same without the Connection.');
+		const bare = { ...urlFor(options, { ...way, inQuery: [] }, places), authorization: null };
+		const { status } = await dial(way, true, bare);
+		if (status >= 400 && status < 500) note(...handshakeFindings(way, 'certain'));
+	}
 	onStep('Looks at the paths of API keys.');
-	if (budget.used <= MAX_REQUESTS - KEY_REQUESTS) note(await keyPaths(options, count));
+	if (pace.left() >= KEY_REQUESTS) note(await keyPaths(options, pace));
+}
+
+/** @returns the least handshake that opens the channel, or else one that did (not narrow); its channel is open if it was the last. */
+async function search(
+	{ channelPaths }: ProbeOptions,
+	pace: Pace,
+	candidates: number,
+	dial: (way: Handshake) => Promise<Dialled>,
+): Promise<{ way: Handshake | null; isNarrow: boolean; cutOff: CutOff | null }> {
+	const steps = findChannel([...new Set([...channelPaths, ...CHANNEL_PATHS])], candidates);
+	let opened: Handshake | null = null;
+	let cutOff: CutOff | null = null;
+	let step = steps.next();
+	while (!step.done && pace.left() > KEPT_REQUESTS) {
+		const answered = await dial(step.value);
+		if (answered.status === 101) opened = step.value;
+		if (answered.endedEarly) cutOff ??= { path: step.value.path, ...answered.endedEarly };
+		step = steps.next(answered);
+	}
+	const found = step.done ? step.value : null;
+	return { way: found ?? opened, isNarrow: found !== null, cutOff };
+}
+
+/** Of a channel that opened and did not stay open. */
+type CutOff = EndedEarly & { readonly path: string };
+
+function notFound(cutOff: CutOff | null): AgentError {
+	if (!cutOff) return stop('No handshake that the probe tried opened the channel.', NOT_FOUND_REMEDY);
+	const { path, atMs, code } = cutOff;
+	const how = code === null ? 'without a close code' : `with close code ${code}`;
+	const said = `The channel at ${path} opened, and the service ended it ${how} after ${(atMs / 1000).toFixed(1)} s; no handshake kept one open.`;
+	return stop(said, CUT_OFF_REMEDY);
 }
 
 const NOT_FOUND_REMEDY =
 	'Ask the operator for the path of the channel and name it with --channel-path; the transcript (--transcript) shows what the service answered.';
 
-function stop(code: 'service-overloaded' | 'channel-not-found', message: string, remedy?: string): AgentError {
-	return new AgentError(code, message, remedy === undefined ? {} : { remedy });
-}
+const CUT_OFF_REMEDY =
+	'The path is likely right: ask the operator why the service ends the channel (the Connection, a first message, a subprotocol); the transcript (--transcript) shows what it said.';
 
-/** One registration. A credential that can be used again is sent once more after a 503 that names a wait. */
+const stop = (message: string, remedy: string) => new AgentError('channel-not-found', message, { remedy });
+
+/** One registration. A code is sent again only after 429: the service has not looked at it. */
 async function register(
 	options: ProbeOptions,
-	count: (host: string) => void,
+	pace: Pace,
 ): Promise<{ body: string; headers: Readonly<Record<string, string>>; status: number }> {
 	const { target, request } = options;
-	const call = () => {
-		count(new URL(target.baseUrl).host);
-		return send(options, 'POST', ENDPOINTS.deviceConnection, request);
-	};
-	let answer = await call();
-	if (answer.status === 503 && target.authorization.scheme !== 'Token' && 'retry-after' in answer.headers) {
-		await respectWait(answer.headers['retry-after']);
-		answer = await call();
-	}
+	const isCode = target.authorization.scheme === 'Token';
+	const uncertain = (cause: Failure) => (isCode ? perhapsUsedUp(cause, target) : asError(cause));
+	const answer = await pace
+		.ask(() => send(options, 'POST', ENDPOINTS.deviceConnection, request), isCode)
+		.catch((error) => {
+			const cause = toFailure(error);
+			throw cause.params?.['sent'] === 'no' ? error : uncertain(cause);
+		});
 	const read = { status: answer.status, headers: answer.headers, body: new TextDecoder().decode(answer.body) };
 	const isGood = answer.status >= 200 && answer.status < 300 && !isWebPage(read.headers, read.body);
-	if (!isGood) throw asError(classified(options, read, 'register'));
-	return read;
+	if (isGood) return read;
+	const cause = classified(options, read, 'register');
+	throw spentBy(read.status) === 'perhaps' ? uncertain(cause) : asError(cause);
+}
+
+/** As `pair` tells it: the code was sent, and nothing says what became of it. */
+function perhapsUsedUp({ message, params }: Failure, { baseUrl }: Target): AgentError {
+	const { host } = new URL(baseUrl);
+	const said = `The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${message}`;
+	return new AgentError('pairing-uncertain', said, { params: { ...params, host } });
 }
 
 async function send(
@@ -147,7 +186,7 @@ async function send(
 	method: 'GET' | 'POST',
 	path: string,
 	body?: unknown,
-): Promise<ServiceAnswer> {
+): Promise<ServiceAnswer & { retryAfter: string | undefined }> {
 	const { client, target, transcript } = options;
 	const exchange = transcript.next();
 	// A code is sent once: whatever comes after the registration goes without.
@@ -161,14 +200,13 @@ async function send(
 	const answer = await client.send(request);
 	const said = new TextDecoder().decode(answer.body);
 	transcript.note({ kind: 'answer', exchange, status: answer.status, headers: answer.headers, body: said });
-	if (answer.status === 429) throw asError(classified(options, { ...answer, body: said }, 'other'));
-	return answer;
+	return { ...answer, retryAfter: answer.headers['retry-after'] };
 }
 
 function classified(
 	{ target, request }: ProbeOptions,
 	{ status, headers, body }: { status: number; headers: Readonly<Record<string, string>>; body: string },
-	purpose: 'register' | 'other',
+	purpose: 'register',
 ): Failure {
 	const { authorization, baseUrl } = target;
 	const { host } = new URL(baseUrl);
@@ -183,19 +221,6 @@ function classified(
 		workflowId,
 		secrets: secretsOf(authorization),
 	});
-}
-
-/** Waits as long as the service asks. @throws AgentError when that is too long. */
-async function respectWait(retryAfter: string | undefined): Promise<void> {
-	if (retryAfter === undefined) return;
-	const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : (Date.parse(retryAfter) - Date.now()) / 1000;
-	if (!(seconds > 0)) return;
-	if (seconds > MAX_WAIT_SECONDS)
-		throw stop(
-			'service-overloaded',
-			`The service asks for a wait of ${Math.round(seconds)} s, longer than ${MAX_WAIT_SECONDS} s.`,
-		);
-	await wait(seconds * 1000);
 }
 
 function urlFor(
@@ -238,17 +263,14 @@ function lifeFinding(token: string, body: string): Finding {
 }
 
 /** Which of the known paths takes API keys. Only with `createKey` a key is made. */
-async function keyPaths(options: ProbeOptions, count: (host: string) => void): Promise<Finding> {
-	const { host } = new URL(options.target.baseUrl);
+async function keyPaths(options: ProbeOptions, pace: Pace): Promise<Finding> {
 	for (const path of ENDPOINTS.apiKeys) {
-		count(host);
-		const { status } = await send(options, 'GET', path);
+		const { status } = await pace.ask(() => send(options, 'GET', path));
 		if (status === 404) continue;
 		const point = { point: 'api-key-path', tried: 'GET on the known paths' };
 		if (!options.createKey) return { ...point, found: `${path} (answers ${status})`, certainty: 'likely' };
-		count(host);
 		const body = { name: 'idv-probe', permissions: ['ephemeral_device:write'], ttl: 60 };
-		const created = await send(options, 'POST', path, body);
+		const created = await pace.ask(() => send(options, 'POST', path, body), true);
 		const isMade = created.status >= 200 && created.status < 300;
 		const found = isMade ? `${path} made a key that ends after 60 s` : `${path} (POST answers ${created.status})`;
 		return { point: 'api-key-path', tried: 'POST of a key', found, certainty: isMade ? 'certain' : 'likely' };

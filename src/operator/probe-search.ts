@@ -132,11 +132,19 @@ function* offer(way: Handshake, refusal: HandshakeAnswer): Search {
 	return answer.status === 101 ? yield* narrow(offered, answer) : null;
 }
 
-/** The least of an accepted handshake that is still accepted: the header where it suffices. */
+/** Whether a status is about the handshake itself. */
+const isRefusal = (status: number) => status >= 300 && status < 500 && ![408, 409, 423, 425, 429].includes(status);
+
+/** The least of an accepted handshake that is still accepted: the header where it suffices. `null`: that could not be found out. */
 function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search {
 	const chosen = { ...accepted, subprotocols: subprotocol === null ? [] : [subprotocol] };
+	let isUnclear = false;
 	const isAccepted = function* (way: Handshake): Generator<Handshake, boolean, HandshakeAnswer> {
-		return (yield way).status === 101;
+		if (isUnclear) return false;
+		const { status } = yield way;
+		// What a service answers for another reason says nothing about the handshake.
+		isUnclear = status !== 101 && !isRefusal(status);
+		return status === 101;
 	};
 	const header = { ...chosen, inHeader: true, inQuery: [] };
 	if (chosen.inHeader && (yield* isAccepted(header))) return header;

@@ -1,156 +1,176 @@
-/** The channel that `idv probe` found, watched with and without heartbeats; tries answers to an application's ping. */
-import { fillTemplate, type Heartbeat, readNotification } from '../protocol/channel.ts';
+/** The channel that `idv probe` found, watched with and without heartbeats; tries answers to a message that it ends without. */
+import { type Heartbeat, readNotification } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
-import { resolvePointer } from '../protocol/json.ts';
+import { parseJson, resolvePointer } from '../protocol/json.ts';
+import { fillTemplate } from '../protocol/templates.ts';
 import type { Watched } from './probe-channel.ts';
 import {
+	endedAlike,
 	endedByHeartbeat,
 	type Finding,
 	kindOf,
 	type Observation,
+	pingsBefore,
 	pongsFor,
 	type Reading,
 	readMessages,
 	type SeenPing,
 } from './probe-decisions.ts';
 
-/** Answers to an application's ping that are tried. */
+/** Answers to a message that are tried. */
 const MAX_PONGS = 5;
+/** When heartbeats are sent, in parts of the window: unevenly, so that nothing periodic looks like an answer. */
+const HEARTBEATS = [0.14, 0.33, 0.47, 0.77];
 
 export interface WatchOptions {
 	readonly request: DeviceConnectionRequest;
 	readonly seconds: number;
+	/** Ends a watch early: what was not seen for the whole time is not concluded from. */
+	readonly signal: AbortSignal;
+	readonly note: (...findings: Finding[]) => void;
+	/** Another channel like the first, which is closed before; `null` when it is refused or no request is left. */
+	readonly reopen: (pings: boolean) => Promise<Watched | null>;
 }
 
-/** Observes an open channel, and further ones like it. */
-export async function watchChannel(
-	options: WatchOptions,
-	first: Watched,
-	reopen: (pings: boolean) => Promise<{ channel: Watched | null }>,
-): Promise<Finding[]> {
-	const { seconds, request } = options;
+interface SeenPong extends SeenPing {
+	/** `null`: none of the answers that were tried kept the channel. */
+	readonly pong: string | null;
+}
+
+/** Notes what is seen as soon as it is seen. @returns whether a channel lasted for a whole window. */
+export async function watchChannel(options: WatchOptions, first: Watched): Promise<boolean> {
+	const { seconds, request, note, reopen, signal } = options;
 	const windowMs = seconds * 1000;
 	const answerMs = Math.min(2000, windowMs / 8);
-	const heartbeats = [windowMs / 8, (windowMs * 3) / 8, (windowMs * 5) / 8];
+	const settleMs = Math.min(3000, windowMs / 4);
 	const startedAtMs = performance.now();
+	const { deviceId, workflowId } = request;
 	const heartbeat = (sequence: number) => {
-		const { deviceId, workflowId } = request;
 		const uptimeSeconds = Math.round((performance.now() - startedAtMs) / 1000);
 		const sentAt = new Date().toISOString();
 		const said: Heartbeat = { type: 'heartbeat', deviceId, workflowId, sequence, sentAt, uptimeSeconds };
 		return JSON.stringify(said);
 	};
-	const seenPing = (seen: Observation) => readMessages(seen, answerMs).ping;
-	const plan = (mode: 'frame' | 'ping', ms = windowMs) => ({
-		heartbeatsAtMs: mode === 'frame' ? heartbeats : [],
+	const plan = (beats: boolean, ms = windowMs) => ({
+		heartbeatsAtMs: beats ? HEARTBEATS.map((part) => part * windowMs) : [],
 		heartbeat,
-		untilMs: (seen: Observation) => {
-			const ping = seenPing(seen);
-			return Math.max(
-				ms,
-				ping ? Math.min(ping.firstAtMs + 2.3 * Math.max(ping.periodMs, ping.firstAtMs), 5 * windowMs) : 0,
-			);
-		},
+		untilMs: () => ms,
 	});
+	const pinged: Observation[] = [];
+	const watch = async (
+		channel: Watched | null,
+		how: ReturnType<typeof plan> & Partial<Parameters<Watched['watch']>[0]>,
+	) => {
+		const seen = (await channel?.watch(how)) ?? null;
+		if (seen) pinged.push(seen);
+		return seen;
+	};
+	const tell = (reading: Reading, frames: Frames, quiet: Observation | null, pong: SeenPong | null = null) =>
+		note(frameFinding(frames), ...messageFindings(reading, pong), deadFinding(pinged, quiet, answerMs));
 
-	const idle = (await reopen(false)).channel;
-	const idleSeen = idle?.watch({ heartbeatsAtMs: [], heartbeat, untilMs: () => windowMs }) ?? null;
-	let seen = await first.watch(plan('frame'));
-	if (seen.ended !== null && seen.heartbeatsAtMs.length === 0) {
-		// A service that lets a device have one channel ends the other one.
-		idle?.end();
-		seen = (await (await reopen(true)).channel?.watch(plan('frame'))) ?? seen;
+	const seen = (await watch(first, plan(true))) as Observation;
+	const isWhole = seen.ended === null && seen.heartbeatsAtMs.length === HEARTBEATS.length;
+	let frames: Frames = isWhole ? 'taken' : 'unclear';
+	tell(readMessages(seen, answerMs), frames, null);
+	const quiet = (await (await reopen(false))?.watch(plan(false))) ?? null;
+	if (quiet && endedByHeartbeat(seen, settleMs) && outlives(quiet, seen, settleMs)) {
+		// One end may be chance.
+		const again = await watch(await reopen(true), plan(true));
+		if (again && endedByHeartbeat(again, settleMs) && again.ended?.code === seen.ended?.code) frames = 'refused';
 	}
-	let mode: 'frame' | 'ping' = 'frame';
-	let modeIsSure = seen.ended === null;
-	const settle = Math.min(3000, windowMs / 4);
-	if (endedByHeartbeat(seen, settle)) {
-		const again = (await reopen(true)).channel;
-		const without = again ? await again.watch(plan('ping')) : null;
-		again?.end();
-		const limitMs = (seen.ended?.atMs ?? 0) + settle;
-		// With another code it ended for another reason.
-		const isOther = without?.ended?.code !== seen.ended?.code || (without?.ended?.atMs ?? 0) > limitMs;
-		if (without && isOther) {
-			mode = 'ping';
-			modeIsSure = true;
-			seen = without;
+	const ends = quiet ? (frames === 'refused' ? [quiet] : [seen, quiet]) : [];
+	let reading = readMessages(frames === 'refused' && quiet ? quiet : seen, answerMs, quiet);
+	let pong: SeenPong | null = null;
+	for (const ping of pingsBefore(ends, reading)) {
+		const found = await findPong(ping, reading, ends);
+		pong = { ...ping, pong: found?.body ?? null };
+		if (!found) continue;
+		if (frames !== 'refused') [frames, reading] = ['taken', readMessages(found.seen, answerMs)];
+		break;
+	}
+	tell(reading, frames, quiet, pong);
+	return [...pinged, ...(quiet ? [quiet] : [])].some((one) => one.ended === null);
+
+	async function watchAgain(ms: number, answer: ((text: string) => string | null) | undefined) {
+		const how = { ...plan(frames !== 'refused', Math.max(ms, windowMs)), ...(answer && { answer }) };
+		return watch(await reopen(true), how);
+	}
+
+	/** Tries answers to a ping, a channel for each, until one keeps its channel; without an answer, two have ended alike. */
+	async function findPong(
+		ping: SeenPing,
+		{ kindPointer }: Reading,
+		known: readonly Observation[],
+	): Promise<{ body: string; seen: Observation } | null> {
+		const unanswered = [...known];
+		const [end] = known;
+		const lastsMs = 2.3 * (end?.ended?.atMs ?? windowMs);
+		for (const body of pongsFor(ping, kindPointer).slice(0, MAX_PONGS)) {
+			const answer = (text: string) => {
+				if (kindOf(text, kindPointer) !== ping.kind) return null;
+				const id = readNotification({ type: 'text', text }).writtenId ?? '';
+				const sentAt = new Date().toISOString();
+				const moment = { sentAt, sentAtMs: Date.now(), uptimeSeconds: 1 };
+				return fillTemplate(body, { deviceId, workflowId, id, sequence: 1, ...moment });
+			};
+			const answered = await watchAgain(lastsMs, answer);
+			if (answered === null || signal.aborted) return null;
+			if (answered.ended !== null) {
+				// A wrong answer may end it in a way of its own, which says nothing about a channel without one.
+				if (end && endedAlike(end, answered)) unanswered.push(answered);
+				continue;
+			}
+			if (unanswered.length < 2) unanswered.push((await watchAgain(0, undefined)) ?? answered);
+			return unanswered.filter((one) => end && endedAlike(end, one)).length >= 2 ? { body, seen: answered } : null;
 		}
+		return null;
 	}
-	first.end();
-	const quiet = await idleSeen;
-	idle?.end();
-	const reading = readMessages(seen, answerMs, quiet);
-	const pong = reading.ping?.isFatal
-		? await findPong(reading.ping, reading, options, (ms) => ({ ...plan(mode), untilMs: () => ms }), reopen)
-		: null;
-	return [
-		{
-			point: 'heartbeat-message',
-			tried: mode === 'frame' ? 'three of ours' : 'ours, then none',
-			found: mode === 'frame' ? 'taken' : 'a frame ends the channel',
-			certainty: modeIsSure ? 'certain' : 'likely',
-			...(mode === 'ping' && { settings: { heartbeatMode: 'ping' } }),
-		},
-		...messageFindings(reading, pong),
-		deadFinding(seen, quiet),
-	];
 }
 
-/** Tries answers to a ping, a channel for each, until one keeps its channel. */
-async function findPong(
-	ping: SeenPing,
-	reading: Reading,
-	{ request }: WatchOptions,
-	planFor: (ms: number) => Parameters<Watched['watch']>[0],
-	reopen: (pings: boolean) => Promise<{ channel: Watched | null }>,
-): Promise<string | null> {
-	const { deviceId, workflowId } = request;
-	for (const body of pongsFor(ping, reading.kindPointer).slice(0, MAX_PONGS)) {
-		const { channel } = await reopen(true);
-		if (!channel) continue;
-		const answer = (text: string) => {
-			if (kindOf(text, reading.kindPointer) !== ping.kind) return null;
-			const id = readNotification({ type: 'text', text }).serviceId ?? '';
-			const sentAt = new Date().toISOString();
-			const moment = { sentAt, sentAtMs: Date.now(), uptimeSeconds: 1 };
-			return fillTemplate(body, { deviceId, workflowId, id, sequence: 1, ...moment });
-		};
-		const seen = await channel.watch({ ...planFor(ping.firstAtMs + 2.5 * ping.periodMs), answer });
-		channel.end();
-		if (seen.ended === null) return body;
-	}
-	return null;
+type Frames = 'taken' | 'refused' | 'unclear';
+
+function outlives(quiet: Observation, { ended }: Observation, settleMs: number): boolean {
+	return quiet.ended?.code !== ended?.code || (quiet.ended?.atMs ?? 0) > (ended?.atMs ?? 0) + settleMs;
+}
+
+function frameFinding(frames: Frames): Finding {
+	return {
+		point: 'heartbeat-message',
+		tried: frames === 'refused' ? 'ours, none, and ours again' : 'four of ours',
+		found: { taken: 'taken', refused: 'a frame ends the channel', unclear: 'not found out' }[frames],
+		certainty: frames === 'unclear' ? 'not seen' : 'certain',
+		...(frames === 'refused' && { settings: { heartbeatMode: 'ping' } }),
+	};
 }
 
 function messageFindings(
-	{ acknowledgements, ping, kinds, kindPointer, idPointer }: Reading,
-	pong: string | null,
+	{ acknowledgements, kinds, kindPointer, idPointer }: Reading,
+	ping: SeenPong | null,
 ): Finding[] {
-	const chatter = ping !== null && !ping.isFatal ? [ping.kind] : [];
-	const ignored = [...acknowledgements, ...chatter];
-	const usual = pong === null || resolvePointer(JSON.parse(pong.startsWith('{') ? pong : '{}'), '/type') !== 'pong';
+	const pong = ping?.pong ?? null;
+	const usual = pong !== null && resolvePointer(parseJson(pong), '/type') === 'pong';
+	const others = kinds.filter((kind) => kind !== ping?.kind);
 	return [
 		{
 			point: 'heartbeat-answer',
-			tried: 'messages soon after a heartbeat, and only then',
-			found: acknowledgements.length > 0 ? acknowledgements.join(', ') : 'no answer',
+			tried: 'messages after each heartbeat, and only then',
+			found: acknowledgements.length > 0 ? acknowledgements.join(', ') : 'no proved answer',
 			certainty: acknowledgements.length > 0 ? 'certain' : 'not seen',
-			...(ignored.length > 0 && { settings: { ignoreKinds: ignored } }),
+			...(acknowledgements.length > 0 && { settings: { ignoreKinds: acknowledgements } }),
 		},
 		{
 			point: 'application-ping',
-			tried: ping === null ? 'messages that look like one' : `answers to "${ping.kind}"`,
-			found: pingWords(ping, pong),
-			certainty: ping === null ? 'not seen' : pong !== null || !ping.isFatal ? 'certain' : 'likely',
+			tried: ping === null ? 'messages before channels that ended alike' : `answers to "${ping.kind}"`,
+			found: ping === null ? 'none' : pingWords(ping),
+			certainty: pong !== null ? 'certain' : 'not seen',
 			...(ping !== null &&
-				pong !== null && { settings: { pingKind: ping.kind, ...(usual && { pongBody: asDocument(pong) }) } }),
+				pong !== null && { settings: { pingKind: ping.kind, ...(!usual && { pongBody: asDocument(pong) }) } }),
 		},
 		{
 			point: 'notification-kind',
 			tried: 'every message that came',
-			found: [...(kindPointer === null ? [] : [`at ${kindPointer}`]), ...kinds].join(', ') || 'no other message',
-			certainty: kindPointer === null && kinds.length === 0 ? 'not seen' : 'likely',
+			found: [...(kindPointer === null ? [] : [`at ${kindPointer}`]), ...others].join(', ') || 'no other message',
+			certainty: kindPointer === null && others.length === 0 ? 'not seen' : 'likely',
 			...(kindPointer !== null && { settings: { kindPointer } }),
 		},
 		...(idPointer === null
@@ -167,31 +187,33 @@ function messageFindings(
 	];
 }
 
-function pingWords(ping: SeenPing | null, pong: string | null): string {
-	if (ping === null) return 'none';
-	const often = `"${ping.kind}" about every ${Math.max(1, Math.round(ping.periodMs / 1000))} s`;
-	if (!ping.isFatal) return `${often}, no answer is required`;
+function pingWords({ kind, pong }: SeenPong): string {
 	return pong === null
-		? `${often}; none of the answers that were tried kept the channel`
-		: `${often}, answered by ${pong}`;
+		? `"${kind}" came before the channel ended; none of the answers that were tried kept it`
+		: `"${kind}", answered by ${pong}`;
 }
 
 function asDocument(pong: string): unknown {
 	return pong.startsWith('{') ? JSON.parse(pong) : pong;
 }
 
-function deadFinding(seen: Observation, quiet: Observation | null): Finding {
+function deadFinding(pinged: readonly Observation[], quiet: Observation | null, answerMs: number): Finding {
 	const cut = quiet?.ended && quiet.ended.code === null ? Math.round(quiet.ended.atMs / 1000) : null;
 	const idle =
 		cut === null
 			? 'no idle timeout in this time'
 			: `a silent channel is cut after ${cut} s (the agent pings more often)`;
-	const pongs = seen.pongs > 0 ? 'pings are answered' : 'pings are not answered';
+	const isAnswered = pinged.some(({ pongs }) => pongs > 0);
+	// Each channel begins with a ping.
+	const lasted = ({ ended, heartbeatsAtMs }: Observation) =>
+		ended ? ended.atMs > answerMs : heartbeatsAtMs.length > 0;
+	const isMute = !isAnswered && pinged.some(lasted);
+	const pongs = isAnswered ? 'pings are answered' : isMute ? 'pings are not answered' : 'no ping was answered in time';
 	return {
 		point: 'dead-channel',
 		tried: 'WebSocket pings, and a second channel without any',
-		found: `${pongs}; ${idle}`,
-		certainty: 'certain',
-		...(seen.pongs === 0 && { settings: { silenceLimitSeconds: 0 } }),
+		found: quiet === null ? pongs : `${pongs}; ${idle}`,
+		certainty: isAnswered || isMute ? 'certain' : 'not seen',
+		...(isMute && { settings: { silenceLimitSeconds: 0 } }),
 	};
 }

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { createTranscript } from '../base/transcript.ts';
 import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
@@ -14,7 +14,8 @@ import { workflowIdSchema } from '../protocol/device-connection.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { targetOfCode } from './api-key.ts';
 import { settingsFrom } from './probe-decisions.ts';
-import { MAX_REQUESTS, type ProbeReport, runProbe } from './probe-run.ts';
+import { MAX_REQUESTS } from './probe-pace.ts';
+import { type ProbeReport, runProbe } from './probe-run.ts';
 import { replaceFile } from './secret-output.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -51,17 +52,50 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 
 	const report = await run(shell, flags, target, { deviceId, workflowId });
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
-	if (flags.out !== undefined && report.findings.length > 0)
-		await replaceFile(flags.out, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
-	tell(shell, flags, report, settings);
+	const unsaved = await save(flags, report, settings);
+	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved }, settings, unsaved === null);
+	if (report.isInterrupted) shell.caller.exitCode = EXIT_INTERRUPTED;
 }
 
-async function run(shell: Shell, flags: ProbeFlags, target: Target, request: { deviceId: string; workflowId: string }) {
+/** @returns why a file could not be written: what was found is printed all the same. */
+async function save(flags: ProbeFlags, { findings, lines }: Outcome, settings: object): Promise<Failure | null> {
+	try {
+		if (flags.out !== undefined && findings.length > 0)
+			await replaceFile(flags.out, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
+		if (flags.transcript !== undefined && lines.length > 0)
+			await replaceFile(flags.transcript, `${lines.join('\n')}\n`);
+		return null;
+	} catch (error) {
+		return toFailure(error);
+	}
+}
+
+interface Outcome extends ProbeReport {
+	/** Of the transcript. */
+	readonly lines: readonly string[];
+}
+
+/** 128 and the number of SIGINT, as shells say it. */
+const EXIT_INTERRUPTED = 130;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+async function run(
+	shell: Shell,
+	flags: ProbeFlags,
+	target: Target,
+	request: { deviceId: string; workflowId: string },
+): Promise<Outcome> {
 	const lines: string[] = [];
 	const network = await createNetwork({ caFile: target.caFile }, target.env);
 	const userAgent = `idv/${VERSION}`;
+	const over = new AbortController();
+	const end = () => over.abort();
+	// A second one ends the process at once.
+	for (const signal of SIGNALS) process.once(signal, end);
 	try {
-		return await runProbe({
+		const report = await runProbe({
+			signal: over.signal,
+			clock: shell.clock,
 			target,
 			network,
 			client: createServiceClient({ network, userAgent }),
@@ -75,10 +109,10 @@ async function run(shell: Shell, flags: ProbeFlags, target: Target, request: { d
 				if (!shell.isJson) shell.line(text);
 			},
 		});
+		return { ...report, lines };
 	} finally {
+		for (const signal of SIGNALS) process.removeListener(signal, end);
 		await network.close();
-		if (flags.transcript !== undefined && lines.length > 0)
-			await replaceFile(flags.transcript, `${lines.join('\n')}\n`);
 	}
 }
 
@@ -108,13 +142,21 @@ function planOf(
 		`Registers the device ${deviceId} for workflow ${workflowId} at ${baseUrl}: one device connection, which stays until it ends.`,
 		isCode ? `Uses up the code from ${credentialFrom}.` : `Uses the credential from ${credentialFrom}.`,
 		flags.createKey ? 'Creates the API key idv-probe, which ends after 60 s.' : 'Creates no API key.',
-		`Sends at most ${MAX_REQUESTS} requests and watches the channel for ${flags.seconds} s.`,
+		`Sends at most ${MAX_REQUESTS} requests, ten in a minute, and watches the channel twice for ${flags.seconds} s.`,
 	];
 }
 
-function tell(shell: Shell, flags: ProbeFlags, { findings, requests, stopped }: ProbeReport, settings: object): void {
+function tell(
+	shell: Shell,
+	flags: ProbeFlags,
+	{ findings, requests, stopped, isInterrupted }: ProbeReport,
+	settings: object,
+	isSaved: boolean,
+): void {
+	const file = isSaved && findings.length > 0 ? flags.out : undefined;
 	if (shell.isJson) {
-		const said = { findings, requests, settings, ...(flags.out !== undefined && { file: flags.out }) };
+		const ended = isInterrupted && { interrupted: true };
+		const said = { findings, requests, settings, ...(file !== undefined && { file }), ...ended };
 		if (stopped) shell.fail(stopped, said);
 		else shell.json(said);
 		return;
@@ -126,6 +168,7 @@ function tell(shell: Shell, flags: ProbeFlags, { findings, requests, stopped }: 
 	]);
 	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
-	if (flags.out !== undefined && findings.length > 0) shell.line(`Saved: ${flags.out}`);
+	if (file !== undefined) shell.line(`Saved: ${file}`);
+	if (isInterrupted) shell.line('It was interrupted: the rest was not tried.');
 	if (stopped) shell.fail(stopped);
 }

@@ -37,14 +37,15 @@ export interface Purpose {
 	readonly workflowId?: string | undefined;
 }
 
-/** Opens the network for the time of one command. */
+/** Opens the network for the time of one command. What spends a one-time code has a connection of its own. */
 export async function withClient<Result>(
-	{ caFile, env }: Pick<Target, 'caFile' | 'env'>,
+	{ caFile, env, authorization }: Pick<Target, 'caFile' | 'env'> & Partial<Target>,
 	use: (client: ServiceClient) => Promise<Result>,
 ): Promise<Result> {
 	const network = await createNetwork({ caFile }, env);
 	try {
-		return await use(createServiceClient({ network, userAgent: `idv/${VERSION}` }));
+		const way = authorization?.scheme === 'Token' ? network : { ...network, ask: network.pooled };
+		return await use(createServiceClient({ network: way, userAgent: `idv/${VERSION}` }));
 	} finally {
 		await network.close();
 	}

@@ -9,9 +9,6 @@ export function createChangeLog(maxBytes = MAX_CHANGE_BYTES) {
 	let entries: { readonly atMs: number; readonly bytes: Uint8Array }[] = [];
 	let size = 0;
 	return {
-		get bytes() {
-			return size;
-		},
 		/** @param atMs monotonic. */
 		add(atMs: number, bytes: Uint8Array): void {
 			entries.push({ atMs, bytes });

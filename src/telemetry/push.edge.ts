@@ -1,16 +1,14 @@
 /** One delivery of metrics to a store: tried once, with a deadline. Follows no redirect and says no more of the address than its host. */
-import { type Agent as HttpAgent, request as requestHttp } from 'node:http';
-import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { readBounded } from '../base/bodies.edge.ts';
+import type { RequestNetwork } from '../connection/ask.edge.ts';
 import { readRetryAfter } from '../connection/classify-failure.ts';
 
 export interface Delivery {
 	readonly url: URL;
 	readonly headers: Readonly<Record<string, string>>;
 	readonly body: Uint8Array;
-	/** Of the device's network; `undefined` where the direct way does. */
-	readonly agent: HttpAgent | undefined;
 	readonly deadlineMs: number;
 	readonly signal: AbortSignal;
 }
@@ -28,55 +26,34 @@ const packed = promisify(gzip);
 const PACKED_FROM_BYTES = 8192;
 /** An answer says nothing in more bytes than these, and a store that never ends it is not listened to. */
 const MAX_ANSWER_BYTES = 4096;
-/** A handshake for each delivery would cost more than the delivery. */
-const keptOpen = new HttpsAgent({ keepAlive: true, keepAliveMsecs: 30_000, maxSockets: 1 });
 
 /** @throws whatever the line does; an answer of any status is returned. */
-export async function deliver({ url, headers, body, agent, deadlineMs, signal }: Delivery): Promise<DeliveryAnswer> {
-	const isSecure = url.protocol === 'https:';
+export async function deliver(
+	network: Pick<RequestNetwork, 'ask'>,
+	{ url, headers, body, deadlineMs, signal }: Delivery,
+): Promise<DeliveryAnswer> {
 	const isLarge = body.length > PACKED_FROM_BYTES;
 	const bytes = isLarge ? await packed(body, { level: 1 }) : body;
-	const ended = AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]);
-	return new Promise((resolve, reject) => {
-		const options = {
-			method: 'POST',
-			signal: ended,
-			headers: {
-				...headers,
-				'content-type': 'application/x-protobuf',
-				...(isLarge && { 'content-encoding': 'gzip' }),
-				'content-length': bytes.length,
-			},
-			// Node's own for plain http would keep its connection when this agent has ended.
-			agent: agent ?? (isSecure && keptOpen),
-			// Or NODE_TLS_REJECT_UNAUTHORIZED would decide.
-			rejectUnauthorized: true,
-		};
-		const request = (isSecure ? requestHttps : requestHttp)(url, options, (response) => {
-			const { headers: answered, statusCode = 0 } = response;
-			const chunks: Uint8Array[] = [];
-			let size = 0;
-			const settle = () =>
-				resolve({
-					status: statusCode,
-					retryAfterMs: readRetryAfter(answered['retry-after'], answered.date) ?? null,
-					body: Buffer.concat(chunks),
-				});
-			response.on('data', (chunk: Uint8Array) => {
-				chunks.push(chunk.subarray(0, MAX_ANSWER_BYTES - size));
-				size += chunk.length;
-				if (size < MAX_ANSWER_BYTES) return;
-				settle();
-				response.destroy();
-			});
-			response.on('error', reject);
-			response.on('end', settle);
-		});
-		request.on('error', reject);
-		request.end(bytes);
+	const answer = await network.ask({
+		method: 'POST',
+		url,
+		headers: {
+			...headers,
+			'content-type': 'application/x-protobuf',
+			...(isLarge && { 'content-encoding': 'gzip' }),
+			'content-length': String(bytes.length),
+		},
+		body: bytes,
+		idleMs: deadlineMs,
+		signal: AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]),
+		// A handshake for each delivery would cost more than the delivery.
+		keeps: true,
 	});
-}
-
-export function closeDeliveries(): void {
-	keptOpen.destroy();
+	const { bytes: beginning, cut } = await readBounded(answer, MAX_ANSWER_BYTES);
+	if (cut instanceof Error) throw cut;
+	return {
+		status: answer.statusCode ?? 0,
+		retryAfterMs: readRetryAfter(answer.headers['retry-after'], answer.headers.date) ?? null,
+		body: beginning,
+	};
 }

@@ -8,12 +8,13 @@ import type { Log } from '../base/log.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
+import { readHeaderLines, secretsOfHeaders } from '../settings/header-lines.ts';
 import type { Settings } from '../settings/table.ts';
 import { deviceLabels, type MachineFigures, stateMetrics } from '../status/metrics.ts';
 import { changesBetween, createChangeLog, goneFrom, type Seen, seenIn } from './changes.ts';
 import { collectMetrics } from './collect.runner.ts';
 import { encodeMetrics, encodeRequest, readRejected } from './otlp.ts';
-import { closeDeliveries, deliver } from './push.edge.ts';
+import { deliver } from './push.edge.ts';
 
 const DEADLINE_MS = 20_000;
 /** The first push comes within so long of the start, in milliseconds. */
@@ -23,12 +24,6 @@ const FAILURES_TO_WARN = 3;
 const MAX_HEADERS_BYTES = 16 * 1024;
 /** Of a store that says why it did not take something. */
 const MAX_STORE_WORDS = 200;
-/** Headers that belong to the request itself. */
-const OWN_HEADERS = /^(content-.*|host|connection|transfer-encoding|expect|te|upgrade)$/i;
-/** Headers whose value opens something; what another one holds may be an ordinary word. */
-const SECRET_HEADERS = /auth|cookie|key|pass|secret|token/i;
-const LONG_VALUE = 16;
-
 export interface TelemetryParts {
 	readonly agent: Agent;
 	readonly counters: Counters;
@@ -36,7 +31,7 @@ export interface TelemetryParts {
 	readonly random: () => number;
 	readonly userAgent: string;
 	readonly settings: () => Settings['telemetry'];
-	readonly network: () => Pick<Network, 'channelAgent' | 'viaProxy'>;
+	readonly network: () => Pick<Network, 'ask' | 'viaProxy'>;
 	readonly machine: () => Promise<MachineFigures>;
 	readonly log: Pick<Log, 'info'>;
 	readonly registerSecret: (secret: string) => void;
@@ -114,11 +109,10 @@ export function startTelemetry(parts: TelemetryParts) {
 		const labels = Object.fromEntries(
 			Object.entries(deviceLabels(status)).map(([name, value]) => [name, parts.redact(value)]),
 		);
-		const answer = await deliver({
+		const answer = await deliver(parts.network(), {
 			url,
 			headers: { 'user-agent': parts.userAgent, ...headers },
 			body: encodeRequest(labels, status.agentVersion, [...pending, current]),
-			agent: parts.network().channelAgent(url, true),
 			deadlineMs: DEADLINE_MS,
 			signal,
 		});
@@ -151,9 +145,6 @@ export function startTelemetry(parts: TelemetryParts) {
 	const forget = agent.onStatus(noteChanges);
 	pushIn(FIRST_MS * random());
 	return {
-		get pendingBytes() {
-			return changes.bytes;
-		},
 		/** The settings or the network may have changed: the next push comes soon. */
 		reevaluate() {
 			failures = 0;
@@ -168,7 +159,6 @@ export function startTelemetry(parts: TelemetryParts) {
 			forget();
 			cancel();
 			underWay?.abort();
-			closeDeliveries();
 			agent.warn('telemetry', null);
 		},
 	};
@@ -186,23 +176,14 @@ async function readHeaders(
 			cause,
 		});
 	});
-	const headers: Record<string, string> = {};
-	const refuse = (index: number, what: string) =>
-		new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${index + 1} ${what}.`, {
-			remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
-		});
-	for (const [index, line] of text
-		.replace(/^\ufeff/, '')
-		.split(/\r?\n/)
-		.entries()) {
-		if (line.trim() === '' || line.startsWith('#')) continue;
-		const [, name, value] = /^([\w!#$%&'*+.^`|~-]+):\s*([\x20-\x7e]*?)\s*$/.exec(line) ?? [];
-		if (name === undefined || value === undefined) throw refuse(index, 'is not Name: value');
-		if (OWN_HEADERS.test(name)) throw refuse(index, `names ${name}, which the agent sets itself`);
-		headers[name.toLowerCase()] = value;
-		if (!SECRET_HEADERS.test(name) && value.length < LONG_VALUE) continue;
-		registerSecret(value);
-		registerSecret(value.slice(value.indexOf(' ') + 1));
-	}
+	const headers = readHeaderLines(
+		text,
+		false,
+		(line, what) =>
+			new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${line} ${what}.`, {
+				remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
+			}),
+	);
+	for (const secret of secretsOfHeaders(headers)) registerSecret(secret);
 	return headers;
 }

@@ -1,4 +1,7 @@
-import { describe, expect, test } from 'vitest';
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import {
 	assessAnswer,
 	assessCertificate,
@@ -8,23 +11,35 @@ import {
 	assessUnit,
 	UNIT_PROPERTIES,
 } from '../../src/diagnosis/check-results.ts';
+import { assessHooks } from '../../src/diagnosis/hook-rights.ts';
+import { isOpenToGroup } from '../../src/diagnosis/machine-probes.edge.ts';
 
 const MIB = 1024 * 1024;
+const EVENTS = { durable: true, maxBytes: 4 * MIB };
 const NOW = Date.UTC(2026, 10, 21);
 const DAY = 86_400_000;
 
 describe('disk space', () => {
-	const at = (freeMib: number, freeInodes: number | null = 1000) =>
-		assessDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes });
+	const at = (freeMib: number, freeInodes: number | null = 1000, capacityBytes: number | null = null) =>
+		assessDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes, capacityBytes }, EVENTS);
 	test.each([
-		['plenty', at(5000), { status: 'ok', message: '5000 MiB free in /var/lib/idv-agent.' }],
-		['far more', at(10 * 1024), { status: 'ok', message: '10 GiB free in /var/lib/idv-agent.' }],
+		[
+			'plenty',
+			at(5000),
+			{ status: 'ok', message: '5000 MiB free in /var/lib/idv-agent; the agent may need 6 MiB in all.' },
+		],
+		['far more', at(10 * 1024), { status: 'ok', message: expect.stringMatching(/^10 GiB free/) }],
 		['the last sufficient figure', at(64), { status: 'ok' }],
 		['little', at(63), { status: 'warning', code: 'disk-low' }],
 		['enough for one more state', at(8), { status: 'warning', code: 'disk-low' }],
 		['too little', at(7), { status: 'failed', code: 'disk-low' }],
 		['no inode left', at(5000, 0), { status: 'failed', code: 'disk-low', message: expect.stringContaining('inode') }],
 		['a file system without inodes', at(5000, null), { status: 'ok' }],
+		[
+			'a small one, in all',
+			at(100, 1000, 5 * MIB),
+			{ status: 'warning', message: expect.stringContaining('5 MiB; the agent may need 6 MiB') },
+		],
 	])('%s', (_name, finding, expected) => {
 		expect(finding).toMatchObject(expected);
 		expect(finding.message).toContain('/var/lib/idv-agent');
@@ -112,7 +127,7 @@ describe('an answer to a request without a credential', () => {
 		[429, '', {}, 'service-overloaded'],
 		[500, '', {}, 'service-failed'],
 		[503, '', {}, 'service-overloaded'],
-		[504, '', {}, 'request-timeout'],
+		[504, '', {}, 'service-failed'],
 		[511, '', {}, 'captive-portal'],
 	])('%i %s is in the way', (status, body, headers, code) => {
 		expect(saying(status, body, headers)).toMatchObject({ status: 'failed', code });
@@ -207,5 +222,86 @@ describe('the systemd unit', () => {
 			message: expect.stringMatching(words),
 			remedy: expect.stringMatching(remedy),
 		});
+	});
+});
+
+describe('hooks', () => {
+	const set = [{ name: 'onOnline', source: 'file', where: '/etc/idv-agent/config.json' }];
+	const agentUnit = { ReadWritePaths: '/run/idv-agent', SupplementaryGroups: '' };
+	const unit = {
+		LoadState: 'loaded',
+		ActiveState: 'active',
+		Environment: 'A=b',
+		ReadWritePaths: '',
+		SupplementaryGroups: 'idv-agent',
+	};
+	const assessed = (changes: Partial<Parameters<typeof assessHooks>[0]> = {}) =>
+		assessHooks({ set, agentUnit, unit, closed: [], ...changes });
+
+	test.each([
+		['none is set', { set: [] }, { status: 'skipped' }],
+		['systemd does not run this machine', { unit: null }, { status: 'ok', message: /as its user/ }],
+		['all is as shipped', {}, { status: 'ok', message: /neither its state nor its credentials/ }],
+		[
+			'their unit does not run',
+			{ unit: { ...unit, ActiveState: 'failed' } },
+			{ code: 'unit-not-ready', message: /failed/ },
+		],
+		['their unit is masked', { unit: { ...unit, LoadState: 'masked' } }, { code: 'unit-not-ready', message: /masked/ }],
+		[
+			'a drop-in of the agent has rights that they lack',
+			{
+				agentUnit: { ReadWritePaths: '/run/idv-agent /srv/a /srv/b', SupplementaryGroups: 'dialout kiosk' },
+				unit: { ...unit, ReadWritePaths: '/srv/b' },
+			},
+			{
+				code: 'access-denied',
+				message: /lack: ReadWritePaths=\/srv\/a of idv-agent.service; SupplementaryGroups=kiosk of/,
+			},
+		],
+		[
+			'a variable of the agent sets one',
+			{ set: [{ name: 'onOnline', source: 'environment', where: 'IDV_AGENT_HOOKS_ON_ONLINE' }] },
+			{ code: 'access-denied', message: /IDV_AGENT_HOOKS_ON_ONLINE of idv-agent.service/ },
+		],
+		[
+			'both have the variable',
+			{
+				set: [{ name: 'onOnline', source: 'environment', where: 'IDV_AGENT_HOOKS_ON_ONLINE' }],
+				unit: { ...unit, Environment: 'IDV_AGENT_HOOKS_ON_ONLINE=["/x"]' },
+			},
+			{ status: 'ok' },
+		],
+		['they may not read a file', { closed: ['/var/lib/idv-agent/x'] }, { status: 'warning', message: /idv-agent\/x/ }],
+	] as const)(
+		'where %s',
+		(_, changes, { message, ...expected }: { status?: string; code?: string; message?: RegExp }) => {
+			const found = assessed(changes as never);
+			expect(found).toMatchObject(expected);
+			expect(found.message).toMatch(message ?? /./);
+		},
+	);
+
+	test('a file is closed to them by its own mode or by that of a directory above it', async () => {
+		const directory = await mkdtemp(join(tmpdir(), 'rights-'));
+		onTestFinished(() => rm(directory, { recursive: true }));
+		await chmod(directory, 0o755);
+		const make = async (name: string, mode: number) => {
+			await mkdir(join(directory, name, '..'), { recursive: true });
+			await writeFile(join(directory, name), '', { mode });
+			await chmod(join(directory, name), mode);
+			return join(directory, name);
+		};
+		const isOpen = (path: string, runs = false) => isOpenToGroup(path, directory, runs);
+		expect(await isOpen(await make('for-all', 0o644))).toBe(true);
+		expect(await isOpen(await make('for-the-group', 0o640))).toBe(true);
+		expect(await isOpen(await make('for-its-owner', 0o600))).toBe(false);
+		expect(await isOpen(await make('program', 0o710), true)).toBe(true);
+		expect(await isOpen(await make('no-program', 0o644), true)).toBe(false);
+		const below = await make('closed/file', 0o644);
+		await chmod(join(directory, 'closed'), 0o700);
+		expect(await isOpen(below)).toBe(false);
+		expect(await isOpen(join(directory, 'closed/not-there'))).toBe(false);
+		expect(await isOpen(join(directory, 'not-there'))).toBe(true);
 	});
 });

@@ -28,6 +28,7 @@ test('a channel that fails is told the open points that its remedy does not name
 	expect(hintsOf('channel', refused)).toEqual([
 		'If the Connection is new, check service.channelAuth: some services take it in the query.',
 		'If Connections that do not say their life end regularly, set service.connectionLifeSeconds.',
+		'If each Connection opens one channel only, set service.nextConnection to the place of the next one.',
 	]);
 	expect(hintsOf('credential', refused)).toEqual([]);
 	expect(hintsOf('channel', ok('It is open.'))).toEqual([]);
@@ -54,6 +55,7 @@ describe('the list', () => {
 			'plan settings',
 			'first-code settings',
 			'scanner settings',
+			'hooks settings',
 			'unit',
 		]);
 	});

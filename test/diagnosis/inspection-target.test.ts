@@ -81,7 +81,7 @@ describe('beside a unit', () => {
 	});
 
 	test.runIf(process.getuid?.() === 0)(
-		'that does not run it has the variables of the unit, and the owner of the state',
+		'that does not run it has the variables of the unit, and the owner of the state (needs root)',
 		async () => {
 			const stateDir = join(directory, 'var');
 			await mkdir(stateDir);

@@ -1,10 +1,11 @@
-import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { assessUnit } from '../../src/diagnosis/check-results.ts';
 import { readDiskSpace, readSocket } from '../../src/diagnosis/machine-probes.edge.ts';
 import { checkFirstPairing } from '../../src/diagnosis/probe-device.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
+import { UPDATES_PROGRAM } from '../../src/updates/package.ts';
 import { nic, type Tree } from '../fixtures/machines.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type Home } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -26,6 +27,13 @@ describe('settings', () => {
 	test('are valid, and say from how many files', async () => {
 		expect((await examine({}, 'settings')).checks.settings?.message).toBe('Valid (no file, defaults only).');
 		expect((await examine({ settings: {} }, 'settings')).checks.settings?.message).toBe('Valid (1 file).');
+		const update = { judgeSeconds: 60 };
+		const without = await examine({ settings: { update } }, 'settings');
+		expectProblem(without.checks.settings, 'warning', 'updates-missing', /update\.judgeSeconds.*idv-agent-updates/);
+		const machine = { [UPDATES_PROGRAM.slice(1)]: '' };
+		expect((await examine({ settings: { update }, machine }, 'settings')).checks.settings).toMatchObject({
+			status: 'ok',
+		});
 		const home = await givenHome();
 		await writeFile(join(home.paths.confDirectory, '10-site.json'), '{}');
 		const { checks } = await examine({ home, settings: {}, isOfUnit: true }, 'settings');
@@ -126,6 +134,7 @@ describe('the state directory', () => {
 		const state = join(home.paths.stateDir, 'state.json');
 		await rename(state, `${state}.old`);
 		await mkdir(state);
+		await rm(`${state}.bak`);
 		const report = await examine({ home, settings: { baseUrl: url } }, 'state', 'identity', 'pairing', 'heartbeat');
 		expectProblem(report.checks.state, 'failed', 'state-unreadable', /not a regular file/);
 		expectSkipped(report, 'state', 'identity', 'pairing', 'channel', 'heartbeat');

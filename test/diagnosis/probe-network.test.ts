@@ -153,7 +153,7 @@ describe('the way to the service', () => {
 			const report = await look({ baseUrl: `https://${host}:${await refusedPort()}` }, 'tcp');
 			expectSkipped(report, null, 'dns');
 			expect(report.checks.dns?.message).toMatch(new RegExp(`^${shown} is an IP address; there is nothing to resolve`));
-			expectProblem(report.checks.tcp, 'failed', 'service-unreachable', /can't be reached/);
+			expectProblem(report.checks.tcp, 'failed', 'service-unreachable', /refuses connections/);
 		}
 	});
 

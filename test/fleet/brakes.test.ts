@@ -1,7 +1,9 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { applyBrakes, type Brakes } from '../../src/fleet/brakes.ts';
 import { checkLimits } from '../../src/fleet/lint.ts';
 import { nextPlan, RINGS, type Step } from '../../src/fleet/next-plan.ts';
+import { orderedVersion } from '../../src/fleet/ordered-version.ts';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
 import type { InventoryDevice } from '../../src/fleet/preview.ts';
 import { assignmentAt, compilePlan, planFor } from '../../src/fleet/targeting.ts';
@@ -123,6 +125,12 @@ describe('brakes', () => {
 			/^error \/defaults moves all 100 devices at once; if that is meant, pass --allow-moves 100$/,
 		],
 		[
+			'all but one device of the inventory',
+			planOf({ defaults: { workflowId: 'new' } }),
+			{ inventory: [device('K-there', [], 'new'), ...INVENTORY] },
+			/^error \/defaults moves 100 of 101 devices at once; if that is meant, pass --allow-moves 100$/,
+		],
+		[
 			'more moves than may be',
 			lobby([{ percent: 100 }]),
 			{ inventory: INVENTORY, maxMoves: 0.04 },
@@ -227,6 +235,98 @@ describe('the next plan', () => {
 		expect(next).toMatchObject({ revision: 8, defaults: { rollout: { rings: expected } } });
 		expect(JSON.stringify((next['defaults'] as { rollout: { rings: unknown } }).rollout.rings)).toBe(
 			JSON.stringify(expected),
+		);
+	});
+
+	const V3 = { agent: { version: '0.3.0', windows: ['02:00'] }, extensions: { 'example.com/x': [1] } };
+	const V4 = { agent: { version: '0.4.0' } };
+	const [PAST, SOON, LATER] = [-HOUR, HOUR, 2 * HOUR].map((ms) => ({ startAt: iso(NOW + ms) }));
+	test.each<[string, object[], object[]]>([
+		[
+			'the widest ring grows with all that it says',
+			[{ percent: 1, ...V3 }],
+			[
+				{ percent: 1, ...V3 },
+				{ percent: 10, ...V3 },
+			],
+		],
+		[
+			'a ring that the plan lists begins with all that it says, and its time alone is gone',
+			[
+				{ percent: 1, ...PAST, ...V3 },
+				{ percent: 50, ...LATER, ...V4 },
+				{ percent: 10, ...SOON, ...V3 },
+			],
+			[
+				{ percent: 1, ...PAST, ...V3 },
+				{ percent: 10, ...V3 },
+				{ percent: 50, ...LATER, ...V4 },
+			],
+		],
+		[
+			'a version that came last grows, although another one has reached all',
+			[
+				{ percent: 100, ...V3 },
+				{ percent: 1, ...PAST, ...V4 },
+			],
+			[
+				{ percent: 100, ...V3 },
+				{ percent: 1, ...PAST, ...V4 },
+				{ percent: 10, ...V4 },
+			],
+		],
+		[
+			'a ring of another version is to come, although this one has reached all',
+			[
+				{ percent: 100, ...V3 },
+				{ percent: 5, ...SOON, ...V4 },
+			],
+			[
+				{ percent: 100, ...V3 },
+				{ percent: 5, ...V4 },
+			],
+		],
+	])('%s', (_, rings, expected) => {
+		const written = { ...rollout(rings), format: 'idv-fleet-plan/2' };
+		const { document: next } = take(written, ring);
+		expect(next).toEqual({ ...rollout(expected), format: 'idv-fleet-plan/2', revision: 8 });
+	});
+
+	test('whatever a plan says, the next ring changes shares and times of rings, and no device loses its version [F451]', () => {
+		const drawn = fc.record(
+			{
+				percent: fc.constantFrom(1, 5, 10, 50, 100),
+				startAt: fc.integer({ min: -48, max: 48 }).map((hours) => iso(NOW + hours * HOUR)),
+				agent: fc.record({ version: fc.constantFrom('0.3.0', '0.4.0'), windows: fc.anything({ maxDepth: 1 }) }),
+				extensions: fc.dictionary(fc.string({ minLength: 1, maxLength: 8 }), fc.jsonValue()),
+			},
+			{ requiredKeys: ['percent'] },
+		);
+		fc.assert(
+			fc.property(fc.array(drawn, { minLength: 1, maxLength: 5 }), (rings) => {
+				const words = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings, extensions: { keep: 1 } } };
+				const written = JSON.parse(JSON.stringify(document({ defaults: words, format: 'idv-fleet-plan/2' })));
+				const plan = planSchemaOf(written).parse(written);
+				const { document: next, changes } = nextPlan(written, plan, ring, { nowMs: NOW });
+				if (changes.length === 0) return void expect(next).toBe(written);
+				const said = (of: unknown) => {
+					const { rollout } = (of as { defaults: { rollout: { rings: object[] } } }).defaults;
+					return rollout.rings.map((one) => {
+						const { percent, startAt, ...rest } = one as { percent: number; startAt?: string };
+						return JSON.stringify(rest);
+					});
+				};
+				// Everything that a ring said is still said, and nothing else is.
+				expect([...new Set(said(next))].sort()).toEqual([...new Set(said(written))].sort());
+				expect({ ...next, defaults: 0, revision: 0 }).toEqual({ ...written, defaults: 0, revision: 0 });
+				const after = compilePlan(planSchemaOf(next).parse(next));
+				for (let n = 0; n < 20; n += 1) {
+					const one = device(`K-${n}`);
+					const had = orderedVersion(compilePlan(plan), one, NOW);
+					const hasBegun = had !== null && (had.atMs === null || had.atMs <= NOW - HOUR);
+					if (hasBegun) expect(orderedVersion(after, one, NOW)?.version).toBeTruthy();
+				}
+			}),
 		);
 	});
 

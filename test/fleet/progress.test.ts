@@ -178,13 +178,20 @@ describe('a fleet', () => {
 		expect(judged).toEqual({ devices: inFirst.size, reported: inFirst.size, failed: 5 });
 	});
 
-	test('does not blame the plan for what was offline before, nor count the silent as well', () => {
+	test('counts as failed what was not heard of, however long ago, once its ring has begun [F452]', () => {
 		const begun = rollout([{ ...YESTERDAY, percent: 100 }]);
 		const one = (said: Partial<DeviceReport>) =>
 			sumUp([standingOf(begun, null, report({ online: false, ...said }), CONTEXT)]).judged;
-		expect(one({ offlineSinceMs: NOW - 30 * HOUR })).toEqual({ devices: 1, reported: 0, failed: 0 });
+		expect(one({ offlineSinceMs: NOW - 30 * HOUR })).toEqual({ devices: 1, reported: 0, failed: 1 });
 		expect(one({ offlineSinceMs: NOW - HOUR })).toEqual({ devices: 1, reported: 1, failed: 1 });
-		expect(sumUp(fleet(() => null)).judged.reported).toBe(0);
+		const silent = sumUp(fleet(() => null));
+		expect(silent.judged).toEqual({ devices: inFirst.size, reported: 0, failed: inFirst.size });
+		const known = { deviceId: 'K-1', serial: null, macAddress: null, deviceType: null, labels: [] };
+		const never = (graceMs: number, ring: object) =>
+			sumUp([standingOf(rollout([ring]), known, null, { ...CONTEXT, graceMs })]).judged;
+		expect(never(25 * HOUR, YESTERDAY)).toEqual({ devices: 1, reported: 0, failed: 0 });
+		expect(never(23 * HOUR, YESTERDAY)).toEqual({ devices: 1, reported: 0, failed: 1 });
+		expect(never(0, TOMORROW)).toEqual({ devices: 0, reported: 0, failed: 0 });
 	});
 
 	test('has not reported while a share of the spread is to come', () => {

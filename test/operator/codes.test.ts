@@ -46,7 +46,7 @@ describe('qrcode', () => {
 		expect(Date.parse(expiresAt)).toBeGreaterThan(Date.now());
 	});
 
-	test.skipIf(!hasTerminal)('at a terminal draws it', async () => {
+	test.skipIf(!hasTerminal)('at a terminal draws it (needs script)', async () => {
 		const { status, text } = await atTerminal('idv', ['qrcode', '--workflow', 'checkin'], env());
 		expect(text.match(/[█▀▄]/g)?.length).toBeGreaterThan(200);
 		expect(text).toMatch(/^Ends +.*\(in 5 min\)$/m);
@@ -157,7 +157,7 @@ describe('session start', () => {
 		expect(await channel.nextMessage()).toMatchObject({ metadata: { visitor: 'Ada', age: 36 }, locale: 'de-CH' });
 	});
 
-	test.skipIf(!hasTerminal)('--qr draws the URL at a terminal', async () => {
+	test.skipIf(!hasTerminal)('--qr draws the URL at a terminal (needs script)', async () => {
 		const { status, text } = await atTerminal('idv', [...start, '--qr'], env('ApiKey'));
 		expect(text).toMatch(/^Session started for checkin\.\n/);
 		expect(text.match(/[█▀▄]/g)?.length).toBeGreaterThan(200);

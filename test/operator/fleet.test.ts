@@ -48,6 +48,20 @@ async function givenKey(name = 'fleet.key') {
 	return { file, publicKey: publicKey as string };
 }
 
+test.each([
+	['0.3.0-', /\/agent\/version must not end in \+ or -/],
+	['0.3.0+', /\/agent\/version must not end in \+ or -/],
+	['0.3.0/stable', /\/agent\/version must be a version of a Debian package/],
+])(
+	'idv fleet check and idv fleet sign refuse version %s, which apt reads as more than a version',
+	async (version, words) => {
+		const file = await plan(PLAN_2.replace('0.3.0', version));
+		const { file: key } = await givenKey();
+		await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, ['fleet', 'check', file]);
+		await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, ['fleet', 'sign', file, '--key', key]);
+	},
+);
+
 describe('idv fleet keygen', () => {
 	test('writes the private key for this user alone and shows only the public one', async () => {
 		const file = join(operator.directory, 'fleet.key');

@@ -24,7 +24,7 @@ test.each<[string, string, RegExp]>([
 	['a bad label', `${INVENTORY}K-4,,lo*by,\n`, /line 5: labels\/0 must be letters/],
 	['a bad MAC address', 'deviceId,macAddress\nK-1,00:11\n', /line 2: macAddress must be six pairs/],
 	['half a JSON line', '{"deviceId":"K-1"}\n{"deviceId":\n', /line 2: this is not one whole JSON object/],
-	['a JSON line without an id', '{"deviceId":"K-1"}\n{"id":"K-2"}\n', /line 2: deviceId must be a text/],
+	['a JSON line without an id', '{"deviceId":"K-1"}\n{"id":"K-2"}\n', /line 2: deviceId is missing/],
 	['nothing at all', '\n', /line 1: the file is empty/],
 	[
 		'a column that is nearly one of ours',

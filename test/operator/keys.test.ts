@@ -55,7 +55,7 @@ describe('apikey create', () => {
 		expect(operator.service.requests.length).toBe(before);
 	});
 
-	test.skipIf(!hasTerminal)('at a terminal shows it once', async () => {
+	test.skipIf(!hasTerminal)('at a terminal shows it once (needs script)', async () => {
 		const { status, text } = await atTerminal('idv', [...create, '--expires', '86400'], env());
 		expect(text).toMatch(/^Key +ak-\S+$/m);
 		expect(text).toMatch(/^Expires +.* \(in 24 h\)$/m);

@@ -1,10 +1,21 @@
 /** `idv probe`: what it says before, what it never does, how it looks for a channel, and what it stops at. */
 import { readFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage } from 'node:http';
+import { createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { namedLife, pongsFor, readMessages, tokenPlaces } from '../../src/operator/probe-decisions.ts';
-import { MAX_REQUESTS } from '../../src/operator/probe-run.ts';
+import { type WebSocket, WebSocketServer } from 'ws';
+import {
+	namedLife,
+	type Observation,
+	pingsBefore,
+	pongsFor,
+	readMessages,
+	tokenPlaces,
+} from '../../src/operator/probe-decisions.ts';
+import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
 import {
 	CHANNEL_PATHS,
 	findChannel,
@@ -13,6 +24,9 @@ import {
 	subprotocolHints,
 } from '../../src/operator/probe-search.ts';
 import type { DialectOptions } from '../../src/service/embedded-service.ts';
+import { follow } from '../cli/command.ts';
+import { listen } from '../connection/network-peers.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 import { modeOf, operatorOfFile } from './operator.ts';
 
@@ -29,13 +43,46 @@ async function probed(dialect: DialectOptions, more: readonly string[] = [], opt
 	return { service, outcome, out, settings: JSON.parse(written) };
 }
 
+/** A service that others wrote, with the token and the path as assumed. @param accepts Default: the header alone or with more. */
+async function probedForeign(
+	onChannel: (socket: WebSocket, at: { open: number }) => void,
+	accepts = (headers: IncomingMessage['headers']) => headers.authorization === 'Connection foreign-token-0123456789',
+) {
+	const open = { now: 0, most: 0 };
+	const server = createServer((request, response) => {
+		const isThere = request.url === '/api/device/connection';
+		response.statusCode = isThere ? 201 : 404;
+		response.end(isThere ? '{"token":"foreign-token-0123456789"}' : '');
+	});
+	const channels = new WebSocketServer({ noServer: true });
+	server.on('upgrade', (request, raw, head) => {
+		if (!request.url?.startsWith('/ws/device') || !accepts(request.headers)) {
+			raw.end('HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n');
+			return;
+		}
+		channels.handleUpgrade(request, raw, head, (socket) => {
+			open.now += 1;
+			open.most = Math.max(open.most, open.now);
+			socket.once('close', () => {
+				open.now -= 1;
+			});
+			onChannel(socket, { open: open.now });
+		});
+	});
+	const port = await listen(server);
+	const out = join(operator.directory, 'foreign.json');
+	const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${port}` };
+	const outcome = await idv([...QUICK, '--force', '--out', out], variables);
+	return { outcome, open, settings: JSON.parse(await readFile(out, 'utf8')) };
+}
+
 describe('what it does', () => {
 	test('without --yes it says what it would create, and sends nothing', async () => {
 		const before = operator.service.requests.length;
 		const { status, stdout, stderr } = await idv(['probe', '--workflow', 'checkin'], env('ApiKey'));
 		expect({ status, stdout }).toEqual({ status: 64, stdout: '' });
 		expect(stderr).toMatch(
-			/^Error: Nothing was sent\. Registers the device idv-probe-[0-9a-f]{8} for workflow checkin at http:\S+: one device connection, which stays until it ends\. Uses the credential from IDV_AUTHORIZATION\. Creates no API key\. Sends at most 30 requests and watches the channel for 60 s\. Run it again with --yes\. \[usage\]\n$/,
+			/^Error: Nothing was sent\. Registers the device idv-probe-[0-9a-f]{8} for workflow checkin at http:\S+: one device connection, which stays until it ends\. Uses the credential from IDV_AUTHORIZATION\. Creates no API key\. Sends at most 30 requests, ten in a minute, and watches the channel twice for 60 s\. Run it again with --yes\. \[usage\]\n$/,
 		);
 		expect(operator.service.requests).toHaveLength(before);
 	});
@@ -82,12 +129,38 @@ describe('what it does', () => {
 		expect(settings).not.toHaveProperty('service');
 	});
 
-	test('429 ends it with what it has', async () => {
-		const { outcome, service } = await probed({ registrationLimit: { perMinute: 1 } }, [], {});
-		expect(outcome.status).toBe(0);
-		const again = await idv(QUICK, env('ApiKey', service));
-		expect(again).toMatchObject({ status: 75, stderr: expect.stringContaining('[service-overloaded]') });
-		expect(again.stdout).toContain('Requests: 1 of at most 30.');
+	test('429 is waited out as long as it asks, and a code is not lost by it', async () => {
+		const service = await givenService();
+		service.failNext('/api/device/connection', { status: 429, headers: { 'retry-after': '7' } });
+		service.failNext('/ws/device', { status: 429, headers: { 'retry-after': '8' } });
+		const { url } = service.createPairingCode('checkin');
+		const out = join(operator.directory, 'service.json');
+		const args = ['probe', '--code-file', '-', '--yes', '--seconds', '1', '--out', out];
+		const { status, stdout } = await idv(args, {}, url);
+		expect(status).toBe(0);
+		expect(stdout).toMatch(/channel-handshake .* header +certain/);
+		expect(stdout).toMatch(/Waits for 7 s.*Waits for 8 s/s);
+		expect(JSON.parse(await readFile(out, 'utf8'))).toEqual({ baseUrl: service.url });
+	});
+
+	test.each([
+		['the first handshake', 0],
+		['the third one', 2],
+	])('a 429 with a long wait at %s ends it with all that it has found, printed and written', async (_, after) => {
+		const service = await givenService({ dialect: { tokenPointer: '/data/value' } });
+		const seen = service.requests.length;
+		const refuse = () => service.failNext('/ws/device', { status: 429, headers: { 'retry-after': '3600' } });
+		if (after === 0) refuse();
+		else void service.waitFor('request', ({ path }) => path === '/ws/device').then(refuse);
+		const out = join(operator.directory, 'service.json');
+		const { status, stdout, stderr } = await idv([...QUICK, '--out', out], env('ApiKey', service));
+		expect(status).toBe(75);
+		expect(stderr).toContain('The service asks for a wait of 3600 s, longer than 300 s.');
+		expect(stdout).toMatch(/token-place .*\/data\/value/);
+		expect(stdout).not.toMatch(/channel-handshake .*certain/);
+		const { service: written } = JSON.parse(await readFile(out, 'utf8'));
+		expect(written).toEqual({ tokenPointer: '/data/value' });
+		expect(service.requests.length - seen).toBeLessThan(6);
 	});
 
 	test('a wait that is too long ends it, a short one is kept', async () => {
@@ -96,11 +169,208 @@ describe('what it does', () => {
 			service.failNext('/api/device/connection', { status: 503, headers: { 'retry-after': retryAfter } });
 		refuse('3600');
 		const long = await idv(QUICK, env('ApiKey', service));
-		expect(long.stderr).toContain('The service asks for a wait of 3600 s, longer than 60 s.');
-		refuse('1');
-		const began = performance.now();
-		expect(await idv(QUICK, env('ApiKey', service))).toMatchObject({ status: 0 });
-		expect(performance.now() - began).toBeGreaterThan(1000);
+		expect(long.stderr).toContain('The service asks for a wait of 3600 s, longer than 300 s.');
+		refuse('9');
+		const short = await idv(QUICK, env('ApiKey', service));
+		expect(short.status).toBe(0);
+		expect(short.stdout).toContain('Waits for 9 s');
+	});
+
+	test.each(['SIGINT', 'SIGTERM'] as const)('%s ends it with what it has seen, printed and written', async (signal) => {
+		const service = await givenService({ dialect: { tokenPointer: '/data/value' } });
+		const out = join(operator.directory, 'service.json');
+		const args = ['probe', '--workflow', 'checkin', '--yes', '--seconds', '60', '--out', out];
+		const running = follow('idv', args, env('ApiKey', service));
+		await running.untilLine(/^Watches the channel/);
+		const { status, stdout } = await running.end(signal);
+		expect(status).toBe(130);
+		expect(stdout).toMatch(/channel-handshake .*likely/);
+		expect(stdout).toContain('It was interrupted');
+		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({ tokenPointer: '/data/value' });
+	});
+
+	test('a service that goes away ends it with what it has', async () => {
+		const service = await givenService({ dialect: { tokenPointer: '/data/value' } });
+		const out = join(operator.directory, 'service.json');
+		void service.waitFor('heartbeat').then(() => service.close());
+		const { status, stdout, stderr } = await idv([...QUICK, '--out', out], env('ApiKey', service));
+		expect(status).not.toBe(0);
+		expect(stderr).toMatch(/^Error: .*127\.0\.0\.1/);
+		expect(stdout).toMatch(/channel-path +.*\/ws\/device +likely/);
+		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({ tokenPointer: '/data/value' });
+	});
+
+	test('a device may have one channel: the next handshake waits until the last one is closed', async () => {
+		const { outcome, settings, open } = await probedForeign((socket, at) => {
+			if (at.open > 1) socket.close(4409);
+		});
+		expect(outcome.status).toBe(0);
+		expect(open.most).toBe(1);
+		expect(outcome.stdout).toMatch(/channel-handshake .* header +certain/);
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('a channel that opens and is ended is told as such', async () => {
+		const { outcome } = await probedForeign((socket) => setTimeout(() => socket.close(4401), 50));
+		expect(outcome.status).not.toBe(0);
+		expect(outcome.stderr).toMatch(
+			/The channel at \/ws\/device opened, and the service ended it with close code 4401 after 0\.\d s/,
+		);
+	});
+
+	test.each<[string, (socket: Socket) => void, string]>([
+		['cut off', (socket) => socket.destroy(), 'may have used the code up'],
+		[
+			'a 502',
+			(socket) => socket.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n'),
+			'may have used the code up',
+		],
+		['a 401', (socket) => socket.end('HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n'), ''],
+	])('a code whose answer is %s: whether it may be used up is told', async (_, answer, told) => {
+		const port = await listen(
+			createTcpServer((socket) => void socket.once('data', () => answer(socket)).on('error', () => {})),
+		);
+		const code = `http://127.0.0.1:${port}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr&workflowId=checkin`;
+		const { status, stderr } = await idv(['probe', '--code-file', '-', '--yes'], {}, code);
+		expect(status).not.toBe(0);
+		expect(stderr.includes('may have used the code up')).toBe(told !== '');
+	});
+
+	test('a handshake is not called certain where none is refused, or where the channel does not last', async () => {
+		const anything = await probedForeign(
+			() => {},
+			() => true,
+		);
+		expect(anything.outcome.stdout).toMatch(/channel-handshake .* header +likely/);
+		const late = await probedForeign((socket) => setTimeout(() => socket.close(4401), 500));
+		expect(late.outcome.stdout).toMatch(/channel-handshake .* header +likely/);
+	});
+});
+
+test('an answer to a ping is found where any other frame ends the channel', async () => {
+	const { settings } = await probedForeign((socket) => {
+		let isAnswered = true;
+		const ping = () => {
+			if (!isAnswered) return socket.close(4408);
+			isAnswered = false;
+			socket.send('{"type":"are-you-there"}');
+		};
+		ping();
+		const timer = setInterval(ping, 500);
+		socket.once('close', () => clearInterval(timer));
+		socket.on('message', (frame) => {
+			isAnswered = String(frame) === '{"type":"pong"}';
+			if (!isAnswered) socket.close(4400);
+		});
+	});
+	expect(settings.service).toEqual({ heartbeatMode: 'ping', pingKind: 'are-you-there' });
+});
+
+describe('what it does not write', () => {
+	const chatter = ['check.completed', 'poll.started', 'probe.alive', 'ping', 'keepalive', 'heartbeat'];
+
+	test('notifications are not ignored for their names', async () => {
+		const { settings } = await probedForeign((socket) => {
+			for (const type of chatter) {
+				const timer = setInterval(() => socket.send(JSON.stringify({ type })), 190);
+				socket.once('close', () => clearInterval(timer));
+			}
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('one end of the channel makes no ping of the message before it', async () => {
+		let ended = false;
+		const { settings } = await probedForeign((socket) => {
+			if (ended) return;
+			ended = true;
+			setTimeout(() => socket.send('{"type":"session.ended","id":"1"}'), 400);
+			setTimeout(() => socket.close(4000), 500);
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('a life that every channel has makes no ping of the message before its end', async () => {
+		const { settings } = await probedForeign((socket) => {
+			setTimeout(() => socket.send('{"type":"session.ended","id":"1"}'), 400);
+			setTimeout(() => socket.close(4000), 500);
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test.each([
+		{ type: 'message', action: 'heartbeat.ok' },
+		{ type: 'session.started', id: 'n-1' },
+	])('%o after each heartbeat ignores no kind: others of the kind may say more', async (answer) => {
+		const { settings } = await probedForeign((socket) => {
+			socket.on('message', () => socket.send(JSON.stringify(answer)));
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('a notification that each heartbeat sets off is kept, an answer to it is ignored', async () => {
+		const { settings } = await probedForeign((socket) => {
+			let session = 100;
+			socket.on('message', (frame) => {
+				const { sequence } = JSON.parse(String(frame));
+				socket.send(JSON.stringify({ type: 'got', re: sequence, at: new Date().toISOString() }));
+				session += 7;
+				socket.send(JSON.stringify({ type: 'session.waiting', session }));
+			});
+		});
+		expect(settings.service).toEqual({ ignoreKinds: ['got'] });
+	});
+});
+
+describe('its pace', () => {
+	/** Asks as often as it may until it has been answered so often, second by second. @returns when each request was made, in seconds. */
+	async function asking(answers: readonly { readonly status: number; readonly retryAfter?: string }[]) {
+		const clock = createSteppedClock();
+		const beganMs = clock.monotonicMs();
+		const pace = createPace('service', clock, new AbortController().signal, () => {});
+		const atSeconds: number[] = [];
+		const asked = async () => {
+			const { status = 200, retryAfter } = answers[atSeconds.length] ?? {};
+			atSeconds.push(Math.round((clock.monotonicMs() - beganMs) / 1000));
+			return { status, retryAfter };
+		};
+		const all = (async () => {
+			while (atSeconds.length < 25) await pace.ask(asked);
+		})();
+		const isOver = () => true;
+		while (!(await Promise.race([all.then(isOver, isOver), setImmediate(false)]))) clock.advance(1000);
+		await all;
+		return atSeconds;
+	}
+
+	test('no more than ten requests in a minute: the eleventh waits', async () => {
+		const atSeconds = await asking([]);
+		expect(atSeconds).toHaveLength(25);
+		for (const [index, second] of atSeconds.entries()) {
+			const tenth = atSeconds[index - 10];
+			if (tenth !== undefined) expect(second - tenth).toBeGreaterThanOrEqual(61);
+		}
+		expect(atSeconds.at(-1)).toBe(122);
+	});
+
+	test('a 429 puts off every further request for as long as it asks', async () => {
+		const atSeconds = await asking([{ status: 200 }, { status: 429, retryAfter: '90' }]);
+		expect(atSeconds.slice(0, 4)).toEqual([0, 0, 90, 90]);
+	});
+
+	test('a signal ends a wait with its reason', async () => {
+		const over = new AbortController();
+		const clock = createSteppedClock();
+		const waits: number[] = [];
+		const pace = createPace('service', clock, over.signal, (seconds) => waits.push(seconds));
+		const ask = () => pace.ask(async () => ({ status: 200, retryAfter: undefined }));
+		for (let sent = 0; sent < 10; sent += 1) await ask();
+		const eleventh = ask();
+		over.abort(new Error('over'));
+		await expect(eleventh).rejects.toThrow('over');
+		expect(pace.used).toBe(10);
+		expect(waits).toEqual([61]);
+		expect(clock.pending).toBe(0);
 	});
 });
 
@@ -201,21 +471,48 @@ test('of the texts of an answer a JWT comes first, and what was sent is none', (
 });
 
 describe('the messages of a channel', () => {
-	const seen = (messages: [number, object][], ended: { atMs: number; code: number } | null = null) => ({
-		heartbeatsAtMs: [100, 500],
+	const seen = (messages: [number, object][], ended: Observation['ended'] = null): Observation => ({
+		heartbeatsAtMs: [100, 500, 700],
 		messages: messages.map(([atMs, message]) => ({ atMs, text: JSON.stringify(message) })),
 		pongs: 1,
 		ended,
 	});
+	const answering = (...fields: [object, object, object]): [number, object][] =>
+		[110, 510, 710].map((atMs, index) => [atMs, { type: 'got', ...fields[index] }]);
 
 	test('what follows each heartbeat, and only then, is an acknowledgement', () => {
-		const both: [number, object][] = [
-			[110, { type: 'got' }],
-			[300, { type: 'news' }],
-			[510, { type: 'got' }],
-		];
-		expect(readMessages(seen(both), 50)).toMatchObject({ acknowledgements: ['got'], kinds: ['news'], ping: null });
-		expect(readMessages(seen([...both, [900, { type: 'got' }]]), 50)).toMatchObject({ acknowledgements: [] });
+		const got = answering({}, {}, {});
+		const read = readMessages(seen([...got, [300, { type: 'news' }]]), 50);
+		expect(read).toMatchObject({ acknowledgements: ['got'], kinds: ['news'] });
+		for (const other of [
+			[...got, [900, { type: 'got' }]],
+			got.slice(1),
+			[...got.slice(1), [120, { type: 'got' }], [720, { type: 'got' }]],
+		])
+			expect(readMessages(seen(other as [number, object][]), 50)).toMatchObject({ acknowledgements: [] });
+		expect(readMessages(seen(got), 50, seen([[300, { type: 'got' }]]))).toMatchObject({ acknowledgements: [] });
+		const two = { ...seen(got.slice(0, 2)), heartbeatsAtMs: [100, 500] };
+		expect(readMessages(two, 50)).toMatchObject({ acknowledgements: [] });
+	});
+
+	test('an acknowledgement may say the number of the heartbeat and the time, and nothing else that changes', () => {
+		const at = () => ({ at: new Date().toISOString(), ms: Date.now() });
+		const numbered = answering({ n: 1, ...at() }, { n: 2, ...at() }, { n: 3, ...at() });
+		expect(readMessages(seen(numbered), 50)).toMatchObject({ acknowledgements: ['got'] });
+		for (const fields of [
+			['a', 'b', 'c'],
+			[7, 9, 8],
+		]) {
+			const [one, two, three] = fields.map((session) => ({ session }));
+			expect(readMessages(seen(answering(one ?? {}, two ?? {}, three ?? {})), 50)).toMatchObject({
+				acknowledgements: [],
+			});
+		}
+	});
+
+	test('an answer without a kind is never ignored: notifications without one would be as well', () => {
+		const bare = [110, 510, 710].map((atMs): [number, object] => [atMs, { ok: true }]);
+		expect(readMessages(seen(bare), 50)).toMatchObject({ acknowledgements: [] });
 	});
 
 	test('a kind at another place is found, and so is an id', () => {
@@ -227,9 +524,14 @@ describe('the messages of a channel', () => {
 		});
 	});
 
-	test('what the channel ends for is a ping, and its answers keep its shape', () => {
-		const read = readMessages(seen([[400, { op: 'PING', id: 'p-1' }]], { atMs: 800, code: 4408 }), 50);
-		expect(read).toMatchObject({ kindPointer: '/op', ping: { kind: 'PING', periodMs: 400, isFatal: true } });
+	test('what came before two ends that are alike may be a ping, and its answers keep its shape', () => {
+		const end = (atMs: number, code: number) => seen([[400, { op: 'PING', id: 'p-1' }]], { atMs, code });
+		const read = readMessages(end(800, 4408), 50);
+		const kinds = (...ends: Observation[]) => pingsBefore(ends, read).map(({ kind }) => kind);
+		expect(kinds(end(800, 4408), end(900, 4408))).toEqual(['PING']);
+		expect(kinds(end(800, 4408), end(900, 1001))).toEqual([]);
+		expect(kinds(end(800, 4408), end(2000, 4408))).toEqual([]);
+		expect(kinds(end(800, 4408), seen([[400, { op: 'PING' }]]))).toEqual([]);
 		expect(pongsFor({ kind: 'PING', text: '{"op":"PING","id":"p-1"}' }, '/op')[0]).toBe('{"op":"PONG","id":"{id}"}');
 	});
 });

@@ -97,7 +97,7 @@ describe('service and credential', () => {
 			expectJsonRefusal(await idv(make, env('Basic', other)), { status: exit, code, words });
 		}
 		await other.close();
-		const gone = { status: 69, code: 'service-unreachable', words: /can't be reached.*Check --url/ };
+		const gone = { status: 69, code: 'service-unreachable', words: /refuses connections.*Check --url/ };
 		expectJsonRefusal(await idv(make, env('Basic', other)), gone);
 	});
 
@@ -201,7 +201,7 @@ describe('profile', () => {
 		expect(await idv(['profile', 'list'], own())).toMatchObject({ status: 0, stdout: expect.stringContaining('prod') });
 	});
 
-	test.skipIf(!hasTerminal)('asks for the credential at a terminal without showing it', async () => {
+	test.skipIf(!hasTerminal)('asks for the credential at a terminal without showing it (needs script)', async () => {
 		const answer = ['(it stays hidden): ', 'ApiKey ak-geheim\r'] as const;
 		const args = ['profile', 'add', 'prod', '--url', operator.service.url];
 		const { status, text } = await atTerminal('idv', args, own(), [answer]);

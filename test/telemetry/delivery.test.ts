@@ -1,5 +1,6 @@
 import { chmod } from 'node:fs/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { createNetwork } from '../../src/connection/network.edge.ts';
 import { readRejected } from '../../src/telemetry/otlp.ts';
 import { type Delivery, deliver } from '../../src/telemetry/push.edge.ts';
 import { connectProxy, fixture, identity, rawServer } from '../connection/network-peers.ts';
@@ -11,11 +12,16 @@ const delivery = (url: string, more: Partial<Delivery> = {}): Delivery => ({
 	url: new URL(url),
 	headers: {},
 	body: new Uint8Array(10),
-	agent: undefined,
 	deadlineMs: 20_000,
 	signal: new AbortController().signal,
 	...more,
 });
+
+async function send(one: Delivery) {
+	const network = await createNetwork({}, {});
+	onTestFinished(() => network.close());
+	return deliver(network, one);
+}
 
 /** An answer with field 1 (partial_success): rejected_data_points, error_message. */
 function partial(points: number, message: string): Uint8Array {
@@ -42,7 +48,7 @@ describe('the way to the store', () => {
 		expect(sink.pushes.length).toBe(1);
 		process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0';
 		onTestFinished(() => void delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']);
-		await expect(deliver(delivery(sink.url))).rejects.toMatchObject({ code: /CERT|VERIFY|ISSUER/ });
+		await expect(send(delivery(sink.url))).rejects.toMatchObject({ code: /CERT|VERIFY|ISSUER/ });
 	});
 
 	test('leads through the proxy of network.proxy, in a tunnel', async () => {
@@ -60,22 +66,22 @@ describe('the way to the store', () => {
 
 	test('packs what is large', async () => {
 		const { port, heads } = await rawServer((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'));
-		const send = (size: number) => deliver(delivery(`http://127.0.0.1:${port}/`, { body: new Uint8Array(size) }));
-		await send(8192);
-		await send(100_000);
+		const sized = (size: number) => send(delivery(`http://127.0.0.1:${port}/`, { body: new Uint8Array(size) }));
+		await sized(8192);
+		await sized(100_000);
 		expect(heads.map((head) => /content-encoding: gzip/.test(head))).toEqual([false, true]);
 		expect(Number(/content-length: (\d+)/.exec(heads[1] ?? '')?.[1])).toBeLessThan(1000);
 	});
 
 	test('ends at the deadline of a store that never answers, and after the first bytes of an answer without end', async () => {
 		const silent = await rawServer(() => {});
-		await expect(deliver(delivery(`http://127.0.0.1:${silent.port}/`, { deadlineMs: 50 }))).rejects.toThrow();
+		await expect(send(delivery(`http://127.0.0.1:${silent.port}/`, { deadlineMs: 50 }))).rejects.toThrow();
 		const endless = await rawServer((socket) => {
 			socket.write('HTTP/1.1 200 OK\r\n\r\n');
 			const more = () => void (socket.writable && socket.write(Buffer.alloc(65_536), more));
 			more();
 		});
-		const answer = await deliver(delivery(`http://127.0.0.1:${endless.port}/`));
+		const answer = await send(delivery(`http://127.0.0.1:${endless.port}/`));
 		expect({ status: answer.status, bytes: answer.body.length }).toEqual({ status: 200, bytes: 4096 });
 	});
 });

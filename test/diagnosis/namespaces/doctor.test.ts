@@ -135,8 +135,14 @@ describe('beside an agent that is online', () => {
 
 	test('a move that does not succeed is told as such, for the channel that is open is well', async () => {
 		const { home } = await givenPaired({ service: { workflows: ['document-check'] } }, asProcess);
-		expect((await home.agent(['workflow', 'set', 'nosuch'])).status).toBe(65);
-		const report = await examine(home, '--check', 'channel');
+		// Waited for, it would be taken back.
+		await home.agent(['workflow', 'set', 'nosuch', '--wait', '0']);
+		let report = await examine(home, '--check', 'channel');
+		const looked = async () => {
+			report = await examine(home, '--check', 'channel');
+			return report.checks['channel']?.status;
+		};
+		await expect.poll(looked).toBe('failed');
 		const words = /^Online with .*; moving to workflow nosuch does not succeed: .*\(404\)\.$/;
 		expectFailure(report, 'channel', 'workflow-unknown', words);
 	});

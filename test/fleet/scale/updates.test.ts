@@ -45,6 +45,7 @@ test('2,000 devices in rings: a version that 3 % take back stops at the first ri
 				device: () => ({ deviceId, serial: null, macAddress: null, deviceType: 'kiosk', labels: [] }),
 				version: OLD,
 				isHeld: () => false,
+				isInstalled: () => true,
 				/** Root and the judge, in short. */
 				write() {
 					if (isBad)

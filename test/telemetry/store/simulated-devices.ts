@@ -1,5 +1,6 @@
 /** Hours of a fleet in a store: the product's own metrics and encoder, of devices in every state. */
 import { createCounters } from '../../../src/base/counters.ts';
+import { createNetwork } from '../../../src/connection/network.edge.ts';
 import type { Status } from '../../../src/protocol/local-api.ts';
 import { agentMetrics, deviceLabels, fieldMetrics, stateMetrics } from '../../../src/status/metrics.ts';
 import { encodeMetrics, encodeRequest } from '../../../src/telemetry/otlp.ts';
@@ -114,14 +115,14 @@ export async function feed(
 			messages.push(encodeMetrics([...gone, ...metrics], { atMs, startedAtMs: endMs - minutes * MINUTE }));
 		}
 		const body = encodeRequest(deviceLabels(status), status.agentVersion, messages);
-		const answer = await deliver({
+		const network = await createNetwork({}, {});
+		const answer = await deliver(network, {
 			url: new URL(otlpUrl),
 			headers: {},
 			body,
-			agent: undefined,
 			deadlineMs: 20_000,
 			signal: new AbortController().signal,
-		});
+		}).finally(() => network.close());
 		if (answer.status >= 300) throw new Error(`The store answered ${answer.status}.`);
 		last.push(status);
 	}

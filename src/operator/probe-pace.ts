@@ -1,0 +1,97 @@
+/** The pace of `idv probe`: how many requests it may make, ten in a minute at most, and no sooner than the service asks. */
+import type { Clock } from '../base/clock.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import { readRetryAfter } from '../connection/classify-failure.ts';
+
+export const MAX_REQUESTS = 30;
+/** A site's devices may share ten requests a minute behind one address. */
+const PER_MINUTE = 10;
+/** With a margin for requests that arrive sooner than their predecessors did. */
+const MINUTE_MS = 61_000;
+/** A service that asks for a longer wait is left alone. */
+const MAX_WAIT_MS = 300_000;
+/** Waits in vain before the probe ends with what it has. */
+const MAX_REPEATS = 2;
+/** Waits for refusals that are about this moment, where the service names none; 503 is waited out only where it does. */
+const USUAL_WAIT_MS: Readonly<Record<number, number>> = { 409: 10_000, 423: 10_000, 429: 60_000 };
+
+interface Answered {
+	readonly status: number;
+	readonly retryAfter: string | undefined;
+}
+
+export type Pace = ReturnType<typeof createPace>;
+
+/** @param signal ends a wait with its reason. @param onWait is told of each wait in seconds. */
+export function createPace(
+	host: string,
+	clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>,
+	signal: AbortSignal,
+	onWait: (seconds: number) => void,
+) {
+	const sentAtMs: number[] = [];
+	let notBeforeMs = 0;
+
+	/** Waits until one more request may be made, and counts it. */
+	async function turn(): Promise<void> {
+		signal.throwIfAborted();
+		if (sentAtMs.length >= MAX_REQUESTS)
+			throw overloaded(`All ${MAX_REQUESTS} requests that the probe may make to ${host} are used.`);
+		const tenth = sentAtMs.at(-PER_MINUTE);
+		const untilMs = Math.max(notBeforeMs, tenth === undefined ? 0 : tenth + MINUTE_MS);
+		const leftMs = untilMs - clock.monotonicMs();
+		if (leftMs > 0) {
+			if (leftMs > 1000) onWait(Math.ceil(leftMs / 1000));
+			await wait(leftMs);
+		}
+		sentAtMs.push(clock.monotonicMs());
+	}
+
+	function wait(ms: number): Promise<void> {
+		return new Promise((resolve, reject) => {
+			const cancel = clock.schedule(ms, () => {
+				signal.removeEventListener('abort', stop);
+				resolve();
+			});
+			const stop = () => {
+				cancel();
+				reject(signal.reason);
+			};
+			signal.addEventListener('abort', stop, { once: true });
+		});
+	}
+
+	return {
+		get used() {
+			return sentAtMs.length;
+		},
+		left: () => MAX_REQUESTS - sentAtMs.length,
+		/**
+		 * One request, made again after a wait where the answer is about this moment only.
+		 * @param isOnce the request may be repeated only after an answer that has surely not used it up (429).
+		 * @throws AgentError `service-overloaded` when it lasts, or the wait is too long.
+		 */
+		async ask<Answer extends Answered>(request: () => Promise<Answer>, isOnce = false): Promise<Answer> {
+			for (let repeats = 0; ; repeats += 1) {
+				await turn();
+				const answer = await request();
+				const { status, retryAfter } = answer;
+				const saidMs = readRetryAfter(retryAfter, new Date(clock.wallMs()).toUTCString());
+				const isMomentary = status === 429 || (!isOnce && (status in USUAL_WAIT_MS || status === 503));
+				const waitMs = isMomentary ? (saidMs ?? USUAL_WAIT_MS[status]) : undefined;
+				if (waitMs === undefined) return answer;
+				if (waitMs > MAX_WAIT_MS)
+					throw overloaded(
+						`The service asks for a wait of ${Math.round(waitMs / 1000)} s, longer than ${MAX_WAIT_MS / 1000} s.`,
+					);
+				if (repeats === MAX_REPEATS) {
+					if (status !== 429 && status !== 503) return answer;
+					throw overloaded(`The service answered ${status} to every repetition.`);
+				}
+				notBeforeMs = clock.monotonicMs() + waitMs;
+			}
+		},
+	};
+}
+
+const overloaded = (message: string) => new AgentError('service-overloaded', message);
