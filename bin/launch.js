@@ -1,5 +1,5 @@
 /**
- * Starts `idv-agent` or `idv` under a Node that can run it: this one, or the one that the packages bring.
+ * Starts `idv-agent` or `idv` under a Node that can run it: this one, or the one that `npm ci` brings to a checkout.
  * Never reads an argument or a setting; those belong to the command.
  *
  * CommonJS (`package.json` beside it says so): before 18.20 and 20.10 Node refuses a file without an extension as a
@@ -64,14 +64,11 @@ function chooseRuntime(facts) {
 	if (isNewEnough(facts.version)) return { kind: 'here', entry: runsSources ? sources : bundle, sources: runsSources };
 
 	const brought = `node-${facts.platform}-${facts.arch}`;
-	// npm puts the packages of an installed package beside it.
-	for (const packages of [join(root, 'node_modules'), join(root, '..')]) {
-		const node = realPath(join(packages, brought, 'bin', 'node'));
-		// A brought Node that is itself too old would start itself for ever.
-		if (node !== null && node !== facts.execPath) return { kind: 'otherNode', node };
-	}
-	const oldest = OLDEST_NODE.join('.');
-	const message = `${name}: needs Node ${oldest} or newer, and ${facts.execPath} is ${facts.version}; install one, or run "npm ci" in ${root}, which brings one on Linux.`;
+	const node = realPath(join(root, 'node_modules', brought, 'bin', 'node'));
+	// A brought Node that is itself too old would start itself for ever.
+	if (node !== null && node !== facts.execPath) return { kind: 'otherNode', node };
+	const orBring = inCheckout ? `, or run "npm ci" in ${root}, which brings one on Linux` : '';
+	const message = `${name}: needs Node ${OLDEST_NODE.join('.')} or newer, and ${facts.execPath} is ${facts.version}; install one${orBring}.`;
 	return { kind: 'missing', message };
 }
 

@@ -1,13 +1,17 @@
-/** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed. */
+/** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed; and whether all of it is there. */
 import { readAuditLog } from '../audit/audit.runner.ts';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
 import { localTime, type Shell } from './output.ts';
 
-export async function showAudit(shell: Shell, flags: AskFlags & { readonly follow?: boolean }): Promise<void> {
+export async function showAudit(
+	shell: Shell,
+	flags: AskFlags & { readonly follow?: boolean; readonly verify?: boolean },
+): Promise<void> {
+	if (flags.verify) return verify(shell, choosePaths(flags, shell.env).stateDir);
 	const client = clientFor(shell, flags);
 	if (flags.follow) {
 		const { reason } = await client.events(LOCAL_ROUTES.auditStream, { socket: 'admin' }, ({ data }) =>
@@ -21,12 +25,32 @@ export async function showAudit(shell: Shell, flags: AskFlags & { readonly follo
 		(error: unknown) => {
 			// The file outlives the agent.
 			if (error instanceof AgentError && error.code === 'agent-not-running')
-				return readAuditLog(choosePaths(flags, shell.env).stateDir);
+				return readAuditLog(choosePaths(flags, shell.env).stateDir).then(({ documents }) => documents);
 			throw error;
 		},
 	);
 	for (const entry of entries) print(shell, entry);
 	if (entries.length === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No entries.');
+}
+
+/** Looks at the files, also beside a running agent. Exit status 74 when entries are missing or altered. */
+async function verify(shell: Shell, stateDir: string): Promise<void> {
+	const { documents, first, last, lost, damages } = await readAuditLog(stateDir);
+	const isWhole = lost.length === 0 && damages.length === 0;
+	if (!isWhole) shell.caller.exitCode = EXIT.io;
+	if (shell.isJson) {
+		shell.json({ isWhole, entries: documents.length, first, last, lost, damages });
+		return;
+	}
+	for (const { from, to, after, before } of lost) {
+		const [earlier, later] = [after ? localTime(after) : 'the beginning', before ? localTime(before) : 'the end'];
+		const which = from === to ? `Entry ${from} is` : `Entries ${from} to ${to} are`;
+		shell.line(`${which} missing or altered (between ${earlier} and ${later}).`);
+	}
+	for (const { file, message } of damages) shell.line(`${file}: ${message}.`);
+	if (!isWhole) shell.line('Compare with the journal: journalctl -t idv-agent-audit.');
+	else if (last > 0) shell.line(`Entries ${first} to ${last}: none is missing, none is altered.`);
+	else shell.line('There are no entries.');
 }
 
 /** One line: time, entrance, action, result, and what there is to say besides. */

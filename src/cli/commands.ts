@@ -74,10 +74,11 @@ const COMMANDS: Subcommands = {
 				'idv-agent provision - < provision.json': 'without leaving a secret on the disk',
 			})
 			.runs(async () => (await import('./provision.ts')).takeProvision),
-	'hook-helper': (command) =>
-		command('run one hook without the rights of the agent (systemd starts this for each event)')
-			.examples({ 'idv-agent hook-helper': 'standard input is a connection of idv-agent-hooks.socket' })
-			.runs(async () => (await import('./serve-hook.ts')).helpWithHook),
+	hooks: (command) =>
+		command('run the commands of hooks.* for what the agent tells (systemd starts this where a hook is set)')
+			.option(...SET)
+			.examples({ 'idv-agent hooks': 'ends when no hook is set; idv-agent run outside of systemd starts it as well' })
+			.runs(async () => (await import('./hooks.ts')).runHooks),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({
 			list: (command) =>
@@ -126,7 +127,7 @@ const COMMANDS: Subcommands = {
 					.argument('<id>', 'the workflow')
 					.number('--wait <seconds>', 'how long to wait until it is live, 0 to 3600', [0, 3600], 15)
 					.examples({
-						'idv-agent workflow set checkin-2': 'waits until it is live; 75 if that takes too long',
+						'idv-agent workflow set checkin-2': 'waits until it is live; another status than 0: nothing has changed',
 						'idv-agent workflow set checkin-2 --wait 0': 'only asks for it',
 					})
 					.runs(async () => (await import('./workflow.ts')).setWorkflow),
@@ -172,12 +173,22 @@ const COMMANDS: Subcommands = {
 	audit: (command) =>
 		command('show what was asked of this device, by which entrance, with what result')
 			.option('--follow', 'keep printing new entries')
+			.option('--verify', 'say whether entries are missing or altered (then the exit status is 74)')
 			.examples({
 				'sudo idv-agent audit': 'pairings, moves, plan and key changes, erasures, updates',
 				'sudo idv-agent audit --follow --json': 'one JSON document a line',
 				'journalctl -t idv-agent-audit': 'the same in the journal',
 			})
 			.runs(async () => (await import('./audit.ts')).showAudit),
+	history: (command) =>
+		command('say when this device was online, and why it was not')
+			.option('--since <time>', 'from this time on, such as 2h, 2026-11-21 or 2026-11-21T02:00:00Z')
+			.option('--until <time>', 'up to this time')
+			.examples({
+				'sudo idv-agent history --since 12h': 'last night, in sentences',
+				'sudo idv-agent history --json': 'one JSON document a line, with codes',
+			})
+			.runs(async () => (await import('./history.ts')).showHistory),
 	reconnect: (command) =>
 		command('try again now instead of waiting')
 			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)
@@ -218,7 +229,7 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./config.ts')).checkConfig),
 		}),
 	update: (command) =>
-		command('show updates of this program; the package and systemd run the other commands').subcommands({
+		command('show updates of this program, which the package idv-agent-updates carries out').subcommands({
 			show: (command) =>
 				command('show the update under way and the versions that were taken back')
 					.examples({
@@ -231,23 +242,6 @@ const COMMANDS: Subcommands = {
 					.argument('<version>', 'as idv-agent update show lists it')
 					.examples({ 'sudo idv-agent update forget 0.3.0': 'after its cause was mended' })
 					.runs(async () => (await import('./update.ts')).forgetVersion),
-			prepare: (command) =>
-				command('keep the way back before the package is replaced (the package runs this)')
-					.argument('<version>', 'the version that is about to be installed')
-					.examples({ 'idv-agent update prepare 0.3.0': 'exit status 74 if the disk has no room for it' })
-					.runs(async () => (await import('./update.ts')).prepare),
-			judge: (command) =>
-				command('judge the new version until it is proved or taken back (systemd runs this)')
-					.examples({
-						'sudo idv-agent update judge': 'goes on with a trial; journalctl -u idv-agent-judge shows what it sees',
-					})
-					.runs(async () => (await import('./update.ts')).judgeUpdate),
-			apply: (command) =>
-				command('install the version that a signed fleet plan orders (systemd runs this)')
-					.examples({
-						'sudo idv-agent update apply': 'as when a plan arrives; journalctl -u idv-agent-update shows what it did',
-					})
-					.runs(async () => (await import('./update.ts')).applyPlan),
 		}),
 	doctor: (command) =>
 		command('diagnose problems; uses no pairing code and leaves an open channel alone')

@@ -1,7 +1,9 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
+
 import { AgentError, type Failure } from '../base/errors.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
+import { diskNeed, plainBytes } from '../events/disk-budget.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
@@ -25,6 +27,8 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
 		return { path, value: shown, source, where, about };
 	});
+	const { stateDir } = choosePaths(flags, shell.env);
+	const bytes = diskNeed(loaded.settings.events);
 	if (shell.isJson)
 		shell.json({
 			settings: rows.map(({ about, ...row }) =>
@@ -32,6 +36,7 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 			),
 			problems: loaded.problems,
 			notices: loaded.notices,
+			disk: { directory: stateDir, bytes },
 		});
 	else if (flags.explain)
 		for (const { path, value, about, ...origin } of rows) {
@@ -42,6 +47,8 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 			shell.line(`  ${environmentName(path)}\n`);
 		}
 	else shell.table(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));
+	if (!shell.isJson)
+		shell.line(`\n${stateDir} may need ${plainBytes(bytes)} (events.maxBytes and a quarter of it, and 1 MiB).`);
 	reportProblems(shell, loaded, loaded.problems);
 }
 

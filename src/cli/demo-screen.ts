@@ -8,21 +8,12 @@ export interface Terminal {
 	readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-export interface Screen {
-	/** One line above the part that stays. */
-	say(line: string): void;
-	/** The part again, after something in it has changed. */
-	draw(): void;
-	/** Gives the terminal back. The last state stays on it. */
-	close(): void;
-}
-
 /** Whether text goes out without any escape sequence for its look. */
 export const isPlain = (isTerminal: boolean, env: Terminal['env']) =>
 	!isTerminal || Boolean(env['NO_COLOR']) || env['TERM'] === 'dumb';
 
 /** @param fixed the lines that stay. @param onKey told of each key, in lower case; Ctrl-C is `q`. */
-export function openScreen({ out, keys, env }: Terminal, fixed: () => string[], onKey: (key: string) => void): Screen {
+export function openScreen({ out, keys, env }: Terminal, fixed: () => string[], onKey: (key: string) => void) {
 	const canMove = env['TERM'] !== 'dumb';
 	let rows = 0;
 	let shown = '';
@@ -64,9 +55,12 @@ export function openScreen({ out, keys, env }: Terminal, fixed: () => string[], 
 	}
 	paint('');
 	return {
-		say: (line) => paint(`${line}\n`),
+		/** One line above the part that stays. */
+		say: (line: string) => paint(`${line}\n`),
+		/** The part again, after something in it has changed. */
 		draw,
-		close() {
+		/** Gives the terminal back. The last state stays on it. */
+		close(): void {
 			out.off('resize', resized);
 			if (!keys.isTTY) return;
 			keys.off('data', pressed);

@@ -4,8 +4,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { styleText } from 'node:util';
+import { createLocalClient, type LocalClient } from '../client/local-client.edge.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.runner.ts';
-import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import type { HandOffRecord } from '../protocol/hand-off.ts';
@@ -121,7 +121,7 @@ async function makeCode({ shell, service }: DemoContext, directory: string): Pro
 	say(shell, `GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say(shell, 'It looks like this; it works once, and for five minutes:');
 	shell.line();
-	shell.line(await renderQrTerminal(await readSingleCode(picture), plain(shell)));
+	shell.line(renderQrTerminal(await readSingleCode(picture), plain(shell)));
 	return picture;
 }
 

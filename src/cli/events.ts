@@ -4,6 +4,7 @@ import { type EraseResult, type EventPage, LOCAL_ROUTES, type LocalEvent } from 
 import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
 import { counted, localTime, type Shell } from './output.ts';
+import { readTime } from './times.ts';
 
 type EventsFlags = AskFlags & { readonly follow?: boolean; readonly since?: string | undefined };
 
@@ -32,6 +33,7 @@ async function followEvents(shell: Shell, flags: EventsFlags): Promise<void> {
 			printEvent(shell, JSON.parse(data) as LocalEvent, data);
 			since = id ?? since;
 		});
+		if (reason === 'no-progress') throw new AgentError('internal', 'The agent sends the same events again and again.');
 		if (reason !== 'slow') throw agentStopped();
 	}
 }
@@ -51,17 +53,7 @@ export async function eraseEvents(shell: Shell, flags: EraseFlags): Promise<void
 	const { session, before } = flags;
 	if ((session === undefined) === (before === undefined))
 		throw new AgentError('usage', 'Name the events to erase: --session ID or --before TIME.');
-	const body = session === undefined ? { before: readTime(before ?? '') } : { session };
+	const body = session === undefined ? { before: readTime('--before', before ?? '') } : { session };
 	const { erased } = (await clientFor(shell, flags).request('admin', 'POST', LOCAL_ROUTES.erase, body)) as EraseResult;
 	shell.answer({ erased }, `Erased ${counted(erased, 'event')}.`);
-}
-
-/** A day begins at midnight of this machine's clock. */
-function readTime(text: string): string {
-	const isDay = /^\d{4}-\d\d-\d\d$/.test(text);
-	const atMs = isDay || /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(isDay ? `${text}T00:00:00` : text) : Number.NaN;
-	if (!Number.isNaN(atMs)) return new Date(atMs).toISOString();
-	throw new AgentError('usage', '--before is not a time.', {
-		remedy: 'Write it as 2026-11-21 or 2026-11-21T06:00:00Z.',
-	});
 }

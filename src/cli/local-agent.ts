@@ -1,6 +1,6 @@
 /** The running agent as the commands see it: its client, its status, and the status as it changes. */
 import { AgentError } from '../base/errors.ts';
-import { createLocalClient, type LocalClient } from '../local-api/client.edge.ts';
+import { createLocalClient, type LocalClient } from '../client/local-client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import type { Shell } from './output.ts';

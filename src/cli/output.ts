@@ -2,6 +2,7 @@
  * The caller of a command, and how it is answered: lines for people, JSON for programs, one line for each failure, and the
  * right exit status. Answers go to standard output, errors to standard error; with `--json` a failure is the answer.
  */
+import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
 import { AgentError, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
 import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';
@@ -18,10 +19,13 @@ export class Shell {
 	readonly env: Caller['env'];
 	/** Whether a program reads the answer: `--json`, or the variable for it. */
 	isJson: boolean;
+	/** What a command waits by. */
+	readonly clock: Clock;
 	#readerIsWatched = false;
 
-	constructor(caller: Caller, isJson = false) {
+	constructor(caller: Caller, isJson = false, clock: Clock = systemClock) {
 		this.caller = caller;
+		this.clock = clock;
 		this.env = caller.env;
 		this.isJson = isJson;
 	}

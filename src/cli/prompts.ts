@@ -1,20 +1,14 @@
 /** Typed input: a line that stays hidden, a yes or no; or standard input in its place. Keeps none of it. */
+import { readBounded } from '../base/bodies.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from './output.ts';
 
 /** All of standard input, cut where it is longer than anything that could be meant. @param maxLength in characters. */
 export async function readStandardInput(shell: Shell, maxLength: number): Promise<string> {
-	const chunks: Buffer[] = [];
-	let bytes = 0;
-	for await (const chunk of shell.caller.stdin as AsyncIterable<Buffer>) {
-		chunks.push(chunk);
-		bytes += chunk.length;
-		// Enough to know that it is too long; the rest is not read.
-		if (bytes > 8 * maxLength) break;
-	}
-	return Buffer.concat(chunks)
-		.toString('utf8')
-		.slice(0, maxLength + 1);
+	// Enough to know that it is too long; the rest is not read.
+	const { bytes, cut } = await readBounded(shell.caller.stdin as AsyncIterable<Buffer>, 8 * maxLength);
+	if (cut instanceof Error) throw cut;
+	return bytes.toString('utf8').slice(0, maxLength + 1);
 }
 
 const ENTER = ['\r', '\n'];

@@ -3,6 +3,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import { AgentError } from '../base/errors.ts';
 import { type Daemon, type DaemonOptions, startDaemon } from '../daemon/daemon.runner.ts';
 import { trimHeap } from '../daemon/heap.edge.ts';
+import { hooksBeside } from '../daemon/hooks-program.edge.ts';
 import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
@@ -27,9 +28,10 @@ export function runReported(caller: Caller, flags: AskFlags, isJson = false): Pr
 }
 
 async function run(shell: Shell, flags: AskFlags): Promise<void> {
-	// Before libuv starts them: one thread for flushes, and one for names, of which it lets no more than half be looked up at once.
+	// Before libuv starts them: one thread for flushes, and one for names, of which it lets no more than half be looked up at once. No time and 0.1 MiB, but two threads less.
 	process.env['UV_THREADPOOL_SIZE'] ??= '2';
 	const starting = startDaemon({
+		hooksProgram: process.env['NOTIFY_SOCKET'] ? null : hooksBeside(asArguments(flags)),
 		version: VERSION,
 		paths: choosePaths(flags, shell.env),
 		env: shell.env,
@@ -51,6 +53,13 @@ async function run(shell: Shell, flags: AskFlags): Promise<void> {
 		);
 		process.exit(70);
 	});
+}
+
+/** The same for the program beside it. */
+function asArguments({ config, stateDir, runDir, set = [] }: AskFlags): string[] {
+	const named = { '--config': config, '--state-dir': stateDir, '--run-dir': runDir };
+	const flags = Object.entries(named).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
+	return [...flags, ...set.flatMap((one) => ['--set', one])];
 }
 
 interface Running {

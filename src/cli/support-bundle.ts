@@ -5,6 +5,7 @@ import { AgentError } from '../base/errors.ts';
 import { createSecretRegistry } from '../base/redact.ts';
 import { CHECK_IDS } from '../diagnosis/check-list.runner.ts';
 import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
+import { HOOKS_UNIT } from '../diagnosis/hook-rights.ts';
 import { becomeServiceUser, findInspectionTarget, UNIT } from '../diagnosis/inspection-target.runner.ts';
 import { readJournal } from '../diagnosis/machine-probes.edge.ts';
 import { gatherBundle, JOURNAL_LINES } from '../diagnosis/support-bundle.runner.ts';
@@ -27,7 +28,7 @@ export async function supportBundle(shell: Shell, flags: AskFlags & { readonly o
 	});
 	try {
 		// As the calling user: the user of the service may read neither the journal nor write here.
-		const journal = await readJournal(UNIT, JOURNAL_LINES);
+		const journal = await readJournal([UNIT, HOOKS_UNIT], JOURNAL_LINES);
 		becomeServiceUser(inspected);
 		const secrets = createSecretRegistry(MAX_SECRETS);
 		const tell = (secret: string) => secrets.add(secret);

@@ -1,7 +1,9 @@
 /** `idv-agent workflow`: the workflow that is wanted, the one that is live, and moving from one to another. */
-import { EXIT } from '../base/errors.ts';
+import { EXIT, type Failure, toFailure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
+import type { LocalClient } from '../client/local-client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
-import { type AskFlags, askStatus, clientFor, untilStatus } from './local-agent.ts';
+import { type AskFlags, askStatus, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
 import { reportProblem, SOURCES } from './status.ts';
 
@@ -15,18 +17,45 @@ export async function showWorkflow(shell: Shell, flags: AskFlags): Promise<void>
 	]);
 }
 
-/** Asks for the change, then waits until the workflow is live or it is clear that it will not be. */
+/** How much longer than the agent the command waits for its answer, in milliseconds. */
+const ANSWER_MS = 15_000;
+
+/** Asks for the change, and waits until the workflow is live. If that fails the agent keeps nothing of it. */
 export async function setWorkflow(shell: Shell, flags: AskFlags & { readonly wait: number }, workflowId: string) {
 	const client = clientFor(shell, flags);
-	const asked = (await client.request('admin', 'PUT', LOCAL_ROUTES.workflow, { workflowId })) as Status;
-	const isLive = ({ workflow }: Status) => workflow.live === workflowId;
-	const status = await untilStatus(client, asked, (now) => isLive(now) || now.problem !== null, flags.wait);
-	if (!isLive(status) && status.problem) return reportProblem(shell, status);
+	const ask = (waitSeconds: number) =>
+		client.request(
+			'admin',
+			'PUT',
+			LOCAL_ROUTES.workflow,
+			{ workflowId, ...(waitSeconds > 0 && { waitSeconds }) },
+			{
+				deadlineMs: waitSeconds * 1000 + ANSWER_MS,
+			},
+		) as Promise<Status>;
+	let status: Status;
+	try {
+		status = await ask(flags.wait);
+	} catch (error) {
+		if (flags.wait === 0) throw error;
+		return reportKept(shell, client, toFailure(error));
+	}
+	const isLive = status.workflow.live === workflowId;
+	if (!isLive && status.problem) return reportProblem(shell, status);
 	shell.answer(status, status.sentence);
-	if (isLive(status)) return;
+	if (isLive) return;
 	shell.caller.exitCode = EXIT.temporary;
 	if (!shell.isJson)
 		shell.warn(
 			`${workflowId} is not live after ${flags.wait} s. The agent continues automatically; idv-agent status shows the result.`,
 		);
+}
+
+/** Says why there is no change, and with which workflow the device stays. */
+async function reportKept(shell: Shell, client: LocalClient, told: Failure): Promise<void> {
+	const status = await askStatus(client).catch(() => null);
+	const wanted = status?.workflow.wanted;
+	const message = wanted ? joinSentences(told.message, `Nothing has changed: ${wanted} stays.`) : told.message;
+	shell.fail({ ...told, message }, status ? { status } : {});
+	if (told.code === 'request-timeout') shell.caller.exitCode = EXIT.temporary;
 }

@@ -4,13 +4,13 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { PAGE_LANGUAGES } from '../settings/table.ts';
 
-const SCRIPTS = ['page', 'pair', 'codes', 'words', 'qr'];
+const SCRIPTS = ['page', 'pair', 'codes', 'words'];
 
 interface PageFile {
 	readonly name: string;
 	readonly type: string;
-	/** Its place in zxing-wasm, where the program is not bundled. */
-	readonly npm?: string;
+	/** A module of a package and the file's place beside it, where the program is not bundled. */
+	readonly npm?: readonly [specifier: string, place: string];
 }
 
 /** By path on the server. */
@@ -23,15 +23,16 @@ export const PAGE_FILES: Readonly<Record<string, PageFile>> = {
 			{ name: `page/${name}.js`, type: 'text/javascript; charset=utf-8' },
 		]),
 	),
+	'/qr.js': { name: 'page/qr.js', type: 'text/javascript; charset=utf-8', npm: ['uqr', '../index.mjs'] },
 	'/zxing-reader.js': {
 		name: 'page/zxing-reader.js',
 		type: 'text/javascript; charset=utf-8',
-		npm: '../../../iife/reader/index.js',
+		npm: ['zxing-wasm/reader', '../../../iife/reader/index.js'],
 	},
 	'/zxing_reader.wasm': {
 		name: 'zxing_reader.wasm',
 		type: 'application/wasm',
-		npm: '../../../reader/zxing_reader.wasm',
+		npm: ['zxing-wasm/reader', '../../../reader/zxing_reader.wasm'],
 	},
 };
 
@@ -41,6 +42,7 @@ export async function readPageFile({ name, npm }: PageFile): Promise<Uint8Array>
 	// A CommonJS bundle has the first, a source file the second.
 	const here = typeof __filename === 'string' ? __filename : import.meta.filename;
 	const beside = readFile(join(dirname(here), name));
-	if (npm === undefined) return beside;
-	return beside.catch(() => readFile(join(createRequire(here).resolve('zxing-wasm/reader'), npm)));
+	if (!npm) return beside;
+	const [specifier, place] = npm;
+	return beside.catch(() => readFile(join(createRequire(here).resolve(specifier), place)));
 }

@@ -272,11 +272,8 @@ export async function openPage(parts: PageParts) {
 		announce();
 	});
 	const stopListening = agent.onStatus(announce);
-	// "Offline for 4 min" becomes 5 without any change.
-	const refresh = setInterval(() => {
-		const { state } = agent.status();
-		if (pages.size > 0 && (state === 'offline' || state === 'blocked')) send();
-	}, keepAliveMs).unref();
+	// "Offline for 4 min" becomes 5 without any change, and a page that hears nothing knows that no agent answers.
+	const refresh = setInterval(() => pages.size > 0 && send(), keepAliveMs).unref();
 
 	return {
 		/** `http://127.0.0.1:8765/` */

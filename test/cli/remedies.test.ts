@@ -34,7 +34,11 @@ test('a mistake on the command line: the help that is named shows how it is writ
 test('no agent that runs: started as it is said, it answers [F108]', async () => {
 	const home = await givenHome();
 	const refused = await home.agent(['status']);
-	expectRefusal(refused, { status: 69, code: 'agent-not-running', words: /or idv-agent run\. \[/ });
+	expectRefusal(refused, {
+		status: 69,
+		code: 'agent-not-running',
+		words: /or idv-agent run; or check the path of its socket\. \[/,
+	});
 	await home.run();
 	expect(await home.agent(['status'])).toMatchObject({ status: 0 });
 });

@@ -149,10 +149,13 @@ describe('run', () => {
 
 	test('a second agent on the same state directory is refused; the first one goes on', async () => {
 		const { home } = await givenPaired({}, asProcess);
-		const before = await readFile(join(home.stateDir, 'state.json'), 'utf8');
+		const stored = () => readFile(join(home.stateDir, 'state.json'), 'utf8');
+		// The agent saves once more when its Connection has worked.
+		await expect.poll(stored).toMatch(/"worked": true/);
+		const before = await stored();
 		const second = await home.agent(['run', '--run-dir', `${home.directory}/run2`]);
 		expectRefusal(second, { status: 75, code: 'state-in-use', words: /state directory of its own/ });
-		expect(await readFile(join(home.stateDir, 'state.json'), 'utf8')).toBe(before);
+		expect(await stored()).toBe(before);
 		expect(await home.status()).toMatchObject({ state: 'online' });
 	});
 

@@ -240,7 +240,7 @@ test('without a terminal demo tells its story in plain text and ends, also where
 });
 
 test.skipIf(!hasTerminal)(
-	'at a terminal demo ends in an invitation that stays still, and takes keys',
+	'at a terminal demo ends in an invitation that stays still, and takes keys (needs script)',
 	async () => {
 		const home = await givenHome();
 		const keys = [

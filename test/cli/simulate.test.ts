@@ -80,7 +80,7 @@ describe('simulate', () => {
 		await service.close();
 		const args = ['simulate', '--devices', '2', '--service', service.url, '--self-registration'];
 		const plain = await finish('idv-agent', [...args, '--ramp', '0', '--for', '4'], {});
-		expect(plain.stdout).toMatch(/^Problem +2 devices: .*can't be reached \(ECONNREFUSED\)/m);
+		expect(plain.stdout).toMatch(/^Problem +2 devices: .*refuses connections \(ECONNREFUSED\)/m);
 		expectRefusal(plain, {
 			status: 69,
 			code: 'devices-offline',

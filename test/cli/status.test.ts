@@ -211,12 +211,30 @@ describe('moving a device to another workflow', () => {
 		const json = await home.agent(['workflow', 'set', 'no-such', '--json']);
 		expect(JSON.parse(json.stdout)).toMatchObject({
 			error: { code: 'workflow-unknown' },
-			status: { state: 'online', workflow: { wanted: 'no-such', live: 'document-check' } },
+			status: { state: 'online', workflow: { wanted: 'document-check', live: 'document-check' }, problem: null },
 		});
 		expect(json.status).toBe(65);
-		const { stdout } = await home.agent(['status']);
-		expect(stdout).toMatch(/Workflow +document-check; wanted is no-such, set by "idv-agent workflow set"/);
-		expect(stdout).toMatch(/Problem +workflow-unknown/);
+		expect(plain.stderr).toContain('Nothing has changed: document-check stays.');
+		expect((await home.agent(['status'])).stdout).toMatch(/Workflow +document-check, set by/);
+	});
+
+	test('that is only asked for stays, and every command says why it is not live', async () => {
+		const { home } = device;
+		await home.agent(['workflow', 'set', 'document-check']);
+		await home.agent(['workflow', 'set', 'no-such', '--wait', '0']);
+		const status = () => home.agent(['status']).then(({ stdout }) => stdout);
+		await expect.poll(status).toMatch(/Problem +workflow-unknown/);
+		expect(await status()).toMatch(/Workflow +document-check; wanted is no-such, set by "idv-agent workflow set"/);
+	});
+
+	test('whose answer is late ends with 75, and nothing has changed', async () => {
+		const { home, service } = device;
+		await home.agent(['workflow', 'set', 'document-check']);
+		const release = service.hold('/api/device/connection');
+		const late = await home.agent(['workflow', 'set', 'face-check', '--wait', '1']);
+		expectRefusal(late, { status: 75, code: 'request-timeout', words: /not live after 1 s.*document-check stays/ });
+		release();
+		expect(await home.status()).toMatchObject({ workflow: { wanted: 'document-check', live: 'document-check' } });
 	});
 
 	test('against the settings names where to change it', async () => {
@@ -249,7 +267,7 @@ describe('going offline and coming back', () => {
 		await watch.untilLine(/Offline/);
 		expect((await home.agent(['status'])).stdout).toMatch(/\nChannel +(waiting to connect again|connecting) since /);
 		const plain = await home.agent(['reconnect']);
-		expectRefusal(plain, { status: 69, code: 'service-unreachable', words: /can't be reached/ });
+		expectRefusal(plain, { status: 69, code: 'service-unreachable', words: /refuses connections/ });
 		const json = await home.agent(['reconnect', '--json']);
 		expect(JSON.parse(json.stdout)).toMatchObject({
 			error: { code: 'service-unreachable' },

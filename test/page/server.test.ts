@@ -223,7 +223,7 @@ describe('the files', () => {
 		['/pair.js', 'text/javascript', '/api/pair'],
 		['/codes.js', 'text/javascript', 'getUserMedia'],
 		['/words.js', 'text/javascript', 'Intl'],
-		['/qr.js', 'text/javascript', 'ISO/IEC 18004'],
+		['/qr.js', 'text/javascript', 'EccMap'],
 		...['en', 'de', 'fr', 'es', 'ar'].map(
 			(tag) => [`/languages/${tag}.js`, 'text/javascript', 'HOTLINE'] as [string, string, string],
 		),

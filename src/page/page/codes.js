@@ -28,6 +28,7 @@ function reader() {
 		script.src = '/zxing-reader.js';
 		script.onload = () => {
 			const { ZXingWASM } = window;
+			ZXingWASM.purgeZXingModule();
 			ZXingWASM.prepareZXingModule({ overrides: { locateFile: () => '/zxing_reader.wasm' } });
 			resolve(ZXingWASM);
 		};
@@ -49,7 +50,11 @@ async function codesIn(source, width, height, withOthers) {
 	const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
 	const { readBarcodes } = await reader();
 	const find = async (formats) => {
-		const results = await readBarcodes(pixels, { ...OPTIONS, formats });
+		const results = await readBarcodes(pixels, { ...OPTIONS, formats }).catch(() => {
+			// Its second file could not be loaded, and it would keep that for good.
+			loading = null;
+			throw new ReadingFailed({ key: 'readerFailed' });
+		});
 		const read = results.filter(({ isValid, text }) => isValid && text);
 		return [...new Map(read.map(({ text, format }) => [text, { text, format }])).values()];
 	};

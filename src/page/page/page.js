@@ -1,12 +1,13 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
 import { followPairing, openPairing, pairedNote } from './pair.js';
-import { drawQr, MAX_BYTES } from './qr.js';
+import { encode } from './qr.js';
 import {
 	ago,
 	duration,
 	fill,
 	interruptions,
 	LANGUAGES,
+	load,
 	moment,
 	ofBrowser,
 	problemWords,
@@ -18,6 +19,10 @@ import {
 const HOUR_MS = 3_600_000;
 /** Until the agent is asked again where the browser does not do it. */
 const AGAIN_MS = 3_000;
+/** Between two looks at what moves on while nothing happens. */
+const LOOK_MS = 30_000;
+/** The agent tells its state every 15 seconds: after this long it does not answer, even if the stream is open. */
+const SILENCE_MS = 40_000;
 /** A shape for each state, for people who do not see the colours. */
 const SIGNS = {
 	online: 'M12 1a11 11 0 1 0 0 22a11 11 0 0 0 0-22zM10.2 17.4 5.2 12.4 7.2 10.4 10.2 13.4 16.8 6.8 18.8 8.8z',
@@ -31,6 +36,8 @@ const SIGNS = {
 };
 /** Problems that a person at the screen cannot mend: they stand under Details, for support. */
 const FOR_SUPPORT = new Set([
+	'state-corrupt',
+	'credential-refused',
 	'socket-failed',
 	'restart-needed',
 	'settings-invalid',
@@ -42,10 +49,12 @@ const FOR_SUPPORT = new Set([
 	'plan-outdated',
 	'plan-not-followed',
 	'update-failed',
+	'update-not-alone',
 	'update-unprepared',
 	'update-refused',
 	'update-taken-back',
 	'tools-missing',
+	'updates-missing',
 	'answer-withheld',
 	'file-exposed',
 	'plan-for-other-fleet',
@@ -59,14 +68,31 @@ const FOR_SUPPORT = new Set([
 	'state-in-use',
 	'open-to-first-comer',
 ]);
+/** The parts that a view is shown in, in this order. */
+const PARTS = [
+	showState,
+	showSteps,
+	showIdentity,
+	showWarnings,
+	showDetails,
+	showNotes,
+	showTimeline,
+	showEvents,
+	followPairing,
+];
 const at = (id) => document.getElementById(id);
 
 let view = null;
 /** How far the agent's clock is ahead of the browser's. */
 let aheadMs = 0;
 let isSilent = false;
+/** The stream in use, and when it said something last. */
+let live = null;
+let heardMs = 0;
 /** The language that a person has chosen here, until the page is opened again. */
 let chosen = null;
+/** The language that is being loaded. */
+let awaited = null;
 
 for (const [tag, name] of Object.entries(LANGUAGES)) {
 	const option = make('option', name);
@@ -74,9 +100,9 @@ for (const [tag, name] of Object.entries(LANGUAGES)) {
 	option.lang = tag;
 	at('language').append(option);
 }
-at('language').addEventListener('change', async () => {
+at('language').addEventListener('change', () => {
 	chosen = at('language').value;
-	await render();
+	render();
 });
 at('start').addEventListener('click', () => openPairing());
 // The state shows the result.
@@ -86,82 +112,135 @@ document.addEventListener('paired', () => render());
 at('details').open = matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
 listen();
 // The timeline, "20 seconds ago" and "for 4 minutes" move on while nothing happens.
-setInterval(() => view && void render(), 30_000);
+setInterval(() => {
+	if (performance.now() - heardMs > SILENCE_MS) lose(live);
+	render();
+}, LOOK_MS);
 
 function listen() {
-	const live = new EventSource('/api/live');
-	live.addEventListener('view', ({ data }) => {
+	const stream = new EventSource('/api/live');
+	live = stream;
+	heardMs = performance.now();
+	stream.addEventListener('view', ({ data }) => {
+		if (stream !== live) return;
+		try {
+			view = JSON.parse(data);
+		} catch {
+			return lose(stream);
+		}
+		heardMs = performance.now();
 		isSilent = false;
-		view = JSON.parse(data);
 		aheadMs = view.nowMs - Date.now();
-		void render();
+		render();
 	});
-	live.onerror = () => {
-		isSilent = true;
-		void render();
+	stream.onerror = () => {
 		// Browsers give up after an answer that is not a stream; some at any failure.
-		if (live.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN_MS);
+		if (stream.readyState === EventSource.CLOSED) return lose(stream);
+		isSilent = true;
+		render();
 	};
 	// The agent makes room for newer windows.
-	live.addEventListener('closed', () => {
-		live.close();
-		setTimeout(listen, AGAIN_MS);
-	});
+	stream.addEventListener('closed', () => lose(stream, isSilent));
 }
 
-/** One after the other: a language may have to be loaded first. */
-let rendering = Promise.resolve();
+/** A stream is of no more use: another one takes its place. What is known stays in view. */
+function lose(stream, silent = true) {
+	if (stream === null || stream !== live) return;
+	live = null;
+	stream.close();
+	isSilent = silent;
+	setTimeout(listen, AGAIN_MS);
+	render();
+}
+
+/** Shows what is known, in the language that is wanted as soon as it is there. */
 function render() {
-	rendering = rendering.then(async () => {
-		const wanted = chosen ?? (view && view.language !== 'auto' ? view.language : ofBrowser());
-		if (document.documentElement.lang !== wanted || words === null) {
-			await speak(wanted);
-			at('language').value = wanted;
+	void followLanguage();
+	if (words.tag === undefined || (view === null && !isSilent)) return;
+	for (const show of view === null ? [showState] : PARTS) {
+		// A part that fails leaves the others in view, and is tried again with the next render.
+		try {
+			show(view);
+		} catch (error) {
+			console.error(error);
 		}
-		show();
-	});
-	return rendering;
+	}
+}
+
+const wantedLanguage = () => chosen ?? (view && view.language !== 'auto' ? view.language : ofBrowser());
+
+/** Loads the language that is wanted; until it is there the page keeps the one that it has, or takes English. */
+async function followLanguage() {
+	const wanted = wantedLanguage();
+	if (wanted === words.tag || wanted === awaited) return;
+	awaited = wanted;
+	try {
+		await load(wanted, AGAIN_MS);
+		if (wanted === wantedLanguage()) speak(wanted);
+	} catch {
+		speakAnyway();
+		await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+	}
+	if (wanted === awaited) awaited = null;
+	at('language').value = wantedLanguage();
+	render();
+}
+
+function speakAnyway() {
+	if (words.tag !== undefined) return;
+	speak('en');
+	render();
 }
 
 const now = () => Date.now() + aheadMs;
 
-function show() {
+function showState() {
 	const state = isSilent ? 'silent' : view.status.state;
-	const { sentence, next } = isSilent ? { sentence: text('silent'), next: text('silentDo') } : statusWords(view);
 	document.body.dataset.state = state;
 	at('sign').firstElementChild.setAttribute('d', SIGNS[state]);
 	setText(at('state-word'), words.states[state]);
+	document.title = `${words.states[state]}: ${view?.status.deviceId ?? ''}`;
+	const { sentence, next } = isSilent ? { sentence: text('silent'), next: text('silentDo') } : statusWords(view);
 	const note = state === 'online' ? pairedNote() : '';
 	setText(at('note'), note);
 	setText(at('sentence'), sentence);
 	setText(at('next'), next);
 	setText(at('announcement'), [note, `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
-	if (!view) return;
-	const { status, standing, pinNeed } = view;
-	document.title = `${words.states[state]}: ${status.deviceId ?? ''}`;
+}
+
+function showSteps({ status, standing, pinNeed }) {
 	at('start').hidden = isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
 	// One next step: where a code helps, trying again does not.
 	at('retry').hidden = isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
-	showIdentity(view);
+}
+
+function showWarnings({ status }) {
 	const told = status.warnings.filter(({ code }) => !FOR_SUPPORT.has(code) && code !== status.summary.params.problem);
 	at('warnings').hidden = told.length === 0 || isSilent;
 	at('warnings').replaceChildren(...told.map(({ code }) => make('li', problemWords(code).join(' '))));
+}
+
+function showDetails({ status, lastHeartbeatAt }) {
 	showFacts(at('facts'), [
 		[text('service'), status.baseUrl],
 		[text('live'), status.workflow.live],
 		[text('wanted'), status.workflow.wanted],
-		[text('heartbeat'), view.lastHeartbeatAt && ago(view.lastHeartbeatAt, now())],
+		[text('heartbeat'), lastHeartbeatAt && ago(lastHeartbeatAt, now())],
 		[text('kind'), status.deviceType],
 		[text('mac'), status.macAddress],
 		[text('version'), status.agentVersion],
 	]);
+}
+
+function showNotes({ status }) {
 	const notes = [status.problem, ...status.warnings].filter((one) => one !== null);
 	at('notes').hidden = notes.length === 0;
 	at('notes-list').replaceChildren(...notes.map(({ code, message }) => make('li', `${code}: ${message}`)));
-	showTimeline();
-	at('no-events').hidden = view.events.length > 0;
-	at('events').replaceChildren(...view.events.toReversed().map(eventItem));
-	followPairing(view);
+}
+
+function showEvents({ events }) {
+	at('no-events').hidden = events.length > 0;
+	at('events').replaceChildren(...events.toReversed().map(eventItem));
 }
 
 /** The state in one sentence and what to do, from codes and parameters. */
@@ -196,16 +275,14 @@ function showIdentity({ status, support }) {
 let drawn = null;
 function drawIdentity(whole) {
 	if (drawn === whole) return;
-	drawn = whole;
 	let short = whole;
-	while (new TextEncoder().encode(short).length > MAX_BYTES) short = short.slice(0, -1);
-	const dark = drawQr(short);
-	const size = dark.length + 8;
-	const path = dark
-		.flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? [`M${x + 4} ${y + 4}h1v1h-1z`] : [])))
-		.join('');
+	// A larger code has modules too small for a phone in front of a small screen.
+	while (new TextEncoder().encode(short).length > 213) short = short.slice(0, -1);
+	const { data, size } = encode(short, { ecc: 'M', border: 4 });
+	const path = data.flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? [`M${x} ${y}h1v1h-1z`] : []))).join('');
 	at('qr-code').setAttribute('viewBox', `0 0 ${size} ${size}`);
 	at('qr-code').firstElementChild.setAttribute('d', path);
+	drawn = whole;
 }
 
 function eventItem({ at: when, kind, content }) {
@@ -217,12 +294,12 @@ function eventItem({ at: when, kind, content }) {
 	return item;
 }
 
-function showTimeline() {
+function showTimeline({ timeline }) {
 	const end = now();
 	const since = end - HOUR_MS;
-	const stretches = view.timeline.map(({ fromMs, state }, index) => {
+	const stretches = timeline.map(({ fromMs, state }, index) => {
 		const from = Math.min(end, Math.max(since, fromMs));
-		const to = Math.min(end, Math.max(since, view.timeline[index + 1]?.fromMs ?? end));
+		const to = Math.min(end, Math.max(since, timeline[index + 1]?.fromMs ?? end));
 		return { state, ms: Math.max(0, to - from) };
 	});
 	const knownMs = stretches.reduce((sum, { ms }) => sum + ms, 0);

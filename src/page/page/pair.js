@@ -5,6 +5,10 @@ import { duration, fill, problemWords, text, words } from './words.js';
 const at = (id) => document.getElementById(id);
 /** How long a success stands beside the state, in milliseconds. */
 const NOTE_MS = 30_000;
+/** Longest wait for an answer of the agent: pairing takes it to the service. */
+const ANSWER_MS = 120_000;
+/** Until a code before the camera is asked about again after no answer. */
+const AGAIN_MS = 3_000;
 
 let view = null;
 let code = '';
@@ -65,7 +69,7 @@ at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
 	const typed = at('code').value;
 	at('code').value = '';
-	void take([{ text: typed, format: null }]);
+	take([{ text: typed, format: null }]).catch(sayNoAnswer);
 });
 
 at('show-code').addEventListener('click', () => {
@@ -125,8 +129,8 @@ at('camera-stop').addEventListener('click', () => {
 });
 
 function sayReading(error) {
-	if (!(error instanceof ReadingFailed)) throw error;
-	say(error.code === null ? text(error.key) : problemWords(error.code).join(' '));
+	const { code: named, key } = error instanceof ReadingFailed ? error : { code: null, key: 'readerFailed' };
+	say(named === null ? text(key) : problemWords(named).join(' '));
 }
 
 /** Texts that were looked at while the camera is on. */
@@ -142,7 +146,9 @@ async function take(found) {
 	for (const one of found) {
 		if (camera === null || !known.has(one.text)) {
 			if (camera === null) say(text('looking'));
-			known.set(one.text, await post('/api/inspect', { code: one.text }));
+			const answer = await post('/api/inspect', { code: one.text });
+			known.set(one.text, answer);
+			if (!answer.came) setTimeout(() => known.delete(one.text), AGAIN_MS);
 		}
 		looked.push({ one, answer: known.get(one.text) });
 	}
@@ -238,8 +244,12 @@ at('pairing').addEventListener('cancel', () => {
 	close();
 });
 
-at('confirm').addEventListener('submit', async (event) => {
+at('confirm').addEventListener('submit', (event) => {
 	event.preventDefault();
+	pairNow().catch(sayNoAnswer);
+});
+
+async function pairNow() {
 	const pin = at('pin').value;
 	if (!at('pin-field').hidden && pin === '') {
 		say(text('pinMissing'));
@@ -278,7 +288,7 @@ at('confirm').addEventListener('submit', async (event) => {
 		forget();
 		at('code').focus();
 	}
-});
+}
 
 /** The service lists the workflows to choose from. */
 function choose(workflows) {
@@ -299,11 +309,11 @@ function forget() {
 	for (const id of ['code', 'workflow', 'pin']) at(id).value = '';
 	at('confirm').hidden = true;
 	at('enter').hidden = false;
-	if (words) setText(at('pairing-title'), text('pairTitle'));
+	if (words.tag !== undefined) setText(at('pairing-title'), text('pairTitle'));
 }
 
 function sayProblem({ code: named, params = {} }) {
-	if (named === undefined) return say(text('noAnswer'));
+	if (named === undefined) return sayNoAnswer();
 	if (named === 'access-denied') {
 		const keys = {
 			wrong: 'pinWrong',
@@ -325,11 +335,16 @@ async function post(path, body) {
 			headers: { 'content-type': 'application/json' },
 			body: JSON.stringify(body),
 			cache: 'no-store',
+			signal: AbortSignal.timeout(ANSWER_MS),
 		});
-		return { ok: response.ok, body: await response.json() };
+		return { came: true, ok: response.ok, body: await response.json() };
 	} catch {
-		return { ok: false, body: {} };
+		return { came: false, ok: false, body: {} };
 	}
+}
+
+function sayNoAnswer() {
+	say(text('noAnswer'));
 }
 
 function say(sentence) {

@@ -1,21 +1,43 @@
 /* The words of the page in the language that is chosen: made from codes and parameters, never from English sentences. */
+import english from './languages/en.js';
+
 /** Each in its own words. */
 export const LANGUAGES = { en: 'English', de: 'Deutsch', fr: 'Français', es: 'Español', ar: 'العربية' };
-const loaded = new Map();
+/** English comes with the page: it is shown where another language cannot be loaded. */
+const loaded = new Map([['en', english]]);
+let failures = 0;
 
-export let words = null;
-export let language = 'en';
+/** Those of the language that is spoken, and its `tag`; empty until the first one is. */
+export const words = {};
 
 /** The languages of the browser, best first; English where none of them is there. */
 export function ofBrowser() {
 	return navigator.languages.map((tag) => tag.split('-')[0]).find((tag) => Object.hasOwn(LANGUAGES, tag)) ?? 'en';
 }
 
-/** Loads a language and puts it into everything in the page that has words of its own. */
-export async function speak(tag) {
-	if (!loaded.has(tag)) loaded.set(tag, (await import(`/languages/${tag}.js`)).default);
-	words = loaded.get(tag);
-	language = tag;
+/** Rejects when the agent does not answer in time; the next call tries again. */
+export async function load(tag, withinMs) {
+	if (loaded.has(tag)) return;
+	// Browsers may keep a failure under its address for as long as the page is open.
+	const again = failures === 0 ? '' : `?again=${failures}`;
+	let late;
+	try {
+		const file = import(`/languages/${tag}.js${again}`);
+		const tooLate = new Promise((_resolve, reject) => {
+			late = setTimeout(reject, withinMs);
+		});
+		loaded.set(tag, (await Promise.race([file, tooLate])).default);
+	} catch (error) {
+		failures += 1;
+		throw error;
+	} finally {
+		clearTimeout(late);
+	}
+}
+
+/** Puts a language that is loaded into everything in the page that has words of its own. */
+export function speak(tag) {
+	Object.assign(words, loaded.get(tag), { tag });
 	document.documentElement.lang = tag;
 	document.documentElement.dir = words.direction;
 	for (const element of document.querySelectorAll('[data-text]'))
@@ -47,21 +69,21 @@ export function duration(seconds) {
 				: seconds < 172_800
 					? [Math.round(seconds / 3600), 'hour']
 					: [Math.round(seconds / 86_400), 'day'];
-	return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'long' }).format(value);
+	return new Intl.NumberFormat(words.tag, { style: 'unit', unit, unitDisplay: 'long' }).format(value);
 }
 
 export function interruptions(count) {
 	const forms = words.interruptions;
-	const form = forms[new Intl.PluralRules(language).select(count)] ?? forms.other;
-	return form.replace('{count}', new Intl.NumberFormat(language).format(count));
+	const form = forms[new Intl.PluralRules(words.tag).select(count)] ?? forms.other;
+	return form.replace('{count}', new Intl.NumberFormat(words.tag).format(count));
 }
 
 /** A moment as people say it: the time today, else with the day. */
 export function moment(iso, now) {
 	const at = new Date(iso);
-	const time = at.toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit' });
+	const time = at.toLocaleTimeString(words.tag, { hour: '2-digit', minute: '2-digit' });
 	if (at.toDateString() === new Date(now).toDateString()) return text('today', { time });
-	return at.toLocaleString(language, {
+	return at.toLocaleString(words.tag, {
 		weekday: 'long',
 		day: 'numeric',
 		month: 'long',
@@ -75,5 +97,5 @@ export function ago(iso, now) {
 	const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
 	const [value, unit] =
 		seconds < 120 ? [seconds, 'second'] : seconds < 7200 ? [seconds / 60, 'minute'] : [seconds / 3600, 'hour'];
-	return new Intl.RelativeTimeFormat(language).format(-Math.round(value), unit);
+	return new Intl.RelativeTimeFormat(words.tag).format(-Math.round(value), unit);
 }

@@ -37,6 +37,7 @@ export default {
 		'request-timeout': ['Le service répond trop lentement.', 'Attendez quelques minutes.'],
 		'connection-lost': ['La connexion a été interrompue.', NETWORK],
 		'connection-replaced': ['Un autre appareil utilise le nom de celui-ci.', HOTLINE],
+		'channel-occupied': ['Le service garde encore une autre connexion de cet appareil.', 'Attendez quelques minutes.'],
 		'channel-silent': ['Le service ne donne plus signe de vie.', NETWORK],
 		'channel-flapping': ['La connexion se coupe sans cesse.', NETWORK],
 		'registering-too-often': ['Le service réenregistre cet appareil trop souvent.', HOTLINE],
@@ -103,6 +104,7 @@ export default {
 		'file-exposed': ['Un fichier de cet appareil peut être modifié par d’autres.', HOTLINE],
 		'answer-withheld': ['Une réponse du service n’a pas été transmise.', HOTLINE],
 		'tools-missing': ['Cette commande n’est pas installée sur cet appareil.', HOTLINE],
+		'updates-missing': ['Les mises à jour ne sont pas entièrement configurées sur cet appareil.', HOTLINE],
 		'update-taken-back': [
 			'Une nouvelle version n’a pas fonctionné ici ; la précédente est de nouveau utilisée.',
 			HOTLINE,
@@ -110,6 +112,7 @@ export default {
 		'update-refused': ['Une mise à jour n’a pas été acceptée.', HOTLINE],
 		'update-unprepared': ['Une mise à jour n’a pas pu être préparée.', HOTLINE],
 		'update-failed': ['Une mise à jour n’a pas pu être installée.', HOTLINE],
+		'update-not-alone': ['Une mise à jour n’a pas pu être installée.', HOTLINE],
 		'plan-not-followed': ['Le plan de la flotte n’a pas pu être suivi.', HOTLINE],
 		'fleet-key-invalid': ['Une clé de la flotte n’est pas valable.', HOTLINE],
 		'inventory-invalid': ['La liste des appareils contient une erreur.', HOTLINE],

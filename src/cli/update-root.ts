@@ -1,0 +1,184 @@
+/**
+ * The program of the package idv-agent-updates, which the package and systemd run as root: `prepare` before a new version, `judge`
+ * while it is tried, `apply` for the order of a fleet plan, `forget` for a version that was taken back. Node's of idv-agent runs it.
+ */
+import { join } from 'node:path';
+import { systemClock } from '../base/clock.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import { createSecretRegistry, redact } from '../base/redact.ts';
+import { openRuntime } from '../connection/runtime.runner.ts';
+import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
+import { tryChannel } from '../diagnosis/probe-channel.runner.ts';
+import { readPlan } from '../fleet/verify-plan.runner.ts';
+import { chooseIdentity } from '../identity/identity.ts';
+import { readIdentityFacts } from '../identity/sources.edge.ts';
+import { LOCAL_ROUTES } from '../protocol/local-api.ts';
+import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
+import { EMPTY_STATE } from '../state/device-state.ts';
+import { lookAtState } from '../state/store.edge.ts';
+import { applyOrder } from '../updates/apply.runner.ts';
+import { runJudge } from '../updates/judge.runner.ts';
+import { openUpdateKeep } from '../updates/keep.edge.ts';
+import { PLAN_FILE } from '../updates/package.ts';
+import { prepareUpdate } from '../updates/prepare.runner.ts';
+import { versionSchema } from '../updates/record.ts';
+import * as system from '../updates/system.edge.ts';
+import { serviceOf } from '../workflow/desired-registration.ts';
+import { askStatus, clientFor } from './local-agent.ts';
+import { Shell } from './output.ts';
+import { VERSION } from './version.ts';
+
+/** The agent answers within this time, or counts as silent. */
+const ANSWER_MS = 5_000;
+
+/** `forget VERSION`: apt may install it again. */
+async function forgetVersion(shell: Shell, version: string): Promise<void> {
+	const keep = openUpdateKeep();
+	const outcomes = await keep.outcomes();
+	const takenBack = outcomes.takenBack.filter((one) => one.version !== version);
+	if (takenBack.length === outcomes.takenBack.length)
+		throw new AgentError('usage', `Version ${version} was not taken back on this device.`, {
+			remedy: 'idv-agent update show lists those that were.',
+		});
+	await keep.saveOutcomes({ ...outcomes, takenBack });
+	shell.answer(
+		{ forgotten: version },
+		`apt may install version ${version} again; the warning in the status ends when the agent is next started.`,
+	);
+}
+
+/** `prepare VERSION`: a script of idv-agent's package, before dpkg replaces anything. */
+async function prepare(shell: Shell, to: string): Promise<void> {
+	if (!versionSchema.safeParse(to).success) throw new AgentError('usage', 'This is not a version of dpkg.');
+	const client = clientFor(shell, {});
+	await prepareUpdate(to, {
+		keep: openUpdateKeep(),
+		system,
+		askStatus: () => askStatus(client).catch(() => null),
+		running: { executable: process.execPath, program: import.meta.filename },
+		now: new Date().toISOString(),
+	});
+}
+
+/** `judge`: systemd runs it, from the copies that `prepare` has kept. */
+async function judgeUpdate(shell: Shell): Promise<void> {
+	const client = clientFor(shell, {});
+	const loaded = await loadSettings(sourcesOf(shell));
+	const secrets = createSecretRegistry();
+	const end = await runJudge({
+		keep: openUpdateKeep(),
+		system,
+		clock: systemClock,
+		askStatus: () => askStatus(client, { deadlineMs: ANSWER_MS }).catch(() => null),
+		askToTryNow: async () => {
+			await client.request('admin', 'POST', LOCAL_ROUTES.reconnect).catch(() => null);
+		},
+		getsThrough: () => getsThrough(shell, loaded).catch(() => false),
+		isDue: () => whatIsDue(shell, loaded),
+		judgeSeconds: loaded.settings.update.judgeSeconds,
+		async redactAll(lines) {
+			await registerSecrets(sourcesOf(shell), loaded, secrets.add);
+			return lines.map((line) => redact(line, secrets));
+		},
+		say: (text) => shell.line(text),
+	});
+	if (end === 'none') shell.line('There was nothing to judge.');
+}
+
+/** What a channel does within `update.judgeSeconds`. The plan may have set another cadence: the registration says which. */
+async function whatIsDue(shell: Shell, { settings }: LoadedSettings) {
+	const { state } = await lookAtState(choosePaths({}, shell.env).stateDir).catch(() => ({ state: EMPTY_STATE }));
+	const cadence = state.connections.at(-1)?.request.heartbeatCadence ?? settings.heartbeatCadence;
+	const isWithin = cadence <= settings.update.judgeSeconds;
+	return {
+		heartbeat: isWithin && settings.service.heartbeatMode === 'frame',
+		// One is sent with each channel that opens.
+		answer: settings.service.silenceLimitSeconds !== 0,
+	};
+}
+
+/** Whether this version, which is the one before, could be online now: by the channel itself where a Connection is saved. */
+async function getsThrough(shell: Shell, loaded: LoadedSettings): Promise<boolean> {
+	const { state } = await lookAtState(choosePaths({}, shell.env).stateDir);
+	const baseUrl = serviceOf(loaded.settings, state) ?? state.connections.at(-1)?.baseUrl;
+	if (baseUrl === undefined) return false;
+	const userAgent = `idv-agent/${VERSION}`;
+	const runtime = await openRuntime(loaded, { userAgent, env: {}, registerSecret() {} });
+	try {
+		const channel = await tryChannel(runtime, state, userAgent);
+		const { status } = channel.handshake;
+		const isAnswered = (await channel.answered).status !== 'failed';
+		await channel.close();
+		// Without a Connection there is no channel to open: any answer of the host has to do.
+		if (status === 'skipped') return (await runtime.client.preflight(baseUrl)).failure === null;
+		return status !== 'failed' && isAnswered;
+	} finally {
+		await runtime.close();
+	}
+}
+
+/** `apply`: systemd runs it when the agent has handed over a plan. */
+async function applyPlan(shell: Shell): Promise<void> {
+	const paths = choosePaths({}, shell.env);
+	const client = clientFor(shell, {});
+	const { settings, problems } = await loadSettings(sourcesOf(shell));
+	const [problem] = problems;
+	if (problem) throw new AgentError(problem.code, problem.message, problem);
+	const { state } = await lookAtState(paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
+	const facts = await readIdentityFacts();
+	const { deviceId, serial, macAddress } = chooseIdentity(facts, settings, state.identity, state.generatedId);
+	const version = await applyOrder({
+		keep: openUpdateKeep(),
+		system,
+		readPlan,
+		settings,
+		device: {
+			deviceId: deviceId?.value ?? '',
+			serial: serial.value,
+			macAddress: macAddress.value,
+			deviceType: settings.deviceType,
+			labels: settings.fleet.labels,
+		},
+		planFile: join(paths.stateDir, PLAN_FILE),
+		clock: systemClock,
+		// An agent that does not answer may need the update.
+		isHeld: () =>
+			client.request('agent', 'GET', LOCAL_ROUTES.leases, undefined, { deadlineMs: ANSWER_MS }).then(
+				(answer) => (answer as { leases: unknown[] }).leases.length > 0,
+				() => false,
+			),
+		say: (text) => shell.line(text),
+	});
+	shell.answer(
+		{ installed: version },
+		version === null ? 'There is nothing to do.' : `Version ${version} is installed.`,
+	);
+}
+
+const sourcesOf = (shell: Shell) => ({ paths: choosePaths({}, shell.env), env: {}, sets: [] });
+
+/** With its words: a version, or none. */
+const COMMANDS: Readonly<Record<string, (shell: Shell, version: string) => Promise<void>>> = {
+	prepare,
+	judge: judgeUpdate,
+	apply: applyPlan,
+	forget: forgetVersion,
+};
+
+async function main(): Promise<void> {
+	const words = process.argv.slice(2);
+	const shell = new Shell(process, words.includes('--json'));
+	const [command = '', version = '', ...more] = words.filter((word) => word !== '--json');
+	await shell.run(async () => {
+		const act = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined;
+		const takesVersion = act && act.length > 1;
+		if (!act || more.length > 0 || (version !== '') !== takesVersion)
+			throw new AgentError('usage', 'The commands are: prepare VERSION, judge, apply, forget VERSION.');
+		if (process.getuid?.() !== 0)
+			throw new AgentError('access-denied', 'Only root may do this.', { remedy: 'Run it with sudo.' });
+		await act(shell, version);
+	});
+}
+
+void main();

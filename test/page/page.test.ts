@@ -1,0 +1,199 @@
+import { describe, expect, test } from 'vitest';
+import { givenScreen, VIEW } from './screen.ts';
+
+const LOOK = { timeout: 20_000, interval: 5 };
+
+test('the state, the identity and what to do are shown as soon as the agent tells them', async () => {
+	const { state, text, document } = await givenScreen();
+	await expect.poll(state, LOOK).toBe('online');
+	expect(text('state-word')).toBe('Online');
+	expect(text('next')).toBe('Nothing to do.');
+	expect(text('name')).toBe('kiosk-7');
+	expect(document.title).toBe('Online: kiosk-7');
+});
+
+test('the last hour is a bar for each state, as long as it lasted, and a sentence', async () => {
+	const at = (minutes: number) => VIEW.nowMs - minutes * 60_000;
+	const timeline = [
+		{ fromMs: at(40), state: 'online' },
+		{ fromMs: at(20), state: 'offline' },
+		{ fromMs: at(10), state: 'online' },
+	] as const;
+	const { state, text, document } = await givenScreen({ before: ({ tell }) => tell({ timeline }) });
+	await expect.poll(state, LOOK).toBe('online');
+	const bars = [...document.querySelectorAll('#timeline i')].map((bar) => {
+		const { dataset, style } = bar as unknown as { dataset: { state: string }; style: { flexGrow: string } };
+		return [dataset.state, Math.round(Number(style.flexGrow) * 60)];
+	});
+	expect(bars).toEqual([
+		['none', 20],
+		['online', 20],
+		['offline', 10],
+		['online', 10],
+	]);
+	expect(text('timeline-words')).toMatch(/30 minutes.*40 minutes/);
+});
+
+describe('a language that cannot be loaded', () => {
+	test('while the agent is away leaves the page alive, and is spoken when the agent is back [F500]', async () => {
+		const { agent, state, text, choose, inSteps, document } = await givenScreen();
+		await expect.poll(state, LOOK).toBe('online');
+		agent.trouble('*', 'gone');
+		agent.drop();
+		await expect.poll(state, LOOK).toBe('silent');
+		choose('de');
+		await expect.poll(() => agent.asked.filter(({ path }) => path.startsWith('/languages/de')).length, LOOK).toBe(1);
+		expect(text('state-word')).toBe('No answer');
+		choose('fr');
+		choose('de');
+		agent.mend('*');
+		await expect
+			.poll(
+				inSteps(() => [state(), document.documentElement.lang, text('state-word')]),
+				LOOK,
+			)
+			.toEqual(['online', 'de', 'Verbunden']);
+	});
+
+	test.each(['gone', 'cut', 'refused', 'never'] as const)(
+		'at the first view (%s) is English until it can be',
+		async (trouble) => {
+			const { agent, state, text, inSteps } = await givenScreen({
+				locale: 'fr-FR',
+				before: ({ trouble: cause }) => cause('/languages/fr.js', trouble),
+			});
+			await expect
+				.poll(
+					inSteps(() => [state(), text('state-word')]),
+					LOOK,
+				)
+				.toEqual(['online', 'Online']);
+			agent.tell({ status: { ...VIEW.status, state: 'offline' } });
+			await expect.poll(state, LOOK).toBe('offline');
+			expect(text('state-word')).toBe('Offline');
+			agent.mend('/languages/fr.js');
+			await expect
+				.poll(
+					inSteps(() => text('state-word')),
+					LOOK,
+				)
+				.toBe('Hors ligne');
+		},
+	);
+
+	test('is asked for under another address: browsers keep a failure for as long as the page is open', async () => {
+		const { agent, state, choose, inSteps } = await givenScreen();
+		await expect.poll(state, LOOK).toBe('online');
+		agent.trouble('/languages/es.js', 'refused');
+		choose('es');
+		const asked = () => agent.asked.map(({ path }) => path).filter((path) => path.startsWith('/languages/es'));
+		await expect
+			.poll(
+				inSteps(() => asked().length),
+				LOOK,
+			)
+			.toBeGreaterThan(2);
+		expect(new Set(asked()).size).toBe(asked().length);
+	});
+
+	test('and is chosen before the first view does not keep that from being shown', async () => {
+		const screen = await givenScreen({ before: ({ trouble }) => trouble('/api/live', 'never') });
+		screen.choose('ar');
+		await expect.poll(() => screen.document.documentElement.lang, LOOK).toBe('ar');
+		screen.agent.mend('/api/live');
+		screen.agent.drop();
+		await expect
+			.poll(
+				screen.inSteps(() => screen.text('state-word')),
+				LOOK,
+			)
+			.toBe('متصل');
+	});
+});
+
+describe('a stream', () => {
+	test('with a view that is cut is opened again, and the page does not show the old state as the present one [F501]', async () => {
+		const { agent, state, text, inSteps } = await givenScreen();
+		await expect.poll(state, LOOK).toBe('online');
+		agent.tell('{"nowMs":1,"status":{"sta');
+		await expect.poll(state, LOOK).toBe('silent');
+		expect(text('name')).toBe('kiosk-7');
+		agent.tell({ status: { ...VIEW.status, state: 'connecting' } });
+		await expect.poll(inSteps(state), LOOK).toBe('connecting');
+		expect(agent.open).toBe(1);
+	});
+
+	test('that is open and says nothing for 40 s is no answer, and is opened again', async () => {
+		const { agent, state, clock, inSteps } = await givenScreen();
+		await expect.poll(state, LOOK).toBe('online');
+		clock.advance(30_000);
+		expect(state()).toBe('online');
+		clock.advance(30_000);
+		expect(state()).toBe('silent');
+		await expect.poll(inSteps(state), LOOK).toBe('online');
+		expect(agent.open).toBe(1);
+	});
+
+	test('that is refused is opened again until it is there', async () => {
+		const { agent, state, clock, inSteps } = await givenScreen({
+			before: ({ trouble }) => trouble('/api/live', 'refused'),
+		});
+		await expect.poll(state, LOOK).toBe('silent');
+		clock.advance(10_000);
+		agent.mend('/api/live');
+		await expect.poll(inSteps(state), LOOK).toBe('online');
+	});
+});
+
+test('a part that cannot be shown leaves the others in view, and is shown when it can be [F502]', async () => {
+	const { agent, state, text, at } = await givenScreen();
+	await expect.poll(state, LOOK).toBe('online');
+	const event = { id: 'e-1', at: '2026-11-21T05:00:00.000Z', kind: 'session.started' };
+	agent.tell({ lastHeartbeatAt: 'never', events: [event], status: { ...VIEW.status, state: 'offline' } });
+	await expect.poll(state, LOOK).toBe('offline');
+	expect(text('events')).toContain('session.started');
+	agent.tell({ status: { ...VIEW.status, agentVersion: '9.9.9' } });
+	await expect.poll(() => text('facts'), LOOK).toContain('9.9.9');
+	expect(at('no-events').hidden).toBe(false);
+});
+
+describe('pairing', () => {
+	const unpaired = {
+		...VIEW,
+		standing: 'first',
+		pinNeed: 'nothing',
+		status: { ...VIEW.status, state: 'unpaired', summary: { code: 'unpaired', params: {} } },
+	} as const;
+
+	test.each([
+		['no answer', ['gone', null]],
+		['an answer that is cut', [null, '{"ready":tr']],
+		['an answer of another kind', [null, 'null']],
+	] as const)('after %s says so, and the next try works', async (_what, [trouble, body]) => {
+		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		const type = () => {
+			at('code').value = 'a-code';
+			submit('code-form');
+		};
+		if (trouble !== null) agent.trouble('/api/inspect', trouble);
+		else agent.answer('/api/inspect', 200, body);
+		type();
+		await expect.poll(() => text('answer'), LOOK).toBe('The device gave no answer. Look at its state.');
+		agent.mend('/api/inspect');
+		agent.answer('/api/inspect', 200, {
+			host: 'id.example.com',
+			baseUrl: 'https://id.example.com',
+			workflowId: 'w',
+			problem: null,
+		});
+		type();
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		expect(text('workflow-line')).toBe('Workflow: w');
+		agent.trouble('/api/pair', 'gone');
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toBe('The device gave no answer. Look at its state.');
+		expect(at('yes').disabled).toBe(false);
+	});
+});
