@@ -1,6 +1,7 @@
 import { globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { Skips } from './test/harness/skips.ts';
 
 /** One level below test/ is `npm test`; a folder further down has a configuration and a script of its own. */
 const FILES = globSync('test/*/*.test.ts', { cwd: import.meta.dirname }).filter(
@@ -15,6 +16,7 @@ export default defineConfig({
 		alias: [{ find: /^fast-check$/, replacement: resolve(import.meta.dirname, 'test/harness/bounded-properties.ts') }],
 	},
 	test: {
+		reporters: ['default', new Skips()],
 		globalSetup: 'test/harness/built-commands.ts',
 		pool: 'forks',
 		isolate: false,

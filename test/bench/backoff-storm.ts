@@ -1,9 +1,9 @@
 /**
- * `npm run bench:backoff`: thousands of the product's own links (`src/connection/link.ts`, `backoff.ts`) in simulated time, an
+ * `npm run suite -- bench:backoff`: thousands of the product's own links (`src/connection/link.ts`, `backoff.ts`) in simulated time, an
  * outage of the service, and how long until 99 % are back; the product's waits beside those of other clients. No sockets: what
  * takes an hour runs in seconds, and the same seed gives the same figures. `fleet-storm.ts` does it with real sockets.
  *
- * `npm run bench:backoff -- --devices 10000 --outage-seconds 60 --limit 500 --horizon-seconds 1800 --seed 1`
+ * `npm run suite -- bench:backoff --devices 10000 --outage-seconds 60 --limit 500 --horizon-seconds 1800 --seed 1`
  */
 import { parseArgs } from 'node:util';
 import { type ErrorCode, failure } from '../../src/base/errors.ts';

@@ -1,12 +1,12 @@
 /**
- * `npm run bench:device`: what a device gets beside the floor: the package beside a stripped Node packed the same way, the
+ * `npm run suite -- bench:device`: what a device gets beside the floor: the package beside a stripped Node packed the same way, the
  * executable beside F1 made an executable in the same way. Everything in one run, because only figures of one run
  * compare. Needs root for a cold page cache, and dpkg-deb, readelf and strip. Asserts nothing: machines are noisy.
  *
  * Starts over ws and wss (default roots, and a private authority), each with and without 1,000 events kept; memory, threads and
  * idle CPU beside F1 and beside agents of others that Debian has, where they are installed.
  *
- * `npm run bench:device -- --rounds 9 --cold-rounds 3 --settle-seconds 60 --idle-seconds 60 --no-package --json`: takes some
+ * `npm run suite -- bench:device --rounds 9 --cold-rounds 3 --settle-seconds 60 --idle-seconds 60 --no-package --json`: takes some
  * six minutes; `--idle-seconds 600` is what idle CPU wants. With `--json`, the last line is one JSON document with all
  * ratios. It warns when this machine was too busy for them.
  */

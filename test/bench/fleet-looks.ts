@@ -3,7 +3,7 @@
  * (`fetchPlan`) from as many processes as the machine has processors. A look is the same whoever makes it, so that devices need
  * not run: each has had its first look (a whole handshake and the plan), and comes again with its ETag and its TLS session.
  * Beside them the floor, a bare request with the same headers, and the same on a connection that is kept.
- * `npm run bench:fleet -- --looks 100000`. Asserts nothing.
+ * `npm run suite -- bench:fleet --looks 100000`. Asserts nothing.
  */
 import { execFileSync, fork } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -1,8 +1,8 @@
 /**
  * How long a fleet manager waits and what a device pays: reading an inventory of 100,000 devices and previewing a plan with
  * rules of every kind, and reading, verifying and choosing from a plan that is as large as plans may be.
- * `npm run bench:fleet -- [--devices 100000]`; `-- --memory` the memory of a device that reads a plan, beside that of parsing its
- * JSON; `-- --looks 100000` what looks cost a web server (`fleet-looks.ts`). Asserts nothing.
+ * `npm run suite -- bench:fleet [--devices 100000]`; `-- --memory` the memory of a device that reads a plan, beside that of parsing its
+ * JSON; `-- --hostile` time and memory of what was made to cost them; `-- --looks 100000` what looks cost a web server (`fleet-looks.ts`). Asserts nothing.
  */
 import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync, sign } from 'node:crypto';
@@ -17,12 +17,14 @@ import { previewPlan } from '../../src/fleet/preview.ts';
 import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../../src/fleet/verify-plan.runner.ts';
 import { readInventory } from '../../src/operator/inventory.ts';
+import { hostileEnvelopes, hostilePlans } from './hostile-plans.ts';
 
 const { values } = parseArgs({
 	options: {
 		devices: { type: 'string', default: '100000' },
 		looks: { type: 'string' },
 		memory: { type: 'boolean', default: false },
+		hostile: { type: 'boolean', default: false },
 		/** Within the bench: reads this file in this way, and prints the peak of its own memory. */
 		read: { type: 'string' },
 		as: { type: 'string' },
@@ -79,9 +81,12 @@ function readOnce(file: string, how: string): void {
 	// A first plan of a few bytes: what is loaded and compiled is not the plan's.
 	readPlan(Buffer.from('{"format":"idv-fleet-plan/1","revision":1}'), 'plan', []);
 	const before = peakMiB();
-	if (how.startsWith('plan')) readPlan(bytes, 'plan', [key], { isUnbounded: true });
+	const cpu = process.cpuUsage();
+	if (how === 'bare') readPlan(bytes, 'plan', []);
+	else if (how.startsWith('plan')) readPlan(bytes, 'plan', [key], { isForPeople: true });
 	else JSON.parse(Buffer.from(JSON.parse(bytes.toString()).payload, 'base64').toString());
-	console.log((peakMiB() - before).toFixed(1));
+	const { user, system } = process.cpuUsage(cpu);
+	console.log((peakMiB() - before).toFixed(1), Math.round((user + system) / 1000));
 }
 
 function signed(bytes: Buffer) {
@@ -91,13 +96,42 @@ function signed(bytes: Buffer) {
 	return { packed: Buffer.from(JSON.stringify(envelope)), publicKey: formatPublicKey(privateKey) };
 }
 
+/** MiB more at the peak and milliseconds of CPU, in a process of its own. */
+function readApart(file: string, how: string): number[] {
+	const args = ['--no-warnings', import.meta.filename, '--read', file, '--as', how];
+	return String(execFileSync(process.execPath, args)).trim().split(' ').map(Number);
+}
+
+if (values.hostile) {
+	const rows: { what: string; mib: number; ms: number }[] = [];
+	const add = async (what: string, bytes: Buffer, how: string) => {
+		const file = join(directory, 'plan.json');
+		await writeFile(file, bytes);
+		const [mib = 0, ms = 0] = readApart(file, how);
+		rows.push({ what, mib, ms });
+	};
+	const other = `plan ${signed(Buffer.from('{}')).publicKey}`;
+	for (const format of [1, 2]) {
+		for (const [name, text] of hostilePlans(format)) await add(`format ${format}: ${name}`, Buffer.from(text), 'bare');
+		for (const [name, text] of hostilePlans(format, 1_500_000)) {
+			const { packed, publicKey } = signed(Buffer.from(text));
+			await add(`format ${format}, signed: ${name}`, packed, `plan ${publicKey}`);
+		}
+	}
+	for (const [name, text] of hostilePlans(2)) await add(`unsigned, with a key: ${name}`, Buffer.from(text), other);
+	for (const [name, text] of hostileEnvelopes()) await add(`with a key, ${name}`, Buffer.from(text), other);
+	for (const { what, mib, ms } of rows.toSorted((a, b) => b.ms - a.ms))
+		console.log(`${String(ms).padStart(5)} ms ${mib.toFixed(1).padStart(6)} MiB  ${what}`);
+	await rm(directory, { recursive: true });
+	process.exit();
+}
+
 if (values.memory) {
 	for (const listed of [5000, 10_000, 25_000, 40_000]) {
 		const { packed, publicKey } = signed(plan(listed));
 		const file = join(directory, 'plan.json');
 		await writeFile(file, packed);
-		const run = (how: string) =>
-			Number(execFileSync(process.execPath, ['--no-warnings', import.meta.filename, '--read', file, '--as', how]));
+		const run = (how: string) => readApart(file, how)[0] ?? 0;
 		const five = (how: string) => Array.from({ length: 5 }, () => run(how)).toSorted((a, b) => a - b)[2];
 		console.log(
 			`${listed} ids, ${Math.round(packed.length / 1024)} KiB signed: ${five(`plan ${publicKey}`)} MiB more at the peak; parsing its JSON alone ${five('parse')} MiB (medians of 5)`,

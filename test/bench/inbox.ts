@@ -49,7 +49,7 @@ for (const [batch, rows] of [
 			await store.settled();
 		}
 	});
-	store.close();
+	await store.close();
 }
 {
 	const store = createEventStore({ directory, epoch: 'acknowledged', bounds });
@@ -62,6 +62,6 @@ for (const [batch, rows] of [
 			store.acknowledge('kiosk', id);
 		}
 	});
-	store.close();
+	await store.close();
 }
 rmSync(directory, { recursive: true });

@@ -56,5 +56,5 @@ export async function keepEvents(stateDir: string): Promise<void> {
 			content: JSON.stringify({ type: 'session.started', id: `n-${number}`, sessionId: '65a1b2c3d4e5f60718293a4b' }),
 		} as Parameters<typeof store.append>[0]);
 	await store.settled();
-	store.close();
+	await store.close();
 }

@@ -1,8 +1,8 @@
 /**
- * `npm run bench:rate-limit`: kiosks behind one address that all have to register again, at a service that takes ten
+ * `npm run suite -- bench:rate-limit`: kiosks behind one address that all have to register again, at a service that takes ten
  * registrations a minute from one address. The product's own decisions on a virtual clock.
  *
- * `npm run bench:rate-limit -- --kiosks 40,100 --seeds 10`
+ * `npm run suite -- bench:rate-limit --kiosks 40,100 --seeds 10`
  */
 import { parseArgs } from 'node:util';
 import { AWAY_SECONDS, LIMITERS, quantile, rateLimited } from '../connection/virtual-fleet.ts';

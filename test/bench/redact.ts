@@ -1,5 +1,5 @@
 /**
- * `npm run bench:redact`: the cost of taking 64 secrets out of one line of the log, beside the floor, which searches the line
+ * `npm run suite -- bench:redact`: the cost of taking 64 secrets out of one line of the log, beside the floor, which searches the line
  * for each of them as it is and finds no other form. Asserts nothing: machines are noisy.
  */
 import { randomBytes } from 'node:crypto';

@@ -1,8 +1,8 @@
 /**
- * `npm run bench:refusals`: what a service that wrongly answers 401 for a minute costs devices with good API keys, and when a
+ * `npm run suite -- bench:refusals`: what a service that wrongly answers 401 for a minute costs devices with good API keys, and when a
  * device whose credential is really revoked asks for a person. The product's own decisions on a virtual clock.
  *
- * `npm run bench:refusals -- --devices 10000 --seed 1`
+ * `npm run suite -- bench:refusals --devices 10000 --seed 1`
  */
 import { parseArgs } from 'node:util';
 import { badMinute, quantile, revokedForGood } from '../connection/virtual-fleet.ts';

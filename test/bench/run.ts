@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { bundle } from '../../scripts/bundle.ts';
-import { createLocalClient } from '../../src/local-api/client.edge.ts';
+import { createLocalClient } from '../../src/client/local-client.edge.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import { startService } from '../../src/service/embedded-service.ts';

@@ -1,8 +1,8 @@
 /**
- * `npm run bench:scan`: from a picture to its text, beside zbarimg over the same rendered pictures, and from a scanned code to
+ * `npm run suite -- bench:scan`: from a picture to its text, beside zbarimg over the same rendered pictures, and from a scanned code to
  * the open channel on loopback. Everything in one run. Asserts nothing: machines are noisy. Needs Debian's zbar-tools.
  *
- * `npm run bench:scan -- --rounds 5`
+ * `npm run suite -- bench:scan --rounds 5`
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

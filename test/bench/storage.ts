@@ -67,7 +67,7 @@ async function oneDay(directory: string, perDay: number, cleanAfterSeconds: numb
 		clock.advance(DAY_MS / perDay - 1000);
 	}
 	mark();
-	store.close();
+	await store.close();
 }
 
 function count(perDay: number, cleanAfterSeconds: number) {
@@ -120,7 +120,7 @@ async function waitForDisk(directory: string): Promise<void> {
 		if (number === 0) waits.length = stills.length = 0;
 	}
 	clearInterval(ticks);
-	store.close();
+	await store.close();
 	const at = (figures: number[], share: number) =>
 		figures.toSorted((one, other) => one - other)[Math.floor((figures.length - 1) * share)]?.toFixed(1);
 	const still = `main thread still for ${at(stills, 0.999)} ms (99.9 %), ${at(stills, 1)} at most`;

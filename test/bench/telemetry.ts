@@ -2,7 +2,7 @@
  * What `telemetry.otlpUrl` costs a device, over https: memory and processor time of the agent with it and without it, with the
  * store behind an authority that Node trusts (the connection is kept) and behind that of `network.caFile` (a resumed handshake for
  * each push), and of a bare process that sends as many bytes as often, all at the same time, since only figures of one run
- * compare. `npm run bench:telemetry -- --settle-seconds 60 --seconds 300`. Asserts nothing.
+ * compare. `npm run suite -- bench:telemetry --settle-seconds 60 --seconds 300`. Asserts nothing.
  */
 import { fork } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -24,6 +24,7 @@ import {
 	expectEverythingDelivered,
 	expectGapsForTheLost,
 	expectOneIdEach,
+	reachedOf,
 } from './promises.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -86,7 +87,7 @@ test(`killed ${ROUNDS} times during ${TOTAL} notifications, seed ${SEED}`, async
 	const shown = eventsOf(onlooker).filter((event) => !isStandIn(event));
 	const seen = [...eventsOf(kiosk), ...shown];
 	const stored = leftBehind.flat();
-	const reached = new Map(stored.flatMap(({ serviceId, number }) => (serviceId ? [[serviceId, number]] : [])));
+	const reached = reachedOf(kiosk, stored);
 	const lost = sender.sent.filter(({ serviceId }) => !reached.has(serviceId));
 	console.log(
 		`${reached.size} of ${TOTAL + 1} reached the inbox, ${lost.length} were sent while nobody was there; ` +

@@ -1,9 +1,9 @@
-/** What an agent that was killed has left on the disk, read from a copy so that nothing of it is touched. */
-import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
-import { openEventTable } from '../../src/events/event-table.edge.ts';
+/** What an agent that was killed has left on the disk, read without touching it. */
+import fs from 'node:fs';
+import { createSegments } from '../../src/base/log-segments.edge.ts';
+import { keyOf } from '../../src/events/duplicates.ts';
+import { idOf } from '../../src/events/event.ts';
+import { decodeEvent, decodeTag, foldStates } from '../../src/events/stored-event.ts';
 
 export interface StoredEvent {
 	readonly id: string;
@@ -13,29 +13,29 @@ export interface StoredEvent {
 	readonly hasContent: boolean;
 }
 
-/** In order; none when nothing was ever stored. */
+/** Of an erased event only hashes are left: the ids that `createSender` gives, by theirs. */
+const idByHash = new Map<number, string>();
+const hashOf = (serviceId: string) => keyOf({ serviceId, kind: '', content: '' })?.[0] ?? 0;
+
+/** In order; none when nothing was ever stored. Files in which nothing is kept any more are gone. */
 export function readInboxFile(stateDir: string): StoredEvent[] {
-	if (!existsSync(join(stateDir, 'events.db'))) return [];
-	const directory = mkdtempSync(join(tmpdir(), 'idv-inbox-'));
-	try {
-		for (const name of ['events.db', 'events.db-wal', 'events.db-tail', 'events.db-tail2'])
-			if (existsSync(join(stateDir, name))) copyFileSync(join(stateDir, name), join(directory, name));
-		// What the tail beside it has comes into it.
-		openEventTable(join(directory, 'events.db')).close();
-		const database = new DatabaseSync(join(directory, 'events.db'));
-		const isMade = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'event'").get();
-		const rows = isMade
-			? database.prepare('SELECT number, epoch, service_id AS serviceId, content FROM event ORDER BY number').all()
-			: [];
-		database.close();
-		return rows.map(({ number, epoch, serviceId, content }) => ({
-			id: `${epoch}-${number}`,
-			number: Number(number),
-			// Behind the id there is what tells the messages of one id apart.
-			serviceId: (serviceId as string | null)?.split('\u001f')[0] ?? null,
-			hasContent: content !== null,
-		}));
-	} finally {
-		rmSync(directory, { recursive: true });
-	}
+	for (let count = idByHash.size; count <= 20_000; count += 1) idByHash.set(hashOf(`n-${count}`), `n-${count}`);
+	// Killed before it had made its directory.
+	if (!fs.existsSync(stateDir)) return [];
+	const segments = createSegments(stateDir, 'events', 'read', fs);
+	segments.read();
+	const { epochs } = foldStates(segments.state());
+	const found: StoredEvent[] = [];
+	for (const { segment, from, to } of segments.ranges())
+		for (let number = from; number <= to; number += 1) {
+			const tag = segment.tagOf(number);
+			if (tag === null) continue;
+			const payload = segment.has(number) === 'kept' ? segment.read(number) : null;
+			const id = payload ? decodeEvent(number, payload).id : (idOf(number, epochs) ?? '');
+			const { key } = decodeTag(tag);
+			const serviceId = key === null ? null : (idByHash.get(key[0]) ?? String(key[0]));
+			found.push({ id, number, serviceId, hasContent: payload !== null });
+		}
+	for (const { descriptor } of segments.list) fs.closeSync(descriptor);
+	return found;
 }

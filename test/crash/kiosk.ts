@@ -3,7 +3,7 @@
  * now and then it dies: its connection breaks, and it knows nothing any more but its name. Without one it only looks on.
  */
 import http from 'node:http';
-import { createEventStreamParser } from '../../src/local-api/client.edge.ts';
+import { createEventStreamParser } from '../../src/client/agent-socket.edge.ts';
 
 export interface Received {
 	readonly id: string;

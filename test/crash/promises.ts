@@ -14,8 +14,10 @@ const RESENT = 5;
 /** Whatever anybody was shown is in the file of a later kill: nothing is handed on before it is safe. */
 export function expectDurableBeforeShown(seen: readonly Received[], stored: readonly StoredEvent[]): void {
 	const ids = new Set(stored.map(({ id }) => id));
-	// Deleted rows leave their number for the last thousand events: every kill looks at far fewer.
-	expect(seen.filter(({ id }) => !ids.has(id)).map(({ id }) => id)).toEqual([]);
+	// Files in which everything is acknowledged are gone, from the oldest on.
+	const numbers = new Set(stored.map(({ number }) => number));
+	const isFileGone = (number: number) => !numbers.has(number) && [...numbers].some((newer) => newer > number);
+	expect(seen.filter(({ id, number }) => !ids.has(id) && !isFileGone(number)).map(({ id }) => id)).toEqual([]);
 }
 
 /** No id stands for two notifications, and no notification has two ids, wherever and whenever it was seen. */
@@ -33,7 +35,7 @@ export function expectOneIdEach(seen: readonly Received[], stored: readonly Stor
 
 /**
  * Each connection goes on where the acknowledged ones end, and leaves nothing out.
- * @param isCut after a power cut what was acknowledged in the last moments may come again (decision 45).
+ * @param isCut after a power cut what was acknowledged in the last moments may come again.
  */
 export function expectEveryReadingWhole({ readings }: Kiosk, { isCut = false } = {}): void {
 	for (const { events, confirmed, attempted } of readings) {
@@ -54,6 +56,13 @@ export function expectEverythingDelivered(kiosk: Kiosk, reached: ReadonlyMap<str
 	// In the order in which the service has sent them.
 	const inOrder = [...delivered].sort(([, one], [, other]) => one - other).map(([serviceId]) => countOf(serviceId));
 	expect(inOrder).toEqual(inOrder.toSorted((one, other) => one - other));
+}
+
+/** The notifications that came as far as the disk, or further, with their numbers. */
+export function reachedOf(kiosk: Kiosk, stored: readonly StoredEvent[]): Map<string, number> {
+	return new Map(
+		[...eventsOf(kiosk), ...stored].flatMap(({ serviceId, number }) => (serviceId ? [[serviceId, number]] : [])),
+	);
 }
 
 /** A reader who has the one before and the one after is told in between that there is something it has not. */

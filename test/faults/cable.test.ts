@@ -129,6 +129,40 @@ test.for([
 	},
 );
 
+test('seven addresses at which nothing answers do not keep a device from the eighth, at its start and at each return [F584]', async ({
+	expect,
+	onTestFinished,
+}) => {
+	const site = await givenSite(onTestFinished);
+	const { hosts, service, device } = site;
+	await hosts.startNames(7);
+	await device.start();
+	await device.untilState('online');
+	for (const returns of [1, 2, 3]) {
+		service.dropSockets();
+		await device.untilStatus(
+			({ state, channel }) => state === 'online' && channel.reconnects === returns,
+			`return number ${returns}`,
+		);
+	}
+	await expectWhole(site, expect);
+});
+
+test('a line that drops large packets without a word is told from a host that is away [F588]', async ({
+	expect,
+	onTestFinished,
+}) => {
+	const site = await givenSite(onTestFinished);
+	const { hosts, device } = site;
+	await hosts.startNames();
+	hosts.shrink(600);
+	await device.start();
+	const { problem } = await device.untilProblem('tls-failed');
+	expect(problem?.remedy).toContain('MTU');
+	hosts.heal();
+	await expectWhole(site, expect);
+});
+
 long('a line that loses every fifth packet carries a device [F040]', async ({ expect, onTestFinished }) => {
 	const site = await givenSite(onTestFinished);
 	const { hosts, device } = site;

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { createLocalClient, type LocalClient } from '../../src/local-api/client.edge.ts';
+import { createLocalClient, type LocalClient } from '../../src/client/local-client.edge.ts';
 import { type EventPage, LOCAL_ROUTES, type LocalEvent, type Status } from '../../src/protocol/local-api.ts';
 
 const PROGRAM = resolve(import.meta.dirname, '../../src/cli/idv-agent.ts');

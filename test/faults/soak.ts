@@ -1,5 +1,5 @@
 /**
- * `npm run soak -- --minutes N [--seed S]`: random faults against one agent process and a consumer, with a check after each.
+ * `npm run suite -- soak --minutes N [--seed S]`: random faults against one agent process and a consumer, with a check after each.
  * Ends with 0 when every rule held. The same seed chooses the same faults in the same order.
  */
 import { execFileSync } from 'node:child_process';

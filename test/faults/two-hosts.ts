@@ -22,11 +22,13 @@ export interface TwoHosts {
 	blackHoleFamily(family: 'ip' | 'ip6'): void;
 	/** Connections from the device to this port vanish. */
 	blackHolePort(port: number): void;
+	/** Packets above this size vanish on their way to the device, without a word. */
+	shrink(bytes: number): void;
 	heal(): void;
 	pullCable(): void;
 	plugCable(): void;
-	/** Answers for {@link SERVICE_NAME}; resolves when it does. */
-	startNames(): Promise<void>;
+	/** Answers for {@link SERVICE_NAME}; resolves when it does. @param dead how many addresses it has besides at which nothing answers. */
+	startNames(dead?: number): Promise<void>;
 	stopNames(): Promise<void>;
 	/** What `device` is on the cable in IPv6, and this machine. */
 	readonly address6: string;
@@ -71,6 +73,7 @@ export async function givenTwoHosts({ atTheEnd }: { readonly atTheEnd: AtTheEnd 
 		blackHole: (percent = 100) => drop(percent === 100 ? [''] : [`numgen random mod 100 < ${percent}`]),
 		blackHoleFamily: (family) => drop([`meta nfproto ${family === 'ip' ? 'ipv4' : 'ipv6'} meta l4proto tcp`]),
 		blackHolePort: (port) => drop([`tcp dport ${port}`, `tcp sport ${port}`]),
+		shrink: (bytes) => drop([`meta length > ${bytes}`]),
 		heal() {
 			inside('nft', 'flush', 'ruleset');
 		},
@@ -80,7 +83,7 @@ export async function givenTwoHosts({ atTheEnd }: { readonly atTheEnd: AtTheEnd 
 		plugCable() {
 			run('ip', '-n', name, 'link', 'set', far, 'up');
 		},
-		async startNames() {
+		async startNames(dead = 0) {
 			const started = spawn(
 				'dnsmasq',
 				[
@@ -92,8 +95,9 @@ export async function givenTwoHosts({ atTheEnd }: { readonly atTheEnd: AtTheEnd 
 					'--no-hosts',
 					'--bind-interfaces',
 					`--listen-address=${address}`,
-					`--address=/${SERVICE_NAME}/${address}`,
-					`--address=/${SERVICE_NAME}/${net6}:1`,
+					...Array.from({ length: dead }, (_, one) => `--host-record=${SERVICE_NAME},${net}.${one + 3}`),
+					...(dead === 0 ? [`--address=/${SERVICE_NAME}/${address}`] : [`--host-record=${SERVICE_NAME},${address}`]),
+					...(dead === 0 ? [`--address=/${SERVICE_NAME}/${net6}:1`] : []),
 				],
 				{ stdio: ['ignore', 'ignore', 'pipe'] },
 			);

@@ -10,15 +10,23 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, onTestFinished } from 'vitest';
 import type { Agent } from '../../src/agent/agent.runner.ts';
+import { createLog } from '../../src/base/log.edge.ts';
+import { createSecretRegistry } from '../../src/base/redact.ts';
+import { createLocalClient, type LocalClient } from '../../src/client/local-client.edge.ts';
+import { openChannel } from '../../src/connection/channel.edge.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.runner.ts';
 import type { Entry } from '../../src/events/event.ts';
-import { createLocalClient, type LocalClient } from '../../src/local-api/client.edge.ts';
+import { followHooks } from '../../src/hooks/hooks.runner.ts';
 import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { loadSettings } from '../../src/settings/load.runner.ts';
 import type { AgentPaths } from '../../src/settings/paths.runner.ts';
 import type { DeviceState } from '../../src/state/device-state.ts';
 import { plantTree, type Tree } from '../fixtures/machines.ts';
+import { readAll } from './read-all.ts';
+import { watchRealTimers } from './real-timers.ts';
 import { createSteppedClock, type SteppedClock } from './stepped-clock.ts';
+import { setTimeOfTest } from './test-time.ts';
 
 /** Longest wait for something that ought to happen, in real milliseconds. */
 const DEADLINE_MS = 45_000;
@@ -26,12 +34,15 @@ const DEADLINE_MS = 45_000;
 const LOOK_AGAIN_MS = 5;
 const GROUP = String(process.getgid?.() ?? 0);
 
+/** Started by {@link givenAgent} and not yet stopped. */
+let agentsRunning = 0;
+
 /** The device of most tests: known by its serial number. */
 export const DEVICE_ID = 'KIOSK-0001';
 const MACHINE: Tree = { 'sys/class/dmi/id/product_serial': `${DEVICE_ID}\n` };
 
 export interface AgentSetup {
-	/** Contents of `config.json`; left out, there is no such file. */
+	/** Contents of `config.json`; left out, there is no such file. With `hooks` in it, what runs them is there as well. */
 	readonly settings?: object | undefined;
 	/** `path=value`, as with `--set`. */
 	readonly sets?: readonly string[];
@@ -43,6 +54,8 @@ export interface AgentSetup {
 	readonly clock?: SteppedClock;
 	/** Default: the sockets belong to the group of this process. */
 	readonly groups?: 'settings';
+	/** When a channel counts that must prove itself by its age, in real time; default 20. */
+	readonly countsAfterMs?: number;
 	/** The directory of an earlier agent, to start where it ended. */
 	readonly home?: Home;
 }
@@ -162,8 +175,11 @@ export async function givenHome(): Promise<Home> {
 /** A running agent that ends with the test. Rejects as `startDaemon` does. */
 export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> {
 	const before = await openResources();
+	const realTimers = watchRealTimers();
 	const home = setup.home ?? (await givenHome());
 	const clock = setup.clock ?? createSteppedClock();
+	setTimeOfTest(clock);
+	onTestFinished(() => setTimeOfTest(null));
 	if (setup.settings) await home.writeSettings(setup.settings);
 	const machineRoot = await mkdtemp(join(home.directory, 'machine-'));
 	await plantTree(machineRoot, setup.machine ?? MACHINE);
@@ -187,6 +203,8 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 		random: setup.random ?? (() => 0.5),
 		machineRoot,
 		logTo: { write },
+		openChannel: (channel, listener) =>
+			openChannel({ ...channel, ...(channel.provesByAge && { proveAfterMs: setup.countsAfterMs ?? 20 }) }, listener),
 	});
 	const { agent } = daemon;
 	const statuses: Status[] = [];
@@ -197,13 +215,18 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 	record();
 	agent.onStatus(record);
 
+	const hooks = setup.settings && 'hooks' in setup.settings ? runHooks(home, write) : null;
 	let stopping: Promise<void> | null = null;
 	const stop = () => {
-		stopping ??= stopAndCheck(daemon, clock, home);
+		stopping ??= Promise.resolve(hooks?.close()).then(() => stopAndCheck(daemon, clock, home));
 		return stopping;
 	};
+	agentsRunning += 1;
 	onTestFinished(async () => {
 		await stop();
+		agentsRunning -= 1;
+		// Those of another agent of the same test are its own.
+		if (agentsRunning === 0) await untilNone(async () => realTimers(), 'real timers left behind');
 		await expectNothingOpen(before);
 	});
 
@@ -219,7 +242,7 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 		);
 
 	const logText = () => log.map((line) => JSON.stringify(line)).join('\n');
-	const kept = () => agent.events.after(null, 100_000).entries;
+	const kept = () => readAll(agent.events).entries;
 	return {
 		daemon,
 		agent,
@@ -269,6 +292,17 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 	};
 }
 
+/** What `idv-agent hooks` does, in this process. Close it before its agent. */
+export function runHooks({ paths }: Home, write: (line: string) => void) {
+	return followHooks({
+		runDir: paths.runDir,
+		log: createLog({ secrets: createSecretRegistry(), destination: { write } }),
+		settings: async () => (await loadSettings({ paths, env: {}, sets: [] })).settings.hooks,
+		env: process.env,
+		onNone: () => {},
+	});
+}
+
 /** A paired agent that is online. */
 export async function givenPairedAgent(
 	service: EmbeddedService,
@@ -277,6 +311,8 @@ export async function givenPairedAgent(
 	const running = await givenAgent(setup);
 	await running.pair(service.createPairingCode(workflowId).url);
 	await running.untilLive(workflowId);
+	// The last that a pairing writes: that its Connection has worked.
+	await running.home.untilSaved(({ connections }) => connections[0]?.worked === true);
 	return running;
 }
 
@@ -375,7 +411,7 @@ async function stopAndCheck(daemon: Daemon, clock: SteppedClock, home: Home): Pr
 	expect(clock.pending, 'timers left behind').toBe(0);
 	expect(await readdir(home.paths.runDir), 'sockets left behind').toEqual([]);
 	const known =
-		/^(audit\.log(\.1)?|state\.json(\.bak|\.corrupt-.*)?|lock\.db|events\.db|update-plan\.json|unread-answer\.json)$/;
+		/^(state\.json(\.bak|\.corrupt-.*)?|lock\.db|(audit|events|history)-\d{8}-[0-9a-f]{16}\.log|update-plan\.json|unread-answer\.json)$/;
 	const strange = (await readdir(home.paths.stateDir)).filter((name) => !known.test(name));
 	expect(strange, 'files left behind').toEqual([]);
 	await untilNone(() => openFilesBelow(home.directory), 'open files left behind');
@@ -388,7 +424,7 @@ async function untilNone(look: () => Promise<readonly string[]>, what: string): 
 	expect(await look(), what).toEqual([]);
 }
 
-/** What this process has open, by kind; timers of the test runner are not counted. */
+/** What this process has open, by kind. */
 async function openResources(): Promise<string[]> {
 	const busy = process.getActiveResourcesInfo().filter((kind) => /Wrap$/.test(kind) && !/^(TTY|Process)/.test(kind));
 	return [...busy, ...(await watches())];

@@ -10,6 +10,8 @@ export interface SteppedClock extends Clock {
 	sleep(ms: number): void;
 	/** Sets the device's clock without time passing. */
 	setWall(wallMs: number): void;
+	/** What a clock says that is right, however the device's own is set: that of the service in the same test. */
+	trueMs(): number;
 	/** How many timers are set. */
 	readonly pending: number;
 	/** Calls back whenever a timer is set or taken away, until the returned function is called. */
@@ -25,6 +27,7 @@ export function createSteppedClock(wallMs = Date.now()): SteppedClock {
 	let nowMs = 1_000_000;
 	let sleptMs = 0;
 	let wallAheadMs = wallMs - nowMs;
+	let trueAheadMs = Date.now() - nowMs;
 	const timers = new Set<Timer>();
 	const listeners = new Set<() => void>();
 	const tell = () => {
@@ -67,10 +70,12 @@ export function createSteppedClock(wallMs = Date.now()): SteppedClock {
 		sleep(ms) {
 			sleptMs += ms;
 			wallAheadMs += ms;
+			trueAheadMs += ms;
 		},
 		setWall(ms) {
 			wallAheadMs = ms - nowMs;
 		},
+		trueMs: () => nowMs + trueAheadMs,
 		get pending() {
 			return timers.size;
 		},

@@ -3,7 +3,20 @@
  * never touched, and a fault costs the tests that see it, not the start of a runner.
  */
 import { execFile } from 'node:child_process';
-import { cpSync, globSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+	chmodSync,
+	cpSync,
+	existsSync,
+	globSync,
+	mkdirSync,
+	mkdtempSync,
+	readdirSync,
+	readFileSync,
+	rmSync,
+	statfsSync,
+	symlinkSync,
+	writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -15,23 +28,39 @@ const PARTS = 'src test systemd scripts bin docs package.json tsconfig.json READ
 const TEST_LIMIT_MS = 15_000;
 /** Without the end of any test: what runs then turns in a circle without a pause, which no limit of a test can end. */
 const CIRCLE_MS = 90_000;
+const PREFIX = 'idv-mutants-';
+/** Of the disk, while a fault is planted; other programs use it, too. */
+const MOST_BYTES = 2 * 1024 ** 3;
+const MOST_PROCESSES = 200;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** Paths are relative to the copy. */
 export interface Copy {
-	/** Runs tests without any fault. @returns how long each took in ms; `null` for one that fails. */
-	try(tests: readonly string[]): Promise<ReadonlyMap<string, number | null>>;
 	/**
 	 * Plants a fault and runs the tests in this order until one fails that passes without the fault.
 	 * @returns what noticed it: a file, or `the type check`, which is asked second; `null` when nothing did.
 	 */
-	noticedBy(file: string, changed: string, tests: readonly string[]): Promise<string | null>;
+	noticedBy(
+		file: string,
+		changed: string,
+		tests: readonly string[],
+		onTime?: (test: string, ms: number) => void,
+	): Promise<string | null>;
 	/** The tests that load a source file, or start the program that has it. */
 	testsOf(file: string): ReadonlySet<string>;
 }
 
 export async function withCopy<Result>(act: (copy: Copy) => Promise<Result>): Promise<Result> {
-	const directory = mkdtempSync(join(tmpdir(), 'idv-mutants-'));
+	clearLeftovers();
+	const directory = mkdtempSync(join(tmpdir(), `${PREFIX}${process.pid}-`));
+	// What a fault leaves goes with the copy, and a path to a socket has room below it.
+	const temporary = join(directory, 't');
+	mkdirSync(temporary);
+	// Some tests are another user for a while.
+	chmodSync(directory, 0o755);
+	chmodSync(temporary, 0o1777);
+	process.env['TMPDIR'] = temporary;
+	const watch = watchGreed(directory);
 	let close = async () => {};
 	const clear = () => rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
 	const interrupted = (_signal: string, number: number) => {
@@ -47,6 +76,7 @@ export async function withCopy<Result>(act: (copy: Copy) => Promise<Result>): Pr
 		close = runner.close;
 		return await act(copyIn(directory, runner));
 	} finally {
+		clearInterval(watch);
 		await close();
 		for (const signal of SIGNALS) process.removeListener(signal, interrupted);
 		clear();
@@ -60,8 +90,9 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 	const imports = importsIn(directory);
 	const passes = async (test: string) => (await run([test])).get(test) !== null;
 
-	async function failing(tests: readonly string[]): Promise<string | null> {
+	async function failing(tests: readonly string[], onTime: (test: string, ms: number) => void): Promise<string | null> {
 		const outcomes = await run(tests, 1);
+		for (const [test, ms] of outcomes) if (ms !== null) onTime(test, ms);
 		return tests.find((test) => outcomes.get(test) === null) ?? null;
 	}
 
@@ -75,8 +106,7 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 		);
 
 	return {
-		try: run,
-		async noticedBy(file, changed, tests) {
+		async noticedBy(file, changed, tests, onTime = () => {}) {
 			const path = join(directory, file);
 			const source = readFileSync(path, 'utf8');
 			const write = (text: string) => {
@@ -86,7 +116,7 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 			async function noticing(able: readonly string[]): Promise<string | null> {
 				for (let left = able; left.length > 0; ) {
 					write(changed);
-					const found = await failing(left);
+					const found = await failing(left, onTime);
 					if (found === null) return null;
 					write(source);
 					// One that fails without the fault as well says nothing, and what came before it has passed.
@@ -122,6 +152,8 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 			);
 			// These start the commands, which have everything.
 			const started = file === 'test/cli/command.ts' ? ['src/cli/idv-agent.ts', 'src/operator/idv.ts'] : [];
+			// It serves them.
+			if (file === 'src/page/files.edge.ts') started.push(...globSync('src/page/page/**/*.js', { cwd: root }));
 			for (const path of [...named, ...started]) importers.set(path, [...(importers.get(path) ?? []), file]);
 		}
 		return importers;
@@ -169,14 +201,17 @@ async function openRunner(root: string) {
 		for (const project of vitest.projects) project.config.bail = bail;
 		vitest.config.bail = bail;
 		let isEndless = false;
+		let hasBroken = false;
 		circles = setTimeout(() => {
 			isEndless = true;
 			endProcesses();
 		}, CIRCLE_MS);
 		try {
-			await vitest.runTestSpecifications(specifications);
+			const { unhandledErrors } = await vitest.runTestSpecifications(specifications);
+			hasBroken = unhandledErrors.length > 0;
 		} catch {
 			// A worker that was ended; its file has no outcome.
+			hasBroken = true;
 		} finally {
 			clearTimeout(circles);
 		}
@@ -189,8 +224,10 @@ async function openRunner(root: string) {
 				hasFailed(one) ? null : one.diagnostic().duration,
 			]),
 		);
-		const hanging = isEndless && tests.find((test) => typeof outcomes.get(test) !== 'number');
-		return hanging ? outcomes.set(hanging, null) : outcomes;
+		if (!isEndless && !hasBroken) return outcomes;
+		// The runner was killed, or an error came outside of every test.
+		const broken = tests.find((test) => typeof outcomes.get(test) !== 'number') ?? tests[0];
+		return broken === undefined || [...outcomes.values()].includes(null) ? outcomes : outcomes.set(broken, null);
 	}
 
 	return {
@@ -198,6 +235,38 @@ async function openRunner(root: string) {
 		forget: (path: string) => vitest.invalidateFile(path),
 		close: () => vitest.close(),
 	};
+}
+
+/** What a run left that was killed. */
+function clearLeftovers(): void {
+	for (const name of readdirSync(tmpdir())) {
+		const pid = new RegExp(`^${PREFIX}(\\d+)-`).exec(name)?.[1];
+		if (pid && !existsSync(`/proc/${pid}`)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+	}
+}
+
+/** Ends what a fault has let loose: processes without number, or a disk that fills up. Its test has failed then. */
+function watchGreed(directory: string): NodeJS.Timeout {
+	const freeBytes = () => {
+		const { bavail, bsize } = statfsSync(directory);
+		return bavail * bsize;
+	};
+	const before = freeBytes();
+	return setInterval(() => {
+		if (freeBytes() > before - MOST_BYTES && countProcesses() < MOST_PROCESSES) return;
+		endProcesses();
+		rmSync(join(directory, 't'), { recursive: true, force: true, maxRetries: 5 });
+		mkdirSync(join(directory, 't'));
+		chmodSync(join(directory, 't'), 0o1777);
+	}, 500);
+}
+
+function countProcesses(of = 'self'): number {
+	let count = 1;
+	for (const task of attempt(() => readdirSync(`/proc/${of}/task`)) ?? [])
+		for (const pid of attempt(() => readFileSync(`/proc/${of}/task/${task}/children`, 'utf8'))?.match(/\d+/g) ?? [])
+			count += countProcesses(pid);
+	return count;
 }
 
 /** Ends what this process has started, and what that has: workers, and the commands that they run. */

@@ -27,22 +27,42 @@ const COMPARISONS: Readonly<Record<string, string>> = {
 	'===': '!==',
 	'!==': '===',
 };
+const OTHERS: Readonly<Record<string, string>> = {
+	'Math.min': 'Math.max',
+	'Math.max': 'Math.min',
+	'Math.ceil': 'Math.floor',
+	'Math.floor': 'Math.ceil',
+	some: 'every',
+	every: 'some',
+};
+/** What makes a text harmless where it goes next. */
+const ESCAPE = /(?:^|\.)(?:escape|encode|quote|clean|mask|redact|withoutControl|printable)\w*$/i;
+const SIMPLE = /^(?:Identifier|MemberExpression|Literal)$/;
 const isNode = (value: unknown): value is Node => typeof (value as Node | null)?.type === 'string';
+const nodesIn = (value: unknown): Node[] => (Array.isArray(value) ? value.filter(isNode) : []);
 
 export function mutantsOf(source: string): Mutant[] {
 	const found: Mutant[] = [];
 	const textOf = ({ start, end }: Node) => source.slice(start, end);
-	const add = ({ start, end }: Node, text: string, kind: string) => {
+	const add = ({ start, end }: Pick<Node, 'start' | 'end'>, text: string, kind: string) => {
 		found.push({ start, end, text, kind, line: source.slice(0, start).split('\n').length });
 	};
+	const swap = (one: Node, other: Node, kind: string) => {
+		const between = source.slice(one.end, other.start);
+		if (textOf(one) !== textOf(other))
+			add({ start: one.start, end: other.end }, `${textOf(other)}${between}${textOf(one)}`, kind);
+	};
 
-	function visit(node: Node): void {
+	function visit(node: Node, parent: Node | null): void {
 		// Types do nothing; what they are said of does.
 		if (node.type.startsWith('TS') && !isNode(node['expression'])) return;
 		if (node.type === 'ImportDeclaration') return;
+		// What is logged is for people.
+		if (node.type === 'ExpressionStatement' && /^(?:parts\.)?log\./.test(textOf(node))) return;
 		mutate(node);
+		mutateWiring(node, parent);
 		for (const value of Object.values(node))
-			for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) visit(child);
+			for (const child of Array.isArray(value) ? value : [value]) if (isNode(child)) visit(child, node);
 	}
 
 	function mutate(node: Node): void {
@@ -50,15 +70,18 @@ export function mutantsOf(source: string): Mutant[] {
 		switch (node.type) {
 			case 'BinaryExpression': {
 				const other = COMPARISONS[String(operator)];
-				if (other && left && right)
-					add(node, `${textOf(left)} ${other} ${textOf(right)}`, `${operator} becomes ${other}`);
+				if (!left || !right) return;
+				if (other) add(node, `${textOf(left)} ${other} ${textOf(right)}`, `${operator} becomes ${other}`);
+				const by = right['value'];
+				if (/^[*/]$/.test(String(operator)) && by === 1000) add(node, textOf(left), 'seconds for milliseconds');
+				if (/^[+-]$/.test(String(operator)) && by === 1) add(node, textOf(left), 'one more or less');
 				return;
 			}
 			case 'LogicalExpression': {
 				if (!left || !right) return;
 				const other = { '&&': '||', '||': '&&' }[String(operator)];
 				if (other) add(node, `(${textOf(left)}) ${other} (${textOf(right)})`, `${operator} becomes ${other}`);
-				else add(node, textOf(left), '?? is left out');
+				else add(node, textOf(left), 'a default is left out');
 				return;
 			}
 			case 'IfStatement':
@@ -77,22 +100,61 @@ export function mutantsOf(source: string): Mutant[] {
 				return;
 			case 'ExpressionStatement': {
 				const isCall = expression && /^(?:Call|Await|Chain|Assignment|Unary)Expression$/.test(expression.type);
-				// What is logged is for people, and the first line of a file may be a directive.
-				if (isCall && !/^(?:parts\.)?log\./.test(textOf(node))) add(node, ';', 'a step is left out');
+				// The first line of a file may be a directive.
+				if (isCall) add(node, ';', 'a step is left out');
 				return;
 			}
+			case 'TryStatement':
+				if (isNode(node['finalizer'])) add(node['finalizer'], '{}', 'a clean-up is left out');
+				return;
+			case 'ReturnStatement':
+				if (argument?.type === 'ArrowFunctionExpression' && nodesIn(argument['params']).length === 0)
+					add(argument, '() => {}', 'a clean-up is left out');
+				return;
 			case 'Property':
 				if (isNode(value) && !/^(?:Arrow)?Function/.test(value.type) && source[node.end] === ',')
 					add({ ...node, end: node.end + 1 }, '', 'a property is left out');
 				return;
 			case 'Literal':
-				if (typeof node['value'] === 'boolean') add(node, String(!node['value']), `${node['value']} is turned round`);
-				else if (node['value'] === 0 || node['value'] === 1)
-					add(node, String(1 - Number(node['value'])), '0 and 1 are swapped');
-				return;
+				mutateLiteral(node);
 		}
 	}
 
-	visit(parseAst(source, { lang: 'ts' }) as unknown as Node);
+	function mutateLiteral(node: Node): void {
+		const { value } = node;
+		if (typeof value === 'boolean') add(node, String(!value), `${value} is turned round`);
+		else if (value === 0 || value === 1) add(node, String(1 - Number(value)), '0 and 1 are swapped');
+		else if (typeof value === 'number' && value >= 1000 && value % 1000 === 0)
+			add(node, String(value / 1000), 'seconds for milliseconds');
+		else if (typeof value === 'number') add(node, String(value + 1), 'another number');
+		const pattern = (node['regex'] as { pattern?: string } | undefined)?.pattern;
+		if (pattern?.includes('\\.')) add(node, textOf(node).replace('\\.', '.'), 'an escape is lost');
+		if (pattern?.startsWith('^')) add(node, textOf(node).replace('^', ''), 'an escape is lost');
+	}
+
+	/** Of values of one kind: which goes where. */
+	function mutateWiring(node: Node, parent: Node | null): void {
+		if (node.type === 'CallExpression' && isNode(node['callee'])) {
+			const callee = textOf(node['callee']);
+			const given = nodesIn(node['arguments']);
+			const [first, second] = given;
+			if (first && given.length === 1 && ESCAPE.test(callee)) add(node, textOf(first), 'an escape is lost');
+			if (first && second && SIMPLE.test(first.type) && first.type === second.type)
+				swap(first, second, 'two arguments are swapped');
+			const name = callee.startsWith('Math.') ? callee : (callee.split('.').at(-1) ?? '');
+			const other = Object.hasOwn(OTHERS, name) ? OTHERS[name] : undefined;
+			if (other) add(node['callee'], callee.replace(name, other), `${name} becomes ${other}`);
+		}
+		if (node.type === 'SpreadElement' && parent?.type === 'ObjectExpression' && source[node.end] === ',')
+			add({ ...node, end: node.end + 1 }, '', 'a property is left out');
+		if (node.type !== 'ObjectExpression') return;
+		const values = nodesIn(node['properties']).flatMap(({ value, shorthand }) =>
+			isNode(value) && shorthand !== true && value.type === 'MemberExpression' ? [value] : [],
+		);
+		const [one, other] = values;
+		if (one && other) swap(one, other, 'two properties are swapped');
+	}
+
+	visit(parseAst(source, { lang: 'ts' }) as unknown as Node, null);
 	return found;
 }

@@ -89,8 +89,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'tunnels that are being made are left open',
 		file: 'src/connection/network.edge.ts',
-		from: 'toProxy.destroy();',
-		to: '',
+		from: 'close: () => toProxy.destroy(),',
+		to: 'close: () => {},',
 		tests: 'test/connection/network.test.ts',
 	},
 	{
@@ -110,7 +110,7 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a request to the service is left open when its answer is refused',
 		file: 'src/local-api/forwarder.edge.ts',
-		from: "response.removeListener('close', left);\n\t\tover.abort();",
+		from: "response.removeListener('close', left);\n\t\t\tover.abort();",
 		to: "response.removeListener('close', left);",
 		tests: 'test/local-api/forwarder.test.ts',
 	},
@@ -129,27 +129,6 @@ export const NAMED: readonly NamedFault[] = [
 		tests: 'test/base/files.test.ts',
 	},
 	{
-		name: 'the newest events are not flushed',
-		file: 'src/events/event-tail.edge.ts',
-		from: 'if (flushes) yield into;',
-		to: '',
-		tests: 'test/base/files.test.ts',
-	},
-	{
-		name: 'the name of the newest events is not flushed',
-		file: 'src/events/event-tail.edge.ts',
-		from: 'if (isNew) yield* flushNames(to.file);',
-		to: '',
-		tests: 'test/base/files.test.ts',
-	},
-	{
-		name: 'commits of the database are not flushed',
-		file: 'src/events/event-table.edge.ts',
-		from: 'if (!isCommitFlushed) yield log;',
-		to: '',
-		tests: 'test/base/files.test.ts',
-	},
-	{
 		name: 'a state that is taken up is not flushed',
 		file: 'src/state/store.edge.ts',
 		from: 'await syncFile(at(TEMPORARY));',
@@ -164,10 +143,10 @@ export const NAMED: readonly NamedFault[] = [
 		tests: 'test/base/files.test.ts',
 	},
 	{
-		name: 'a delivery of metrics leaves its connection open',
+		name: 'each delivery of metrics opens a connection of its own',
 		file: 'src/telemetry/push.edge.ts',
-		from: 'agent: agent ?? (isSecure && keptOpen),',
-		to: '...(agent && { agent }),',
+		from: 'keeps: true,',
+		to: '',
 		tests: 'test/telemetry/telemetry.test.ts',
 	},
 	{
@@ -179,7 +158,7 @@ export const NAMED: readonly NamedFault[] = [
 	},
 	{
 		name: 'a watcher of settings stays when the daemon ends',
-		file: 'src/settings/files.edge.ts',
+		file: 'src/base/watch.edge.ts',
 		from: 'watcher.close()',
 		to: 'void watcher',
 		tests: 'test/settings',
@@ -194,8 +173,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a link that is over leaves its channel open',
 		file: 'src/connection/link.runner.ts',
-		from: 'link.stopHeartbeats();\n\t\t\tlink.channel?.terminate();',
-		to: 'link.stopHeartbeats();',
+		from: 'link.channel?.terminate();\n\t\t\tlink.channel = null;',
+		to: 'link.channel = null;',
 		tests: 'test/connection/link-runner.test.ts',
 	},
 	{

@@ -26,8 +26,7 @@ test.for<[Planted, string, Run]>([
 	['the state file is not flushed', 'pairing', cutWhilePairing],
 	['the directory of the state is not flushed', 'moves', cutWhileMoving],
 	['the newest events are not flushed', 'notifications', cutWhileNotified],
-	['the tail goes before its events are flushed', 'clean-up', cutWhileStoring],
-	['the log goes before its pages are flushed', 'clean-up', cutWhileStoring],
+	['the name of a new file is not flushed', 'storing', cutWhileStoring],
 ])('planted: %s is noticed by cuts during %s', { timeout: 600_000 }, async ([planted, name, run]) => {
 	for (let number = 0; number < ENOUGH; number += 1) {
 		const failure = await run(disk, cutOf(number), planted).catch((error: Error) => error);

@@ -1,7 +1,7 @@
 /**
  * An event store alone, at full speed until it is killed: `inbox.mjs DIRECTORY EPOCH SEED`. Says which events are handed on, and
  * which acknowledgement is asked for before it is. Cleans up after a millisecond, so that a cut is likely to meet a clean-up; in every third
- * run never, so that the files of the tail are written over.
+ * run never. Its bound is small, so that files are begun and unlinked all the time.
  */
 import { writeSync } from 'node:fs';
 import { createEventStore } from '../../src/events/store.edge.ts';
@@ -12,7 +12,7 @@ const random = randomNumbers(Number(seed));
 const say = (line: string) => writeSync(1, `${line}\n`);
 const store = createEventStore({
 	...{ directory, epoch, cleanAfterMs: Number(seed) % 3 === 0 ? 3_600_000 : 1 },
-	bounds: { maxCount: 100_000, maxBytes: 256 * 1024 * 1024, maxAgeMs: 86_400_000 },
+	bounds: { maxCount: 100_000, maxBytes: 1024 * 1024, maxAgeMs: 86_400_000 },
 	onNotice: (topic, notice) => say(`notice ${topic} ${notice?.code ?? 'over'}`),
 });
 const handedOn: string[] = [];
@@ -31,7 +31,7 @@ for (let number = 0; ; number += 1) {
 		store.append({ ...made, at: new Date().toISOString(), content });
 	}
 	await store.settled();
-	// Some stay for long, so that there is a database to be damaged.
+	// Some stay for long.
 	const id = handedOn[Math.floor(handedOn.length * (1 - random() * 0.6))];
 	if (id !== undefined && random() < 0.3) {
 		say(`acknowledges ${id}`);

@@ -11,6 +11,7 @@ import {
 	expectEverythingDelivered,
 	expectGapsForTheLost,
 	expectOneIdEach,
+	reachedOf,
 } from '../crash/promises.ts';
 import { givenBed } from './bed.ts';
 import type { LossyDisk } from './lossy-disk.ts';
@@ -59,7 +60,7 @@ export async function cutWhileNotified(disk: LossyDisk, cut: Cut, program?: Plan
 	const isStandIn = ({ type, from }: Received) => type === 'gap' && from === null;
 	const seen = [...eventsOf(kiosk), ...eventsOf(onlooker).filter((event) => !isStandIn(event))];
 	const stored = [...leftByCut, ...readInboxFile(device.stateDir)];
-	const reached = new Map(stored.flatMap(({ serviceId, number }) => (serviceId ? [[serviceId, number]] : [])));
+	const reached = reachedOf(kiosk, stored);
 	const lost = sender.sent.filter(({ serviceId }) => !reached.has(serviceId));
 	try {
 		expectDurableBeforeShown(seen, stored);

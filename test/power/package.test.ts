@@ -130,8 +130,8 @@ describe.skipIf(!isPermitted || cutsOf('package').length === 0)(
 );
 
 /** How the package finishes an interrupted installation. */
-const AT_BOOT = /^ExecStart=\/usr\/bin\/dpkg (.*)$/m.exec(
-	readFileSync(join(ROOT, 'systemd/idv-agent-finish.service'), 'utf8'),
+const AT_BOOT = /^ExecStart=-\/usr\/bin\/dpkg (.*)$/m.exec(
+	readFileSync(join(ROOT, 'systemd/updates/idv-agent-finish.service'), 'utf8'),
 )?.[1];
 
 const versionOf = (root: string): string => JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version;

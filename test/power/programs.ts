@@ -19,11 +19,12 @@ export const PLANTED = {
 			'fs.renameSync(temporary, file);',
 		],
 	],
-	'the newest events are not flushed': [['src/events/event-tail.edge.ts', 'if (flushes) yield into;', '']],
-	'the tail goes before its events are flushed': [
-		['src/events/event-table.edge.ts', 'if (!isCommitFlushed) yield log;', ''],
+	'the newest events are not flushed': [
+		['src/base/record-log.edge.ts', 'if (isLasting) await disk.flush(descriptor);', ''],
 	],
-	'the log goes before its pages are flushed': [['src/events/event-table.edge.ts', 'yield main;', '']],
+	'the name of a new file is not flushed': [
+		['src/base/record-log.edge.ts', 'if (isNew || (isLasting && !isNameFlushed)) await disk.flushNames();', ''],
+	],
 	'wipe leaves the tail': [
 		['src/provisioning/files.edge.ts', 'Buffer.alloc(Math.max(size, bytes.length)', 'Buffer.alloc(bytes.length'],
 	],

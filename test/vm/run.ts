@@ -1,5 +1,5 @@
 /**
- * `npm run test:vm [-- --cuts N] [--suite trixie]`: what only a kernel can show, on Debian's own in qemu: USB scanners that
+ * `npm run suite -- vm [-- --cuts N] [--suite trixie]`: what only a kernel can show, on Debian's own in qemu: USB scanners that
  * come and go, a credential that is bound to a TPM, power cuts. Needs root; 8 minutes at most with 3 cuts, and 3 minutes
  * more the first time, for Debian itself, which stays in build/vm. Prints a line for each thing shown.
  */
@@ -246,7 +246,7 @@ async function main(): Promise<void> {
 
 const refused = refusedHere();
 if (refused !== null) {
-	process.stdout.write(`test:vm is not permitted here: this machine has no ${refused}.\n`);
+	process.stdout.write(`The suite vm is not permitted here: this machine has no ${refused}.\n`);
 } else {
 	say(`suite ${values.suite}, ${values.cuts} power cuts, seed ${seed}`);
 	try {

@@ -12,14 +12,17 @@ import type { Runtime } from '../../src/connection/runtime.runner.ts';
 import { createServiceClient } from '../../src/connection/service-client.edge.ts';
 import { type EventsFeed, newEpoch } from '../../src/events/feed.runner.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
-import { runSiteHooks } from '../../src/hooks/hooks.runner.ts';
 import type { IdentityFacts } from '../../src/identity/identity.ts';
+import { keepHookCalls } from '../../src/local-api/hook-calls.runner.ts';
+import type { EventSink } from '../../src/local-api/server/types.ts';
 import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';
+import type { HookCall } from '../../src/protocol/local-api.ts';
 import { provision } from '../../src/provisioning/provision.runner.ts';
 import { readCredentials } from '../../src/settings/credentials.runner.ts';
 import { readSecretFile } from '../../src/settings/files.edge.ts';
 import { loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
 import type { AgentPaths } from '../../src/settings/paths.runner.ts';
+import type { Settings } from '../../src/settings/table.ts';
 import { deviceStateSchema } from '../../src/state/device-state.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
 import type { Chance } from './chance.ts';
@@ -51,7 +54,6 @@ const FACTS: IdentityFacts = {
 const NETWORK = { channelAgent: () => undefined, viaProxy: () => false } as unknown as Runtime['network'];
 /** What a consumer has seen, so that a repetition is known as one. */
 const REMEMBERED = 4000;
-const READ_AT_ONCE = 200;
 
 export type Device = ReturnType<typeof createDevice>;
 
@@ -88,10 +90,7 @@ export function createDevice(parts: {
 	const seen = new Map<string, string>();
 	/** When an event was handed on by the store, true milliseconds. */
 	const appendedAt = new Map<string, number>();
-	bindMachine({
-		disk,
-		onHook: ({ hook, input }) => observe({ type: 'hook', hook, input: JSON.stringify(input), atMs: time.nowMs }),
-	});
+	bindMachine(disk);
 	for (const directory of [
 		'/',
 		'/etc',
@@ -130,7 +129,7 @@ export function createDevice(parts: {
 			wallMs: machine.clock.wallMs,
 			exchange: service.exchange,
 		});
-		return { resolved, credentials, network: NETWORK, pin: null, client } satisfies Runtime;
+		return { resolved, credentials, network: NETWORK, pin: null, client, headersFor: () => ({}) } satisfies Runtime;
 	}
 
 	async function takeProvisioning(): Promise<void> {
@@ -201,14 +200,7 @@ export function createDevice(parts: {
 			log,
 			registerSecret,
 		});
-		const hooks = runSiteHooks({
-			agent,
-			log,
-			counters,
-			settings: () => runtime.resolved.settings.hooks,
-			helperSocket: '',
-			env: {},
-		});
+		const hooks = followHooks(agent, { log, counters }, () => runtime.resolved.settings.hooks);
 		for (const notice of notices) agent.warn(notice.message, notice);
 		agent.events.subscribe((entries) => {
 			for (const { id } of entries) appendedAt.set(id, time.nowMs);
@@ -232,12 +224,34 @@ export function createDevice(parts: {
 				agent.applyRuntime(changed);
 			},
 			async close() {
+				hooks.close();
 				await agent.stop();
-				await hooks.close();
 				closeEvents();
 				await store.close();
 			},
 		};
+	}
+
+	/** As the program that runs the commands, which takes each call at once; notifications are an application's (events). */
+	function followHooks(
+		agent: Agent,
+		parts: Pick<Parameters<typeof keepHookCalls>[0], 'log' | 'counters'>,
+		settings: () => Settings['hooks'],
+	) {
+		const told = (hook: string, input: string) => observe({ type: 'hook', hook, input, atMs: time.nowMs });
+		const withoutConsumer = () => ({ ...settings(), onNotification: [] });
+		const hooks = keepHookCalls({ ...parts, agent, epoch: 'boot', settings: withoutConsumer });
+		const sink: Pick<EventSink, 'send'> = {
+			send({ id, event, data }) {
+				if (id === undefined || event !== 'call') return true;
+				const { hook, input } = JSON.parse(data) as HookCall;
+				told(hook, JSON.stringify(input));
+				hooks.report({ id, outcome: 'started' });
+				return true;
+			},
+		};
+		hooks.follow(sink as EventSink);
+		return hooks;
 	}
 
 	function readSoon(machine: Machine, events: EventsFeed): void {
@@ -252,7 +266,7 @@ export function createDevice(parts: {
 	/** Reads all there is and acknowledges it. */
 	function read(events: EventsFeed): void {
 		for (;;) {
-			const { entries } = events.after(position, READ_AT_ONCE);
+			const { entries } = events.after(position);
 			const newest = entries.at(-1);
 			if (!newest) break;
 			for (const { id, number, type, content, serviceId } of entries) {
@@ -269,7 +283,6 @@ export function createDevice(parts: {
 			}
 			position = newest.id;
 			acknowledged = { number: newest.number, atMs: time.nowMs };
-			if (entries.length < READ_AT_ONCE) break;
 		}
 		if (position !== null) events.acknowledge('kiosk', position);
 	}

@@ -17,7 +17,8 @@ let descriptors = 1000;
 const readTo = new Map<number, number>();
 export function openSync(path: string, flags: string | number = 'r', mode = 0o600): number {
 	const disk = simulatedDisk();
-	if (flags === 'wx' && existsSync(path)) throw fault('EEXIST', path);
+	const isNew = flags === 'wx' || (typeof flags === 'number' && (flags & real.constants.O_EXCL) !== 0);
+	if (isNew && existsSync(path)) throw fault('EEXIST', path);
 	if (!existsSync(path)) {
 		if (typeof flags === 'number' ? (flags & real.constants.O_CREAT) === 0 : flags === 'r') disk.find(path);
 		disk.create(path, mode);
@@ -62,6 +63,23 @@ export function fsync(descriptor: number, callback: (error: Error | null) => voi
 	const disk = simulatedDisk();
 	void disk.step(() => fsyncSync(descriptor), disk.flushMs()).then(() => callback(null), callback);
 }
+export const fdatasync = fsync;
+export function write(
+	descriptor: number,
+	bytes: Buffer,
+	offset: number,
+	length: number,
+	position: number,
+	callback: (error: Error | null, written: number) => void,
+): void {
+	const disk = simulatedDisk();
+	void disk
+		.step(() => writeSync(descriptor, Buffer.from(bytes), offset, length, position), 0)
+		.then(
+			(written) => callback(null, written),
+			(error) => callback(error, 0),
+		);
+}
 export const readFileSync = (path: string, encoding: BufferEncoding) =>
 	simulatedDisk().find(path).bytes.toString(encoding);
 export function writeFileSync(file: string | number, content: string | Buffer): void {
@@ -95,7 +113,14 @@ const statOf = (path: string) => {
 	const disk = simulatedDisk();
 	const isFile = !disk.directories.has(path);
 	const { bytes, mode } = isFile ? disk.find(path) : { bytes: Buffer.alloc(0), mode: 0o40700 };
-	const more = { uid: process.getuid?.() ?? 0, gid: 0, mtimeMs: 0, isFile: () => isFile, isDirectory: () => !isFile };
+	const more = {
+		uid: process.getuid?.() ?? 0,
+		gid: 0,
+		mtimeMs: 0,
+		isFile: () => isFile,
+		isDirectory: () => !isFile,
+		isSymbolicLink: () => false,
+	};
 	return { size: bytes.length, mode, ...more };
 };
 export const statSync = statOf;
@@ -105,10 +130,16 @@ export const fstatSync = (descriptor: number) => {
 	const path = open.get(descriptor);
 	return path === undefined ? real.fstatSync(descriptor) : statOf(path);
 };
-export function readSync(descriptor: number, buffer: Buffer): number {
-	const at = readTo.get(descriptor) ?? 0;
-	const bytesRead = nodeOf(descriptor).bytes.copy(buffer, 0, at);
-	readTo.set(descriptor, at + bytesRead);
+export function readSync(
+	descriptor: number,
+	buffer: Buffer,
+	offset = 0,
+	length = buffer.length - offset,
+	position: number | null = null,
+): number {
+	const at = position ?? readTo.get(descriptor) ?? 0;
+	const bytesRead = nodeOf(descriptor).bytes.copy(buffer, offset, at, at + length);
+	if (position === null) readTo.set(descriptor, at + bytesRead);
 	return bytesRead;
 }
 /** No name is a link here. */
@@ -136,6 +167,8 @@ export default {
 	ftruncateSync,
 	fsyncSync,
 	fsync,
+	fdatasync,
+	write,
 	readFileSync,
 	writeFileSync,
 	readdirSync,

@@ -22,7 +22,7 @@ const LINKS = 'agent/links.runner.ts';
 const SUPERVISOR = 'connection/supervisor.ts';
 const BEATS = 'connection/heartbeats.runner.ts';
 const STORE = 'events/store.edge.ts';
-const TRANSACTION = 'events/transaction.ts';
+const LOG = 'base/record-log.edge.ts';
 const CONNECTIVITY = 'status/connectivity.runner.ts';
 const RECORD = 'fleet/record.ts';
 const FOLLOW = 'fleet/follow-plan.runner.ts';
@@ -101,9 +101,14 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'keepGap(events, from, { workflowId, at: isoNow(clock) });',
 		"if (from === 'never') keepGap(events, from, { workflowId, at: isoNow(clock) });",
 	),
-	one('duplicates-pass', 'delivered-once', 'events/duplicates.ts', "if (known !== '' &&", "if (known === '?' &&", {
-		seed: 3,
-	}),
+	one(
+		'duplicates-pass',
+		'delivered-once',
+		STORE,
+		'if (!duplicates.isNew(key, overlaps)) return null;',
+		'if (duplicates.isNew(key, overlaps) === null) return null;',
+		{ seed: 3 },
+	),
 	one(
 		'frames-overtake',
 		'in-order',
@@ -114,14 +119,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 	{
 		name: 'numbers-again',
 		catches: 'numbers-rise',
-		edits: [
-			[
-				STORE,
-				'given = Math.max(given, extent.last) + 1;',
-				'given = Math.max(1, Math.max(given, extent.last) + (wallMs() % 2 === 0 ? 1 : -1));',
-			],
-			[TRANSACTION, 'batch.filter(({ number }) => number > extent.last)', 'batch'],
-		],
+		edits: [[LOG, 'given += 1;', 'given = Math.max(1, given + (wallMs() % 2 === 0 ? 1 : -1));']],
 	},
 	one(
 		'one-epoch-for-all',
@@ -135,15 +133,15 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'listeners-forgotten',
 		'newest-arrives',
 		STORE,
-		'if (batch.length > 0) for (const listener of listeners) listener(entries);',
-		'if (batch.length > 5) for (const listener of listeners) listener(entries);',
+		'if (entries.length > 0) for (const listener of listeners) listener(entries);',
+		'if (entries.length > 5) for (const listener of listeners) listener(entries);',
 	),
 	one(
 		'nothing-goes',
 		'events-go',
 		'events/consumers.ts',
-		'positions.size === 0 ? -1 : ',
-		'positions.size >= 0 ? -1 : ',
+		'positions.size === (positions.has(HOOKS_CONSUMER) ? 1 : 0)',
+		'positions.size >= 0',
 	),
 	one(
 		'connection-not-kept',
@@ -152,6 +150,13 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'connections.keep(effect.registration, effect.effect.connection.token);',
 		';',
 		{ seed: 2 },
+	),
+	one(
+		'no-lock',
+		'saves-work',
+		'state/lock.edge.ts',
+		"if (found && !found.isFile()) throw new Error('it is not a regular file');",
+		"if (found) throw new Error('it is not a regular file');",
 	),
 	one(
 		'saved-away',
@@ -236,7 +241,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 	one(
 		'renewed-all-the-time',
 		'renews-seldom',
-		SUPERVISOR,
+		'connection/supervision.ts',
 		'export const RENEW_AFTER = 0.8;',
 		'export const RENEW_AFTER = 0.0001;',
 	),
@@ -332,14 +337,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 			[LINKS, 'obtainedAtMs + lifeMs * (RENEW_AFTER', 'obtainedAtMs + lifeMs * (1 + RENEW_AFTER'],
 		],
 	},
-	one('online-twice', 'hooks-alternate', 'hooks/hooks.runner.ts', 'if (lastState === before) return;', ''),
-	one(
-		'hooks-skipped',
-		'hooks-see-notifications',
-		'hooks/hooks.runner.ts',
-		"if (entry.type === 'notification') run(",
-		"if (entry.type === 'notification' && entry.number % 5 !== 0) run(",
-	),
+	one('online-twice', 'hooks-alternate', 'local-api/hook-calls.runner.ts', 'if (lastState === before) return;', ''),
 	one(
 		'stop-leaves-timer',
 		'stops-in-time',
@@ -375,8 +373,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				LINK,
-				'const isStable = outlived || atMs - state.sinceMs >= STABLE_AFTER_MS;',
-				'const isStable = outlived || atMs - state.sinceMs >= 10 * STABLE_AFTER_MS;',
+				'const isStable = outlived || lifeMs >= STABLE_AFTER_MS;',
+				'const isStable = outlived || lifeMs >= 10 * STABLE_AFTER_MS;',
 			],
 		],
 		seed: 43,
@@ -504,7 +502,7 @@ const MUTATIONS: readonly Plant[] = [
 	),
 	any(
 		'supervisor-4-any-connection-serves',
-		SUPERVISOR,
+		'connection/supervision.ts',
 		'keys.every((key) => made.request[key] === desired.request[key]) &&',
 		'',
 	),
@@ -536,24 +534,24 @@ const MUTATIONS: readonly Plant[] = [
 	any('plan-4-not-saved', FOLLOW, 'stateWriter.keep((state) => ({ ...state, plan }));', 'void plan;'),
 	any(
 		'events-1-last-lost',
-		TRANSACTION,
-		"for (const event of added) changes.push(['add', event]);",
-		"for (const event of added.slice(0, Math.max(1, added.length - 1))) changes.push(['add', event]);",
+		LOG,
+		'await disk.writeAll(descriptor, chunk, end);',
+		'await disk.writeAll(descriptor, chunk.subarray(0, group.length > 1 ? -1 : chunk.length), end);',
 	),
 	any(
 		'events-2-listeners-forgotten',
 		STORE,
-		'if (batch.length > 0) for (const listener of listeners) listener(entries);',
-		'if (batch.length > 1) for (const listener of listeners) listener(entries);',
+		'if (entries.length > 0) for (const listener of listeners) listener(entries);',
+		'if (entries.length > 1) for (const listener of listeners) listener(entries);',
 	),
 	any('events-3-gap-too-late', CONNECTIVITY, 'Math.max(lastMs, nowMs - Math.max(limitMs, heardAgoMs))', 'nowMs'),
-	any('events-4-too-much-goes', TRANSACTION, 'upTo = event.number;\n', 'upTo = event.number + 1;\n'),
+	any('events-4-too-much-goes', STORE, 'upTo = Math.max(upTo, number);\n', 'upTo = Math.max(upTo, number + 1);\n'),
 	one(
 		'events-5-positions-forgotten',
 		'positions-kept',
-		TRANSACTION,
-		"if (positions) changes.push(['setConsumers', [...positions]]);",
-		'',
+		STORE,
+		'if (Object.keys(changes).length > 0) log.note(',
+		'if (Object.keys(changes).length > 5) log.note(',
 	),
 	any(
 		'events-6-gap-without-run-before',

@@ -47,10 +47,6 @@ export function createRecord(traits: Traits) {
 	let currentToken: { token: string; sinceMs: number; session: number } | null = null;
 	let hasLostDisk = false;
 	let secrets: string[] = ['key-of-this-life'];
-	/** Ids of the events for which a hook has run. */
-	let hooked = new Set<string>();
-	let wrongHooks: string[] = [];
-	let bootsWithoutJudging = 0;
 	let offAtMs = 0;
 	let issued: string[] = [];
 	let plan: PublishedPlan | null = null;
@@ -101,7 +97,6 @@ export function createRecord(traits: Traits) {
 					beatsOf.clear();
 					clockWasWrong ||= !traits.clockBattery;
 					life.lastTurn = '';
-					bootsWithoutJudging += 1;
 					disturbedMs = seen.atMs;
 					currentToken = null;
 					lately['registration'] = [];
@@ -144,8 +139,6 @@ export function createRecord(traits: Traits) {
 					}
 					if (seen.kind === 'gap') gaps.push(gapOf(seen));
 					const found = seen.kind === 'notification' ? numberIn(seen.text) : null;
-					if (seen.kind === 'notification' && !seen.again && !hooked.has(seen.id))
-						wrongHooks.push(`none for ${seen.id}`);
 					if (found) {
 						delivered.add(found.number);
 						sent.delete(found.number);
@@ -159,11 +152,6 @@ export function createRecord(traits: Traits) {
 					break;
 				case 'hook':
 					if (seen.hook.startsWith('onO')) life.lastTurn = seen.hook;
-					if (seen.hook === 'onNotification') {
-						const id = /"id":"([^"]+)"/.exec(seen.input)?.[1] ?? '';
-						if (hooked.has(id)) wrongHooks.push(`two for ${id}`);
-						hooked.add(id);
-					}
 					break;
 				case 'judged':
 					if (seen.quiet.status.state === 'online')
@@ -171,9 +159,6 @@ export function createRecord(traits: Traits) {
 					gaps = gaps.slice(-3);
 					for (const known of [...delivered]) if (known < lastSent - 3000) delivered.delete(known);
 					for (const channel of [...newestOf.keys()].slice(0, -20)) newestOf.delete(channel);
-					bootsWithoutJudging = 0;
-					hooked = new Set([...hooked].slice(-2000));
-					wrongHooks = [];
 					hasLostDisk = false;
 					// The newest events have right times from here on.
 					if (seen.quiet.status.state === 'online') clockWasWrong = false;
@@ -260,10 +245,6 @@ export function createRecord(traits: Traits) {
 			return isAtRest && session === currentToken?.session ? `channel ${session}` : null;
 		},
 		hasLostDisk: () => hasLostDisk,
-		hooksMissed(): string | null {
-			const isComparable = bootsWithoutJudging === 0 && !hasLostDisk;
-			return isComparable ? (wrongHooks[0] ?? null) : null;
-		},
 		wasFrozen: (withinMs: number) => frozenUntilMs > 0 && withinMs > 0 && frozenUntilMs === Number.POSITIVE_INFINITY,
 	};
 

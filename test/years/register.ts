@@ -1,5 +1,5 @@
 /**
- * Before any of the agent is loaded: its file system, its hooks' processes and SQLite's files give way to the simulated
+ * Before any of the agent is loaded: its file system and SQLite's files give way to the simulated
  * machine's; and where a bug is to be planted, the source is changed on its way in, not on the disk.
  */
 import { registerHooks } from 'node:module';
@@ -11,7 +11,6 @@ const SOURCES = new URL('../../src/', import.meta.url).href;
 const STAND_INS: Readonly<Record<string, string>> = {
 	'node:fs': './fs-sync.ts',
 	'node:fs/promises': './fs-async.ts',
-	'./hooks.edge.ts': './hook-calls.ts',
 };
 
 /** @throws when the text that a bug replaces is not in its file exactly once. */

@@ -1,0 +1,67 @@
+import { describe, expect, test } from 'vitest';
+import { allFaultsIn, changedLines, drawFaults, FOLDERS } from './draw.ts';
+import { EQUIVALENT } from './equivalent.ts';
+import { mutantsOf } from './mutants.ts';
+
+/** The source with each fault of this kind. */
+const planted = (source: string, kind: string) =>
+	mutantsOf(source)
+		.filter((mutant) => mutant.kind === kind)
+		.map(({ start, end, text }) => source.slice(0, start) + text + source.slice(end));
+
+test.each([
+	['seconds for milliseconds', 'wait(seconds * 1000);', 'wait(seconds);'],
+	['seconds for milliseconds', 'const LIMIT_MS = 15_000;', 'const LIMIT_MS = 15;'],
+	['two arguments are swapped', 'rename(from, to);', 'rename(to, from);'],
+	['two properties are swapped', 'f({ key: a.key, cert: a.cert });', 'f({ key: a.cert, cert: a.key });'],
+	['a clean-up is left out', 'try { f(); } finally { close(); }', 'try { f(); } finally {}'],
+	['a clean-up is left out', 'function f() { return () => off(); }', 'function f() { return () => {}; }'],
+	['await is left out', 'await flush(file);', '(flush(file));'],
+	['< becomes <=', 'if (a < b) f();', 'if (a <= b) f();'],
+	['one more or less', 'f(count - 1);', 'f(count);'],
+	['if never', 'function f() { if (a) return; }', 'function f() { if (false) return; }'],
+	['an escape is lost', 'f(escapeHtml(text));', 'f(text);'],
+	['an escape is lost', 'f(/a\\.b/);', 'f(/a.b/);'],
+	['a default is left out', 'f(a ?? 5);', 'f(a);'],
+	['a property is left out', 'f({ tokenPointer: a, b });', 'f({  b });'],
+	['Math.min becomes Math.max', 'Math.min(a(), b());', 'Math.max(a(), b());'],
+])('%s: %s', (kind, source, changed) => {
+	expect(planted(source, kind)).toContain(changed);
+});
+
+test('types, imports, comments and what is logged are left alone', () => {
+	const source = `import { a } from 'b';\ntype T = { x: 1 };\n// if (a < b)\nlog.info('x', 5);\n`;
+	expect(mutantsOf(source).map(({ kind }) => kind)).toEqual([]);
+});
+
+test('every folder has faults, the page and the scripts included, and a seed draws the same each time', () => {
+	expect(FOLDERS).toEqual(expect.arrayContaining(['page', 'scripts', 'base', 'operator']));
+	for (const folder of FOLDERS) expect(drawFaults(folder, 1, 3), folder).toHaveLength(3);
+	expect(drawFaults('page', 5, 8)).toEqual(drawFaults('page', 5, 8));
+	expect(drawFaults('page', 1, 1e6).map(({ file }) => file)).toContain('src/page/page/page.js');
+});
+
+describe('the lines that have changed', () => {
+	const diff = `diff --git a/src/a.ts b/src/a.ts
+--- a/src/a.ts
++++ b/src/a.ts
+@@ -3 +3,2 @@ function f() {
+@@ -9,2 +10,0 @@
+diff --git a/src/gone.ts b/src/gone.ts
+--- a/src/gone.ts
++++ /dev/null
+@@ -1,5 +0,0 @@
+`;
+	test('are those that a diff adds', () => {
+		const lines = changedLines(diff);
+		expect([...lines.keys()]).toEqual(['src/a.ts']);
+		expect([2, 3, 4, 5, 10].filter((line) => lines.get('src/a.ts')?.(line))).toEqual([3, 4]);
+	});
+});
+
+test('each fault that is written down as equivalent is still there', () => {
+	const gone = EQUIVALENT.filter(
+		({ file, kind, before }) => !allFaultsIn(file).some((one) => one.kind === kind && one.before === before),
+	);
+	expect(gone).toEqual([]);
+});
