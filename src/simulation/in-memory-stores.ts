@@ -4,8 +4,9 @@
  * real device is tested against the list.
  */
 import { keyOf, rememberMessages } from '../events/duplicates.ts';
-import { type Entry, numberOf, sizeOf } from '../events/event.ts';
+import { type Entry, sizeOf } from '../events/event.ts';
 import type { EventStore } from '../events/event-store-types.ts';
+import { readAfter } from '../events/reading.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -65,13 +66,14 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 			for (const listener of listeners) listener([entry]);
 			return entry;
 		},
-		after(since, limit) {
-			const first = entries[0]?.number ?? lastNumber + 1;
-			// An id of an earlier epoch, or of no epoch of ours: everything kept is new to its owner.
-			const known = since === null ? null : numberOf(since, [{ first: 1, epoch }], lastNumber, epoch);
-			const from = known === null ? first : Math.max(first, known + 1);
-			const missed = since !== null && (known === null || known + 1 < first);
-			return { entries: entries.slice(from - first, from - first + limit), missed };
+		after(since, limit, size) {
+			const [oldest] = entries;
+			const shelf = {
+				...{ epochs: [{ first: 1, epoch }], running: epoch, last: lastNumber, oldest: oldest?.number ?? null, done: 0 },
+				entries: (number: number) => entries.slice(number + 1 - (oldest?.number ?? 0)),
+				newestAt: () => entries.at(-1)?.at ?? new Date(0).toISOString(),
+			};
+			return readAfter(shelf, since, limit, size);
 		},
 		newest: () => entries.at(-1)?.id ?? null,
 		newestAt: () => entries.at(-1)?.at ?? null,
@@ -81,8 +83,8 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 		},
 		settled: () => Promise.resolve(),
 		// A simulated device leaves with its process.
-		erase: () => 0,
-		close() {},
+		erase: async () => 0,
+		async close() {},
 	};
 	return buffer;
 }
