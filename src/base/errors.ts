@@ -126,7 +126,7 @@ export const CATALOGUE = {
 	}),
 	...rows(blocked(EXIT.unavailable), {
 		'proxy-refused':
-			'Give the proxy a user and password it accepts in network.proxy, or have it allow this host; the credential of this device is not in question.',
+			'Name the proxy in network.proxy with a user and password it accepts, or have it allow this host; the credential of this device is not in question.',
 		'channel-not-found': 'Check baseUrl and service.channelPath.',
 		'channel-rejected': 'Check baseUrl, service.channelPath and service.channelAuth against the service.',
 	}),

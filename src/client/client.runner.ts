@@ -13,11 +13,21 @@ import type {
 	Status,
 } from '../protocol/local-answers.ts';
 import { AgentProblem } from './agent-problem.ts';
-import { ask } from './agent-socket.edge.ts';
-import { readPage } from './event-text.ts';
+import { ask, unreadable } from './agent-socket.edge.ts';
+import { type ExactEvent, type ExactPage, isPage, readPage } from './event-text.ts';
 import { requestService } from './service-request.edge.ts';
 
-export type { AckResult, EventPage, ForgetResult, IdentityReport, LeaseReport, LocalEvent, Status };
+export type {
+	AckResult,
+	EventPage,
+	ExactEvent,
+	ExactPage,
+	ForgetResult,
+	IdentityReport,
+	LeaseReport,
+	LocalEvent,
+	Status,
+};
 export { AgentProblem };
 
 export interface ClientOptions {
@@ -67,10 +77,6 @@ export type PlainData =
 			readonly pipe?: never;
 	  });
 
-/** An event with its data as it came: `data` is parsed, which rounds 9007199254740993 and 1.10; `text` is exact. */
-export type ExactEvent = LocalEvent & { readonly text: string };
-export type ExactPage = Omit<EventPage, 'events'> & { readonly events: readonly ExactEvent[] };
-
 export type AgentClient = ReturnType<typeof createClient>;
 
 /** How long one request for events waits at the agent, in seconds: the longest that it takes. */
@@ -98,6 +104,11 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 	const call = <Answer>(method: string, path: string, body?: unknown, more: CallOptions = {}): Promise<Answer> =>
 		ask(socketPath, { method, path, body, deadlineMs, ...more }) as Promise<Answer>;
 
+	const eventPage = async (query: URLSearchParams, more: CallOptions = {}): Promise<ExactPage> => {
+		const page = await call<unknown>('GET', `/v1/events?${query}`, undefined, { read: readPage, ...more });
+		if (!isPage(page)) throw unreadable('The answer is no page of events.');
+		return page;
+	};
 	const acknowledge = (consumer: string, id: string): Promise<AckResult> =>
 		call('POST', '/v1/events/ack', { consumer, id });
 	const hold = (name: string, seconds = 60): Promise<LeaseReport> => call('POST', '/v1/leases', { name, seconds });
@@ -122,10 +133,14 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		while (!signal?.aborted) {
 			const query = new URLSearchParams({ wait: String(WAIT_SECONDS), ...(consumer && { consumer }) });
 			if (position !== undefined) query.set('since', position);
-			const wait = { read: readPage, signal, deadlineMs: WAIT_SECONDS * 1000 + deadlineMs };
-			const page = await patiently(() => call<ExactPage>('GET', `/v1/events?${query}`, undefined, wait));
-			progress(position, page?.events ?? []);
-			for (const event of page?.events ?? []) {
+			const wait = { signal, deadlineMs: WAIT_SECONDS * 1000 + deadlineMs };
+			const askedAtMs = performance.now();
+			const page = await patiently(() => eventPage(query, wait));
+			const events = page?.events ?? [];
+			progress(position, events);
+			// An agent waits for events; one that does not is not asked again and again.
+			if (events.length === 0 && performance.now() - askedAtMs < RETRY_MS) await pause(signal);
+			for (const event of events) {
 				if (signal?.aborted) return;
 				yield event;
 				position = event.id;
@@ -143,7 +158,7 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		/** One page of at most 100 events, without waiting: for an application that asks when it likes. */
 		eventPage: ({ consumer, since }: Pick<EventOptions, 'consumer' | 'since'> = {}): Promise<ExactPage> => {
 			const query = new URLSearchParams({ ...(consumer && { consumer }), ...(since && { since }) });
-			return call('GET', `/v1/events?${query}`, undefined, { read: readPage });
+			return eventPage(query);
 		},
 		/** Everything up to this event is processed: it is not delivered to this consumer again. */
 		acknowledge,
@@ -243,8 +258,11 @@ async function untilAnswered<Result>(
 			if (signal?.aborted) return undefined;
 			if (!(error instanceof AgentProblem) || !passes(error)) throw error;
 			onRetry?.(error);
-			// An abort ends the pause as well.
-			await sleep(RETRY_MS, undefined, { ...(signal && { signal }) }).catch(() => {});
+			await pause(signal);
 		}
 	}
 }
+
+/** An abort ends it as well. */
+const pause = (signal: AbortSignal | undefined) =>
+	sleep(RETRY_MS, undefined, { ...(signal && { signal }) }).catch(() => {});

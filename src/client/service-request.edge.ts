@@ -51,6 +51,7 @@ async function prepare(path: string, { method = 'GET', headers, body }: Asked): 
 		const isData = !(body === undefined || body === null || typeof body === 'string' || isOfFetch(body));
 		if (isData && !given.has('content-type')) given.set('content-type', 'application/json');
 		const whole = isData ? JSON.stringify(body, refuseLoss) : (body as RequestInit['body']);
+		if (isData && whole === undefined) throw unsendable('The body is nothing in JSON');
 		// Node takes a stream only with `duplex`, and sends it as it comes.
 		const request = new Request('http://agent', { method, headers: given, body: whole ?? null, duplex: 'half' });
 		// As fetch encodes what a URL cannot hold, and leaves the fragment out.
@@ -84,6 +85,8 @@ const isOfFetch = (body: unknown): boolean =>
 
 /** For `JSON.stringify`, which makes `{}` of what it does not know, or passes over it. */
 function refuseLoss(key: string, value: unknown): unknown {
+	if (typeof value === 'number' && !Number.isFinite(value))
+		throw unsendable(`${key === '' ? 'The body' : `"${key}" in the body`} is ${value}, which JSON cannot hold`);
 	const isPlain = /^\[object (Object|Array|String|Number|Boolean|Null|Undefined|BigInt)\]$/;
 	const tag = Object.prototype.toString.call(value);
 	const isRead = typeof value === 'object' && value !== null && (isStream(value) || 'pipe' in value);

@@ -51,7 +51,7 @@ export interface DialOptions {
 	readonly userAgent: string;
 	readonly seconds: number;
 	readonly transcript: Transcript;
-	/** Ends a watch early. */
+	/** Ends a handshake or a watch early. */
 	readonly signal: AbortSignal;
 }
 
@@ -96,7 +96,13 @@ export async function openWatched(
 		followRedirects: false,
 		handshakeTimeout: HANDSHAKE_MS,
 	});
+	let giveUp = () => {};
 	const outcome = await new Promise<'open' | Dialled>((resolve, reject) => {
+		giveUp = () => {
+			reject(signal.reason);
+			socket.terminate();
+		};
+		signal.addEventListener('abort', giveUp);
 		socket.once('open', () => {
 			// What comes with the upgrade waits until it is listened to.
 			socket.pause();
@@ -115,7 +121,7 @@ export async function openWatched(
 				socket.terminate();
 			});
 		});
-	});
+	}).finally(() => signal.removeEventListener('abort', giveUp));
 	if (outcome !== 'open') return outcome;
 	transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
 

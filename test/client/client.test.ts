@@ -337,6 +337,8 @@ test.each<[string, ServiceRequest, RegExp]>([
 	// @ts-expect-error the types refuse it as well
 	['a symbol', { body: Symbol('tea') }, /of the kind Symbol/],
 	['a bigint', { body: { cups: 1n } }, /cannot be sent: Do not know how to serialize a BigInt/],
+	['a number that is none', { body: { cups: Number.NaN } }, /"cups" in the body is NaN/],
+	['data that is nothing in JSON', { body: { toJSON: () => undefined } }, /is nothing in JSON/],
 	['a circle', { body: circle }, /cannot be sent: Converting circular/],
 	['a locked stream', { body: locked }, /cannot be sent: .*locked/],
 	['a body with GET', { method: 'GET', body: 'tea' }, /cannot be sent: .*GET/],
@@ -478,11 +480,18 @@ test('no agent: each call says so', async () => {
 });
 
 /** An agent of which only the events answer: pages by the id that they were asked for. */
-async function givenPages(pageAfter: (since: string | null) => readonly string[]) {
+function givenPages(pageAfter: (since: string | null) => readonly string[]) {
+	return givenAnswers((since) => {
+		const ids = pageAfter(since);
+		return { events: ids.map((id) => ({ id })), next: ids.at(-1) ?? null };
+	});
+}
+
+async function givenAnswers(answerAfter: (since: string | null) => unknown) {
 	const directory = mkdtempSync(join(tmpdir(), 'client-'));
 	const server = createServer((request, response) => {
-		const ids = pageAfter(new URL(request.url ?? '', 'http://agent').searchParams.get('since'));
-		response.end(JSON.stringify({ events: ids.map((id) => ({ id })), next: ids.at(-1) ?? null }));
+		const since = new URL(request.url ?? '', 'http://agent').searchParams.get('since');
+		response.end(JSON.stringify(answerAfter(since)));
 	});
 	server.listen(join(directory, 'agent.sock'));
 	await once(server, 'listening');
@@ -507,6 +516,31 @@ test.each<[string, Readonly<Record<string, string[]>>, number]>([
 	expect([status, code]).toEqual([0, 'no-progress']);
 	expect(message).toContain('again and again');
 	expect(seen).toHaveLength(most);
+});
+
+test.each<[string, unknown]>([
+	['events that are no list', { events: 'none', next: 'a-1' }],
+	['events without an id', { events: [{ kind: 'tea' }], next: 'a-1' }],
+	['events of which one has an id without a number', { events: [{ id: 'a-1' }, { id: 'tea' }], next: 'a-1' }],
+	['an answer without events', { status: 'online' }],
+])('a loop and a page end with an error where the agent answers with %s', async (_, answer) => {
+	const client = await givenAnswers(() => answer);
+	const loop = async () => {
+		for await (const event of client.events()) expect(event).toBeUndefined();
+	};
+	for (const asking of [loop(), client.eventPage()]) {
+		const { status, code, message } = await problemOf(asking);
+		expect([status, code]).toEqual([0, 'bad-response']);
+		expect(message).toBe('The answer is no page of events.');
+	}
+});
+
+test('a loop asks an agent that does not wait once a second', async () => {
+	let asked = 0;
+	const client = await givenAnswers(() => ({ events: [], next: `a-${++asked}` }));
+	const enough = AbortSignal.timeout(1500);
+	for await (const event of client.events({ signal: enough })) expect(event).toBeUndefined();
+	expect(asked).toBe(2);
 });
 
 test('a loop follows an agent that lost its newest events, more than once', async () => {

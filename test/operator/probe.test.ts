@@ -1,4 +1,5 @@
 /** `idv probe`: what it says before, what it never does, how it looks for a channel, and what it stops at. */
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { createServer as createTcpServer, type Socket } from 'node:net';
@@ -187,6 +188,26 @@ describe('what it does', () => {
 		expect(stdout).toMatch(/channel-handshake .*likely/);
 		expect(stdout).toContain('It was interrupted');
 		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({ tokenPointer: '/data/value' });
+	});
+
+	test('SIGINT ends it while the channel gets no answer', async () => {
+		const server = createServer((_, response) => {
+			response.statusCode = 201;
+			response.end('{"token":"foreign-token-0123456789"}');
+		});
+		const sockets: Socket[] = [];
+		const asked = once(server, 'upgrade').then(([, socket]) => sockets.push(socket));
+		const port = await listen(server);
+		const args = ['probe', '--workflow', 'checkin', '--yes', '--seconds', '60'];
+		const running = follow('idv', args, { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${port}` });
+		await asked;
+		const interruptedMs = performance.now();
+		const { status, stdout } = await running.end('SIGINT');
+		for (const socket of sockets) socket.destroy();
+		expect(status).toBe(130);
+		expect(stdout).toContain('It was interrupted');
+		// The handshake itself may take 10 s.
+		expect(performance.now() - interruptedMs).toBeLessThan(5000);
 	});
 
 	test('a service that goes away ends it with what it has', async () => {
