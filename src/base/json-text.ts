@@ -76,6 +76,7 @@ export interface JsonSize {
 export interface JsonOutline {
 	/** The names of the outermost object, as far as the look went. */
 	readonly names: ReadonlySet<string>;
+	readonly size: JsonSize;
 	/** Whether there was more than is allowed; then nothing else was looked at. */
 	readonly isTooMuch: boolean;
 	readonly repeated: readonly { readonly path: readonly (string | number)[]; readonly offset: number }[];
@@ -89,7 +90,7 @@ export interface JsonOutline {
  * @param what the word for the contents. @param most objects, lists and names together, and other values.
  * @param passOver objects under this name are neither counted nor looked into. */
 export function outlineJson(text: string, what: string, most: JsonSize, passOver: string): JsonOutline {
-	const { repeated, passed, isTooMuch, names, fault: found } = walk(text, { what, most, passOver });
+	const { repeated, passed, isTooMuch, names, size, fault: found } = walk(text, { what, most, passOver });
 	const fault = found && `${lineAndColumn(text, found.offset)}: ${found.reason}.`;
 	let rest = '';
 	let from = 0;
@@ -97,7 +98,7 @@ export function outlineJson(text: string, what: string, most: JsonSize, passOver
 		rest += `${text.slice(from, start)}{}`;
 		from = end;
 	}
-	return { names, isTooMuch, repeated, fault, rest: from === 0 ? text : rest + text.slice(from) };
+	return { names, size, isTooMuch, repeated, fault, rest: from === 0 ? text : rest + text.slice(from) };
 }
 
 /** The part of the text that may stand next. */
@@ -148,7 +149,7 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		}
 	};
 	const done = (fault: { offset: number; reason: string } | null) => ({
-		...{ repeated, passed, offsets, isTooMuch, names: outermost, fault },
+		...{ repeated, passed, offsets, isTooMuch, names: outermost, size: { parts, values }, fault },
 	});
 	for (;;) {
 		offset = afterSpace(text, offset);

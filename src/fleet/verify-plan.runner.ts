@@ -60,14 +60,16 @@ export function readPlan(
 	if ('problem' in decoded) return refused(decoded.problem);
 	const source = { text: decoded.text, where, isForPeople };
 	// Anyone may have sent it: a plan that is not signed is not read beyond its envelope.
-	const outline = outlineJson(decoded.text, 'plan', MAX_OF_ENVELOPE, PASSED_OVER);
+	const isForAnyone = publicKeys.length === 0;
+	const outline = outlineJson(decoded.text, 'plan', isForAnyone ? MAX_OF_PLAN : MAX_OF_ENVELOPE, PASSED_OVER);
 	if (!outline.names.has('payload')) {
-		if (publicKeys.length === 0) return readPayload(bytes, source, { isSigned: false, keys: [] });
+		if (isForAnyone) return readPayload(bytes, source, outline, { isSigned: false, keys: [] });
 		const parsed = outline.isTooMuch ? null : parse(source, outline);
 		if (parsed && 'problem' in parsed) return refused(parsed.problem);
 		return refused(failure('plan-untrusted', `${where} is not signed.`));
 	}
-	if (outline.isTooMuch) {
+	const { parts, values } = outline.size;
+	if (outline.isTooMuch || parts > MAX_OF_ENVELOPE.parts || values > MAX_OF_ENVELOPE.values) {
 		const fault = 'its envelope holds more than a payload and its signatures';
 		return refused(failure('plan-invalid', `${where}: ${fault}.`));
 	}
@@ -85,7 +87,8 @@ export function readPlan(
 	const inside = `${where}, the signed plan in it`;
 	const text = decode(payload, inside);
 	if ('problem' in text) return refused(text.problem);
-	return readPayload(payload, { ...text, where: inside, isForPeople }, { isSigned: true, keys });
+	const within = outlineJson(text.text, 'plan', MAX_OF_PLAN, PASSED_OVER);
+	return readPayload(payload, { ...text, where: inside, isForPeople }, within, { isSigned: true, keys });
 }
 
 /** A key of one line, as settings hold it. */
@@ -111,9 +114,13 @@ interface Source {
 	readonly isForPeople: boolean;
 }
 
-function readPayload(payload: Uint8Array, source: Source, signed: Pick<ReadPlan, 'isSigned' | 'keys'>): PlanReading {
-	const { text, where, isForPeople } = source;
-	const outline = outlineJson(text, 'plan', MAX_OF_PLAN, PASSED_OVER);
+function readPayload(
+	payload: Uint8Array,
+	source: Source,
+	outline: JsonOutline,
+	signed: Pick<ReadPlan, 'isSigned' | 'keys'>,
+): PlanReading {
+	const { where, isForPeople } = source;
 	if (outline.isTooMuch) {
 		const { parts, values } = MAX_OF_PLAN;
 		const fault = `it holds more than ${parts} objects, lists and names, more than ${values} values, or lists in lists beyond any plan`;

@@ -46,6 +46,7 @@ const MEMBERS: Readonly<Record<string, Filler>> = {
 	'rules that each list others': (bytes) =>
 		`"rules":[${Array.from({ length: 500 }, (_, n) => `{"name":"a${n}","match":{"deviceIds":[${until(bytes / 500 - 80, (at) => `"K-${n}-${at}"`)}]},"workflowId":"w${n}"}`).join(',')}]`,
 	extensions: (bytes) => `"extensions":{${until(bytes - 30, (n) => `"k${n}":[{"a":${n}}]`)}}`,
+	'extensions of empty lists': (bytes) => `"extensions":{"a":[${until(bytes - 60, () => '[]')}]}`,
 	'extensions of lists in lists': (bytes) =>
 		`"extensions":{"a":${'['.repeat(bytes / 2 - 20)}${']'.repeat(bytes / 2 - 20)}}`,
 };
