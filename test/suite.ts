@@ -35,7 +35,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	dialects: {
 		says: 'idv probe against services drawn from a seed, each online by its file alone',
 		run: vitest('test/dialects/vitest.config.ts'),
-		short: { env: { DIALECTS_COUNT: '30' } },
+		short: { env: { DIALECTS_COUNT: '20' } },
 	},
 	fleet: {
 		says: 'fleet plans from a real nginx',
@@ -76,7 +76,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	years: {
 		says: 'the whole agent on virtual time: weeks of drawn faults (--minutes M | --seed S --years Y)',
 		run: ['node', '--no-warnings', '--max-semi-space-size=64', 'test/years/run.ts'],
-		short: { args: ['--minutes', '1'] },
+		short: { args: ['--minutes', '0.5'] },
 	},
 	disk: {
 		says: 'a paired device whose files are damaged, each in many ways, and planted bugs that this must find (--cases N --seed S)',
@@ -93,7 +93,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: 'power cuts that lose what was not flushed (--cuts N --seed S)',
 		needs: 'root, Debian, FUSE',
 		run: ['node', 'test/power/run.ts'],
-		short: { args: ['--cuts', '60', '--seed', '99'] },
+		short: { args: ['--cuts', '40', '--seed', '99'] },
 	},
 	faults: {
 		says: 'namespaces, full disks, shifted clocks, proxies and third-party servers',
@@ -101,16 +101,21 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		run: vitest('test/faults/vitest.config.ts'),
 		short: { env: { FAULTS: 'short' } },
 	},
-	browser: {
-		says: "the page in Debian's browsers",
-		needs: 'chromium, firefox, ffmpeg',
-		run: vitest('test/system/browser.config.ts'),
-		short: {},
+	recovery: {
+		says: 'how soon a device is back after each of 80 causes (--json --seed S --lives N --no-sockets)',
+		run: ['node', 'test/recovery/run.ts'],
+		short: { args: ['--lives', '3', '--devices', '1000'] },
 	},
 	mutate: {
 		says: 'whether the tests notice faults (--changed | --seed S --count N [FOLDER…])',
 		run: ['node', '--no-warnings', 'test/mutation/run.ts'],
-		short: { args: ['--changed', '--limit', '180'] },
+		short: { args: ['--changed', '--limit', '90'] },
+	},
+	browser: {
+		says: "the page in Debian's browsers",
+		needs: 'chromium, firefox, ffmpeg',
+		run: vitest('test/system/browser.config.ts'),
+		short: { env: { BROWSER: 'short' } },
 	},
 	'fleet-scale': {
 		says: '2,000 devices moved in rings, minutes long',
@@ -127,11 +132,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	'bench:backoff': {
 		says: 'the reconnect delays beside those of other clients',
 		run: ['node', 'test/bench/backoff-storm.ts'],
-	},
-	recovery: {
-		says: 'how soon a device is back after each of 80 causes (--json --seed S --lives N --no-sockets)',
-		run: ['node', 'test/recovery/run.ts'],
-		short: { args: ['--lives', '3', '--devices', '1000'] },
 	},
 	'bench:refusals': { says: 'a minute of wrong 401s for 10,000 devices', run: ['node', 'test/bench/refusals.ts'] },
 	'bench:rate-limit': { says: 'kiosks behind one limited address', run: ['node', 'test/bench/rate-limit.ts'] },
