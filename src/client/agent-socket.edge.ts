@@ -171,7 +171,7 @@ const brokenOff = (cause?: unknown) =>
 const timedOut = (message: string) => new AgentProblem(0, 'request-timeout', message, TRY_AGAIN);
 const tooLarge = () =>
 	new AgentProblem(0, 'response-too-large', `More than ${MAX_ANSWER_BYTES} bytes came.`, 'Ask for less at a time.');
-/** What answers is not the agent, or not one that this program knows. */
+/** Something other than the agent answers, or an agent that this program does not know. */
 export const unreadable = (message: string) =>
 	new AgentProblem(0, 'bad-response', message, 'Check that the socket is that of idv-agent, and of the same version.');
 

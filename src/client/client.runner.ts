@@ -106,7 +106,7 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 
 	const eventPage = async (query: URLSearchParams, more: CallOptions = {}): Promise<ExactPage> => {
 		const page = await call<unknown>('GET', `/v1/events?${query}`, undefined, { read: readPage, ...more });
-		if (!isPage(page)) throw unreadable('The answer is no page of events.');
+		if (!isPage(page)) throw unreadable('The answer is not a page of events.');
 		return page;
 	};
 	const acknowledge = (consumer: string, id: string): Promise<AckResult> =>

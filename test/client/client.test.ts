@@ -531,7 +531,7 @@ test.each<[string, unknown]>([
 	for (const asking of [loop(), client.eventPage()]) {
 		const { status, code, message } = await problemOf(asking);
 		expect([status, code]).toEqual([0, 'bad-response']);
-		expect(message).toBe('The answer is no page of events.');
+		expect(message).toBe('The answer is not a page of events.');
 	}
 });
 
