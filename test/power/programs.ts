@@ -14,9 +14,9 @@ export const PLANTED = {
 	],
 	'the directory of the state is not flushed': [
 		[
-			'src/base/files.edge.ts',
-			'fs.renameSync(temporary, file);\n\t\tawait syncDirectory(path.dirname(file));',
-			'fs.renameSync(temporary, file);',
+			'src/state/store.edge.ts',
+			'for (const name of TEMPORARIES) takePlace(name);\n\t\t\tawait syncDirectory(stateDir);',
+			'for (const name of TEMPORARIES) takePlace(name);',
 		],
 	],
 	'the newest events are not flushed': [
