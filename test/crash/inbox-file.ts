@@ -30,7 +30,10 @@ export function readInboxFile(stateDir: string): StoredEvent[] {
 		for (let number = from; number <= to; number += 1) {
 			const tag = segment.tagOf(number);
 			if (tag === null) continue;
-			const payload = segment.has(number) === 'kept' ? segment.read(number) : null;
+			const isKept = segment.has(number) === 'kept';
+			const payload = isKept ? segment.read(number) : null;
+			// A header that came as far as the disk, without what belongs to it.
+			if (isKept && payload === null) continue;
 			const id = payload ? decodeEvent(number, payload).id : (idOf(number, epochs) ?? '');
 			const { key } = decodeTag(tag);
 			const serviceId = key === null ? null : (idByHash.get(key[0]) ?? String(key[0]));
