@@ -1,6 +1,8 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-
-import { AgentError, type Failure } from '../base/errors.ts';
+import { accessSync, constants, statSync } from 'node:fs';
+import { isAbsolute } from 'node:path';
+import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { errnoOf, inWords } from '../base/files.edge.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { diskNeed, plainBytes } from '../events/disk-budget.ts';
@@ -58,9 +60,28 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const exposed = await findExposedFiles(loaded, choosePaths(flags, shell.env));
 	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
-	if (shell.isJson) shell.json({ valid, problems, notices: loaded.notices });
+	const notices = [...loaded.notices, ...hooksThatCannotRun(loaded)];
+	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
-	reportProblems(shell, loaded, problems);
+	reportProblems(shell, { notices }, problems);
+}
+
+/** A program without a slash in its name is looked for in the PATH of whoever runs hooks. */
+function hooksThatCannotRun({ settings }: LoadedSettings): readonly Failure[] {
+	return Object.entries(settings.hooks).flatMap(([name, [program = '']]) => {
+		if (!program.includes('/')) return [];
+		const fault = isAbsolute(program) ? whyNotRun(program) : 'is not an absolute path, and hooks run in /';
+		return fault === null ? [] : [failure('settings-invalid', `hooks.${name}: ${program} ${fault}.`)];
+	});
+}
+
+function whyNotRun(program: string): string | null {
+	try {
+		accessSync(program, constants.X_OK);
+		return statSync(program).isFile() ? null : 'is not a file';
+	} catch (error) {
+		return errnoOf(error) === 'EACCES' ? 'cannot be run: chmod 0755' : `cannot be run: ${inWords(error)}`;
+	}
 }
 
 async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
@@ -76,7 +97,11 @@ async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Fa
 	}
 }
 
-function reportProblems(shell: Shell, { notices }: LoadedSettings, problems: readonly Failure[]): void {
+function reportProblems(
+	shell: Shell,
+	{ notices }: Pick<LoadedSettings, 'notices'>,
+	problems: readonly Failure[],
+): void {
 	shell.failures(problems);
 	if (shell.isJson) return;
 	for (const { message } of notices) shell.warn(message);

@@ -30,12 +30,15 @@ export interface SettingsFiles {
 	readonly places: ReadonlyMap<string, ValuePlace>;
 	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
 	readonly problems: readonly Failure[];
+	/** `settings-invalid` for each name that a file has twice: the last one counts. */
+	readonly notices: readonly Failure[];
 }
 
 /** Reads the config file and `conf.d`. Never throws: what cannot be used is in `problems`. A missing `conf.d` is none. */
 export async function readSettingsLayers(places: SettingsPlaces): Promise<SettingsFiles> {
 	const layers: SettingsFiles['layers'][number][] = [];
 	const problems: Failure[] = [];
+	const notices: Failure[] = [];
 	const valuePlaces = new Map<string, ValuePlace>();
 	const confDirectory = confDirectoryOf(places);
 	let names: string[] = [];
@@ -56,7 +59,12 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			const read = readJsonObject(text, 'settings');
 			if ('fault' in read) throw new AgentError('settings-invalid', `${source}: ${read.fault}`);
 			layers.push({ source, document: read.document });
-			valuePlaces.set(source, (keys) => lineAndColumn(text, findJsonPlaces(text).offsetOf(keys)));
+			const found = findJsonPlaces(text);
+			valuePlaces.set(source, (keys) => lineAndColumn(text, found.offsetOf(keys)));
+			for (const { path: keys, offset } of found.repeated) {
+				const where = `${source}: ${lineAndColumn(text, offset)}`;
+				notices.push(failure('settings-invalid', `${where}: ${keys.join('.')} is there twice; the last one counts.`));
+			}
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;
 			const isMissing = errnoOf(error.cause) === 'ENOENT';
@@ -64,7 +72,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			if (!isMissing || (at === 0 && places.mustExist)) problems.push(error.failure);
 		}
 	}
-	return { layers, places: valuePlaces, problems };
+	return { layers, places: valuePlaces, problems, notices };
 }
 
 /**

@@ -4,7 +4,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { AgentPaths } from './paths.runner.ts';
 import { didYouMean, type ResolvedSettings, resolveSettings, type SettingsLayer, type ValuePlace } from './resolve.ts';
-import { environmentName, listSettings } from './table.ts';
+import { environmentName, listSettings, valueAt } from './table.ts';
 
 export interface SettingsSources {
 	readonly paths: AgentPaths;
@@ -31,7 +31,11 @@ export async function loadSettings(sources: SettingsSources): Promise<LoadedSett
 	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
 	const documents = files.layers.map(({ source, document }) => ({ where: source, document }));
 	const loaded = resolveWith(documents, sources, files.places);
-	return { ...loaded, problems: [...files.problems, ...loaded.problems] };
+	return {
+		...loaded,
+		problems: [...files.problems, ...loaded.problems],
+		notices: [...files.notices, ...loaded.notices, ...sharedPorts(loaded.settings)],
+	};
 }
 
 /** The settings with these documents in place of the files. @param places where values stand in them, by `where`. */
@@ -47,6 +51,25 @@ export function resolveWith(
 		{ source: 'flag', texts: readSets(sets) },
 	];
 	return { ...resolveSettings(layers, checked), documents, notices: fromEnv.notices };
+}
+
+/** Only one of two listeners gets a port. */
+function sharedPorts(settings: LoadedSettings['settings']): Failure[] {
+	const ports = ['page.port', 'local.metricsPort', 'local.http.port'].map((path) => ({
+		path,
+		port: valueAt(settings, path),
+	}));
+	return ports.flatMap(({ path, port }, index) => {
+		const other = port ? ports.slice(0, index).find((earlier) => earlier.port === port) : undefined;
+		return other
+			? [
+					failure(
+						'settings-invalid',
+						`${path} and ${other.path} are the same port, ${port}: only one can listen there.`,
+					),
+				]
+			: [];
+	});
 }
 
 type Texts = Map<string, { value: string; where: string }>;

@@ -92,6 +92,29 @@ describe('config check', () => {
 		]);
 	});
 
+	test('warns of what is valid and probably not meant: a name twice, a port twice, a hook that cannot run [F552]', async () => {
+		const home = await givenHome(
+			'{"page":{"port":8480},"local":{"metricsPort":8480},"heartbeatCadence":20,\n"hooks":{"onOnline":["bin/on"],"onOffline":["/nowhere/off"],"onPaired":["/etc"],"onNeedsPerson":["logger"]},\n"heartbeatCadence":10,"pairing":{"trustedOrigins":["https://a.example"]}}',
+		);
+		const [plain, json] = await Promise.all([
+			home.agent(['config', 'check']),
+			home.agent(['config', 'check', '--json']),
+		]);
+		expect([plain.status, plain.stdout]).toEqual([0, 'The settings are valid.\n']);
+		expect(plain.stderr.replaceAll(home.directory, '')).toBe(
+			[
+				'Warning: /config.json: line 3, column 1: heartbeatCadence is there twice; the last one counts.',
+				'Warning: local.metricsPort and page.port are the same port, 8480: only one can listen there.',
+				'Warning: hooks.onOnline: bin/on is not an absolute path, and hooks run in /.',
+				'Warning: hooks.onOffline: /nowhere/off cannot be run: it is not there (ENOENT).',
+				'Warning: hooks.onPaired: /etc is not a file.',
+				'',
+			].join('\n'),
+		);
+		const { valid, notices } = JSON.parse(json.stdout);
+		expect([json.status, valid, notices.length]).toEqual([0, true, 5]);
+	});
+
 	test('says where a file is no JSON', async () => {
 		const home = await givenHome('{\n\t"workflowId": "a",\n}');
 		const { status, stderr } = await home.agent(['config', 'check']);
