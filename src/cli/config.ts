@@ -66,7 +66,7 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	reportProblems(shell, { notices }, problems);
 }
 
-/** A program without a slash in its name is looked for in the PATH of whoever runs hooks. */
+/** A program without a slash in its name is looked for in the PATH that hooks run with. */
 function hooksThatCannotRun({ settings }: LoadedSettings): readonly Failure[] {
 	return Object.entries(settings.hooks).flatMap(([name, [program = '']]) => {
 		if (!program.includes('/')) return [];

@@ -53,7 +53,7 @@ export function resolveWith(
 	return { ...resolveSettings(layers, checked), documents, notices: fromEnv.notices };
 }
 
-/** Only one of two listeners gets a port. */
+/** Two listeners cannot share a port. */
 function sharedPorts(settings: LoadedSettings['settings']): Failure[] {
 	const ports = ['page.port', 'local.metricsPort', 'local.http.port'].map((path) => ({
 		path,
