@@ -2,6 +2,7 @@
  * Makes the programs that are shipped: one minified CommonJS file for each command, with what it seldom needs beside it.
  * `npm run build` runs this; a device never does. Decides nothing about how a program behaves.
  */
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { globSync, readFileSync, realpathSync } from 'node:fs';
 import { copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -11,7 +12,7 @@ import { type BuildOptions, build, type Plugin } from 'esbuild';
 import * as zod from 'zod';
 
 export interface BundleOptions {
-	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. */
+	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. Its commit is built in as well. */
 	readonly root: string;
 	/** Name of each program and its source file under `root`. */
 	readonly entries: Readonly<Record<string, string>>;
@@ -92,6 +93,12 @@ const PAGE = [
 	['page/qr.js', 'uqr', '../index.mjs'] as const,
 ];
 
+/** `null` for sources outside of a checkout. */
+function commitOf(root: string): string | null {
+	const { status, stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' });
+	return status === 0 ? stdout.trim() : null;
+}
+
 /**
  * Builds every program.
  *
@@ -109,7 +116,12 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 	const shared = {
 		...OPTIONS,
 		absWorkingDir: root,
-		define: { ...DEFINED, IDV_AGENT_VERSION: JSON.stringify(version), IDV_AGENT_TOOLS_APART: String(toolsApart) },
+		define: {
+			...DEFINED,
+			IDV_AGENT_VERSION: JSON.stringify(version),
+			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
+			IDV_AGENT_TOOLS_APART: String(toolsApart),
+		},
 		plugins: [slimPino, lateZlib, findNative],
 	};
 	const { client, ...programs } = entries;

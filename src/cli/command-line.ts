@@ -129,7 +129,7 @@ export async function runProgram(program: LazyCommand): Promise<void> {
 		if (error.exitCode === 0) return;
 		shell.caller.exitCode = EXIT.usage;
 		if (error.code === 'commander.help') return;
-		const { message, suggestion } = plainWords(error);
+		const { message, suggestion } = plainWords(error, program);
 		shell.fail(failure('usage', message, { remedy: suggestion + seeHelp(program, words) }));
 	}
 }
@@ -176,8 +176,14 @@ function seeHelp(program: Command, words: readonly string[]): string {
 	return `See "${named.join(' ')} --help".`;
 }
 
+/** Words that people try, and the command that does what they look for. */
+const MEANT: Readonly<Record<string, string>> = {
+	...{ log: 'history', logs: 'history', bundle: 'support-bundle', support: 'support-bundle' },
+	...{ info: 'status', check: 'doctor', diagnose: 'doctor', start: 'run', test: 'doctor' },
+};
+
 /** commander's own message without the typed words: a code may be among them. */
-function plainWords(error: CommanderError): { message: string; suggestion: string } {
+function plainWords(error: CommanderError, program: Command): { message: string; suggestion: string } {
 	const [first = '', hint = ''] = error.message.replace(/^error: /, '').split('\n');
 	const message =
 		error.code === 'commander.excessArguments'
@@ -185,7 +191,9 @@ function plainWords(error: CommanderError): { message: string; suggestion: strin
 			: error.code === 'commander.unknownOption'
 				? first.replace(/=.*'$/s, "'").replace(/ '(?!-[a-z]'$|--[a-z-]{1,40}'$).*$/is, '')
 				: first;
-	const suggestion = hint.replace(/^\((.*)\)$/, '$1 ');
+	const meant = MEANT[/^unknown command '(\w+)'$/.exec(first)?.[1] ?? ''];
+	const isThere = meant !== undefined && commandOf(program, meant) !== undefined;
+	const suggestion = isThere ? `Did you mean ${meant}? ` : hint.replace(/^\((.*)\)$/, '$1 ');
 	return { message: `${message.charAt(0).toUpperCase()}${message.slice(1).replace(/\.$/, '')}.`, suggestion };
 }
 

@@ -254,6 +254,10 @@ const COMMANDS: Subcommands = {
 				'idv-agent doctor --json | jq \'.checks[] | select(.status != "ok")\'': 'for programs',
 			})
 			.runs(async () => (await import('./doctor.ts')).doctor),
+	version: (command) =>
+		command('show which program this is, and the formats that it reads')
+			.examples({ 'idv-agent version --json': 'for an inventory' })
+			.runs(async () => (await import('./show-version.ts')).showVersion),
 	'support-bundle': (command) =>
 		command('write one file with status, checks, settings, log and versions, without secrets')
 			.option('--out <file>', 'the .tar.gz to write; default: a name with the time in this directory')

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
@@ -27,6 +28,7 @@ const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
 		'status',
 		'support-bundle',
 		'unpair',
+		'version',
 		'workflow',
 		'workflow set',
 		'workflow show',
@@ -48,6 +50,31 @@ const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
 		'whoami',
 	],
 };
+
+test.each([
+	['logs', 'history'],
+	['bundle', 'support-bundle'],
+	['support', 'support-bundle'],
+	['statsu', 'status'],
+])('a command that is not there: %s is answered with %s', async (word, meant) => {
+	const words = new RegExp(`^Error: Unknown command '${word}'\\. Did you mean ${meant}\\? See "idv-agent --help"\\.`);
+	expectRefusal(await run('idv-agent', [word]), { status: 64, code: 'usage', words });
+});
+
+test('version names the program and the formats that it reads', async () => {
+	const { version } = JSON.parse(readFileSync(join(BIN, '../package.json'), 'utf8'));
+	const [plain, json] = await Promise.all([run('idv-agent', ['version']), run('idv-agent', ['version', '--json'])]);
+	expect(plain.stdout).toMatch(new RegExp(`^Version +${version.replaceAll('.', '\\.')}$`, 'm'));
+	expect(plain.stdout).toMatch(/^Formats +state 1, idv-fleet-plan\/1, idv-fleet-plan\/2$/m);
+	const { commit, ...about } = JSON.parse(json.stdout);
+	expect(about).toEqual({
+		version,
+		node: process.version,
+		architecture: `${process.platform}-${process.arch}`,
+		formats: { state: 1, plans: ['idv-fleet-plan/1', 'idv-fleet-plan/2'] },
+	});
+	expect(commit === null || /^[0-9a-f]{40}$/.test(commit)).toBe(true);
+});
 
 describe.each(['idv-agent', 'idv'] as const)('the help of %s', (name) => {
 	test('is there for every command, on stdout, and teaches by example', async () => {
