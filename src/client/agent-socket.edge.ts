@@ -44,8 +44,8 @@ type Asked = Pick<Sent, 'method' | 'path' | 'signal'> & {
 	readonly read?: (text: string) => unknown;
 };
 
-/** Also of a line of a stream: a frame of control characters grows sixfold in JSON. */
-export const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+/** Also of a line of a stream: an event of 16 MiB, the most that `service.maxMessageBytes` permits, grows sixfold in JSON if its characters are control characters. */
+export const MAX_ANSWER_BYTES = 100 * 1024 * 1024;
 const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
 
 /** Opens a connection of its own. @throws AgentProblem, or what a stream of the application throws. */

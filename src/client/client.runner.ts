@@ -14,20 +14,10 @@ import type {
 } from '../protocol/local-answers.ts';
 import { AgentProblem } from './agent-problem.ts';
 import { ask, unreadable } from './agent-socket.edge.ts';
-import { type ExactEvent, type ExactPage, isPage, readPage } from './event-text.ts';
+import { isPage, readPage } from './event-text.ts';
 import { requestService } from './service-request.edge.ts';
 
-export type {
-	AckResult,
-	EventPage,
-	ExactEvent,
-	ExactPage,
-	ForgetResult,
-	IdentityReport,
-	LeaseReport,
-	LocalEvent,
-	Status,
-};
+export type { AckResult, EventPage, ForgetResult, IdentityReport, LeaseReport, LocalEvent, Status };
 export { AgentProblem };
 
 export interface ClientOptions {
@@ -77,6 +67,10 @@ export type PlainData =
 			readonly pipe?: never;
 	  });
 
+/** An event with its data as it came: `data` is parsed, which rounds 9007199254740993 and 1.10; `text` is exact. */
+export type ExactEvent = LocalEvent & { readonly text: string };
+export type ExactPage = Omit<EventPage, 'events'> & { readonly events: readonly ExactEvent[] };
+
 export type AgentClient = ReturnType<typeof createClient>;
 
 /** How long one request for events waits at the agent, in seconds: the longest that it takes. */
@@ -107,7 +101,7 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 	const eventPage = async (query: URLSearchParams, more: CallOptions = {}): Promise<ExactPage> => {
 		const page = await call<unknown>('GET', `/v1/events?${query}`, undefined, { read: readPage, ...more });
 		if (!isPage(page)) throw unreadable('The answer is not a page of events.');
-		return page;
+		return page as ExactPage;
 	};
 	const acknowledge = (consumer: string, id: string): Promise<AckResult> =>
 		call('POST', '/v1/events/ack', { consumer, id });
