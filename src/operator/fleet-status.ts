@@ -37,7 +37,6 @@ export interface StatusFlags extends SourceFlags {
 }
 
 const WATCH_SECONDS = 30;
-const GONE_MS = 86_400_000;
 
 export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise<void> {
 	if (flags.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
@@ -54,14 +53,13 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 			graceMs: flags.graceSeconds * 1000,
 			publishedMs: flags.published ?? null,
 		};
-		const unlisted = [...reports.values()].filter(({ deviceId }) => inventory.length > 0 && !known.has(deviceId));
-		// An inventory is a person's word that a device which is long gone is not of the fleet any more.
-		const isGone = ({ deviceId, heardAtMs }: DeviceReport) =>
-			known.size > 0 && !known.has(deviceId) && heardAtMs !== null && nowMs - heardAtMs > GONE_MS;
-		const present = [...reports.values()].filter((report) => !isGone(report));
-		const ids = new Set([...known.keys(), ...present.map(({ deviceId }) => deviceId)]);
-		const devices = [...ids].map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
-		warn(shell, plan.plan, [...reports.values()], inventory.length > 0);
+		// An inventory is a person's word on what the fleet is: a foreign device must not make a ring look better.
+		const isOfFleet = ({ deviceId }: DeviceReport) => inventory.length === 0 || known.has(deviceId);
+		const heard = [...reports.values()].filter(isOfFleet);
+		const unlisted = [...reports.values()].filter((report) => !isOfFleet(report));
+		const ids = inventory.length > 0 ? [...known.keys()] : heard.map(({ deviceId }) => deviceId);
+		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
+		warn(shell, plan.plan, heard, inventory.length > 0);
 		return { devices, unlisted };
 	};
 	const isWatching = flags.watch !== undefined;
@@ -102,7 +100,10 @@ function warn(
 		shell.warn(
 			`The plan chooses by labels, and ${counted(blind, 'device')} ${blind === 1 ? 'reports' : 'report'} none: name them with --inventory FILE.`,
 		);
-	if (reports.length === 0) shell.warn('No device has reported: look at what --from, --prometheus or --service names.');
+	if (reports.length === 0)
+		shell.warn(
+			`No device${hasInventory ? ' of the inventory' : ''} has reported: look at what --from, --prometheus or --service names.`,
+		);
 	if (validUntil !== undefined && Date.parse(validUntil) < Date.now())
 		shell.warn(`The plan was valid until ${validUntil}: devices stay as they are and begin nothing more by it.`);
 	const newer = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
@@ -116,15 +117,18 @@ function judgement(
 ): Failure | null {
 	if (failAbove === undefined && minReported === undefined) return null;
 	const { devices, reported, failed } = judged;
-	const missing = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
 	if (known === 0)
 		return failure('devices-offline', 'No device has reported, and no inventory names one.', {
 			remedy: 'Name the devices with --inventory FILE, and look at the source of the reports.',
 		});
-	if (devices > 0 && (reported === 0 || reported / devices < (minReported ?? 0)))
-		return failure('devices-offline', `${missing}; ${percent(minReported ?? 0)} must have.`, {
+	if (devices > 0 && (reported === 0 || reported / devices < (minReported ?? 0))) {
+		const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
+		const missing = reported > 0 ? some : `No device whose change is due has reported (0 of ${devices})`;
+		const limit = minReported === undefined ? '' : `; ${percent(minReported)} must have`;
+		return failure('devices-offline', `${missing}${limit}.`, {
 			remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
 		});
+	}
 	const decided = reported + silent;
 	if (failAbove === undefined || devices === 0 || failed / decided <= failAbove) return null;
 	const unheard = silent === 0 ? '' : ` (${silent} of them not heard since)`;
@@ -206,7 +210,8 @@ function show(
 	);
 	if (progress.reasons.length > SHOWN) shell.line(`and ${progress.reasons.length - SHOWN} other reasons (--json).`);
 	table(shell, '', [...spread('Workflow', progress.workflows), ...spread('Agent', progress.versions)]);
-	if (unlisted.length > 0) table(shell, '', [[`Not in the inventory: ${names(unlisted)}`]]);
+	if (unlisted.length > 0)
+		table(shell, '', [[`Not in the inventory, not counted: ${unlisted.length} (${names(unlisted)})`]]);
 	if (flags.devices) table(shell, '', devices.map(rowOf));
 }
 

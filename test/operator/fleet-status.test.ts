@@ -242,6 +242,49 @@ describe('idv fleet status --plan', () => {
 		]);
 	});
 
+	test('a device that is not in the inventory counts in no figure, and is listed apart', async () => {
+		const plan = await planFile(toNew([{ percent: 100, startAt: at(-HOUR) }]));
+		const own = Array.from({ length: 20 }, (_, n) => `K-${n}`);
+		const inventory = await operator.file('devices.csv', `deviceId\n${own.join('\n')}\n`);
+		// K-0 was never heard; k-0 is another device, and so are those that happen to do what the plan says.
+		const foreign = ['k-0', ...Array.from({ length: 80 }, (_, n) => `X-${n}`)];
+		const newer = { plan: { revision: 9, followed: 9, refused: null } };
+		const from = await lines(
+			...own.slice(1).map((id) => line(id, 'new')),
+			...foreign.map((id) => line(id, 'new', newer)),
+		);
+		const args = ['--plan', plan, '--from', from, '--inventory', inventory];
+		const shown = await status(...args);
+		expect(shown).toMatchObject({ stderr: '', stdout: expect.stringMatching(/^Revision 7, 20 devices:$/m) });
+		expect(shown.stdout).toMatch(/^100 % +defaults +20 +19 +0 +0 +0 +0 +1$/m);
+		expect(shown.stdout).toMatch(/^Not in the inventory, not counted: 81 \(k-0, X-0, .*, …\)$/m);
+		expect(succeeded(await status(...args, '--json'))).toMatchObject({
+			...{ devices: 20, atTarget: 19, neverSeen: 1, unlisted: 81, workflows: { new: 19 } },
+			rings: [{ devices: 20 }],
+			judged: { devices: 20, reported: 19, failed: 1 },
+		});
+		const words = /1 of 20 devices whose change is due have failed/;
+		const gate = ['fleet', 'status', ...args, '--fail-above', '2%', '--min-reported', '95%'];
+		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, gate);
+		expect((await status(...args, '--csv')).stdout.trim().split('\r\n')).toHaveLength(21);
+	});
+
+	test('without a report, it is said that there is none, and no limit that nobody has set', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const inventory = await operator.file('devices.csv', 'deviceId\nK-1\nK-2\n');
+		const from = await lines(line('X-1', 'new'));
+		const args = ['fleet', 'status', '--plan', plan, '--from', from, '--inventory', inventory];
+		for (const [flag, end] of [
+			['--fail-above', ''],
+			['--min-reported', '; 2 % must have'],
+		] as const) {
+			const { status: ended, stderr } = await operator.idv([...args, flag, '2%']);
+			expect(ended).toBe(69);
+			expect(stderr).toContain('Warning: No device of the inventory has reported: ');
+			expect(stderr).toContain(`Error: No device whose change is due has reported (0 of 2)${end}. `);
+		}
+	});
+
 	test('writes CSV that a spreadsheet reads, without formulas of a device', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const refused = { revision: 7, message: '=cmd("x"), or not' };
