@@ -26,6 +26,14 @@ export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failur
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 
+/** While the credential of this device makes new Connections, pairing it again would help nothing. */
+export function asRenewable(ended: Failure, registers: boolean, { backoff }: NextAttempt): Failure {
+	if (ended.code !== 'credential-refused' || !registers || backoff.registerRefused) return ended;
+	const remedy =
+		'This device registers again with its own credential. If it happens again and again, look for a second device with the same deviceId, and ask the operator of the service why it refuses Connections that it has issued.';
+	return failure(ended.code, ended.message, { ...ended, remedy });
+}
+
 const MEANT = { refused: 'credential-refused', replaced: 'connection-replaced', retry: 'connection-lost' } as const;
 
 /** The end of a channel as the settings have its close code; one that only means an outage counts as none. */

@@ -15,7 +15,18 @@ import {
 	pingInterval,
 	UNKNOWN_RHYTHM,
 } from './line-rhythm.ts';
-import { type Cut, causeOf, cutsWarning, type RecentCuts, recentCuts, withCut, withRefusal } from './recent-cuts.ts';
+import {
+	type Cut,
+	causeOf,
+	cutsWarning,
+	duplicateWarning,
+	type Occupied,
+	type RecentCuts,
+	type Replaced,
+	recentCuts,
+	withCut,
+	withRefusal,
+} from './recent-cuts.ts';
 
 /** As the status has it. */
 export interface LineFacts {
@@ -31,8 +42,11 @@ export interface Line {
 	/** How often to ping a channel that is opened now, in milliseconds. */
 	pingIntervalMs(baseUrl: string, usualMs: number, cadenceMs: number): number;
 	opened(baseUrl: string, localAddress: string | null): void;
-	/** @returns whether the channel has outlived the idle timeout that cut those before it. */
-	ended(event: Extract<ChannelEvent, { type: 'ended' }>, atMs: number): boolean;
+	/**
+	 * @param replaced whether another device may have taken its place.
+	 * @returns whether the channel has outlived the idle timeout that cut those before it.
+	 */
+	ended(event: Extract<ChannelEvent, { type: 'ended' }>, atMs: number, replaced?: Replaced | null): boolean;
 	facts(nowMs: number): LineFacts;
 	/** As if no channel had ever been open. */
 	forget(): void;
@@ -47,7 +61,8 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 	let rhythm: LineRhythm = { ...UNKNOWN_RHYTHM, idleMs: saved?.idleMs ?? null };
 	let pingMs: number | null = null;
 	let cuts: readonly Cut[] = [];
-	let isTold = false;
+	let occupied: Occupied | null = null;
+	let told: Failure['code'] | null = null;
 
 	function become(next: LineRhythm): void {
 		const before = rhythm;
@@ -68,10 +83,12 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 		return `Nothing to do: something on the way ends a line after ${plainDuration(rhythm.idleMs)} of silence, and the agent pings it in time now.`;
 	}
 
+	const warningAt = (atMs: number) => duplicateWarning(cuts, occupied, atMs) ?? cutsWarning(cuts, atMs, remedy());
+
 	function tell(atMs: number): void {
-		const warning = cutsWarning(cuts, atMs, remedy());
-		if (warning && !isTold) log.warn(warning.message, { code: warning.code });
-		isTold = warning !== null;
+		const warning = warningAt(atMs);
+		if (warning && warning.code !== told) log.warn(warning.message, { code: warning.code });
+		told = warning?.code ?? null;
 	}
 
 	return {
@@ -82,19 +99,23 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			return intervalMs;
 		},
 		opened(baseUrl, localAddress) {
+			occupied = null;
 			const network = localAddress === null ? null : networkOf(localAddress);
 			if (baseUrl === where.baseUrl && network === where.network) return;
 			become(UNKNOWN_RHYTHM);
 			where = { baseUrl, network };
 		},
-		ended({ failure, closeCode, line }, atMs) {
+		ended({ failure, closeCode, line }, atMs, replaced = null) {
 			const cause = causeOf(failure.code, closeCode);
 			if (!line) {
 				// An attempt that follows at once tells why the last channel was cut.
 				if (REFUSALS.has(failure.code)) cuts = withRefusal(cuts, cause);
+				const isOccupied = failure.code === 'channel-occupied';
+				occupied = isOccupied ? { fromMs: occupied?.fromMs ?? atMs, toMs: atMs } : null;
+				tell(atMs);
 				return false;
 			}
-			cuts = withCut(cuts, { atMs, lifeMs: line.lifeMs, cause });
+			cuts = withCut(cuts, { atMs, lifeMs: line.lifeMs, cause, replaced });
 			const outlived = hasOutlived(rhythm, line);
 			become(afterEnd(rhythm, line));
 			tell(atMs);
@@ -105,13 +126,14 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 				idleTimeoutSeconds: rhythm.idleMs === null ? null : Math.round(rhythm.idleMs / 1000),
 				pingSeconds: pingMs === null ? null : Math.round(pingMs / 1000),
 				recentCuts: recentCuts(cuts, nowMs),
-				warning: cutsWarning(cuts, nowMs, remedy()),
+				warning: warningAt(nowMs),
 			};
 		},
 		forget() {
 			become(UNKNOWN_RHYTHM);
 			where = { baseUrl: null, network: null };
 			cuts = [];
+			occupied = null;
 		},
 	};
 }

@@ -17,6 +17,7 @@ import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Line } from './line.runner.ts';
 import { MOST_PING_MS } from './line-rhythm.ts';
 import type { Credential, LinkEffect, LinkEvent } from './link.ts';
+import { replacedBy } from './recent-cuts.ts';
 import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
 
@@ -241,8 +242,11 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				link.conversation?.stop();
 				link.channel = null;
 				if (event.line) report.lineEnded(generation, registration, event.line, false);
-				const { failure, closeCode, timedOut } = asMeant(event, options.runtime().resolved.settings.service.closeCodes);
-				const outlived = options.line.ended(event, atMs);
+				const meant = asMeant(event, options.runtime().resolved.settings.service.closeCodes);
+				const { failure, closeCode, timedOut } = meant;
+				// Beside another link of this device, that one may have taken its place.
+				const replaced = links.size === 1 ? replacedBy(meant) : null;
+				const outlived = options.line.ended(event, atMs, replaced);
 				report.event(generation, { type: 'channelEnded', attempt, atMs, failure, timedOut, closeCode, outlived });
 			}
 		}

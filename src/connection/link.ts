@@ -14,7 +14,7 @@ import {
 	RECENTLY_MS,
 	STABLE_AFTER_MS,
 } from './backoff.ts';
-import { asPassing, asRefusal, asShownWrong } from './evidence.ts';
+import { asPassing, asRefusal, asRenewable, asShownWrong } from './evidence.ts';
 import type { Connection, Credential, Entered, LinkEffect, LinkEvent, LinkState, Step, Trying } from './link-state.ts';
 
 export * from './link-state.ts';
@@ -275,7 +275,7 @@ function afterChannelEnded(
 	if (event.againInMs !== undefined && state.name === 'connecting')
 		return wait(state, event.failure, event.againInMs, false, 'connect', event.atMs);
 	const then = registers ? 'register' : 'connect';
-	const cause = asPassing(asShownWrong(ended, next), next);
+	const cause = asPassing(asShownWrong(asRenewable(ended, registers, next), next), next);
 	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);
 }
 

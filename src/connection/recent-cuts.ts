@@ -13,7 +13,12 @@ export interface Cut {
 	readonly lifeMs: number;
 	/** The close code, `silence`, the HTTP status of a handshake that was refused next, or the code of the failure. */
 	readonly cause: string;
+	/** Whether another channel may have taken the place of this one. */
+	readonly replaced?: Replaced | null;
 }
+
+/** `said`: by the service in so many words; `perhaps`: it ended the channel with a code of its own, or refused the Connection. */
+export type Replaced = 'said' | 'perhaps';
 
 /** As the status has it. */
 export interface RecentCuts {
@@ -63,12 +68,57 @@ export function cutsWarning(cuts: readonly Cut[], nowMs: number, remedy: string 
 	const told = recentCuts(cuts, nowMs);
 	if (!told || told.count < CUTS_TO_WARN) return null;
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
-	const typicalMs = medianLife(recent);
-	const areEqual = recent.every(({ lifeMs }) => Math.abs(lifeMs - typicalMs) <= Math.max(1500, typicalMs / 10));
-	const after = `${areEqual ? 'each' : 'typically'} after ${plainDuration(typicalMs)}`;
+	const after = `${haveEqualLives(recent) ? 'each' : 'typically'} after ${plainDuration(medianLife(recent))}`;
 	const window = plainDuration(told.windowSeconds * 1000);
 	const message = `The channel was cut ${told.count} times in ${window}, ${after} (${told.cause}).`;
 	return failure('channel-flapping', message, remedy === null ? {} : { remedy });
+}
+
+/** @param ended as the settings have its close code. */
+export function replacedBy({ failure: { code }, closeCode }: Ended): Replaced | null {
+	if (code === 'connection-replaced') return 'said';
+	return closeCode !== null && (closeCode >= 4000 || closeCode === 1008) ? 'perhaps' : null;
+}
+interface Ended {
+	readonly failure: Failure;
+	readonly closeCode: number | null;
+}
+
+/** From the first to the newest refusal of a channel in a row because the service holds another one. Monotonic, milliseconds. */
+export interface Occupied {
+	readonly fromMs: number;
+	readonly toMs: number;
+}
+
+/**
+ * Two devices with one id end each other's channels, each after the other's wait: soon, and never after the same time, as a service that
+ * limits the life of a channel does. Where the service keeps the older channel, the other device is refused for longer than it holds one
+ * that was lost. `null` while nothing speaks for a second device.
+ */
+export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null, nowMs: number): Failure | null {
+	const heldMs = occupied ? occupied.toMs - occupied.fromMs : 0;
+	if (heldMs >= HELD_TO_WARN_MS)
+		return duplicate(`the service has refused the channel for ${plainDuration(heldMs)} because it holds another one`);
+	const isTakeover = ({ replaced, lifeMs }: Cut) =>
+		replaced === 'said' || (replaced === 'perhaps' && lifeMs < TAKEN_WITHIN_MS);
+	const taken = cuts.filter((cut) => nowMs - cut.atMs < WINDOW_MS && isTakeover(cut));
+	if (taken.length < CUTS_TO_WARN) return null;
+	if (haveEqualLives(taken) && taken.every(({ replaced }) => replaced !== 'said')) return null;
+	const typically = plainDuration(medianLife(taken));
+	const window = plainDuration(WINDOW_MS);
+	return duplicate(
+		`the service ended the channel ${taken.length} times in ${window}, typically after ${typically}, as it does where another channel takes its place`,
+	);
+}
+const HELD_TO_WARN_MS = 5 * 60 * 1000;
+/** No device waits for longer before it comes back. */
+const TAKEN_WITHIN_MS = 2 * 60 * 1000;
+const duplicate = (because: string) =>
+	failure('duplicate-device', `Another device probably uses the deviceId of this one: ${because}.`);
+
+function haveEqualLives(cuts: readonly Cut[]): boolean {
+	const typicalMs = medianLife(cuts);
+	return cuts.every(({ lifeMs }) => Math.abs(lifeMs - typicalMs) <= Math.max(1500, typicalMs / 10));
 }
 
 function medianLife(cuts: readonly Cut[]): number {

@@ -29,6 +29,8 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 		return notApplicable('An agent runs but could not be asked; its channel is left alone.');
 	const { state, sentence, problem, channel } = daemon.status;
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
+	const duplicate = daemon.status.warnings.find(({ code }) => code === 'duplicate-device');
+	if (duplicate) return (state === 'online' ? warning : failed)(asFailure(duplicate));
 	// An online device has a problem with something else, such as a move: only the sentence says with what.
 	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
 	if (problem) return failed(asFailure(state === 'online' ? { ...problem, message: statusSentence(other) } : problem));

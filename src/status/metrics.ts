@@ -78,6 +78,11 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			'1 when the service refuses the credential of the settings while another one works.',
 			warnings.some(({ code }) => code === 'credential-refused') ? 1 : 0,
 		),
+		gauge(
+			'duplicate_device',
+			'1 while another device probably uses the deviceId of this one.',
+			warnings.some(({ code }) => code === 'duplicate-device') ? 1 : 0,
+		),
 		gauge('last_heartbeat_time_seconds', 'When the last heartbeat was sent.', heartbeatAt),
 		gauge('clock_skew_seconds', "How far the device's clock is ahead of the service's.", gauges.clockSkewSeconds),
 		gauge('events_kept', 'Events kept for applications.', gauges.eventsKept),

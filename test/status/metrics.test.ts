@@ -93,6 +93,15 @@ describe('metrics', () => {
 		expect(value('events_durable')).toBe(1);
 	});
 
+	test('say that another device probably uses the same id', () => {
+		const value = (warnings: Status['warnings']) =>
+			parse(formatMetrics(agentMetrics({ ...status, warnings }, counts, gauges)))
+				.get('idv_agent_duplicate_device')
+				?.samples.get('');
+		expect(value([])).toBe(0);
+		expect(value([{ code: 'duplicate-device', message: 'x', remedy: 'y', recovers: true }])).toBe(1);
+	});
+
 	test('name each version that was taken back, with the fault', () => {
 		const takenBack = ['0.3.0', '0.3.1'].map((version) => ({ version, at: '2026-11-22T03:00:00Z', fault: 'crashes' }));
 		const scraped = parse(formatMetrics(stateMetrics({ ...status, updates: { ordered: null, takenBack } })));

@@ -39,6 +39,7 @@ export default {
 		'connection-replaced': ['Ein anderes Gerät verwendet den Namen dieses Geräts.', HOTLINE],
 		'channel-occupied': ['Der Dienst hält noch eine andere Verbindung dieses Geräts.', 'Warten Sie einige Minuten.'],
 		'channel-silent': ['Der Dienst meldet sich nicht mehr.', NETWORK],
+		'duplicate-device': ['Wahrscheinlich verwendet ein anderes Gerät den Namen dieses Geräts.', HOTLINE],
 		'channel-flapping': ['Die Verbindung bricht immer wieder ab.', NETWORK],
 		'registering-too-often': ['Der Dienst meldet dieses Gerät zu oft neu an.', HOTLINE],
 		'clock-wrong': ['Die Uhr dieses Geräts geht falsch.', 'Stellen Sie Datum und Uhrzeit dieses Geräts.'],
