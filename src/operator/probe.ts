@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { constants } from 'node:os';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { createTranscript } from '../base/transcript.ts';
 import type { Shell } from '../cli/output.ts';
@@ -54,7 +55,8 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
 	const unsaved = await save(flags, report, settings);
 	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved }, settings, unsaved === null);
-	if (report.isInterrupted) shell.caller.exitCode = EXIT_INTERRUPTED;
+	// As shells say it.
+	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
 }
 
 /** @returns why a file could not be written: what was found is printed all the same. */
@@ -73,10 +75,10 @@ async function save(flags: ProbeFlags, { findings, lines }: Outcome, settings: o
 interface Outcome extends ProbeReport {
 	/** Of the transcript. */
 	readonly lines: readonly string[];
+	/** The signal that interrupted it. */
+	readonly endedBy: (typeof SIGNALS)[number] | null;
 }
 
-/** 128 and the number of SIGINT, as shells say it. */
-const EXIT_INTERRUPTED = 130;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 async function run(
@@ -89,7 +91,11 @@ async function run(
 	const network = await createNetwork({ caFile: target.caFile }, target.env);
 	const userAgent = `idv/${VERSION}`;
 	const over = new AbortController();
-	const end = () => over.abort();
+	let endedBy: Outcome['endedBy'] = null;
+	const end = (signal: (typeof SIGNALS)[number]) => {
+		endedBy ??= signal;
+		over.abort();
+	};
 	// A second one ends the process at once.
 	for (const signal of SIGNALS) process.once(signal, end);
 	try {
@@ -109,7 +115,7 @@ async function run(
 				if (!shell.isJson) shell.line(text);
 			},
 		});
-		return { ...report, lines };
+		return { ...report, lines, endedBy };
 	} finally {
 		for (const signal of SIGNALS) process.removeListener(signal, end);
 		await network.close();

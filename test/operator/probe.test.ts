@@ -177,14 +177,18 @@ describe('what it does', () => {
 		expect(short.stdout).toContain('Waits for 9 s');
 	});
 
-	test.each(['SIGINT', 'SIGTERM'] as const)('%s ends it with what it has seen, printed and written', async (signal) => {
+	test.each([
+		['SIGINT', 130],
+		['SIGTERM', 143],
+		['SIGHUP', 129],
+	] as const)('%s ends it with %i and what it has seen, printed and written', async (signal, expected) => {
 		const service = await givenService({ dialect: { tokenPointer: '/data/value' } });
 		const out = join(operator.directory, 'service.json');
 		const args = ['probe', '--workflow', 'checkin', '--yes', '--seconds', '60', '--out', out];
 		const running = follow('idv', args, env('ApiKey', service));
 		await running.untilLine(/^Watches the channel/);
 		const { status, stdout } = await running.end(signal);
-		expect(status).toBe(130);
+		expect(status).toBe(expected);
 		expect(stdout).toMatch(/channel-handshake .*likely/);
 		expect(stdout).toContain('It was interrupted');
 		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({ tokenPointer: '/data/value' });
