@@ -179,7 +179,7 @@ export function followFleet(parts: FleetParts) {
 		refusedEtag = etag;
 		const known = record();
 		const own = trust();
-		if (!reading.ok) throw asError(reading.problems);
+		if (!reading.ok) throw asError(reading);
 		if (!known || !own) return;
 		const { plan, digest, keys } = reading.read;
 		checkFleet(plan.fleet, own);
@@ -296,8 +296,8 @@ function digestOf(text: string): string {
 	return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-function asError(problems: readonly Failure[]): AgentError {
+function asError({ problems, faults }: PlanReading & { readonly ok: false }): AgentError {
 	const [first = failure('plan-invalid', 'The fleet plan cannot be read.')] = problems;
-	const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
+	const more = faults > 1 ? ` (and ${faults - 1} more)` : '';
 	return new AgentError(first.code, `${first.message}${more}`, first);
 }

@@ -32,8 +32,8 @@ const MAX_OF_ENVELOPE: JsonSize = { parts: 100, values: 100 };
 const MAX_OF_PLAN: JsonSize = { parts: 100_000, values: 250_000 };
 /** Of any size, and nothing of it is used here. */
 const PASSED_OVER = 'extensions';
-/** Faults of a file, or the value that it holds. */
-type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[] };
+/** Faults of a file, or the value that it holds. `faults`: how many there are; not each has a problem of its own. */
+type Checked<Value> = Value | { readonly ok: false; readonly problems: readonly Failure[]; readonly faults: number };
 
 export interface ReadPlan {
 	readonly plan: FleetPlan;
@@ -174,8 +174,8 @@ function check<Value>(
 ): Checked<{ readonly ok: true; readonly value: Value }> {
 	const result = schema.safeParse(document);
 	if (result.success && repeated.length === 0) return { ok: true, value: result.data };
-	const found = result.success ? [] : faultsOf(result.error.issues, document, isForPeople);
-	const faults = found.slice(0, Math.max(0, MAX_PROBLEMS - repeated.length));
+	const issues = result.error?.issues ?? [];
+	const faults = faultsOf(issues, document, isForPeople).slice(0, Math.max(0, MAX_PROBLEMS - repeated.length));
 	const offsets = findJsonPlaces(text).offsetsOf(faults.map(({ path }) => path));
 	const all = [
 		...repeated.map((one) => ({ ...one, what: 'is there twice' })),
@@ -186,13 +186,14 @@ function check<Value>(
 		const end = what.endsWith('?') ? '' : '.';
 		return failure('plan-invalid', `${where}: ${lineAndColumn(text, offset)}: ${pointer} ${what}${end}`);
 	});
-	const unknown = result.success ? 0 : countUnknown(result.error.issues);
-	const told = faults.filter(({ isUnknown }) => isUnknown).length;
-	if (unknown > told) {
-		const fault = `${unknown - told} more names are not known`;
+	const unknown = countUnknown(issues);
+	const unnamed = unknown - faults.filter(({ isUnknown }) => isUnknown).length;
+	if (unnamed > 0) {
+		const fault = unnamed === 1 ? '1 more name is not known' : `${unnamed} more names are not known`;
 		problems.push(failure('plan-invalid', `${where}: ${fault}.`));
 	}
-	return { ok: false, problems };
+	const known = issues.filter(({ code }) => code !== 'unrecognized_keys').length;
+	return { ok: false, problems, faults: repeated.length + known + unknown };
 }
 
 /** All names that a plan or an envelope may have anywhere. */
@@ -229,5 +230,5 @@ function countUnknown(issues: readonly z.core.$ZodIssue[]): number {
 }
 
 function refused(problem: Failure): PlanReading {
-	return { ok: false, problems: [problem] };
+	return { ok: false, problems: [problem], faults: 1 };
 }

@@ -76,8 +76,9 @@ export function resolveSettings(
 			}
 		}
 	}
-	if (unknown > MAX_UNKNOWN)
-		problems.push(failure('settings-invalid', `${unknown - MAX_UNKNOWN} more names are not settings.`));
+	const unnamed = unknown - MAX_UNKNOWN;
+	const unnamedFault = unnamed === 1 ? '1 more name is not a setting.' : `${unnamed} more names are not settings.`;
+	if (unnamed > 0) problems.push(failure('settings-invalid', unnamedFault));
 	if (problems.length === 0 && isUnchanged) checked.add('settings', text);
 	const settings = nest(values);
 	problems.push(...checkTogether(settings));

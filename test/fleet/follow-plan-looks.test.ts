@@ -76,6 +76,9 @@ function given(settings: Partial<typeof SETTINGS> = {}) {
 		get warned() {
 			return warnings.list().map(({ code }) => code);
 		},
+		get warnings() {
+			return warnings.list().map(({ message }) => message);
+		},
 		seen,
 		stateWriter,
 		fleet,
@@ -146,6 +149,21 @@ describe('the looks', () => {
 		await device.fails('plan-unreachable');
 		expect(device.nextInMs()).toBe(300_000);
 		expect(device.fleet.checkedAt).toBeNull();
+	});
+
+	test.each([
+		[1, ''],
+		[2, ' (and 1 more)'],
+		[25, ' (and 24 more)'],
+		[90_000, ' (and 89999 more)'],
+	])('warn of the first of %i unknown names and count the others', async (count, end) => {
+		const device = given();
+		device.nextInMs();
+		const names = Object.fromEntries(Array.from({ length: count }, (_, n) => [`bogus${n}`, 1]));
+		await device.serve(plan(1, names));
+		const place = 'The fleet plan of plans.example: line 1, column ';
+		expect(device.warnings).toEqual([expect.stringContaining(`/bogus0 is not known here.${end}`)]);
+		expect(device.warnings[0]?.startsWith(place)).toBe(true);
 	});
 
 	test('are the newest alone: one that was overtaken changes nothing, however it ends', async () => {

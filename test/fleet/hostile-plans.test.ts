@@ -65,6 +65,14 @@ test('unknown names are counted, twenty are named, and suggested only for people
 	expect(read(text, [], true)[0]).toMatch(/\/revisio0 is not known here; did you mean revision\?/);
 });
 
+test('one name more than are named is one name', () => {
+	const names = Array.from({ length: 21 }, (_, n) => [`bogus${n}`, 1]);
+	const told = read(JSON.stringify({ format: 'idv-fleet-plan/1', revision: 1, ...Object.fromEntries(names) }), []);
+	expect(told.at(-1)).toBe('plan.json: 1 more name is not known. [plan-invalid]');
+	const { problems } = resolveSettings([{ source: 'file', where: 'c.json', document: Object.fromEntries(names) }]);
+	expect(problems.at(-1)?.message).toBe('1 more name is not a setting.');
+});
+
 test('of settings, too, twenty unknown names are named and the others are counted', () => {
 	const document = Object.fromEntries(Array.from({ length: 30_000 }, (_, n) => [`baseUr${n}`, 1]));
 	const looks: unknown[] = [];
