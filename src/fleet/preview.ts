@@ -172,7 +172,15 @@ function describeAssignment({ workflowId, settings, rollout }: Words): string {
 
 function describeRollout(rollout: PlanRollout | undefined): string | null {
 	if (!rollout) return null;
-	const rings = rollout.rings.map(({ percent, startAt }) => `${percent} %${startAt ? ` from ${startAt}` : ''}`);
+	const { to, rings } = rollout;
+	const steps = rings.map(({ percent, startAt, agent }) =>
+		[`${percent} %`, ...(agent ? [`with version ${agent.version}`] : []), ...(startAt ? [`from ${startAt}`] : [])].join(
+			' ',
+		),
+	);
 	const spread = rollout.spreadSeconds === undefined ? '' : ` over ${rollout.spreadSeconds} s`;
-	return `to ${describeAssignment(rollout.to)}: ${rings.join(', ')}${spread}`;
+	const words = describeAssignment(to);
+	// A rollout of a version alone has `"to": {}`.
+	const isVersionOnly = words === 'nothing' && rings.some(({ agent }) => agent);
+	return `${isVersionOnly ? 'only the version' : `to ${words}`}: ${steps.join(', ')}${spread}`;
 }

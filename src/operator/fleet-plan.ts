@@ -111,7 +111,7 @@ export async function diffFleetPlans(
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
 	if (shell.isJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
-	if (differences.length === 0) shell.line('Both plans say the same.');
+	if (differences.length === 0) shell.line('Both plans say the same to devices.');
 	else shell.table(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));
 	showChange(shell, preview);
 	if (!isTaken && !isSame)

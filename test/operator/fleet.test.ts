@@ -319,6 +319,20 @@ describe('idv fleet diff', () => {
 		expect(succeeded(await operator.idv(['fleet', 'diff', ...files, '--json']))).toMatchObject({ isTaken: true });
 	});
 
+	test('tells a version that a ring orders, and a rollout of nothing else', async () => {
+		const only = PLAN_2.replace('{ "workflowId": "checkout" }', '{}');
+		const files = [await plan(only), await plan(only.replace('0.3.0', '0.4.0'), 'new.json')];
+		const ring = (version: string) => `only the version: 5 % with version ${version} from 2026-12-01T04:00:00Z`;
+		expect((await operator.idv(['fleet', 'diff', ...files])).stdout).toBe(
+			`defaults, rollout  ${ring('0.3.0')}  →  ${ring('0.4.0')}\n`,
+		);
+		const { differences } = JSON.parse((await operator.idv(['fleet', 'diff', ...files, '--json'])).stdout);
+		expect(differences).toEqual([{ what: 'defaults, rollout', before: ring('0.3.0'), after: ring('0.4.0') }]);
+		const both = await plan(PLAN_2.replace(', "agent": { "version": "0.3.0", "more": true }', ''), 'both.json');
+		const { stdout } = await operator.idv(['fleet', 'diff', both, await plan(PLAN_2)]);
+		expect(stdout).toMatch(/ {2}to checkout: 5 % from \S+ {2}→ {2}to checkout: 5 % with version 0\.3\.0 from \S+$/m);
+	});
+
 	test('warns of a revision that devices would refuse', async () => {
 		const files = [await plan(), await plan(PLAN.replace('checkout', 'boarding'), 'new.json')];
 		const { status, stderr } = await operator.idv(['fleet', 'diff', ...files]);
