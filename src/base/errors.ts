@@ -80,6 +80,8 @@ export const CATALOGUE = {
 			'If it lasts, check the line, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
 		'channel-flapping':
 			'Check the line and what stands on the way (proxies, load balancers); look at the cause in brackets.',
+		'notifications-at-risk':
+			'Wait a few minutes: the agent finds out how often it must ping this line. If it lasts, check the firewall or router on the way, which forgets quiet lines. Each gap event names the time in which notifications may be missing.',
 		'duplicate-device':
 			'Look for a second device with this deviceId (a copied disk, or the same deviceId in its settings): unpair it, give it a deviceId of its own and pair it.',
 		'clock-wrong': "Set this device's clock, or let it reach a time server.",

@@ -75,7 +75,7 @@ function classifyStatus(answer: HttpAnswer): Failure {
 				? said('access-forbidden', { remedy: FIREWALL_REMEDY })
 				: said('access-forbidden');
 		case 407:
-			return proxyAnswered(status, host);
+			return proxyAnswered(status, host, headers['proxy-authenticate']);
 		// Whatever is behind a gateway may only restart: no more than 429 and 503 say that it has too much to do.
 		case 408:
 			return said('service-failed');

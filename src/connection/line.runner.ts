@@ -24,6 +24,7 @@ import {
 	type RecentCuts,
 	type Replaced,
 	recentCuts,
+	riskWarning,
 	withCut,
 	withRefusal,
 } from './recent-cuts.ts';
@@ -83,7 +84,8 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 		return `Nothing to do: something on the way ends a line after ${plainDuration(rhythm.idleMs)} of silence, and the agent pings it in time now.`;
 	}
 
-	const warningAt = (atMs: number) => duplicateWarning(cuts, occupied, atMs) ?? cutsWarning(cuts, atMs, remedy());
+	const warningAt = (atMs: number) =>
+		duplicateWarning(cuts, occupied, atMs) ?? riskWarning(rhythm, cuts, atMs) ?? cutsWarning(cuts, atMs, remedy());
 
 	function tell(atMs: number): void {
 		const warning = warningAt(atMs);

@@ -1,6 +1,7 @@
 /** How often the channel was cut lately, and how it is told. Pure. */
 import { plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import type { LineRhythm } from './line-rhythm.ts';
 
 const WINDOW_MS = 10 * 60 * 1000;
 const REMEMBERED = 100;
@@ -46,8 +47,9 @@ export function causeOf(code: Failure['code'], closeCode: number | null): string
 	if (closeCode !== null) return String(closeCode);
 	return CAUSES[code] ?? code;
 }
+const SILENCE = 'silence';
 const CAUSES: Partial<Record<Failure['code'], string>> = {
-	'channel-silent': 'silence',
+	'channel-silent': SILENCE,
 	'connection-lost': '1006',
 	'access-forbidden': '403',
 };
@@ -61,6 +63,17 @@ export function recentCuts(cuts: readonly Cut[], nowMs: number): RecentCuts | nu
 	const [cause = ''] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? [];
 	const typicalLifeSeconds = Math.round(medianLife(recent) / 1000);
 	return { count: recent.length, windowSeconds: WINDOW_MS / 1000, typicalLifeSeconds, cause };
+}
+
+/** While lines have died of silence lately, and how often to ping them is not known yet; `null` otherwise. */
+export function riskWarning(
+	{ deaths }: Pick<LineRhythm, 'deaths'>,
+	cuts: readonly Cut[],
+	nowMs: number,
+): Failure | null {
+	if (!deaths || !cuts.some(({ cause, atMs }) => cause === SILENCE && nowMs - atMs < WINDOW_MS)) return null;
+	const message = `Notifications are at risk: the line was dead after ${plainDuration(deaths.afterMs)} of silence, which was noticed later.`;
+	return failure('notifications-at-risk', message);
 }
 
 /** `The channel was cut 7 times in 10 min, each after 20 s (1006).`; `null` while that is not worth a warning. */

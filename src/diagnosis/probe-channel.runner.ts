@@ -21,6 +21,7 @@ const ANSWER_MS = 3000;
 const CLOSE_MS = 500;
 /** A heartbeat may be late by so much, in milliseconds. */
 const LATE_MS = 10_000;
+const UNSTEADY: ReadonlySet<string> = new Set(['channel-flapping', 'notifications-at-risk']);
 const NO_CHANNEL = notApplicable('No channel is open.');
 const NOT_REGISTERED = 'No Connection is saved yet: the agent registers when it starts.';
 
@@ -34,8 +35,8 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 	// An online device has a problem with something else, such as a move: only the sentence says with what.
 	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
 	if (problem) return failed(asFailure(state === 'online' ? { ...problem, message: statusSentence(other) } : problem));
-	const flapping = daemon.status.warnings.find(({ code }) => code === 'channel-flapping');
-	if (state === 'online' && flapping) return warning(asFailure(flapping));
+	const unsteady = daemon.status.warnings.find(({ code }) => UNSTEADY.has(code));
+	if (state === 'online' && unsteady) return warning(asFailure(unsteady));
 	const line = channel.idleTimeout;
 	const handled = line ? ` The line ends after ${line.seconds} s of silence, and the agent pings it in time.` : '';
 	if (state === 'online') return ok(`The agent is online since ${channel.since ?? 'its start'}.${handled}`);

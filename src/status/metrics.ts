@@ -83,6 +83,11 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			'1 while another device probably uses the deviceId of this one.',
 			warnings.some(({ code }) => code === 'duplicate-device') ? 1 : 0,
 		),
+		gauge(
+			'notifications_at_risk',
+			'1 while the line dies of silence and how often to ping it is not known yet.',
+			warnings.some(({ code }) => code === 'notifications-at-risk') ? 1 : 0,
+		),
 		gauge('last_heartbeat_time_seconds', 'When the last heartbeat was sent.', heartbeatAt),
 		gauge('clock_skew_seconds', "How far the device's clock is ahead of the service's.", gauges.clockSkewSeconds),
 		gauge('events_kept', 'Events kept for applications.', gauges.eventsKept),

@@ -459,5 +459,8 @@ describe('the right cause', () => {
 			viaProxy: true,
 		});
 		expect(both.message).not.toContain('asks for');
+		const headers = { 'proxy-authenticate': offers };
+		const answered = { status: 407, headers, body: '', purpose: 'register', host: 'id.example' } as const;
+		expect(classifyHttpAnswer(answered)).toMatchObject({ code: failed.code, message: failed.message });
 	});
 });

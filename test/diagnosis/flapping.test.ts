@@ -18,6 +18,11 @@ test('the doctor says that an online channel is cut again and again', () => {
 	expect(given({ warnings: [flapping] })).toMatchObject({ status: 'warning', message: flapping.message });
 });
 
+test('and that notifications are at risk', () => {
+	const atRisk = { code: 'notifications-at-risk', message: 'Notifications are at risk: …', remedy: 'Wait.' };
+	expect(given({ warnings: [atRisk] })).toMatchObject({ status: 'warning', message: atRisk.message });
+});
+
 test('and that an idle timeout on the way is handled', () => {
 	const found = given({ channel: { ...channel, idleTimeout: { seconds: 20, pingSeconds: 13 } } });
 	expect(found).toMatchObject({

@@ -93,13 +93,16 @@ describe('metrics', () => {
 		expect(value('events_durable')).toBe(1);
 	});
 
-	test('say that another device probably uses the same id', () => {
+	test.each([
+		['duplicate-device', 'idv_agent_duplicate_device'],
+		['notifications-at-risk', 'idv_agent_notifications_at_risk'],
+	])('have the warning %s as %s', (code, name) => {
 		const value = (warnings: Status['warnings']) =>
 			parse(formatMetrics(agentMetrics({ ...status, warnings }, counts, gauges)))
-				.get('idv_agent_duplicate_device')
+				.get(name)
 				?.samples.get('');
 		expect(value([])).toBe(0);
-		expect(value([{ code: 'duplicate-device', message: 'x', remedy: 'y', recovers: true }])).toBe(1);
+		expect(value([{ code, message: 'x', remedy: 'y', recovers: true }])).toBe(1);
 	});
 
 	test('name each version that was taken back, with the fault', () => {

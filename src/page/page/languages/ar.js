@@ -38,6 +38,7 @@ export default {
 		'connection-replaced': ['جهاز آخر يستخدم اسم هذا الجهاز.', HOTLINE],
 		'channel-occupied': ['لا تزال الخدمة تحتفظ باتصال آخر لهذا الجهاز.', 'انتظر بضع دقائق.'],
 		'channel-silent': ['توقفت الخدمة عن الاستجابة.', NETWORK],
+		'notifications-at-risk': ['قد تُفقد رسائل من الخدمة.', NETWORK],
 		'duplicate-device': ['من المحتمل أن جهازًا آخر يستخدم اسم هذا الجهاز.', HOTLINE],
 		'channel-flapping': ['ينقطع الاتصال مرارًا وتكرارًا.', NETWORK],
 		'registering-too-often': ['تعيد الخدمة تسجيل هذا الجهاز كثيرًا جدًا.', HOTLINE],

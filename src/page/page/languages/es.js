@@ -38,6 +38,7 @@ export default {
 		'connection-replaced': ['Otro equipo usa el nombre de este.', HOTLINE],
 		'channel-occupied': ['El servicio mantiene todavía otra conexión de este equipo.', 'Espere unos minutos.'],
 		'channel-silent': ['El servicio ha dejado de responder.', NETWORK],
+		'notifications-at-risk': ['Pueden perderse mensajes del servicio.', NETWORK],
 		'duplicate-device': ['Probablemente otro equipo usa el nombre de este.', HOTLINE],
 		'channel-flapping': ['La conexión se corta una y otra vez.', NETWORK],
 		'registering-too-often': ['El servicio registra este equipo con demasiada frecuencia.', HOTLINE],

@@ -1,0 +1,74 @@
+/** Real channels on which nothing passes any more after a while without a byte, and what is known of the line then. */
+import { setImmediate as soon } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { type ChannelEvent, openChannel } from '../../src/connection/channel.edge.ts';
+import { keepLine } from '../../src/connection/line.runner.ts';
+import { DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+import { givenService, registerDevice } from '../service/fixture.ts';
+
+const PING_MS = 30_000;
+
+test('notifications are at risk until it is known how often to ping a line that dies of silence [F623]', async () => {
+	const service = await givenService();
+	const token = await registerDevice(service, 'kiosk-1');
+	const clock = createSteppedClock();
+	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
+	const facts = () => line.facts(clock.monotonicMs());
+
+	/** Opens a channel and lets it die of silence: after its first ping, or once it has borne so many. */
+	async function die(pingsBorne: number): Promise<void> {
+		let answers = 0;
+		let told = Promise.withResolvers<void>();
+		const ended = Promise.withResolvers<Extract<ChannelEvent, { type: 'ended' }>>();
+		openChannel(
+			{
+				url: new URL(DEFAULT_CHANNEL_PATH, service.url.replace(/^http/, 'ws')),
+				authorization: `Connection ${token}`,
+				userAgent: 'test',
+				handshakeMs: 10 * PING_MS,
+				pingIntervalMs: PING_MS,
+				silenceLimitMs: 2 * PING_MS,
+				clock,
+			},
+			(event) => {
+				if (event.type === 'opened') line.opened(service.url, event.localAddress);
+				if (event.type === 'answered') {
+					answers += 1;
+					told.resolve();
+				}
+				if (event.type === 'ended') ended.resolve(event);
+			},
+		);
+		await told.promise;
+		while (answers <= pingsBorne) {
+			told = Promise.withResolvers();
+			clock.advance(PING_MS);
+			await told.promise;
+		}
+		service.goSilent(true);
+		let isOver = false;
+		const event = ended.promise.finally(() => {
+			isOver = true;
+		});
+		// A channel looks at what has arrived before it takes a line for dead.
+		for (; !isOver; clock.advance(1000)) await soon();
+		const { failure } = await event;
+		expect(failure.code).toBe('channel-silent');
+		line.ended(await event, clock.monotonicMs());
+		service.goSilent(false);
+	}
+
+	// A line that had borne as long a silence before died of something else.
+	await die(2);
+	expect(facts().warning).toBeNull();
+	await die(0);
+	expect(facts().warning).toMatchObject({
+		code: 'notifications-at-risk',
+		message: 'Notifications are at risk: the line was dead after 30 s of silence, which was noticed later.',
+	});
+	expect(line.facts(clock.monotonicMs() + 11 * 60_000).warning).toBeNull();
+	await die(0);
+	expect(facts()).toMatchObject({ idleTimeoutSeconds: 23, warning: { code: 'channel-flapping' } });
+	expect(line.pingIntervalMs(service.url, PING_MS, PING_MS)).toBe(15_000);
+});
