@@ -134,3 +134,33 @@ test('a Connection that the service ends with a private close code is replaced b
 	expect(registrations(service)).toEqual([201, 201]);
 	expect(service.requests.filter(({ path }) => path === '/ws/device').length).toBeLessThanOrEqual(4);
 });
+
+test('answers that alternate for ten minutes, while the clock jumps, keep no device away for more than another minute [F624]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const trueMs = device.clock.wallMs();
+	const answers = [
+		{ status: 404 },
+		{ status: 502 },
+		{ status: 200, ...PAGE },
+		{ status: 302, headers: { location: '/' } },
+	];
+	const jumps = [-3 * 86_400_000, 10 * 365 * 86_400_000, -trueMs, 0, 3_600_000];
+	const fromMs = device.clock.monotonicMs();
+	service.failNext({}, answers[0] as FailedAnswer);
+	service.dropSockets();
+	await device.untilState('offline');
+	let attempt = 0;
+	for (let turn = 1; device.clock.monotonicMs() - fromMs < 10 * 60_000; turn += 1) {
+		const waits = await device.untilLogged(({ msg, attempt: its }) => msg === 'wait' && Number(its) > attempt);
+		attempt = Number(waits['attempt']);
+		if (turn > 1) service.failNext({}, answers[turn % answers.length] as FailedAnswer);
+		device.clock.setWall(trueMs + (jumps[turn % jumps.length] ?? 0));
+		device.clock.advance(30_000);
+	}
+	await device.untilLogged(({ msg, attempt: its }) => msg === 'wait' && Number(its) > attempt);
+	expect(device.statuses.map(({ state }) => state)).not.toContain('blocked');
+	device.clock.advance(60_000);
+	await device.untilState('online');
+	expect(registrations(service)).toEqual([201]);
+});

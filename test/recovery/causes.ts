@@ -52,6 +52,7 @@ const page = { headers: { 'content-type': 'text/html' }, body: '<!doctype html><
 const json = { headers: { 'content-type': 'application/json' }, body: '{"error":"no"}' };
 const closes = (code: number | null, more: Partial<Cause> = {}, afterMs = 100): Cause =>
 	always({ kind: 'closes', afterMs, code }, more);
+const closesWith = (code: number): Meeting => ({ kind: 'closes', afterMs: 100, code });
 const turns = (...meetings: readonly Meeting[]): Cause['meet'] => {
 	return (atSeconds) => meetings[Math.floor(atSeconds / 7) % meetings.length] ?? FINE;
 };
@@ -100,6 +101,25 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 	'answers that alternate': {
 		class: 'outage',
 		meet: turns(http(404), http(502), error('ECONNREFUSED'), http(302, page)),
+	},
+	'a clock that is behind': always(error('CERT_NOT_YET_VALID')),
+	'a clock that jumps while answers alternate': {
+		class: 'outage',
+		meet: turns(error('CERT_NOT_YET_VALID'), http(404), error('CERT_HAS_EXPIRED'), http(502), FINE),
+	},
+	'well for 10 s of each minute, 401 otherwise': {
+		class: 'refusal',
+		meet: (at) => (at % 60 < 10 ? FINE : http(401)),
+		cutsEachMinute: true,
+	},
+	'well for 10 s of each minute, 503 otherwise': {
+		class: 'overload',
+		meet: (at) => (at % 60 < 10 ? FINE : http(503)),
+		cutsEachMinute: true,
+	},
+	'refusals that alternate with outages': {
+		class: 'refusal',
+		meet: turns(http(401), http(502), closesWith(1008), FINE),
 	},
 	'401 to everything': always(http(401), { class: 'refusal' }),
 	'closed with 1008': closes(1008, { class: 'refusal' }),
