@@ -1,6 +1,7 @@
 #!/bin/sh
 # One step of a rollout that stops when devices fail: look at the ring that has begun, and only then sign the next one.
 # Run it by a schedule, such as once an hour. It changes nothing where devices fail, or where too few have reported.
+# Devices that get another version count as those that get another workflow; next-ring shows both before it signs.
 #
 # PLAN       the signed plan in force, where devices fetch it (it is replaced)
 # KEY        the private key of `idv fleet keygen`

@@ -1,6 +1,7 @@
 /** Effects of a plan that are probably a slip, by an inventory, the plan before it and the workflows there are. Pure; never asked on a device. */
 import { nearestName } from '../settings/resolve.ts';
 import { type Finding, startOf } from './lint.ts';
+import { orderedVersion } from './ordered-version.ts';
 import type { FleetPlan, PlanMatch } from './plan-format.ts';
 import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
 import { comparePlans } from './record.ts';
@@ -182,15 +183,16 @@ function countMoves(
 	before: FleetPlan | null,
 	nowMs: number,
 ): { readonly moves: number; readonly atOnce: number } {
-	let atOnce = 0;
-	const { moves } = previewPlan(compilePlan(plan), asAssigned(inventory, before, nowMs), nowMs, ({ at, from }) => {
-		// An inventory without workflows does not say that anything moves.
-		if (at === null && from !== null) atOnce += 1;
+	const atOnce = new Set<string>();
+	const now = asAssigned(inventory, before, nowMs);
+	const { moves } = previewPlan(compilePlan(plan), now, nowMs, ({ deviceId, what, at, from }) => {
+		// An inventory without workflows does not say that anything moves, nor does a plan alone that a version is new.
+		if (at === null && (from !== null || (before !== null && what === 'version'))) atOnce.add(deviceId);
 	});
-	return { moves, atOnce };
+	return { moves, atOnce: atOnce.size };
 }
 
-/** The devices with the workflow that a plan assigns them now, where it assigns one. */
+/** The devices with the workflow and the version that a plan gives them now, where it names one. */
 export function asAssigned(
 	inventory: readonly InventoryDevice[],
 	plan: FleetPlan | null,
@@ -198,8 +200,12 @@ export function asAssigned(
 ): readonly InventoryDevice[] {
 	if (!plan) return inventory;
 	const compiled = compilePlan(plan);
-	return inventory.map((device) => ({
-		...device,
-		workflowId: assignmentAt(planFor(compiled, device), nowMs).workflowId ?? device.workflowId,
-	}));
+	return inventory.map((device) => {
+		const order = orderedVersion(compiled, device, nowMs);
+		return {
+			...device,
+			workflowId: assignmentAt(planFor(compiled, device), nowMs).workflowId ?? device.workflowId,
+			version: order !== null && (order.atMs ?? 0) <= nowMs ? order.version : null,
+		};
+	});
 }

@@ -16,6 +16,8 @@ export interface RolloutChange {
 	/** `null` for the plan's defaults. */
 	readonly rule: string | null;
 	readonly to: string | null;
+	/** The version that the newest ring orders; `null` for none. */
+	readonly version: string | null;
 	/** Share of the devices that the newest step has reached, in percent, before and after. */
 	readonly before: number;
 	readonly after: number;
@@ -57,8 +59,10 @@ export function nextPlan(
 		const rings = rollout.rings.map((ring, index) => ({ ring, written: writtenRollout.rings[index] ?? {} }));
 		const after = ringsAfter(rings, step, nowMs);
 		if (after === null) return words;
-		const before = reach(rings, nowMs).percent;
-		changes.push({ rule: name, to: rollout.to.workflowId ?? null, before, after: after.percent ?? before });
+		const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs) && versionOf(ring) === after.version);
+		const before = Math.max(0, ...begun.map(({ ring }) => ring.percent));
+		const [to, version] = [rollout.to.workflowId ?? null, after.version ?? null];
+		changes.push({ rule: name, to, version, before, after: after.percent ?? before });
 		// A rollout without a ring is not valid: without the rollout no device is told to move.
 		if (after.rings.length === 0) return others as Written;
 		return { ...words, rollout: { ...writtenRollout, rings: after.rings } };
@@ -93,26 +97,29 @@ function reach(
 	return { percent: widest.ring.percent, widest };
 }
 
-/** The rings after the step, and the share that it reaches (left out: as before); `null` where it changes nothing. */
+/** The rings after the step, the version of the newest, and the share that it reaches (left out: as before); `null` where it changes nothing. */
 function ringsAfter(
 	rings: readonly WrittenRing[],
 	step: Step,
 	nowMs: number,
-): { readonly rings: readonly object[]; readonly percent?: number } | null {
+): { readonly rings: readonly object[]; readonly version: string | undefined; readonly percent?: number } | null {
 	const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs));
 	const toCome = rings.filter(({ ring }) => !hasBegun(ring, nowMs));
 	const written = (those: readonly WrittenRing[]) => those.map((one) => one.written);
-	if (step.kind === 'rollback') return { rings: [], percent: 0 };
-	if (step.kind === 'pause') return toCome.length === 0 ? null : { rings: written(begun) };
 	const reached = reach(rings, nowMs);
+	const version = reached.widest ? versionOf(reached.widest.ring) : undefined;
+	if (step.kind === 'rollback') return { rings: [], version, percent: 0 };
+	if (step.kind === 'pause') return toCome.length === 0 ? null : { rings: written(begun), version };
 	const isMore = ({ ring }: WrittenRing) =>
 		!begun.some((one) => versionOf(one.ring) === versionOf(ring) && one.ring.percent >= ring.percent);
 	const listed = toCome.filter(isMore).toSorted((a, b) => a.ring.percent - b.ring.percent)[0];
 	const percent = listed ? listed.ring.percent : step.percents.find((share) => share > reached.percent);
 	if (percent === undefined) return null;
 	// The plan lists no further ring: the widest one grows, and says to more devices what it said to the first.
-	const { startAt: _, ...said } = { percent, ...(listed ?? reached.widest)?.written } as Record<string, unknown>;
+	const source = listed ?? reached.widest;
+	const { startAt: _, ...said } = { percent, ...source?.written } as Record<string, unknown>;
 	const next = { ...said, percent, ...(step.startAt !== undefined && { startAt: step.startAt }) };
 	// What a later ring had as its time before this one is not earlier than this one.
-	return { rings: [...written(begun), next, ...written(toCome.filter((one) => one !== listed))], percent };
+	const rest = written(toCome.filter((one) => one !== listed));
+	return { rings: [...written(begun), next, ...rest], version: source ? versionOf(source.ring) : undefined, percent };
 }

@@ -1,5 +1,6 @@
 /** The effect of a plan on a list of devices, and the differences between two plans. Pure. */
 import type { DevicePlan } from '../state/plan-record.ts';
+import { orderedVersions } from './ordered-version.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
 import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
@@ -7,10 +8,14 @@ import { MATCH_KEYS } from './terms.ts';
 export interface InventoryDevice extends PlannedDevice {
 	/** What it runs now; `null`: not known. */
 	readonly workflowId: string | null;
+	/** The version that it has been ordered to have; left out or `null`: not known. */
+	readonly version?: string | null | undefined;
 }
 
 export interface PlannedMove {
 	readonly deviceId: string;
+	/** What `from` and `to` name. */
+	readonly what: 'workflow' | 'version';
 	/** `null`: not known. */
 	readonly from: string | null;
 	readonly to: string;
@@ -34,7 +39,7 @@ export interface PlanPreview {
 	readonly devices: number;
 	/** Devices that move, now or later. */
 	readonly moves: number;
-	/** Devices that already run what the plan says. */
+	/** Devices that already run what the plan says, as far as is known. */
 	readonly stays: number;
 	/** Devices whose workflow the plan leaves alone. */
 	readonly leftAlone: number;
@@ -54,7 +59,7 @@ export function previewPlan(
 	for (const device of devices) {
 		counts.devices += 1;
 		const part = planFor(compiled, device);
-		const moves = movesOf(part, device, nowMs);
+		const moves = [...workflowMoves(part, device, nowMs), ...versionMoves(compiled, part, device, nowMs)];
 		if (moves.length > 0) counts.moves += 1;
 		else if (part.base.workflowId === null && !part.move?.to.workflowId) counts.leftAlone += 1;
 		else counts.stays += 1;
@@ -66,26 +71,44 @@ export function previewPlan(
 	return { ...counts, groups: [...groups.values()] };
 }
 
-function movesOf(part: DevicePlan, { deviceId, workflowId }: InventoryDevice, nowMs: number): PlannedMove[] {
+function workflowMoves(part: DevicePlan, { deviceId, workflowId }: InventoryDevice, nowMs: number): PlannedMove[] {
 	const { rule, move } = part;
 	const moves: PlannedMove[] = [];
 	const now = assignmentAt(part, nowMs);
 	const isMoved = move !== null && now === move.to;
 	let at = workflowId;
 	if (now.workflowId !== null && now.workflowId !== at) {
-		moves.push({ deviceId, from: at, to: now.workflowId, rule, percent: isMoved ? move.percent : null, at: null });
+		const percent = isMoved ? move.percent : null;
+		moves.push({ deviceId, what: 'workflow', from: at, to: now.workflowId, rule, percent, at: null });
 		at = now.workflowId;
 	}
 	if (move && !isMoved && move.atMs !== null && move.to.workflowId !== null && move.to.workflowId !== at) {
-		const later = new Date(move.atMs).toISOString();
-		moves.push({ deviceId, from: at, to: move.to.workflowId, rule, percent: move.percent, at: later });
+		const [to, later] = [move.to.workflowId, new Date(move.atMs).toISOString()];
+		moves.push({ deviceId, what: 'workflow', from: at, to, rule, percent: move.percent, at: later });
 	}
 	return moves;
 }
 
-function addTo(groups: Map<string, MoveGroup>, { from, to, rule, percent, at }: PlannedMove): void {
-	const key = JSON.stringify([from, to, rule, percent, at === null]);
-	const group = groups.get(key) ?? { from, to, rule, percent, devices: 0, first: at, last: at };
+function versionMoves(
+	compiled: CompiledPlan,
+	{ rule }: DevicePlan,
+	device: InventoryDevice,
+	nowMs: number,
+): PlannedMove[] {
+	const { deviceId } = device;
+	let from = device.version ?? null;
+	return orderedVersions(compiled, device, nowMs).flatMap(({ version, percent, atMs }): PlannedMove[] => {
+		if (version === from) return [];
+		const at = atMs === null || atMs <= nowMs ? null : new Date(atMs).toISOString();
+		const move: PlannedMove = { deviceId, what: 'version', from, to: version, rule, percent, at };
+		from = version;
+		return [move];
+	});
+}
+
+function addTo(groups: Map<string, MoveGroup>, { what, from, to, rule, percent, at }: PlannedMove): void {
+	const key = JSON.stringify([what, from, to, rule, percent, at === null]);
+	const group = groups.get(key) ?? { what, from, to, rule, percent, devices: 0, first: at, last: at };
 	groups.set(key, group);
 	group.devices += 1;
 	if (at !== null && (group.first === null || at < group.first)) group.first = at;

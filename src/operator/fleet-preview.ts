@@ -32,8 +32,8 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	]);
 	if (!flags.devices) return;
 	shell.line();
-	for (const { deviceId, from, to, at } of moves)
-		shell.line(`${deviceId}  ${from ?? '?'} → ${to}  ${at ?? 'when taken'}`);
+	for (const { deviceId, what, from, to, at } of moves)
+		shell.line(`${deviceId}  ${named(what, from) ?? '?'} → ${named(what, to)}  ${at ?? 'when taken'}`);
 }
 
 /** From what the old plan says to what the new one says, whatever the inventory knows of workflows; `null` without one. */
@@ -48,14 +48,17 @@ export function showChange(shell: Shell, preview: PlanPreview | null): void {
 	shell.table(groupRows(preview.groups));
 }
 
+const named = (what: PlannedMove['what'], name: string | null) =>
+	what === 'version' && name !== null ? `version ${name}` : name;
+
 /** With its head. */
 function groupRows(groups: readonly MoveGroup[]): string[][] {
 	if (groups.length === 0) return [];
-	const rows = groups.map(({ devices, from, to, rule, percent, first, last }) => [
+	const rows = groups.map(({ devices, what, from, to, rule, percent, first, last }) => [
 		String(devices),
-		from ?? '(not known)',
+		named(what, from) ?? '(not known)',
 		'→',
-		to,
+		named(what, to) ?? '',
 		rule === null ? 'defaults' : `rule ${rule}`,
 		percent === null ? '' : `ring of ${percent} %`,
 		first === null || last === null ? 'when taken' : `${localTime(first)} to ${localTime(last)}`,

@@ -70,16 +70,14 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
 
-function rowOf({ rule, to, before, after }: RolloutChange): string[] {
+function rowOf({ rule, to, version, before, after }: RolloutChange): string[] {
 	const name = rule === null ? 'defaults' : `rule ${rule}`;
-	const share = after === 0 ? 'all back' : `${after} %`;
-	return [
-		name,
-		`to ${to ?? 'other settings'}`,
-		`${before} %`,
-		'→',
-		before === after ? `${share}, no ring more` : share,
-	];
+	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
+	// No device installs an older version than it has had.
+	const stays = version === null ? '' : '; the version stays where it is installed';
+	const back = `${to === null && version !== null ? 'no ring' : 'all back'}${stays}`;
+	const share = after === 0 ? back : `${after} %`;
+	return [name, `to ${words}`, `${before} %`, '→', before === after ? `${share}, no ring more` : share];
 }
 
 /** The new plan as any plan is read; a way back is never stopped by a brake. */

@@ -5,8 +5,8 @@ import { checkLimits } from '../../src/fleet/lint.ts';
 import { nextPlan, RINGS, type Step } from '../../src/fleet/next-plan.ts';
 import { orderedVersion } from '../../src/fleet/ordered-version.ts';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
-import type { InventoryDevice } from '../../src/fleet/preview.ts';
-import { assignmentAt, compilePlan, planFor } from '../../src/fleet/targeting.ts';
+import { type InventoryDevice, previewPlan } from '../../src/fleet/preview.ts';
+import { assignmentAt, compilePlan, planFor, rolloutPercentile } from '../../src/fleet/targeting.ts';
 import { MAX_LISTED_VALUES } from '../../src/fleet/terms.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 12);
@@ -36,6 +36,74 @@ const update = (version: string, percent: number) => ({
 	format: 'idv-fleet-plan/2',
 	revision: 7,
 	defaults: { rollout: { to: {}, rings: [{ percent, agent: { version } }] } },
+});
+
+describe('a device whose ordered version changes is one that moves', () => {
+	const inForce = (version: string, percent: number) => ({ plan: planOf(update(version, percent)), isSame: false });
+	const next = (version: string, percent: number) => planOf({ ...update(version, percent), revision: 8 });
+	const reached = (percent: number) => INVENTORY.filter(({ deviceId }) => rolloutPercentile(deviceId) < percent).length;
+
+	test.each<[string, string, number, number]>([
+		['more devices get it', '0.3.0', 50, reached(50) - reached(10)],
+		['those that had another get it', '0.4.0', 10, reached(10)],
+		['both', '0.4.0', 50, reached(50)],
+	])('%s: %s for %i %', (_, version, percent, count) => {
+		const brakes = { inventory: INVENTORY, previous: inForce('0.3.0', 10), maxMoves: 0 };
+		expect(said(next(version, percent), brakes)).toEqual([
+			`error /defaults moves ${count} of 100 devices (${count} %), and 0 % may move; if that is meant, pass --allow-moves ${count}`,
+		]);
+		expect(said(next(version, percent), { ...brakes, allowMoves: count })).toEqual([]);
+		expect(said(next('0.3.0', 10), brakes)).toEqual([]);
+	});
+
+	test('all of them at once are a slip, unless no plan says that it is new', () => {
+		const all = /^error \/defaults moves all 100 devices at once/;
+		const previous = inForce('0.3.0', 10);
+		expect(said(next('0.4.0', 100), { inventory: INVENTORY, previous }).join('\n')).toMatch(new RegExp(all, 'm'));
+		expect(said(next('0.4.0', 100), { inventory: INVENTORY }).join('\n')).not.toMatch(new RegExp(all, 'm'));
+	});
+
+	test('a device that gets a workflow and a version is one device', () => {
+		const both = { to: { workflowId: 'new' }, rings: [{ percent: 100, agent: { version: '0.3.0' } }] };
+		const plan = planOf({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'old', rollout: both } });
+		const devices = INVENTORY.slice(0, 3);
+		expect(said(plan, { inventory: devices, maxMoves: 0 }).join('\n')).toMatch(/moves 3 of 3 devices \(100 %\)/);
+	});
+});
+
+describe('what a preview says of versions', () => {
+	const preview = (rings: object[], version: string | null = null) =>
+		previewPlan(
+			compilePlan(planOf({ format: 'idv-fleet-plan/2', spreadSeconds: 0, defaults: { rollout: { to: {}, rings } } })),
+			INVENTORY.map((one) => ({ ...one, version })),
+			NOW,
+		);
+	const [V3, V4] = ['0.3.0', '0.4.0'].map((version) => ({ agent: { version } }));
+	const [SOON, LATER] = [HOUR, 2 * HOUR].map((ms) => iso(NOW + ms));
+
+	test('each version that a device gets, now and later, and when', () => {
+		const rings = [
+			{ percent: 100, ...V3 },
+			{ percent: 100, startAt: SOON, ...V4 },
+			{ percent: 100, startAt: LATER, ...V4 },
+		];
+		expect(preview(rings, '0.2.0')).toMatchObject({
+			moves: 100,
+			groups: [
+				{ what: 'version', from: '0.2.0', to: '0.3.0', rule: null, percent: 100, devices: 100, first: null },
+				{ what: 'version', from: '0.3.0', to: '0.4.0', percent: 100, devices: 100, first: SOON, last: SOON },
+			],
+		});
+		expect(preview([{ percent: 100, ...V3 }], '0.3.0')).toMatchObject({ moves: 0, groups: [] });
+	});
+
+	test('a ring without a time keeps its devices from those listed before it, whenever these begin', () => {
+		const rings = [
+			{ percent: 100, startAt: SOON, ...V3 },
+			{ percent: 100, ...V4 },
+		];
+		expect(preview(rings).groups).toMatchObject([{ from: null, to: '0.4.0', first: null }]);
+	});
 });
 
 describe('brakes', () => {
@@ -330,11 +398,26 @@ describe('the next plan', () => {
 		);
 	});
 
+	test.each<[string, object[], object]>([
+		['more devices get the version', [{ percent: 1, ...V3 }], { version: '0.3.0', before: 1, after: 10 }],
+		[
+			'a version that no device has yet begins',
+			[
+				{ percent: 100, ...V3 },
+				{ percent: 5, ...SOON, ...V4 },
+			],
+			{ version: '0.4.0', before: 0, after: 5 },
+		],
+	])('says which version a step brings: %s', (_, rings, expected) => {
+		const written = { ...rollout(rings), format: 'idv-fleet-plan/2' };
+		expect(take(written, ring).changes).toEqual([{ rule: null, to: 'new', ...expected }]);
+	});
+
 	test('back: every device is where it was before the rollout', () => {
 		const { document: next, changes } = take(rollout([{ percent: 100 }]), { kind: 'rollback' });
 		const part = planFor(compilePlan(planSchemaOf(next).parse(next)), device('K-1'));
 		expect(assignmentAt(part, NOW).workflowId).toBe('old');
-		expect(changes).toEqual([{ rule: null, to: 'new', before: 100, after: 0 }]);
+		expect(changes).toEqual([{ rule: null, to: 'new', version: null, before: 100, after: 0 }]);
 	});
 
 	test('keeps what it does not know, the format, the epoch and the rollouts of other rules', () => {

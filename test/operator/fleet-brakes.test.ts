@@ -158,3 +158,29 @@ test('the next ring is held by the brakes as well', async () => {
 		'lobbby',
 	]);
 });
+
+test('next-ring says which version how many devices would get, and the brakes hold it', async () => {
+	const { plan, inventory } = await given();
+	const agent = { version: '0.3.0' };
+	const [begun, later] = [-3_600_000, 3_600_000].map((ms) => new Date(Date.now() + ms).toISOString());
+	const rings = [
+		{ percent: 1, startAt: begun, agent },
+		{ percent: 100, startAt: later, agent },
+	];
+	const file = await plan({ match: { deviceIds: ['K-*'] }, rollout: { to: {}, rings } });
+	const step = (...args: string[]) => operator.idv(['fleet', ...args, '--inventory', inventory]);
+	const shown = await step('next-ring', file, '--allow-moves', '200');
+	const [, count = ''] = /^(\d+) devices of 200 would move\.$/m.exec(shown.stdout) ?? [];
+	expect(Number(count)).toBeGreaterThan(190);
+	expect(shown.stdout).toMatch(/^rule lobby +to version 0\.3\.0 +1 % +→ +100 %$/m);
+	const row = `^${count} +\\(not known\\) +→ +version 0\\.3\\.0 +rule lobby +ring of 100 % +when taken$`;
+	expect(shown.stdout).toMatch(new RegExp(row, 'm'));
+	const held = await step('next-ring', file, '--max-moves', '10%');
+	expect(held).toMatchObject({ status: 65, stderr: expect.stringMatching(/devices .* and 10 % may move/) });
+	const previewed = await step('preview', file, '--devices');
+	expect(previewed.stdout).toMatch(/^Revision 7: 200 devices of 200 would move\.$/m);
+	expect(previewed.stdout).toMatch(/^K-1 {2}\? → version 0\.3\.0 {2}\d{4}-/m);
+	const { stdout } = await step('rollback', file);
+	expect(stdout).toMatch(/^rule lobby +to version 0\.3\.0 +1 % +→ +no ring; the version stays where it is installed$/m);
+	expect(stdout).toMatch(/^0 devices of 200 would move\.$/m);
+});

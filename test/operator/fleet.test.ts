@@ -279,8 +279,18 @@ describe('idv fleet preview', () => {
 			stays: 2,
 			leftAlone: 0,
 			inSeveral: 0,
-			groups: [{ from: 'checkin', to: 'checkout', rule: 'lobby', percent: null, devices: 1, first: null, last: null }],
-			changes: [{ deviceId: 'K-1', from: 'checkin', to: 'checkout', rule: 'lobby', percent: null, at: null }],
+			groups: [
+				{
+					...{ what: 'workflow', from: 'checkin', to: 'checkout', rule: 'lobby', percent: null },
+					...{ devices: 1, first: null, last: null },
+				},
+			],
+			changes: [
+				{
+					...{ deviceId: 'K-1', what: 'workflow', from: 'checkin', to: 'checkout' },
+					...{ rule: 'lobby', percent: null, at: null },
+				},
+			],
 		};
 		expect(await preview(csv)).toEqual(expected);
 		expect(await preview(asLines)).toEqual(expected);
