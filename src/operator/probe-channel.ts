@@ -129,11 +129,11 @@ export async function openWatched(
 	const sinceOpen = () => performance.now() - openedMs;
 	const sent: number[] = [];
 	const messages: { atMs: number; text: string }[] = [];
-	let pongs = 0;
+	const answeredPingsAtMs: number[] = [];
 	let isLeaving = false;
 	let ended: Observation['ended'] = null;
 	let onChange = () => {};
-	const seen = (): Observation => ({ heartbeatsAtMs: sent, messages, pongs, ended });
+	const seen = (): Observation => ({ heartbeatsAtMs: sent, messages, answeredPingsAtMs, ended });
 	const frame = (direction: 'toService' | 'toDevice', kind: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
 		transcript.note({ kind: 'frame', exchange, direction, frame: kind, body });
 	const say = (text: string) => {
@@ -151,8 +151,8 @@ export async function openWatched(
 		if (answer !== null) say(answer);
 		onChange();
 	});
-	socket.on('pong', () => {
-		pongs += 1;
+	socket.on('pong', (payload) => {
+		answeredPingsAtMs.push(Number(payload.toString('utf8')));
 		frame('toDevice', 'pong');
 	});
 	socket.on('ping', () => frame('toDevice', 'ping'));
@@ -172,7 +172,8 @@ export async function openWatched(
 	const ping = () => {
 		if (socket.readyState !== WebSocket.OPEN) return;
 		frame('toService', 'ping');
-		socket.ping();
+		// A pong says back what its ping said.
+		socket.ping(String(sinceOpen()));
 	};
 	const pinging = pings ? setInterval(ping, Math.min(MAX_PING_MS, (seconds * 1000) / 8)) : undefined;
 	if (pings) ping();
@@ -218,6 +219,7 @@ export async function openWatched(
 								if (socket.readyState !== WebSocket.OPEN) return;
 								sent.push(sinceOpen());
 								say(plan.heartbeat(index + 1));
+								if (pings) ping();
 							},
 							Math.max(0, atMs - sinceOpen()),
 						),

@@ -52,7 +52,8 @@ function membersOf(value: unknown, depth: number): [string, unknown][] {
 export interface Observation {
 	readonly heartbeatsAtMs: readonly number[];
 	readonly messages: readonly { readonly atMs: number; readonly text: string }[];
-	readonly pongs: number;
+	/** When each ping that was answered had been sent. */
+	readonly answeredPingsAtMs: readonly number[];
 	/** `null`: still open at the end. `code` is `null` where no close frame came. */
 	readonly ended: { readonly atMs: number; readonly code: number | null } | null;
 }
@@ -147,6 +148,12 @@ export function endedAlike({ ended: one }: Observation, { ended: other }: Observ
 export function endedByHeartbeat({ heartbeatsAtMs, ended }: Observation, withinMs: number): boolean {
 	if (ended === null) return false;
 	return heartbeatsAtMs.some((sentMs) => ended.atMs >= sentMs && ended.atMs - sentMs <= withinMs);
+}
+
+/** Whether something came from the service after the last heartbeat: an open channel alone may be to one that has died. */
+export function livesAfterHeartbeats({ heartbeatsAtMs, answeredPingsAtMs, messages }: Observation): boolean {
+	const lastMs = Math.max(...heartbeatsAtMs);
+	return answeredPingsAtMs.some((atMs) => atMs >= lastMs) || messages.some(({ atMs }) => atMs > lastMs);
 }
 
 /** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */

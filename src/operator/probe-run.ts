@@ -11,7 +11,14 @@ import { channelUrl, ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import { type Dialled, type EndedEarly, openWatched, type Watched } from './probe-channel.ts';
-import { type Finding, handshakeFindings, namedLife, type TokenPlace, tokenPlaces } from './probe-decisions.ts';
+import {
+	type Finding,
+	handshakeFindings,
+	namedLife,
+	type Observation,
+	type TokenPlace,
+	tokenPlaces,
+} from './probe-decisions.ts';
 import { createPace, type Pace } from './probe-pace.ts';
 import { CHANNEL_PATHS, findChannel, type Handshake } from './probe-search.ts';
 import { watchChannel } from './probe-watch.ts';
@@ -102,8 +109,13 @@ async function probe(options: ProbeOptions, pace: Pace, open: { channel: Watched
 	onStep(`Watches the channel for ${options.seconds} s, and another one for as long.`);
 	const reopen = async (pings: boolean) => (pace.left() > 0 ? (await dial(way, pings)).channel : null);
 	const first = open.channel ?? (await reopen(true));
-	const lasted = first !== null && (await watchChannel({ ...options, note, reopen }, first));
-	if (isNarrow && lasted && pace.left() > 0) {
+	if (first === null) throw notLasting(way, options.seconds, []);
+	const ends = await watchChannel({ ...options, note, reopen }, first);
+	if (ends.length > 0) {
+		note(tokenFinding(place, false));
+		throw notLasting(way, options.seconds, ends);
+	}
+	if (isNarrow && pace.left() > 0) {
 		onStep('Tries the same without the Connection.');
 		const bare = { ...urlFor(options, { ...way, inQuery: [] }, places), authorization: null };
 		const { status } = await dial(way, true, bare);
@@ -139,10 +151,25 @@ type CutOff = EndedEarly & { readonly path: string };
 
 function notFound(cutOff: CutOff | null): AgentError {
 	if (!cutOff) return stop('No handshake that the probe tried opened the channel.', NOT_FOUND_REMEDY);
-	const { path, atMs, code } = cutOff;
-	const how = code === null ? 'without a close code' : `with close code ${code}`;
-	const said = `The channel at ${path} opened, and the service ended it ${how} after ${(atMs / 1000).toFixed(1)} s; no handshake kept one open.`;
+	const said = `The channel at ${cutOff.path} opened, and the service ended it ${endWords(cutOff)}; no handshake kept one open.`;
 	return stop(said, CUT_OFF_REMEDY);
+}
+
+/** @param ends of the channels that were watched; none where it was not opened again. */
+function notLasting({ path }: Handshake, seconds: number, ends: readonly Observation[]): AgentError {
+	if (ends.length === 0)
+		return stop(`The channel at ${path} opened, but not again by the same handshake.`, NOT_AGAIN_REMEDY);
+	const each = ends.map(({ heartbeatsAtMs: { length }, ended }, index) => {
+		const beats = index > 0 ? 'without heartbeats' : `with heartbeats (${length || 'none'} sent)`;
+		return `one ${beats} ${ended ? endWords(ended) : ''}`;
+	});
+	const said = `No channel at ${path} lasted the ${seconds} s of the watch: the service ended ${each.join(', and ')}.`;
+	return stop(said, NOT_LASTING_REMEDY);
+}
+
+function endWords({ atMs, code }: EndedEarly): string {
+	const how = code === null ? 'without a close code' : `with close code ${code}`;
+	return `${how} after ${(atMs / 1000).toFixed(1)} s`;
 }
 
 const NOT_FOUND_REMEDY =
@@ -150,6 +177,12 @@ const NOT_FOUND_REMEDY =
 
 const CUT_OFF_REMEDY =
 	'The path is likely right: ask the operator why the service ends the channel (the Connection, a first message, a subprotocol); the transcript (--transcript) shows what it said.';
+
+const NOT_AGAIN_REMEDY =
+	'If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why. The transcript (--transcript) shows what the service answered.';
+
+const NOT_LASTING_REMEDY =
+	'If the service waits for a first message of the device (authenticate, subscribe), write it in service.firstMessages; if not, ask the operator why the service ends each channel. The transcript (--transcript) shows what it said.';
 
 const stop = (message: string, remedy: string) => new AgentError('channel-not-found', message, { remedy });
 

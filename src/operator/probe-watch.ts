@@ -9,6 +9,7 @@ import {
 	endedByHeartbeat,
 	type Finding,
 	kindOf,
+	livesAfterHeartbeats,
 	type Observation,
 	pingsBefore,
 	pongsFor,
@@ -37,8 +38,11 @@ interface SeenPong extends SeenPing {
 	readonly pong: string | null;
 }
 
-/** Notes what is seen as soon as it is seen. @returns whether a channel lasted for a whole window. */
-export async function watchChannel(options: WatchOptions, first: Watched): Promise<boolean> {
+/**
+ * Notes what is seen as soon as it is seen. @returns the lives of a channel with heartbeats and of one without (as far as it was
+ * opened), if the service ended these and all others; empty if one lasted.
+ */
+export async function watchChannel(options: WatchOptions, first: Watched): Promise<readonly Observation[]> {
 	const { seconds, request, note, reopen, signal } = options;
 	const windowMs = seconds * 1000;
 	const answerMs = Math.min(2000, windowMs / 8);
@@ -69,10 +73,10 @@ export async function watchChannel(options: WatchOptions, first: Watched): Promi
 		note(frameFinding(frames), ...messageFindings(reading, pong), deadFinding(pinged, quiet, answerMs));
 
 	const seen = (await watch(first, plan(true))) as Observation;
-	const isWhole = seen.ended === null && seen.heartbeatsAtMs.length === HEARTBEATS.length;
-	let frames: Frames = isWhole ? 'taken' : 'unclear';
+	let frames = framesOf(seen);
 	tell(readMessages(seen, answerMs), frames, null);
 	const quiet = (await (await reopen(false))?.watch(plan(false))) ?? null;
+	const hasLasted = () => [...pinged, ...(quiet ? [quiet] : [])].some(({ ended }) => ended === null);
 	if (quiet && endedByHeartbeat(seen, settleMs) && outlives(quiet, seen, settleMs)) {
 		// One end may be chance.
 		const again = await watch(await reopen(true), plan(true));
@@ -85,11 +89,15 @@ export async function watchChannel(options: WatchOptions, first: Watched): Promi
 		const found = await findPong(ping, reading, ends);
 		pong = { ...ping, pong: found?.body ?? null };
 		if (!found) continue;
-		if (frames !== 'refused') [frames, reading] = ['taken', readMessages(found.seen, answerMs)];
+		if (frames !== 'refused') [frames, reading] = [framesOf(found.seen), readMessages(found.seen, answerMs)];
 		break;
 	}
+	// That a frame ends the channel is shown only by one without frames that the service does not end as well.
+	if (frames === 'refused' && !hasLasted()) await watchAgain(0, undefined);
+	if (frames === 'refused' && !hasLasted()) frames = 'unclear';
+	if (signal.aborted) return [];
 	tell(reading, frames, quiet, pong);
-	return [...pinged, ...(quiet ? [quiet] : [])].some((one) => one.ended === null);
+	return hasLasted() ? [] : [seen, ...(quiet ? [quiet] : [])];
 
 	async function watchAgain(ms: number, answer: ((text: string) => string | null) | undefined) {
 		const how = { ...plan(frames !== 'refused', Math.max(ms, windowMs)), ...(answer && { answer }) };
@@ -127,7 +135,13 @@ export async function watchChannel(options: WatchOptions, first: Watched): Promi
 	}
 }
 
-type Frames = 'taken' | 'refused' | 'unclear';
+/** `unanswered`: the channel stayed open, but nothing showed that the service still read it. */
+type Frames = 'taken' | 'refused' | 'unanswered' | 'unclear';
+
+function framesOf(seen: Observation): Frames {
+	if (seen.ended !== null || seen.heartbeatsAtMs.length < HEARTBEATS.length) return 'unclear';
+	return livesAfterHeartbeats(seen) ? 'taken' : 'unanswered';
+}
 
 function outlives(quiet: Observation, { ended }: Observation, settleMs: number): boolean {
 	return quiet.ended?.code !== ended?.code || (quiet.ended?.atMs ?? 0) > (ended?.atMs ?? 0) + settleMs;
@@ -137,11 +151,18 @@ function frameFinding(frames: Frames): Finding {
 	return {
 		point: 'heartbeat-message',
 		tried: frames === 'refused' ? 'ours, none, and ours again' : 'four of ours',
-		found: { taken: 'taken', refused: 'a frame ends the channel', unclear: 'not found out' }[frames],
-		certainty: frames === 'unclear' ? 'not seen' : 'certain',
+		found: FRAMES_FOUND[frames],
+		certainty: frames === 'taken' || frames === 'refused' ? 'certain' : 'not seen',
 		...(frames === 'refused' && { settings: { heartbeatMode: 'ping' } }),
 	};
 }
+
+const FRAMES_FOUND: Readonly<Record<Frames, string>> = {
+	taken: 'taken',
+	refused: 'a frame ends the channel',
+	unanswered: 'not found out: the service sent nothing after the last one',
+	unclear: 'not found out',
+};
 
 function messageFindings(
 	{ acknowledgements, kinds, kindPointer, idPointer }: Reading,
@@ -198,22 +219,27 @@ function asDocument(pong: string): unknown {
 }
 
 function deadFinding(pinged: readonly Observation[], quiet: Observation | null, answerMs: number): Finding {
-	const cut = quiet?.ended && quiet.ended.code === null ? Math.round(quiet.ended.atMs / 1000) : null;
-	const idle =
-		cut === null
-			? 'no idle timeout in this time'
-			: `a silent channel is cut after ${cut} s (the agent pings more often)`;
-	const isAnswered = pinged.some(({ pongs }) => pongs > 0);
+	const isOpen = ({ ended }: Observation) => ended === null;
+	const hasLasted = pinged.some(isOpen) || (quiet !== null && isOpen(quiet));
+	const isAnswered = pinged.some(({ answeredPingsAtMs }) => answeredPingsAtMs.length > 0);
 	// Each channel begins with a ping.
-	const lasted = ({ ended, heartbeatsAtMs }: Observation) =>
+	const hadTime = ({ ended, heartbeatsAtMs }: Observation) =>
 		ended ? ended.atMs > answerMs : heartbeatsAtMs.length > 0;
-	const isMute = !isAnswered && pinged.some(lasted);
+	const isMute = !isAnswered && pinged.some(hadTime);
 	const pongs = isAnswered ? 'pings are answered' : isMute ? 'pings are not answered' : 'no ping was answered in time';
 	return {
 		point: 'dead-channel',
 		tried: 'WebSocket pings, and a second channel without any',
-		found: quiet === null ? pongs : `${pongs}; ${idle}`,
-		certainty: isAnswered || isMute ? 'certain' : 'not seen',
-		...(isMute && { settings: { silenceLimitSeconds: 0 } }),
+		found: quiet === null ? pongs : `${pongs}; ${idleWords(quiet, hasLasted)}`,
+		certainty: !isAnswered && !isMute ? 'not seen' : hasLasted ? 'certain' : 'likely',
+		...(isMute && hasLasted && { settings: { silenceLimitSeconds: 0 } }),
 	};
+}
+
+/** @param hasLasted whether a channel did: a time after which every channel ends is no idle timeout. */
+function idleWords({ ended }: Observation, hasLasted: boolean): string {
+	if (ended === null) return 'no idle timeout in this time';
+	if (!hasLasted) return 'an idle timeout cannot be seen, as no channel lasted';
+	const how = ended.code === null ? 'cut' : `closed with code ${ended.code}`;
+	return `a silent channel is ${how} after ${Math.round(ended.atMs / 1000)} s (the agent pings more often)`;
 }

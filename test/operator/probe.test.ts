@@ -291,6 +291,89 @@ test('an answer to a ping is found where any other frame ends the channel', asyn
 	expect(settings.service).toEqual({ heartbeatMode: 'ping', pingKind: 'are-you-there' });
 });
 
+describe('channels that the service ends', () => {
+	test.each([
+		[1000, 700],
+		[1011, 500],
+		[4000, 300],
+	])(
+		'where none lasts the watch, its close code (%i after %i ms) is told, and it is no idle timeout',
+		async (code, ms) => {
+			const { outcome, settings } = await probedForeign((socket) => setTimeout(() => socket.close(code), ms));
+			expect(outcome.status).toBe(69);
+			const end = String.raw`with close code ${code} after \d\.\d s`;
+			expect(outcome.stderr).toMatch(
+				new RegExp(
+					String.raw`^Error: No channel at /ws/device lasted the 1 s of the watch: the service ended one with heartbeats \(\d sent\) ${end}, and one without heartbeats ${end}\.`,
+				),
+			);
+			expect(outcome.stderr).toContain('service.firstMessages');
+			expect(outcome.stdout).toMatch(/dead-channel .*an idle timeout cannot be seen, as no channel lasted +likely/);
+			expect(outcome.stdout).not.toMatch(/(heartbeat-message|token-place|channel-handshake) .*certain/);
+			expect(settings).not.toHaveProperty('service');
+		},
+	);
+
+	test('a channel that opens only once is told as such', async () => {
+		let isUsed = false;
+		const { outcome, settings } = await probedForeign(
+			() => {},
+			({ authorization }) => {
+				const isGood = !isUsed && authorization === 'Connection foreign-token-0123456789';
+				isUsed ||= isGood;
+				return isGood;
+			},
+		);
+		expect(outcome.status).toBe(69);
+		expect(outcome.stderr).toMatch(/opened, but not again by the same handshake\..*service\.nextConnection/);
+		expect(settings).not.toHaveProperty('service');
+	});
+
+	test('a frame that ends the channel proves nothing where the channel ends without one as well', async () => {
+		const { outcome, settings } = await probedForeign((socket) => {
+			const late = setTimeout(() => socket.close(4000), 700);
+			socket.once('message', () => socket.close(4401));
+			socket.once('close', () => clearTimeout(late));
+		});
+		expect(outcome.status).toBe(69);
+		expect(outcome.stdout).toMatch(/heartbeat-message .*not found out/);
+		expect(outcome.stderr).toMatch(/code 4401 after .* code 4000 after .*service\.firstMessages/);
+		expect(settings).not.toHaveProperty('service');
+	});
+
+	test('pings are the heartbeat where a frame ends the channel and a pinged one without frames lasts', async () => {
+		const { outcome, settings } = await probedForeign((socket) => {
+			let idle: NodeJS.Timeout;
+			const isAlive = () => {
+				clearTimeout(idle);
+				idle = setTimeout(() => socket.close(1001), 600);
+			};
+			isAlive();
+			socket.on('ping', isAlive);
+			socket.once('message', () => socket.close(4400));
+			socket.once('close', () => clearTimeout(idle));
+		});
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(outcome.stdout).toMatch(
+			/a silent channel is closed with code 1001 after 1 s \(the agent pings more often\) +certain/,
+		);
+		expect(settings.service).toEqual({ heartbeatMode: 'ping' });
+	});
+});
+
+test('a heartbeat that nothing follows is not called taken', async () => {
+	const { outcome } = await probedForeign((socket) => {
+		let heartbeats = 0;
+		socket.on('message', () => {
+			heartbeats += 1;
+			if (heartbeats === 2) socket.pause();
+		});
+	});
+	expect(outcome.stdout).toMatch(/heartbeat-message .*nothing after the last one +not seen/);
+	const alive = await probedForeign(() => {});
+	expect(alive.outcome.stdout).toMatch(/heartbeat-message .*taken +certain/);
+});
+
 describe('what it does not write', () => {
 	const chatter = ['check.completed', 'poll.started', 'probe.alive', 'ping', 'keepalive', 'heartbeat'];
 
@@ -499,7 +582,7 @@ describe('the messages of a channel', () => {
 	const seen = (messages: [number, object][], ended: Observation['ended'] = null): Observation => ({
 		heartbeatsAtMs: [100, 500, 700],
 		messages: messages.map(([atMs, message]) => ({ atMs, text: JSON.stringify(message) })),
-		pongs: 1,
+		answeredPingsAtMs: [0],
 		ended,
 	});
 	const answering = (...fields: [object, object, object]): [number, object][] =>
