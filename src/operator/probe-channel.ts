@@ -1,6 +1,6 @@
 /** One channel of `idv probe`: opens it with any handshake, notes all for the transcript, watches it for a time. */
 import { type RawData, WebSocket } from 'ws';
-import { asError } from '../base/errors.ts';
+import { asError, type Failure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
@@ -29,6 +29,9 @@ const PASSING = [1001, 1011, 1012, 1013];
 /** No answer to a handshake, because nothing is there that could give one. */
 const GONE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT)$/;
 
+/** As the `ws` package says it. */
+const isLate = ({ message }: Error) => message === 'Opening handshake has timed out';
+
 export interface Watched {
 	/** Resolves at the end of the channel or of the plan. */
 	watch(plan: WatchPlan): Promise<Observation>;
@@ -39,6 +42,8 @@ export interface Watched {
 export type EndedEarly = NonNullable<Observation['ended']>;
 
 export interface Dialled extends HandshakeAnswer {
+	/** Of a handshake that no answer came to: the line was cut, or nothing came in time. */
+	readonly unanswered?: Failure;
 	/** Of a channel that opened, and that the service ended before it counted. */
 	readonly endedEarly?: EndedEarly;
 	/** Open; `null` when the handshake was refused. */
@@ -110,9 +115,10 @@ export async function openWatched(
 		});
 		// Whatever it is, a handshake that fails without an answer says nothing about the path.
 		socket.on('error', (error: NodeJS.ErrnoException) => {
-			const viaProxy = network.viaProxy(url);
-			if (GONE.test(error.code ?? '')) reject(asError(classifyNetworkError(error, { host: url.host, viaProxy })));
-			else resolve(refused(0));
+			const code = error.code ?? '';
+			const failure = classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) });
+			if (GONE.test(code)) reject(asError(failure));
+			else resolve({ ...refused(0), ...((/^E[A-Z]+$/.test(code) || isLate(error)) && { unanswered: failure }) });
 		});
 		socket.once('unexpected-response', (_request, response) => {
 			const refusal = readRefusal(response, () => {

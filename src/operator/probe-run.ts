@@ -20,7 +20,7 @@ import {
 	tokenPlaces,
 } from './probe-decisions.ts';
 import { createPace, type Pace } from './probe-pace.ts';
-import { CHANNEL_PATHS, findChannel, type Handshake } from './probe-search.ts';
+import { answersInWords, CHANNEL_PATHS, findChannel, type Handshake, type HandshakeAnswer } from './probe-search.ts';
 import { watchChannel } from './probe-watch.ts';
 import type { Target } from './service-target.ts';
 
@@ -29,6 +29,8 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** Kept for what comes after the channel is found. */
 const KEY_REQUESTS = ENDPOINTS.apiKeys.length + 1;
 const KEPT_REQUESTS = 6;
+/** Handshakes in a row without an answer before another request shows whether the service is still there. */
+const MAX_UNANSWERED = 3;
 
 export interface ProbeOptions {
 	readonly target: Target;
@@ -100,10 +102,10 @@ async function probe(options: ProbeOptions, pace: Pace, open: { channel: Watched
 		open.channel = dialled.channel;
 		return dialled;
 	};
-	const { way, isNarrow, cutOff } = await search(options, pace, places.length, (next) => dial(next, true));
+	const { way, isNarrow, cutOff, answers } = await search(options, pace, places.length, (next) => dial(next, true));
 	const place = places[way?.candidate ?? 0] ?? usual;
 	note(tokenFinding(place, way !== null), lifeFinding(place.token, answer.body));
-	if (way === null) throw notFound(cutOff);
+	if (way === null) throw notFound(cutOff, answers);
 	note(...handshakeFindings(way, 'likely'));
 
 	onStep(`Watches the channel for ${options.seconds} s, and another one for as long.`);
@@ -127,30 +129,57 @@ async function probe(options: ProbeOptions, pace: Pace, open: { channel: Watched
 
 /** @returns the least handshake that opens the channel, or else one that did (not narrow); its channel is open if it was the last. */
 async function search(
-	{ channelPaths }: ProbeOptions,
+	options: ProbeOptions,
 	pace: Pace,
 	candidates: number,
 	dial: (way: Handshake) => Promise<Dialled>,
-): Promise<{ way: Handshake | null; isNarrow: boolean; cutOff: CutOff | null }> {
-	const steps = findChannel([...new Set([...channelPaths, ...CHANNEL_PATHS])], candidates);
+): Promise<{ way: Handshake | null; isNarrow: boolean; cutOff: CutOff | null; answers: PathAnswers }> {
+	const steps = findChannel([...new Set([...options.channelPaths, ...CHANNEL_PATHS])], candidates);
 	let opened: Handshake | null = null;
 	let cutOff: CutOff | null = null;
+	let unanswered = 0;
+	const answers = new Map<string, HandshakeAnswer>();
 	let step = steps.next();
 	while (!step.done && pace.left() > KEPT_REQUESTS) {
 		const answered = await dial(step.value);
+		const { path } = step.value;
+		if (!answers.has(path)) answers.set(path, answered);
+		unanswered = answered.unanswered ? unanswered + 1 : 0;
+		if (unanswered === MAX_UNANSWERED) await checkThere(options, pace, answered.unanswered);
 		if (answered.status === 101) opened = step.value;
-		if (answered.endedEarly) cutOff ??= { path: step.value.path, ...answered.endedEarly };
+		if (answered.endedEarly) cutOff ??= { path, ...answered.endedEarly };
 		step = steps.next(answered);
 	}
 	const found = step.done ? step.value : null;
-	return { way: found ?? opened, isNarrow: found !== null, cutOff };
+	return { way: found ?? opened, isNarrow: found !== null, cutOff, answers };
 }
+
+/** The first answer of each path. */
+type PathAnswers = ReadonlyMap<string, HandshakeAnswer>;
+
+/** Some services cut the line to a path that they do not have; one that cuts every line has died. @throws AgentError */
+async function checkThere(options: ProbeOptions, pace: Pace, unanswered: Failure | undefined): Promise<void> {
+	await pace
+		.ask(() => send(options, 'GET', ENDPOINTS.apiKeys[0]))
+		.catch((error) => {
+			if (toFailure(error).code !== 'connection-lost') throw error;
+			const { host } = new URL(options.target.baseUrl);
+			const reason = unanswered?.params?.['reason'];
+			const said = `${host} takes connections, and each is reset before any answer${reason ? ` (${reason})` : ''}: ${MAX_UNANSWERED} handshakes and a request.`;
+			throw new AgentError('service-unreachable', said, { params: { host }, remedy: RESET_REMEDY });
+		});
+}
+
+const RESET_REMEDY =
+	'Check that the service still runs, and what stands in front of it (a proxy, a firewall): the registration was answered.';
 
 /** Of a channel that opened and did not stay open. */
 type CutOff = EndedEarly & { readonly path: string };
 
-function notFound(cutOff: CutOff | null): AgentError {
-	if (!cutOff) return stop('No handshake that the probe tried opened the channel.', NOT_FOUND_REMEDY);
+function notFound(cutOff: CutOff | null, answers: PathAnswers): AgentError {
+	const { isSeen, words } = answersInWords(answers);
+	const none = `No handshake that the probe tried opened the channel: ${words}.`;
+	if (!cutOff) return stop(none, isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY);
 	const said = `The channel at ${cutOff.path} opened, and the service ended it ${endWords(cutOff)}; no handshake kept one open.`;
 	return stop(said, CUT_OFF_REMEDY);
 }
@@ -174,6 +203,9 @@ function endWords({ atMs, code }: EndedEarly): string {
 
 const NOT_FOUND_REMEDY =
 	'Ask the operator for the path of the channel and name it with --channel-path; the transcript (--transcript) shows what the service answered.';
+
+const REFUSED_REMEDY =
+	'The path is likely right: ask the operator what the handshake requires (a subprotocol, see service.subprotocol; the Connection at another place, see service.channelAuth); the transcript (--transcript) shows what the service answered.';
 
 const CUT_OFF_REMEDY =
 	'The path is likely right: ask the operator why the service ends the channel (the Connection, a first message, a subprotocol); the transcript (--transcript) shows what it said.';

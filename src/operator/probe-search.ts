@@ -173,6 +173,21 @@ function isElsewhere({ status, isPage }: HandshakeAnswer): boolean {
 	);
 }
 
+/** The first answers of the paths in words. @returns `isSeen`: some seem to be there and others not. */
+export function answersInWords(answers: ReadonlyMap<string, HandshakeAnswer>): {
+	readonly isSeen: boolean;
+	readonly words: string;
+} {
+	const all = [...answers];
+	const there = all.filter(([, answer]) => !isElsewhere(answer));
+	const others = all.filter((one) => !there.includes(one));
+	const statuses = (some: typeof all) =>
+		[...new Set(some.map(([, { status }]) => (status === 0 ? 'nothing' : status)))].join(' or ');
+	if (there.length === 0 || others.length === 0) return { isSeen: false, words: `each path answered ${statuses(all)}` };
+	const named = there.map(([path, { status }]) => `${path} answered ${status}`).join(', ');
+	return { isSeen: true, words: `${named}, every other path ${statuses(others)}` };
+}
+
 function subprotocolsFor({ hints }: HandshakeAnswer): string[] {
 	return [...new Set([...hints, ...SUBPROTOCOLS])].slice(0, MAX_SUBPROTOCOLS);
 }

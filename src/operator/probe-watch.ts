@@ -236,7 +236,7 @@ function deadFinding(pinged: readonly Observation[], quiet: Observation | null, 
 	};
 }
 
-/** @param hasLasted whether a channel did: a time after which every channel ends is no idle timeout. */
+/** @param hasLasted whether a channel did: where every channel ends, this says nothing about idle ones. */
 function idleWords({ ended }: Observation, hasLasted: boolean): string {
 	if (ended === null) return 'no idle timeout in this time';
 	if (!hasLasted) return 'an idle timeout cannot be seen, as no channel lasted';

@@ -291,6 +291,55 @@ test('an answer to a ping is found where any other frame ends the channel', asyn
 	expect(settings.service).toEqual({ heartbeatMode: 'ping', pingKind: 'are-you-there' });
 });
 
+describe('handshakes without an answer', () => {
+	/** A service whose upgrades get what is given for their path, and whose requests after the registration too if `isDead`. */
+	async function probedCutting(answer: (path: string) => string | null, isDead = false) {
+		let requests = 0;
+		const server = createServer((request, response) => {
+			requests += 1;
+			if (request.method === 'POST') response.writeHead(201).end('{"token":"foreign-token-0123456789"}');
+			else if (isDead) request.socket.destroy();
+			else response.writeHead(404).end();
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		server.on('upgrade', (request, raw, head) => {
+			requests += 1;
+			const said = answer(new URL(request.url ?? '', 'http://service').pathname);
+			if (said === null) raw.destroy();
+			else if (said !== '101') raw.end(`HTTP/1.1 ${said} Refused\r\nConnection: close\r\n\r\n`);
+			else channels.handleUpgrade(request, raw, head, () => {});
+		});
+		const port = await listen(server);
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${port}` };
+		return { port, outcome: await idv([...QUICK], variables), requests };
+	}
+
+	test('a service that resets every connection is told as such after a few', async () => {
+		const { port, outcome, requests } = await probedCutting(() => null, true);
+		expect(outcome.status).toBe(69);
+		expect(outcome.stderr).toMatch(
+			new RegExp(
+				`^Error: 127.0.0.1:${port} takes connections, and each is reset before any answer \\(ECONNRESET\\): 3 handshakes and a request\\..*\\[service-unreachable\\]`,
+			),
+		);
+		expect(requests).toBe(5);
+	});
+
+	test('one that resets what it does not have is searched further', async () => {
+		const { outcome } = await probedCutting((path) => (path === '/ws' ? '101' : null));
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(outcome.stdout).toMatch(/channel-path .* \/ws +likely/);
+	});
+
+	test('the path that answers unlike all others is named, and not asked for', async () => {
+		const { outcome } = await probedCutting((path) => (path === '/ws/device' ? '400' : '404'));
+		expect(outcome.status).toBe(69);
+		expect(outcome.stderr).toContain(
+			'opened the channel: /ws/device answered 400, every other path 404. The path is likely right',
+		);
+	});
+});
+
 describe('channels that the service ends', () => {
 	test.each([
 		[1000, 700],
