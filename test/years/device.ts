@@ -55,6 +55,9 @@ const NETWORK = { channelAgent: () => undefined, viaProxy: () => false } as unkn
 /** What a consumer has seen, so that a repetition is known as one. */
 const REMEMBERED = 4000;
 
+/** Nothing that a life keeps takes so many. */
+const MANY_PAGES = 500;
+
 export type Device = ReturnType<typeof createDevice>;
 
 interface Running {
@@ -265,10 +268,11 @@ export function createDevice(parts: {
 
 	/** Reads all there is and acknowledges it. */
 	function read(events: EventsFeed): void {
-		for (;;) {
+		for (let pages = 1; ; pages += 1) {
 			const { entries } = events.after(position);
 			const newest = entries.at(-1);
-			if (!newest) break;
+			if (!newest || pages > MANY_PAGES) break;
+			if (pages === MANY_PAGES) observe({ type: 'readerDone', pages });
 			for (const { id, number, type, content, serviceId } of entries) {
 				const text = type === 'notification' ? content : `${type} ${content}`;
 				const atMs = time.nowMs;
@@ -276,7 +280,9 @@ export function createDevice(parts: {
 				const again = seen.has(id);
 				const before = seen.get(id);
 				const isChanged = before !== undefined && before !== `${type}${serviceId}`;
-				observe({ type: 'entry', atMs, appendedAtMs, id, number, kind: isChanged ? 'changed' : type, text, again });
+				const isGap = type === 'gap' || before?.startsWith('gap') === true;
+				const kind = isChanged ? 'changed' : type;
+				observe({ type: 'entry', atMs, appendedAtMs, id, number, kind, text, again, isGap });
 				appendedAt.delete(id);
 				seen.set(id, `${type}${serviceId}`);
 				if (seen.size > REMEMBERED) seen.delete(seen.keys().next().value ?? '');
@@ -285,6 +291,26 @@ export function createDevice(parts: {
 			acknowledged = { number: newest.number, atMs: time.nowMs };
 		}
 		if (position !== null) events.acknowledge('kiosk', position);
+	}
+
+	/** An application that was away reads all there is for it, and is not needed any more. */
+	function comeBack(name: string): void {
+		const events = running && !running.machine.isFrozen ? running.agent.events : null;
+		if (!events) return void time.after(20_000, () => comeBack(name));
+		let [since, before, pages] = [events.positionOf(name), null as number | null, 0];
+		for (; pages < MANY_PAGES; pages += 1) {
+			const { entries, missed } = events.after(since, 100);
+			if (missed) before = null;
+			for (const { number, type, content } of entries) {
+				observe({ type: 'readLate', number, before, kind: type, text: content });
+				before = number;
+			}
+			const newest = entries.at(-1);
+			if (!newest) break;
+			since = newest.id;
+		}
+		observe({ type: 'readerDone', pages });
+		events.forget(name);
 	}
 
 	function off(isPowerCut: boolean): void {
@@ -344,6 +370,7 @@ export function createDevice(parts: {
 			if (time.machine?.isFrozen) time.machine.input(1, () => void reloading?.reload());
 			else void reloading?.reload();
 		},
+		comeBack,
 		/** The consumer reads now. */
 		read() {
 			if (running && !running.machine.isFrozen) read(running.agent.events);

@@ -14,12 +14,17 @@ export interface FileNode {
 	flushed: Buffer;
 	mode: number;
 	database: DatabaseSync | null;
+	/** Written and not flushed when a flush failed: the system takes it as flushed, and no later flush writes it. */
+	dropped?: readonly [from: number, to: number];
 }
 
 /** What a change of names replaced, oldest first. */
 type NameChange = readonly (readonly [path: string, before: FileNode | undefined])[];
 
 export type Disk = ReturnType<typeof createDisk>;
+
+/** Calls that fail, flushes that are slow, and flushes that do nothing. */
+export type DiskFault = 'reads' | 'writes' | 'flushes' | 'slow' | 'lies';
 
 const fault = (code: string, path: string) => Object.assign(new Error(`${code}: ${path}`), { code });
 
@@ -30,6 +35,8 @@ export function createDisk(chance: Chance) {
 	const unflushed = new Map<string, NameChange[]>();
 	const disk = {
 		isFull: false,
+		/** What it does wrong for a while. */
+		fault: null as DiskFault | null,
 		/** Writes and changes of names, since the beginning. */
 		writes: 0,
 		machine: null as Machine | null,
@@ -64,6 +71,7 @@ export function createDisk(chance: Chance) {
 			return node;
 		},
 		write(path: string, node: FileNode, bytes: Buffer, at: number) {
+			disk.check('writes', path);
 			if (at + bytes.length > node.bytes.length) disk.mayGrow(path);
 			disk.writes += 1;
 			const end = Math.max(node.bytes.length, at + bytes.length);
@@ -72,10 +80,43 @@ export function createDisk(chance: Chance) {
 			bytes.copy(grown, at);
 			node.bytes = grown;
 		},
-		flushFile(node: FileNode) {
-			node.flushed = node.bytes;
+		/** @throws while the disk has this fault. */
+		check(fails: DiskFault, path: string) {
+			if (disk.fault === fails && path.startsWith('/var/')) throw fault('EIO', path);
 		},
-		flushDirectory: (path: string) => void unflushed.delete(path),
+		flushFile(node: FileNode) {
+			if (disk.fault === 'lies') return;
+			if (disk.fault === 'flushes') {
+				node.dropped = [commonLength(node.bytes, node.flushed), node.bytes.length];
+				throw fault('EIO', 'a flush');
+			}
+			const { bytes, dropped } = node;
+			const before = node.flushed;
+			node.flushed = bytes;
+			if (!dropped || bytes.length < dropped[1]) return;
+			node.flushed = Buffer.from(bytes);
+			node.flushed.fill(0, ...dropped);
+			before.copy(node.flushed, dropped[0], dropped[0], dropped[1]);
+		},
+		flushDirectory(path: string) {
+			disk.check('flushes', `${path}/`);
+			if (disk.fault !== 'lies') unflushed.delete(path);
+		},
+		/** What a disk that lied holds some time later. */
+		settle() {
+			disk.fault = null;
+			unflushed.clear();
+			for (const node of files.values()) if (!node.dropped) node.flushed = node.bytes;
+		},
+		/** Other bytes in the place of some that were flushed long ago, which no call has written. */
+		rot(path: string) {
+			const node = disk.find(path);
+			const rotten = Buffer.from(node.bytes);
+			const at = chance.whole(0, Math.max(0, rotten.length - 1));
+			if (chance.is(0.3)) rotten.fill(0, at, Math.min(rotten.length, at + 512));
+			else if (rotten.length > 0) rotten[at] = (rotten[at] ?? 0) ^ (1 << chance.whole(0, 7));
+			node.bytes = node.flushed = rotten;
+		},
 		remove(path: string) {
 			disk.find(path);
 			disk.rename([[path, undefined]]);
@@ -120,7 +161,7 @@ export function createDisk(chance: Chance) {
 				});
 			});
 		},
-		flushMs: () => chance.whole(2, 30),
+		flushMs: () => chance.whole(2, 30) * (disk.fault === 'slow' ? 500 : 1),
 	};
 	return disk;
 }

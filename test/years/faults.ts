@@ -2,8 +2,9 @@
  * The faults of a life: drawn once from the seed as a list, so that a life can be lived again with some of them left out.
  * Each does one thing to the world, and most end after a while.
  */
-import { chanceOf } from './chance.ts';
+import { type Chance, chanceOf } from './chance.ts';
 import type { Device } from './device.ts';
+import type { DiskFault } from './disk.ts';
 import { type Line, type Mode, type PublishedPlan, type Service, WORKFLOWS } from './service.ts';
 import type { Time } from './time.ts';
 import type { Traits } from './traits.ts';
@@ -12,6 +13,9 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+
+/** Applications that stay away for long. */
+export const AWAY = ['away-0', 'away-1', 'away-2'] as const;
 
 export interface Fault {
 	/** Place in the whole list of its life. */
@@ -112,22 +116,39 @@ const DURATIONS = {
 	revokedThrice: 3 * MINUTE,
 	sentTwice: 0,
 } as const;
-export type FaultKind = keyof typeof DURATIONS;
-export const FAULT_KINDS = Object.keys(DURATIONS) as readonly FaultKind[];
+/** Of a bad disk; drawn apart, so that the other lives stay as they are. */
+const DISK_DURATIONS = {
+	badReads: 20 * MINUTE,
+	badWrites: 20 * MINUTE,
+	badFlushes: 20 * MINUTE,
+	slowFlushes: 20 * MINUTE,
+	lyingFlushes: 2 * HOUR,
+	rot: 0,
+	rottenState: MINUTE,
+	rolledBack: HOUR,
+	crashLoop: 2 * MINUTE,
+	applicationAway: DAY,
+} as const;
+export type FaultKind = keyof typeof DURATIONS | keyof typeof DISK_DURATIONS;
+const FAULT_KINDS = Object.keys(DURATIONS) as readonly FaultKind[];
+const DISK_KINDS = Object.keys(DISK_DURATIONS) as readonly FaultKind[];
 
 export function scheduleOf(seed: number, traits: Traits, lengthMs: number): Fault[] {
-	const chance = chanceOf(seed * 104_729 + 1);
 	const faults: Fault[] = [];
-	for (const { fromMs, calmMs } of cyclesOf(seed, lengthMs))
-		for (let atMs = fromMs; ; ) {
-			atMs += chance.wait(traits.faultEveryMs) + 1000;
-			if (atMs >= calmMs) break;
-			const kind = chance.pick(...FAULT_KINDS);
-			const lastsMs = Math.round(DURATIONS[kind] * (0.1 + 1.9 * chance()));
-			const endMs = Math.min(atMs + lastsMs, calmMs);
-			faults.push({ number: faults.length, kind, atMs, endMs, seed: chance.whole(0, 2 ** 30) });
-		}
-	return faults;
+	function draw(chance: Chance, kinds: readonly FaultKind[], everyMs: number): void {
+		for (const { fromMs, calmMs } of cyclesOf(seed, lengthMs))
+			for (let atMs = fromMs; ; ) {
+				atMs += chance.wait(everyMs) + 1000;
+				if (atMs >= calmMs) break;
+				const kind = chance.pick(...kinds);
+				const lastsMs = Math.round({ ...DURATIONS, ...DISK_DURATIONS }[kind] * (0.1 + 1.9 * chance()));
+				const endMs = Math.min(atMs + lastsMs, calmMs);
+				faults.push({ number: faults.length, kind, atMs, endMs, seed: chance.whole(0, 2 ** 30) });
+			}
+	}
+	draw(chanceOf(seed * 104_729 + 1), FAULT_KINDS, traits.faultEveryMs);
+	if (traits.hasBadDisk) draw(chanceOf(seed * 104_759 + 5), DISK_KINDS, 2 * HOUR);
+	return faults.sort((one, other) => one.atMs - other.atMs);
 }
 
 /** Short trouble that a device with a good credential has to be over soon after it has ended. */
@@ -187,6 +208,13 @@ const MODES: readonly string[] = [
 	'garbage',
 	'dropsChannels',
 ] satisfies Mode[];
+const DISK_FAULTS: Partial<Record<FaultKind, DiskFault>> = {
+	badReads: 'reads',
+	badWrites: 'writes',
+	badFlushes: 'flushes',
+	slowFlushes: 'slow',
+	lyingFlushes: 'lies',
+};
 const CLOSE_CODES = [1000, 1001, 1006, 1008, 1011, 1012, 1013, 4401, 4403, 4409];
 
 /** Does it. */
@@ -218,7 +246,50 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 		device.off(isPowerCut);
 		atEnd(() => boot(victim, chance.is(0.5)));
 	};
+	const fails = DISK_FAULTS[kind];
+	if (fails) {
+		device.disk.fault = fails;
+		return atEnd(() => device.disk.settle());
+	}
 	switch (kind) {
+		case 'rot': {
+			const files = device.files().filter((name) => name.endsWith('.log'));
+			if (files.length > 0) device.disk.rot(chance.pick(...files));
+			return;
+		}
+		case 'rottenState': {
+			const files = device.files().filter((name) => /\/state\.json(\.bak)?$/.test(name));
+			if (files.length < 2) return;
+			off(false);
+			return device.disk.rot(chance.pick(...files));
+		}
+		case 'rolledBack': {
+			const name = chance.pick(...device.files().filter((each) => !each.endsWith('.new')));
+			const bytes = device.disk.files.get(name)?.bytes;
+			return atEnd(() => {
+				const node = device.disk.files.get(name);
+				if (!node || !bytes || !time.machine) return;
+				device.off(false);
+				node.bytes = node.flushed = bytes;
+				boot(victim, true);
+			});
+		}
+		case 'crashLoop':
+			for (let afterMs = 0; afterMs < lastsMs; afterMs += chance.whole(50, 20_000))
+				time.after(afterMs, () => {
+					device.off(false);
+					boot(victim, true);
+				});
+			return;
+		case 'applicationAway': {
+			const name = chance.pick(...AWAY);
+			agent?.events.join(name);
+			return atEnd(() => {
+				const files = device.files().filter((each) => each.includes('/events-'));
+				if (chance.is(0.5)) for (const each of files) device.disk.rot(each);
+				device.comeBack(name);
+			});
+		}
 		case 'noPongs':
 			service.answersPings = false;
 			return atEnd(() => {

@@ -138,6 +138,7 @@ export function readSync(
 	position: number | null = null,
 ): number {
 	const at = position ?? readTo.get(descriptor) ?? 0;
+	if (open.get(descriptor)?.endsWith('.log')) simulatedDisk().check('reads', open.get(descriptor) ?? '');
 	const bytesRead = nodeOf(descriptor).bytes.copy(buffer, offset, at, at + length);
 	if (position === null) readTo.set(descriptor, at + bytesRead);
 	return bytesRead;

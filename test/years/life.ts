@@ -4,6 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { chanceOf } from './chance.ts';
 import { createDevice } from './device.ts';
 import {
+	AWAY,
 	aloneAndShort,
 	type Cycle,
 	cyclesOf,
@@ -177,6 +178,9 @@ export function live(options: LifeOptions): LifeResult {
 		service.answersPings = true;
 		service.workflows.add('wf-c');
 		device.disk.isFull = false;
+		device.disk.settle();
+		// A note that one of them had gone may be lost.
+		if (traits.hasBadDisk) for (const name of AWAY) time.after(MINUTE, () => device.comeBack(name));
 		time.setSkew(0);
 		device.mendSettings();
 		device.boot();

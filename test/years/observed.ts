@@ -42,7 +42,12 @@ export type Observed =
 			kind: string;
 			text: string;
 			again: boolean;
+			/** Either of the two that have this id. */
+			isGap: boolean;
 	  }
+	/** By an application that was away. `before`: the number that it read before this one; `null` for the first, or when it was told of a gap. */
+	| { type: 'readLate'; number: number; before: number | null; kind: string; text: string }
+	| { type: 'readerDone'; pages: number }
 	/** Where a new process would have the consumer go on, and what it had acknowledged before. */
 	| { type: 'resumed'; from: number; acknowledged: number }
 	| { type: 'saved'; atMs: number; text: string; state: DeviceState; bytes: number }

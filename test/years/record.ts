@@ -11,6 +11,9 @@ const GAP_SLACK_MS = 1500;
 /** What was sent later than this may still be on its way, or unread. */
 const ARRIVES_WITHIN_MS = 4000;
 
+/** A notification as the service sends it. */
+const WHOLE = /^\{"type":"session\.started","id":"n(\d+)","number":\1,"channel":\d+(?:,"padding":"x+")?\}$/;
+
 type Heartbeat = Extract<Observed, { type: 'heartbeat' }>;
 
 interface Sent {
@@ -46,6 +49,8 @@ export function createRecord(traits: Traits) {
 	let clockWasWrong = !traits.clockBattery;
 	let currentToken: { token: string; sinceMs: number; session: number } | null = null;
 	let hasLostDisk = false;
+	/** What rots is found at some later start. */
+	let isRotten = false;
 	let secrets: string[] = ['key-of-this-life'];
 	let offAtMs = 0;
 	let issued: string[] = [];
@@ -73,7 +78,8 @@ export function createRecord(traits: Traits) {
 					calmSinceMs = null;
 					if (seen.kind === 'clockJump') clockWasWrong = true;
 					if (seen.kind === 'suspend' || seen.kind === 'stall') frozenUntilMs = Number.POSITIVE_INFINITY;
-					if (seen.kind === 'fullDisk') hasLostDisk = true;
+					if (seen.kind === 'fullDisk' || /^(bad|lying|slow)/.test(seen.kind)) hasLostDisk = true;
+					if (['rot', 'rolledBack', 'applicationAway'].includes(seen.kind)) isRotten = true;
 					break;
 				case 'calm':
 					calmSinceMs = atMs;
@@ -182,6 +188,13 @@ export function createRecord(traits: Traits) {
 			}
 			return null;
 		},
+		/** What the service never sent. */
+		isAltered(text: string): boolean {
+			const known = numberIn(text)
+				? WHOLE
+				: /^\{"type":"(?:workflow\.changed|connection\.revoked|too\.large)",.*\}$|^\{"bytes":\d+,"limitBytes":\d+\}$/;
+			return !known.test(text);
+		},
 		isSecondEvent(text: string): boolean {
 			const found = numberIn(text);
 			return found !== null && delivered.has(found.number);
@@ -244,7 +257,11 @@ export function createRecord(traits: Traits) {
 				calmSinceMs !== null && (disturbedMs < (currentToken?.sinceMs ?? 0) || atMs - calmSinceMs > 75 * MINUTE);
 			return isAtRest && session === currentToken?.session ? `channel ${session}` : null;
 		},
-		hasLostDisk: () => hasLostDisk,
+		hasLostDisk: () => hasLostDisk || isRotten,
+		/** What it had confirmed may be gone, or was late. */
+		hasFailedDisk: () => traits.hasBadDisk && hasLostDisk,
+		/** Events that were read once may be lost, or be a gap by now. */
+		hasLostEvents: () => traits.hasBadDisk && (hasLostDisk || isRotten),
 		wasFrozen: (withinMs: number) => frozenUntilMs > 0 && withinMs > 0 && frozenUntilMs === Number.POSITIVE_INFINITY,
 	};
 

@@ -19,6 +19,8 @@ export interface Traits extends ServiceTraits {
 	readonly notifyEveryMs: number;
 	readonly consumerMs: number;
 	readonly durable: boolean;
+	/** Its disk fails in every way, not only by being full. */
+	readonly hasBadDisk: boolean;
 	readonly startMs: number;
 	readonly settings: Readonly<Record<string, unknown>>;
 }
@@ -32,12 +34,13 @@ export function traitsOf(seed: number): Traits {
 	const durable = chance.is(0.8);
 	const connectionLifeMs = chance.pick(HOUR, 6 * HOUR, DAY, DAY, 7 * DAY, 30 * DAY);
 	const isProvisioned = credential === 'provisioned';
+	const hasBadDisk = seed % 5 === 4;
 	const settings = {
 		...(!isProvisioned && { baseUrl: BASE_URL, heartbeatCadence: cadenceSeconds }),
 		...(credential === 'apiKey' && { credential: { apiKeyFile: '/etc/idv-agent/api.key' } }),
 		...(credential === 'self' && { credential: { selfRegistration: true } }),
 		...(followsPlan && { fleet: { planUrl: PLAN_URL, intervalSeconds: chance.pick(300, 1200, 3600) } }),
-		events: { durable, maxCount: chance.pick(200, 1000) },
+		events: { durable, maxCount: chance.pick(200, 1000), ...(hasBadDisk && { maxBytes: 131_072 }) },
 		hooks: { onNotification: ['/bin/n'], onOnline: ['/bin/on'], onOffline: ['/bin/off'] },
 	};
 	return {
@@ -45,6 +48,7 @@ export function traitsOf(seed: number): Traits {
 		cadenceSeconds,
 		followsPlan,
 		durable,
+		hasBadDisk,
 		connectionLifeMs,
 		isOpaque: chance.is(0.15),
 		mayRegisterAgain: credential === 'code' ? chance.is(0.9) : chance.is(0.8),
