@@ -105,7 +105,7 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 	'a clock that is behind': always(error('CERT_NOT_YET_VALID')),
 	'a clock that jumps while answers alternate': {
 		class: 'outage',
-		meet: turns(error('CERT_NOT_YET_VALID'), http(404), error('CERT_HAS_EXPIRED'), http(502), FINE),
+		meet: turns(error('CERT_NOT_YET_VALID'), http(404), error('CERT_HAS_EXPIRED'), http(502)),
 	},
 	'well for 10 s of each minute, 401 otherwise': {
 		class: 'refusal',
@@ -119,7 +119,7 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 	},
 	'refusals that alternate with outages': {
 		class: 'refusal',
-		meet: turns(http(401), http(502), closesWith(1008), FINE),
+		meet: turns(http(401), http(502), closesWith(1008)),
 	},
 	'401 to everything': always(http(401), { class: 'refusal' }),
 	'closed with 1008': closes(1008, { class: 'refusal' }),
