@@ -4,7 +4,7 @@ import { type Finding, startOf } from './lint.ts';
 import { orderedVersion } from './ordered-version.ts';
 import type { FleetPlan, PlanMatch } from './plan-format.ts';
 import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
-import { comparePlans } from './record.ts';
+import { comparePlans, nextNumber } from './record.ts';
 import { assignmentAt, compilePlan, compileValues, fittingRules, planFor, VALUES } from './targeting.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
@@ -46,7 +46,7 @@ function notNewer(plan: FleetPlan, { plan: before, isSame }: NonNullable<Brakes[
 	if (order < 0)
 		return [error(['revision'], `is lower than that of the previous plan (${before.revision}): devices refuse it`)];
 	if (order > 0 || isSame) return [];
-	return [error(['revision'], `was published with other content: give this plan ${before.revision + 1}`)];
+	return [error(['revision'], `was published with other content: give this plan ${nextNumber(before)}`)];
 }
 
 /** The defaults and each rule, by name, with their place. */

@@ -37,6 +37,14 @@ export function comparePlans(
 	return (one.epoch ?? 0) - (other.epoch ?? 0) || one.revision - other.revision;
 }
 
+/** The first number after that of a plan, in words. After the highest revision there is only a higher epoch. */
+export function nextNumber(plan: { readonly epoch?: number | undefined; readonly revision: number }): string {
+	const isLast = plan.revision === Number.MAX_SAFE_INTEGER;
+	const epoch = (plan.epoch ?? 0) + (isLast ? 1 : 0);
+	const revision = isLast ? 1 : plan.revision + 1;
+	return epoch === 0 ? `revision ${revision}` : `epoch ${epoch} and revision ${revision}`;
+}
+
 /** Whether something that was kept is of the fleet of now: by name where both have one, else by address. */
 export function isOfFleet(kept: Pick<PlanFloor, 'source' | 'name'>, { source, name }: PlanTrust): boolean {
 	return kept.name !== null && name !== null ? kept.name === name : kept.source === source;

@@ -4,7 +4,7 @@ import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
-import { comparePlans } from '../fleet/record.ts';
+import { comparePlans, nextNumber } from '../fleet/record.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
 import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
@@ -116,6 +116,6 @@ export async function diffFleetPlans(
 	showChange(shell, preview);
 	if (!isTaken && !isSame)
 		shell.warn(
-			`Devices that have revision ${before.plan.revision} will refuse revision ${after.plan.revision}: give it a higher one.`,
+			`Devices that have revision ${before.plan.revision} will refuse revision ${after.plan.revision}: give it ${nextNumber(before.plan)}.`,
 		);
 }

@@ -2,6 +2,7 @@
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from '../cli/output.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
+import { nextNumber } from '../fleet/record.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
 import { type PlanFile, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
@@ -59,6 +60,10 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
 		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
 	}
+	if (before.plan.revision === Number.MAX_SAFE_INTEGER)
+		throw new AgentError('plan-invalid', `${file} has revision ${before.plan.revision}, and no revision is higher.`, {
+			remedy: `Publish it first with ${nextNumber(before.plan)}, in format idv-fleet-plan/2.`,
+		});
 	const next = await checked(document, before, step, flags);
 	const preview = await previewChange(before.plan, next.plan, flags.inventory, nowMs);
 	const saved = await save(shell, next, flags);

@@ -70,7 +70,7 @@ test('a revision is signed once', async () => {
 	const other = await plan({ comment: undefined, workflowId: 'checkout' });
 	expect(await sign(other, '--previous', out)).toMatchObject({
 		status: 65,
-		stderr: expect.stringMatching(/was published with other content: give this plan 8/),
+		stderr: expect.stringMatching(/was published with other content: give this plan revision 8/),
 	});
 	const { status, stderr } = await sign(await plan({ workflowId: 'checkout' }, 8), '--previous', out);
 	expect({ status, stderr }).toEqual({
@@ -183,4 +183,24 @@ test('next-ring says which version how many devices would get, and the brakes ho
 	const { stdout } = await step('rollback', file);
 	expect(stdout).toMatch(/^rule lobby +to version 0\.3\.0 +1 % +→ +no ring; the version stays where it is installed$/m);
 	expect(stdout).toMatch(/^0 devices of 200 would move\.$/m);
+});
+
+test('after the highest revision, the way out is a higher epoch', async () => {
+	const { plan, out, sign } = await given();
+	const highest = Number.MAX_SAFE_INTEGER;
+	await sign(await plan(rollout({ percent: 1 }), highest));
+	for (const step of ['next-ring', 'rollback'])
+		await operator.expectRefused(
+			{
+				status: 65,
+				code: 'plan-invalid',
+				words: /no revision is higher\. Publish it first with epoch 1 and revision 1, /,
+			},
+			['fleet', step, out],
+		);
+	const other = await plan(rollout({ percent: 5 }), highest);
+	const checked = await operator.idv(['fleet', 'check', other, '--previous', out]);
+	expect(checked.stdout).toMatch(/was published with other content: give this plan epoch 1 and revision 1\.$/m);
+	const { stderr } = await operator.idv(['fleet', 'diff', out, other]);
+	expect(stderr).toMatch(/will refuse revision 9007199254740991: give it epoch 1 and revision 1\.$/m);
 });

@@ -347,7 +347,7 @@ describe('idv fleet diff', () => {
 		const files = [await plan(), await plan(PLAN.replace('checkout', 'boarding'), 'new.json')];
 		const { status, stderr } = await operator.idv(['fleet', 'diff', ...files]);
 		expect(status).toBe(0);
-		expect(stderr).toMatch(/^Warning: Devices that have revision 7 will refuse revision 7/);
+		expect(stderr).toMatch(/^Warning: Devices that have revision 7 will refuse revision 7: give it revision 8\.$/m);
 	});
 });
 
