@@ -30,15 +30,22 @@ export function createLeaving({
 	let done = Promise.resolve();
 	let cancelErasing = () => {};
 
-	const eraseAllBut = async (ids: ReadonlySet<string> | null) => void (ids && (await events.erase(allBut(ids))));
-
-	/** As the state does: what could not be written is tried again until the disk takes it. */
-	function eraseLater(beforeMs: number): void {
+	/** What the state says is to be erased; as the state itself, it is tried again until the disk takes it, also after a restart. */
+	async function eraseDue(erase = (beforeMs: number) => events.erase(before(beforeMs))): Promise<void> {
+		const { eraseBefore } = stateWriter.state;
+		if (eraseBefore === null) return;
 		cancelErasing();
-		cancelErasing = clock.schedule(TRY_AGAIN_MS, () => {
-			events.erase(before(beforeMs)).catch(() => eraseLater(beforeMs));
-		});
+		try {
+			await erase(eraseBefore);
+			stateWriter.keep((state) => (state.eraseBefore === eraseBefore ? { ...state, eraseBefore: null } : state));
+		} catch (error) {
+			cancelErasing = clock.schedule(TRY_AGAIN_MS, () => void eraseDue().catch(() => {}));
+			throw error;
+		}
 	}
+
+	const allOthers = (ids: ReadonlySet<string>) => () => events.erase(allBut(ids));
+	void eraseDue().catch(() => {});
 
 	return {
 		/** Runs what appends events of this service, and remembers which they are. */
@@ -61,7 +68,9 @@ export function createLeaving({
 			const keepsEvents = !hasMoved || state.pairing?.keepsEvents === true;
 			if (hasMoved) log.info('left the service of before', { host: new URL(baseUrl).host });
 			// At once: what arrives from here on stays.
-			const steps = [eraseAllBut(keepsEvents ? null : ids), stateWriter.forget(withOnlyService(state, baseUrl))];
+			const eraseBefore = keepsEvents ? null : clock.wallMs() + 1;
+			const forgotten = stateWriter.forget({ ...withOnlyService(state, baseUrl), eraseBefore });
+			const steps = [eraseDue(allOthers(ids)), forgotten];
 			done = Promise.allSettled(steps).then((ended) => warnings.set('leaving', failuresOf(ended)[0] ?? null));
 		},
 		/** Resolves when what was left is gone. */
@@ -70,13 +79,12 @@ export function createLeaving({
 		},
 		/** @throws AgentError `state-unwritable` when something of the service may be left. */
 		async unpair(forgotten: DeviceState, keepEvents: boolean): Promise<void> {
-			const upToMs = clock.wallMs() + 1;
+			const eraseBefore = keepEvents ? null : clock.wallMs() + 1;
 			// The state first: on a full disk the others would take its room.
-			const saved = await Promise.allSettled([stateWriter.forget(forgotten)]);
-			const others = await Promise.allSettled([eraseAllBut(keepEvents ? null : new Set()), dropKept()]);
+			const saved = await Promise.allSettled([stateWriter.forget({ ...forgotten, eraseBefore })]);
+			const others = await Promise.allSettled([eraseDue(allOthers(new Set())), dropKept()]);
 			const [failed] = failuresOf([...saved, ...others]);
 			if (!failed) return;
-			if (!keepEvents) eraseLater(upToMs);
 			const { message, params } = failed;
 			const said = joinSentences('This device is unpaired, but the disk still holds something of the service', message);
 			const remedy =

@@ -54,8 +54,13 @@ export async function setWorkflow(shell: Shell, flags: AskFlags & { readonly wai
 /** Says why there is no change, and with which workflow the device stays. */
 async function reportKept(shell: Shell, client: LocalClient, told: Failure): Promise<void> {
 	const status = await askStatus(client).catch(() => null);
-	const wanted = status?.workflow.wanted;
-	const message = wanted ? joinSentences(told.message, `Nothing has changed: ${wanted} stays.`) : told.message;
+	const { wanted = null, live = null } = status?.workflow ?? {};
+	const outcome =
+		live === null || live === wanted
+			? `Nothing has changed: ${wanted} stays.`
+			: `This command has changed nothing: ${live} is live, and another one has asked for ${wanted ?? 'none'}.`;
+	const message = wanted ? joinSentences(told.message, outcome) : told.message;
 	shell.fail({ ...told, message }, status ? { status } : {});
-	if (told.code === 'request-timeout') shell.caller.exitCode = EXIT.temporary;
+	// What another command asked for meanwhile is no mistake of this one.
+	if (told.code === 'request-timeout' || told.code === 'workflow-conflict') shell.caller.exitCode = EXIT.temporary;
 }

@@ -105,6 +105,8 @@ export const deviceStateSchema = later(() =>
 		refusedCredential: z.object({ id: z.string(), baseUrl: z.string(), at: z.string() }).nullable().default(null),
 		/** The id of the newest event when the agent was last stopped, with nothing left open; another one now tells of a crash since. */
 		stoppedAfter: z.string().nullable().default(null),
+		/** Events from before this time, in milliseconds since 1970, belong to a service that was left, and are still to be erased. */
+		eraseBefore: z.number().nullable().default(null),
 	}),
 );
 export type DeviceState = z.infer<typeof deviceStateSchema>;
@@ -124,6 +126,7 @@ export const EMPTY_STATE: DeviceState = {
 	serviceTimeMs: null,
 	refusedCredential: null,
 	stoppedAfter: null,
+	eraseBefore: null,
 };
 
 /** The state with one more Connection. Where there is no room the first stays: it is the one the device was online with. */

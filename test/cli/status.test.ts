@@ -237,6 +237,19 @@ describe('moving a device to another workflow', () => {
 		expect(await home.status()).toMatchObject({ workflow: { wanted: 'document-check', live: 'document-check' } });
 	});
 
+	test('that two commands ask for at once: the one that is late says what the other one has asked for', async () => {
+		const { home, service } = device;
+		await home.agent(['workflow', 'set', 'document-check']);
+		const release = service.hold('/api/device/connection');
+		const patient = home.agent(['workflow', 'set', 'face-check', '--wait', '60']);
+		await expect.poll(async () => (await home.status()).workflow.wanted).toBe('face-check');
+		const late = await home.agent(['workflow', 'set', 'face-check', '--wait', '1']);
+		const words = /changed nothing: document-check is live, and another one has asked for face-check\./;
+		expectRefusal(late, { status: 75, code: 'request-timeout', words });
+		release();
+		expect((await patient).status).toBe(0);
+	});
+
 	test('against the settings names where to change it', async () => {
 		const { home } = await givenProvisioned();
 		const outcome = await home.agent(['workflow', 'set', 'face-check']);

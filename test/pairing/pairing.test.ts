@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { mkdir, rm, rmdir } from 'node:fs/promises';
+import { mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
@@ -555,6 +555,25 @@ test.runIf(process.geteuid?.() === 0)(
 		expect((await givenAgent({ home })).agent.status().state).toBe('unpaired');
 	},
 );
+
+test('a device that ends while it leaves its service erases the events of that service at its next start [F553]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	service.notify({ type: 'session.started', id: 'n1' });
+	await device.untilEvent(({ kind }) => kind === 'session.started');
+	await device.stop();
+	const { home } = device;
+	const file = join(home.paths.stateDir, 'state.json');
+	const { digest, copy, ...state } = JSON.parse(await readFile(file, 'utf8'));
+	expect([digest, copy]).not.toContain(undefined);
+	// What an unpaired device has saved before it comes to its events.
+	const left = { ...state, pairing: null, connections: [], eraseBefore: Date.now() + 1000 };
+	for (const name of [file, `${file}.bak`]) await writeFile(name, JSON.stringify(left));
+	const again = await givenAgent({ home });
+	await expect.poll(async () => (await again.events()).map(({ kind }) => kind)).not.toContain('session.started');
+	await home.untilSaved(({ eraseBefore }) => eraseBefore === null);
+	expect(await home.filesWith('session.started')).toEqual([]);
+});
 
 test('a rescue that brings a Connection of another tenant changes nothing, and the device keeps its own', async () => {
 	const connection = (tenant: string) => `h.${Buffer.from(JSON.stringify({ tenant })).toString('base64url')}.s`;
