@@ -30,7 +30,7 @@ export function createLeaving({
 	let done = Promise.resolve();
 	let cancelErasing = () => {};
 
-	/** What the state says is to be erased; as the state itself, it is tried again until the disk takes it, also after a restart. */
+	/** Erases the events that the state marks: tried again until the disk takes it, also after a restart. */
 	async function eraseDue(erase = (beforeMs: number) => events.erase(before(beforeMs))): Promise<void> {
 		const { eraseBefore } = stateWriter.state;
 		if (eraseBefore === null) return;

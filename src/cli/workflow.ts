@@ -58,9 +58,9 @@ async function reportKept(shell: Shell, client: LocalClient, told: Failure): Pro
 	const outcome =
 		live === null || live === wanted
 			? `Nothing has changed: ${wanted} stays.`
-			: `This command has changed nothing: ${live} is live, and another one has asked for ${wanted ?? 'none'}.`;
+			: `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
 	const message = wanted ? joinSentences(told.message, outcome) : told.message;
 	shell.fail({ ...told, message }, status ? { status } : {});
-	// What another command asked for meanwhile is no mistake of this one.
+	// Another command asked for it meanwhile: this one was right.
 	if (told.code === 'request-timeout' || told.code === 'workflow-conflict') shell.caller.exitCode = EXIT.temporary;
 }

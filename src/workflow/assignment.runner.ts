@@ -29,6 +29,12 @@ export function assignWorkflows(parts: {
 		at: isoNow(clock),
 	});
 
+	/** The workflow that is tried, and how many wait for it. */
+	let trial = null as {
+		readonly tried: AssignedWorkflow | null;
+		readonly saved: Promise<void>;
+		callers: number;
+	} | null;
 	const isTrial = () => !fixed() && stateWriter.state.assignedWorkflow?.before !== undefined;
 	const isAssigned = (workflowId: string) =>
 		stateWriter.state.assignedWorkflow?.workflowId === workflowId && !isTrial();
@@ -53,14 +59,22 @@ export function assignWorkflows(parts: {
 		},
 		/**
 		 * As `set`, until the returned function is told whether it went live: if not, nothing of it stays, unless another source
-		 * has assigned a workflow since.
+		 * has assigned a workflow since or another caller still waits for the same one.
 		 * @throws AgentError `state-unwritable`, as the returned function does.
 		 */
 		async try(workflowId: string): Promise<(isLive: boolean) => Promise<void>> {
 			if (fixed() || isAssigned(workflowId)) return async () => {};
-			await stateWriter.record((state) => withTrial(state, assigned(workflowId, 'workflow set')));
-			const tried = stateWriter.state.assignedWorkflow;
+			if (!trial || trial.tried !== stateWriter.state.assignedWorkflow || trial.tried?.workflowId !== workflowId) {
+				const saved = stateWriter.record((state) => withTrial(state, assigned(workflowId, 'workflow set')));
+				trial = { tried: stateWriter.state.assignedWorkflow, saved, callers: 0 };
+			}
+			const mine = trial;
+			const { tried } = mine;
+			mine.callers += 1;
+			await mine.saved;
 			return async (isLive) => {
+				mine.callers -= 1;
+				if (!isLive && mine.callers > 0) return;
 				if (!isLive) return stateWriter.keep((state) => withoutTrial(state, tried, false));
 				await stateWriter.record((state) => withoutTrial(state, tried, true));
 				log.info('workflow set', { workflowId });

@@ -227,6 +227,19 @@ describe('moving a device to another workflow', () => {
 		expect(await status()).toMatch(/Workflow +document-check; wanted is no-such, set by "idv-agent workflow set"/);
 	});
 
+	test('that two commands ask for at once: the one that is late says what the other one has asked for', async () => {
+		const { home, service } = device;
+		await home.agent(['workflow', 'set', 'document-check']);
+		const release = service.hold('/api/device/connection');
+		const patient = home.agent(['workflow', 'set', 'face-check', '--wait', '60']);
+		await expect.poll(async () => (await home.status()).workflow.wanted).toBe('face-check');
+		const late = await home.agent(['workflow', 'set', 'face-check', '--wait', '1']);
+		const words = /changed nothing: document-check is live, and another command has asked for face-check\./;
+		expectRefusal(late, { status: 75, code: 'request-timeout', words });
+		release();
+		expect((await patient).status).toBe(0);
+	});
+
 	test('whose answer is late ends with 75, and nothing has changed', async () => {
 		const { home, service } = device;
 		await home.agent(['workflow', 'set', 'document-check']);
@@ -235,19 +248,6 @@ describe('moving a device to another workflow', () => {
 		expectRefusal(late, { status: 75, code: 'request-timeout', words: /not live after 1 s.*document-check stays/ });
 		release();
 		expect(await home.status()).toMatchObject({ workflow: { wanted: 'document-check', live: 'document-check' } });
-	});
-
-	test('that two commands ask for at once: the one that is late says what the other one has asked for', async () => {
-		const { home, service } = device;
-		await home.agent(['workflow', 'set', 'document-check']);
-		const release = service.hold('/api/device/connection');
-		const patient = home.agent(['workflow', 'set', 'face-check', '--wait', '60']);
-		await expect.poll(async () => (await home.status()).workflow.wanted).toBe('face-check');
-		const late = await home.agent(['workflow', 'set', 'face-check', '--wait', '1']);
-		const words = /changed nothing: document-check is live, and another one has asked for face-check\./;
-		expectRefusal(late, { status: 75, code: 'request-timeout', words });
-		release();
-		expect((await patient).status).toBe(0);
 	});
 
 	test('against the settings names where to change it', async () => {

@@ -356,6 +356,18 @@ describe('a workflow that is set by a caller who waits until it is live', () => 
 		release();
 	});
 
+	test('stays as long as another caller waits for it', async () => {
+		const { device, release, outcome } = await givenHeld();
+		const late = device.agent.setWorkflow('boarding', { waitMs: 1000 }).catch((error: AgentError) => error.code);
+		await new Promise((resolve) => setImmediate(resolve));
+		device.clock.advance(1000);
+		expect(await late).toBe('request-timeout');
+		expect(device.agent.status()).toMatchObject({ workflow: { wanted: 'boarding' } });
+		release();
+		expect(await outcome).toBeNull();
+		await device.untilLive('boarding');
+	});
+
 	test('gives way to what another source asks for meanwhile, which stays', async () => {
 		const { service, device, release, outcome } = await givenHeld();
 		service.changeWorkflow(DEVICE_ID, 'check-out');
