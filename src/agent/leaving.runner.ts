@@ -35,13 +35,17 @@ export function createLeaving({
 		const { eraseBefore } = stateWriter.state;
 		if (eraseBefore === null) return;
 		cancelErasing();
+		const later = () => {
+			cancelErasing = clock.schedule(TRY_AGAIN_MS, () => void eraseDue().catch(() => {}));
+		};
 		try {
 			await erase(eraseBefore);
-			stateWriter.keep((state) => (state.eraseBefore === eraseBefore ? { ...state, eraseBefore: null } : state));
 		} catch (error) {
-			cancelErasing = clock.schedule(TRY_AGAIN_MS, () => void eraseDue().catch(() => {}));
+			later();
 			throw error;
 		}
+		const isStill = (state: DeviceState) => state.eraseBefore === eraseBefore;
+		await stateWriter.record((state) => (isStill(state) ? { ...state, eraseBefore: null } : state)).catch(later);
 	}
 
 	const allOthers = (ids: ReadonlySet<string>) => () => events.erase(allBut(ids));
