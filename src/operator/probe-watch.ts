@@ -229,7 +229,7 @@ function deadFinding(pinged: readonly Observation[], quiet: Observation | null, 
 	const pongs = isAnswered ? 'pings are answered' : isMute ? 'pings are not answered' : 'no ping was answered in time';
 	return {
 		point: 'dead-channel',
-		tried: 'WebSocket pings, and a second channel without any',
+		tried: quiet === null ? 'WebSocket pings' : 'WebSocket pings, and a second channel without any',
 		found: quiet === null ? pongs : `${pongs}; ${idleWords(quiet, hasLasted)}`,
 		certainty: !isAnswered && !isMute ? 'not seen' : hasLasted ? 'certain' : 'likely',
 		...(isMute && hasLasted && { settings: { silenceLimitSeconds: 0 } }),

@@ -214,6 +214,21 @@ describe('what it does', () => {
 		expect(performance.now() - interruptedMs).toBeLessThan(5000);
 	});
 
+	test('SIGINT during the second channel: nothing is said of an idle timeout', async () => {
+		const server = createServer(
+			(_, response) => void response.writeHead(201).end('{"token":"foreign-token-0123456789"}'),
+		);
+		const channels = new WebSocketServer({ server });
+		const port = await listen(server);
+		const args = ['probe', '--workflow', 'checkin', '--yes', '--seconds', '5'];
+		const running = follow('idv', args, { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${port}` });
+		// All in one, the header alone (which is watched), and the one without pings.
+		for (let opened = 0; opened < 3; opened += 1) await once(channels, 'connection');
+		const { status, stdout } = await running.end('SIGINT');
+		expect(status).toBe(130);
+		expect(stdout).toMatch(/dead-channel +WebSocket pings +pings are answered +certain/);
+	});
+
 	test('a service that goes away ends it with what it has', async () => {
 		const service = await givenService({ dialect: { tokenPointer: '/data/value' } });
 		const out = join(operator.directory, 'service.json');
