@@ -1,4 +1,5 @@
 /** Effects of a plan that are probably a slip, by an inventory, the plan before it and the workflows there are. Pure; never asked on a device. */
+import { compareVersions } from '../base/debian-version.ts';
 import { nearestName } from '../settings/resolve.ts';
 import { type Finding, startOf } from './lint.ts';
 import { orderedVersion } from './ordered-version.ts';
@@ -32,6 +33,7 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 		...(previous ? notNewer(plan, previous) : []),
 		...(workflows ? unknownWorkflows(plan, workflows) : []),
 		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
+		...(previous ? olderVersions(plan, previous.plan, brakes.nowMs) : []),
 		...(inventory ? unmatched(plan, inventory) : []),
 		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
 	];
@@ -86,6 +88,21 @@ function pastRings(plan: FleetPlan, brakes: Brakes): Finding[] {
 			return [{ level: levelOf(brakes), path: place, what }];
 		}),
 	);
+}
+
+/** A version that devices would refuse, as the rings of the previous plan have brought them a newer one. */
+function olderVersions(plan: FleetPlan, previous: FleetPlan, nowMs: number): Finding[] {
+	const before = new Map(partsOf(previous).map(({ name, words }) => [name, words.rollout?.rings ?? []]));
+	return partsOf(plan).flatMap(({ name, words, path }) => {
+		const begun = before.get(name)?.filter(({ startAt }) => startOf(startAt) <= nowMs) ?? [];
+		const had = begun.flatMap(({ agent }) => (agent ? [agent.version] : []));
+		return (words.rollout?.rings ?? []).flatMap(({ agent }, index): Finding[] => {
+			const newer = had.find((version) => agent && compareVersions(agent.version, version) < 0);
+			if (!agent || newer === undefined || had.includes(agent.version)) return [];
+			const what = `is older than ${newer}, which the previous plan ordered: a device that has had ${newer} does not install it`;
+			return [{ level: 'note', path: [...path, 'rollout', 'rings', index, 'agent', 'version'], what }];
+		});
+	});
 }
 
 const WHOLE =

@@ -56,6 +56,17 @@ describe('a device whose ordered version changes is one that moves', () => {
 		expect(said(next('0.3.0', 10), brakes)).toEqual([]);
 	});
 
+	test('an older version than one that a ring has brought is a note, and one that stays in the plan is none', () => {
+		const previous = inForce('0.10.0', 10);
+		expect(said(next('0.9.0', 10), { previous })).toEqual([
+			'note /defaults/rollout/rings/0/agent/version is older than 0.10.0, which the previous plan ordered: a device that has had 0.10.0 does not install it',
+		]);
+		expect(said(next('0.11.0', 10), { previous })).toEqual([]);
+		const rings = ['0.9.0', '0.10.0'].map((version) => ({ percent: 10, agent: { version } }));
+		const both = planOf({ ...update('0.9.0', 10), revision: 8, defaults: { rollout: { to: {}, rings } } });
+		expect(said({ ...both, revision: 9 }, { previous: { plan: both, isSame: false } })).toEqual([]);
+	});
+
 	test('all of them at once are a slip, unless no plan says that it is new', () => {
 		const all = /^error \/defaults moves all 100 devices at once/;
 		const previous = inForce('0.3.0', 10);
