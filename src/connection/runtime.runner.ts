@@ -7,7 +7,7 @@ import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { type Headers, readHeader, readHeaderLines, secretsOfHeaders } from '../settings/header-lines.ts';
-import { type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
+import { type LoadedSettings, resolveWith, type SettingsSources, tellGone } from '../settings/load.runner.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
@@ -111,7 +111,8 @@ export async function openFirstRuntime(
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
 			...problem,
 		});
-	let trouble = problem ?? null;
+	const gone = tellGone(lastSettings ?? [], loaded.documents);
+	let trouble = problem ? worded(problem, gone) : null;
 	for (const candidate of [problem ? null : loaded, last]) {
 		if (!candidate) continue;
 		try {

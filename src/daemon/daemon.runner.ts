@@ -32,7 +32,7 @@ import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { watchSettings } from '../settings/files.edge.ts';
-import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings, type SettingsSources, tellGone } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
@@ -296,7 +296,9 @@ export async function startDaemon(options: DaemonOptions) {
 			try {
 				const changed = await loadSettings(sources);
 				const [problem] = changed.problems;
-				if (problem) return refuse(problem);
+				const gone = tellGone(runtime.resolved.documents, changed.documents);
+				if (problem) return refuse({ ...problem, message: joinSentences(problem.message, gone) });
+				if (gone) log.warn(`${gone} What it has set no longer counts.`, { code: 'settings-unreadable' });
 				watch.follow(namedFiles(changed));
 				const before = runtime;
 				runtime = await openRuntime(changed, parts);

@@ -72,6 +72,12 @@ function sharedPorts(settings: LoadedSettings['settings']): Failure[] {
 	});
 }
 
+/** Names the files that were read before and are absent now; empty if none is. */
+export function tellGone(before: LoadedSettings['documents'], now: LoadedSettings['documents']): string {
+	const gone = before.map(({ where }) => where).filter((where) => !now.some((one) => one.where === where));
+	return gone.length === 0 ? '' : `${gone.join(' and ')} ${gone.length === 1 ? 'is' : 'are'} not there any more.`;
+}
+
 type Texts = Map<string, { value: string; where: string }>;
 
 function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: Failure[] } {

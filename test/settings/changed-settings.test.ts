@@ -1,4 +1,4 @@
-import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -153,6 +153,32 @@ describe('a settings file that is absent', () => {
 		await device.daemon.reload();
 		await device.agent.unpair();
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
+	});
+
+	test('is named: in the warning where the others are not valid without it, else in the log [F554]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		await mkdir(home.paths.confDirectory, { recursive: true });
+		const [site, hour] = ['10-site.json', '20-hour.json'].map((name) => join(home.paths.confDirectory, name));
+		const text = JSON.stringify({ baseUrl: service.url, workflowId: 'check-in' });
+		await writeFile(site ?? '', text);
+		await writeFile(hour ?? '', '{ "heartbeatCadence": 3600 }');
+		const device = await givenAgent({ home, settings: { credential: { apiKeyFile } } });
+		await device.untilLive('check-in');
+		await rm(site ?? '');
+		await device.daemon.reload();
+		const told = expect.stringContaining(
+			`needs baseUrl: a credential is only sent to a host that the settings name. ${site} is not`,
+		);
+		expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [{ message: told }] });
+		await writeFile(site ?? '', text);
+		await rm(hour ?? '');
+		await device.daemon.reload();
+		expect(device.agent.status().warnings).toEqual([]);
+		expect(device.log.map(({ msg }) => msg)).toContain(
+			`${hour} is not there any more. What it has set no longer counts.`,
+		);
 	});
 
 	test('with the workflow in it leaves the device with the workflow that it has', async () => {
