@@ -4,12 +4,14 @@ import { isoNow } from '../base/clock.edge.ts';
 import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
+import { failureOf } from '../connection/link.ts';
 import { judgeReusable, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
 	RENEW_AFTER,
 	RENEW_SPREAD,
+	type Registration,
 	type Supervision,
 	type SupervisorEffect,
 	type SupervisorEvent,
@@ -77,6 +79,9 @@ export function superviseLinks(
 	function dispatch(event: SupervisorEvent): void {
 		if (stopped) return;
 		const before = supervision;
+		const refused = event.type === 'paired' ? before.current : null;
+		// It stays so behind a Connection that works: the day this one ends, the device needs the credential.
+		if (refused && failureOf(refused.state)?.code === 'credential-refused') keepJudged('refused', refused.registration);
 		step(event);
 		parts.onStep(before, supervision);
 		parts.onChange();
@@ -87,9 +92,12 @@ export function superviseLinks(
 	function judge(generation: number, attempt: number): void {
 		const link = [supervision.current, supervision.next].find((one) => one?.generation === generation);
 		const judged = link?.state.attempt === attempt ? judgeReusable(link.state) : null;
-		if (!link || !judged) return;
+		if (link && judged) keepJudged(judged, link.registration);
+	}
+
+	function keepJudged(judged: 'works' | 'refused', registration: Registration): void {
 		const at = isoNow({ wallMs: () => parts.time.best().ms });
-		parts.stateWriter.keep((state) => withJudged(state, judged, link.registration, at));
+		parts.stateWriter.keep((state) => withJudged(state, judged, registration, at));
 	}
 
 	function step(event: SupervisorEvent): void {

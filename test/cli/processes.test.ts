@@ -18,6 +18,7 @@ const CALLS: Readonly<Record<Program, Readonly<Record<string, readonly string[]>
 		'scanner list': ['--json'],
 		'scanner test': ['-'],
 		'code-cache': [],
+		version: ['--json'],
 		status: ['--json'],
 		'workflow show': [],
 		'workflow set': ['checkin'],

@@ -256,6 +256,22 @@ describe('a credential that is refused while another one works', () => {
 	});
 });
 
+test('a credential that was never accepted is named as refused beside the Connection of a code [F555]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	let device = await givenAgent({ home, settings });
+	await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+	await device.pair(service.createPairingCode('check-in').url);
+	const isTold = ({ warnings }: { warnings: { code: string }[] }) =>
+		warnings.some(({ code }) => code === 'credential-refused');
+	await device.untilStatus((now) => now.state === 'online' && isTold(now));
+	await device.stop();
+	device = await givenAgent({ home });
+	await device.untilStatus((now) => now.state === 'online' && isTold(now));
+});
+
 describe('settings from elsewhere', () => {
 	test('win over the file: a variable over it, a flag over both', async () => {
 		const settings = { workflowId: 'from-file', deviceType: 'scanner' };
