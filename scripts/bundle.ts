@@ -94,7 +94,7 @@ const PAGE = [
 ];
 
 /** `null` for sources outside of a checkout. */
-function commitOf(root: string): string | null {
+export function commitOf(root: string): string | null {
 	const { status, stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' });
 	return status === 0 ? stdout.trim() : null;
 }

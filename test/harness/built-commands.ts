@@ -5,7 +5,7 @@
 import { existsSync, globSync, statSync } from 'node:fs';
 import { cp, mkdir, readdir, rename, rm, symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { bundle } from '../../scripts/bundle.ts';
+import { bundle, commitOf } from '../../scripts/bundle.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const CACHE = join(ROOT, 'node_modules/.cache/idv-agent/built');
@@ -13,7 +13,7 @@ const CACHE = join(ROOT, 'node_modules/.cache/idv-agent/built');
 export async function setup(): Promise<void> {
 	const sources = [...globSync('{src,bin,scripts}/**/*.*', { cwd: ROOT }), 'package.json', 'package-lock.json'];
 	const newestMs = Math.max(...sources.map((file) => statSync(join(ROOT, file)).mtimeMs));
-	const built = join(CACHE, `${Math.floor(newestMs)}-${sources.length}`);
+	const built = join(CACHE, `${Math.floor(newestMs)}-${sources.length}-${commitOf(ROOT)}`);
 	if (!existsSync(built)) await build(built);
 	process.env['IDV_TEST_BIN'] = join(built, 'bin');
 }
