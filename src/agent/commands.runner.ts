@@ -63,8 +63,13 @@ function untilLive(
 		const look = () => {
 			const { workflow, problem, state } = status();
 			if (workflow.live === workflowId) return end(resolve);
+			// The service has one channel for this device: the old one makes room, and the new one is tried again.
+			const isMakingRoom = problem?.code === 'channel-occupied' && workflow.wanted === workflowId;
+			if (isMakingRoom) return;
 			if (problem) return end(() => reject(asError(problem as Failure)));
 			if (workflow.wanted === workflowId && state !== 'unpaired') return;
+			if (workflow.wanted === workflowId)
+				return fail('request-timeout', `The agent was stopped before workflow ${workflowId} was live.`, ASK_ONLY);
 			fail('workflow-conflict', `Meanwhile ${workflow.wanted ?? 'no workflow'} was asked for.`, LOOK_FIRST);
 		};
 		const cancel = clock.schedule(waitMs, late);

@@ -81,7 +81,7 @@ export const CATALOGUE = {
 		'channel-flapping':
 			'Check the line and what stands on the way (proxies, load balancers); look at the cause in brackets.',
 		'notifications-at-risk':
-			'Wait a few minutes: the agent finds out how often it must ping this line. If it lasts, check the firewall or router on the way, which forgets quiet lines. Each gap event names the time in which notifications may be missing.',
+			'Wait a few minutes: the agent learns how often it must ping this line. If it lasts, check the firewall or router on the way. Each gap event names the time in which notifications may be missing.',
 		'duplicate-device':
 			'Look for a second device with this deviceId (a copied disk, or the same deviceId in its settings): unpair it, give it a deviceId of its own and pair it.',
 		'clock-wrong': "Set this device's clock, or let it reach a time server.",
@@ -92,7 +92,8 @@ export const CATALOGUE = {
 		'service-failed': 'If it lasts, the operator of the service must look at it.',
 	}),
 	...rows(retried('unreachable', EXIT.temporary), {
-		'registering-too-often': 'The operator of the service must look at why it moves or renews this device so often.',
+		'registering-too-often':
+			'Wait a few minutes. If no person has moved this device so often, the operator of the service must look at why it is moved or renewed.',
 	}),
 	...rows(retried('occupied'), {
 		'channel-occupied':

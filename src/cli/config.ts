@@ -1,6 +1,6 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-import { accessSync, constants, statSync } from 'node:fs';
-import { isAbsolute } from 'node:path';
+import { accessSync, closeSync, constants, openSync, readSync, statSync } from 'node:fs';
+import { isAbsolute, join } from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords } from '../base/files.edge.ts';
 import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
@@ -60,19 +60,35 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const exposed = await findExposedFiles(loaded, choosePaths(flags, shell.env));
 	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
-	const notices = [...loaded.notices, ...hooksThatCannotRun(loaded)];
+	const notices = [...loaded.notices, ...hooksThatCannotRun(loaded, shell.env['PATH'])];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
 }
 
-/** A program without a slash in its name is looked for in the PATH that hooks run with. */
-function hooksThatCannotRun({ settings }: LoadedSettings): readonly Failure[] {
+/** Where systemd and this shell look for a program without a slash in its name. */
+const PATHS = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
+
+function hooksThatCannotRun({ settings }: LoadedSettings, path = ''): readonly Failure[] {
 	return Object.entries(settings.hooks).flatMap(([name, [program = '']]) => {
-		if (!program.includes('/')) return [];
-		const fault = isAbsolute(program) ? whyNotRun(program) : 'is not an absolute path, and hooks run in /';
+		if (program === '') return [];
+		const fault = whyHookCannotRun(program, [...path.split(':'), ...PATHS]);
 		return fault === null ? [] : [failure('settings-invalid', `hooks.${name}: ${program} ${fault}.`)];
 	});
+}
+
+function whyHookCannotRun(program: string, paths: readonly string[]): string | null {
+	if (!program.includes('/')) {
+		const isThere = paths.some((directory) => whyNotRun(join(directory, program)) === null);
+		return isThere ? null : 'is not in the PATH';
+	}
+	if (!isAbsolute(program)) return 'is not an absolute path, and hooks run in /';
+	const fault = whyNotRun(program);
+	if (fault !== null) return fault;
+	const [, interpreter] = /^#![ \t]*([^ \t\n]+)/.exec(beginningOf(program)) ?? [];
+	if (interpreter?.endsWith('\r')) return 'has line ends of Windows, with which its first line names no program';
+	const missing = interpreter === undefined ? null : whyNotRun(interpreter);
+	return missing === null ? null : `begins with #!${interpreter}, which ${missing}`;
 }
 
 function whyNotRun(program: string): string | null {
@@ -81,6 +97,16 @@ function whyNotRun(program: string): string | null {
 		return statSync(program).isFile() ? null : 'is not a file';
 	} catch (error) {
 		return errnoOf(error) === 'EACCES' ? 'cannot be run: chmod 0755' : `cannot be run: ${inWords(error)}`;
+	}
+}
+
+function beginningOf(file: string): string {
+	const bytes = Buffer.alloc(256);
+	const descriptor = openSync(file, 'r');
+	try {
+		return bytes.toString('latin1', 0, readSync(descriptor, bytes));
+	} finally {
+		closeSync(descriptor);
 	}
 }
 
@@ -115,7 +141,8 @@ function withoutSecrets(value: unknown): unknown {
 
 function showValue(value: unknown): string {
 	if (value === null || (Array.isArray(value) && value.length === 0)) return '-';
-	return Array.isArray(value) ? value.join(', ') : String(value);
+	if (Array.isArray(value)) return value.join(', ');
+	return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 function describeOrigin({ source, where }: SettingOrigin): string {

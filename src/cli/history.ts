@@ -15,7 +15,8 @@ export async function showHistory(
 	const until = flags.until === undefined ? null : readTime('--until', flags.until);
 	if (until !== null && until < since)
 		throw new AgentError('usage', '--until is before --since.', { remedy: 'Name an earlier time in --since.' });
-	const entries = toldHistory(readHistory(choosePaths(flags, shell.env).stateDir));
+	const { documents, lost, damages } = readHistory(choosePaths(flags, shell.env).stateDir);
+	const entries = toldHistory(documents);
 	// A clock that was set back writes earlier times later: what was written in between belongs to it.
 	const from = entries.findIndex(({ at }) => at >= since);
 	const to = until === null ? entries.length - 1 : entries.findLastIndex(({ at }) => at <= until);
@@ -24,5 +25,13 @@ export async function showHistory(
 	const shown = [...(before ? [before] : []), ...(from === -1 ? [] : entries.slice(from, to + 1))];
 	for (const entry of shown)
 		shell.line(shell.isJson ? JSON.stringify(entry) : `${localTime(entry.at)}  ${entry.sentence}`);
+	for (const { after, before: next } of lost) {
+		const [earlier, later] = [after, next].map((at) => (at === null ? 'the end' : localTime(at)));
+		shell.warn(
+			`Lines between ${after === null ? 'the beginning' : earlier} and ${later} are missing: they cannot be read.`,
+		);
+	}
+	for (const { file, message } of damages)
+		shell.warn(`The history is damaged in ${file}: ${message}. Lines may be missing.`);
 	if (shown.length === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No entries.');
 }

@@ -7,7 +7,7 @@ import { isObject, parseJson, partsOf } from '../protocol/json.ts';
 /** The document of a page; each of its events has the exact `text` of its data as well. */
 export function readPage(json: string): unknown {
 	const page = parseJson(json);
-	if (!isObject(page) || !Array.isArray(page['events'])) return page;
+	if (!isObject(page) || !Array.isArray(page['events']) || !page['events'].every(isObject)) return page;
 	const texts = dataIn(json);
 	const events = page['events'].map((event, index) => ({
 		...event,
@@ -19,7 +19,7 @@ export function readPage(json: string): unknown {
 /** Whether reading can go on from it: a list of events that each have an id, its number at the end. */
 export function isPage(page: unknown): boolean {
 	const events = isObject(page) ? page['events'] : null;
-	return Array.isArray(events) && events.every(({ id }) => typeof id === 'string' && /\d$/.test(id));
+	return Array.isArray(events) && events.every((event) => isObject(event) && /\d$/.test(String(event['id'])));
 }
 
 function dataIn(json: string): (string | undefined)[] {

@@ -115,7 +115,8 @@ export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null
 	const isTakeover = ({ replaced, lifeMs }: Cut) =>
 		replaced === 'said' || (replaced === 'perhaps' && lifeMs < TAKEN_WITHIN_MS);
 	const taken = cuts.filter((cut) => nowMs - cut.atMs < WINDOW_MS && isTakeover(cut));
-	if (taken.length < CUTS_TO_WARN) return null;
+	const [first, newest] = [taken[0], taken.at(-1)];
+	if (taken.length < CUTS_TO_WARN || !first || !newest || newest.atMs - first.atMs < LASTS_MS) return null;
 	if (haveEqualLives(taken) && taken.every(({ replaced }) => replaced !== 'said')) return null;
 	const typically = plainDuration(medianLife(taken));
 	const window = plainDuration(WINDOW_MS);
@@ -124,6 +125,8 @@ export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null
 	);
 }
 const HELD_TO_WARN_MS = 5 * 60 * 1000;
+/** A service that holds the place of a device that was killed, or has a bad minute, is over it by then. */
+const LASTS_MS = 2 * 60 * 1000;
 /** No device waits for longer before it comes back. */
 const TAKEN_WITHIN_MS = 2 * 60 * 1000;
 const duplicate = (because: string) =>

@@ -33,7 +33,7 @@ export function spend(
 		// The oldest that still counts frees the place.
 		const oldest = recent.at(-most);
 		if (oldest === undefined || atMs - oldest >= withinMs) continue;
-		const message = `The service has made this device register ${most} times within ${words}; the next time has to wait.`;
+		const message = `This device has registered ${most} times within ${words}; the next time has to wait.`;
 		const heldBack = failure('registering-too-often', message, { retryAfterMs: oldest + withinMs - atMs });
 		return { budget: { begunAtMs: recent, heldBackAtMs: atMs }, heldBack };
 	}

@@ -129,7 +129,7 @@ async function auditLog({ paths }: InspectionTarget): Promise<string> {
 
 function history({ paths }: InspectionTarget): string {
 	try {
-		return toldHistory(readHistory(paths.stateDir))
+		return toldHistory(readHistory(paths.stateDir).documents)
 			.map((entry) => `${JSON.stringify(entry)}\n`)
 			.join('');
 	} catch (error) {

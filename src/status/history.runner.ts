@@ -4,7 +4,7 @@
  */
 import { uptime } from 'node:os';
 import type { Clock } from '../base/clock.edge.ts';
-import { documentsOf, readDocuments } from '../base/documents.edge.ts';
+import { type Documents, documentsOf, readDocuments } from '../base/documents.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
@@ -123,10 +123,10 @@ export function keepHistory(parts: {
 	};
 }
 
-/** All entries, also beside a running agent, oldest first. @throws AgentError `state-unreadable`. */
-export function readHistory(stateDir: string): readonly HistoryEntry[] {
+/** All entries, also beside a running agent, oldest first, and which are missing. @throws AgentError `state-unreadable`. */
+export function readHistory(stateDir: string): Documents<HistoryEntry> {
 	try {
-		return readDocuments<HistoryEntry>(stateDir, NAME).documents;
+		return readDocuments<HistoryEntry>(stateDir, NAME);
 	} catch (cause) {
 		throw new AgentError('state-unreadable', `The history in ${stateDir} cannot be read: ${inWords(cause)}.`, {
 			cause,

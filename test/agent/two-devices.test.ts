@@ -76,7 +76,10 @@ test('is told where the service says so in a code that service.closeCodes names'
 		service.closeChannels(4100, 'bye');
 		await device.untilStatus(({ state }) => state !== 'online');
 		await returnOnline(device);
+		device.clock.advance(MINUTE);
 	}
+	service.closeChannels(4100, 'bye');
+	await device.untilStatus(({ state }) => state !== 'online');
 	expect(warned(device)).toEqual([DUPLICATE]);
 	expectHope(device.statuses);
 });

@@ -1,6 +1,7 @@
-import { chmod, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { listSettings } from '../../src/settings/table.ts';
 import { givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
@@ -93,8 +94,15 @@ describe('config check', () => {
 	});
 
 	test('warns of what is valid and probably not meant: a name twice, a port twice, a hook that cannot run [F552]', async () => {
+		const directory = await mkdtemp(join(tmpdir(), 'idv-hook-'));
+		onTestFinished(() => rm(directory, { recursive: true }));
+		const script = join(directory, 'on');
+		await writeFile(script, '#!/bin/sh\r\nexit 0\r\n', { mode: 0o755 });
 		const home = await givenHome(
-			'{"page":{"port":8480},"local":{"metricsPort":8480},"heartbeatCadence":20,\n"hooks":{"onOnline":["bin/on"],"onOffline":["/nowhere/off"],"onPaired":["/etc"],"onNeedsPerson":["logger"]},\n"heartbeatCadence":10,"pairing":{"trustedOrigins":["https://a.example"]}}',
+			'{"page":{"port":8480},"local":{"metricsPort":8480},"heartbeatCadence":20,\n"hooks":{"onOnline":["bin/on"],"onOffline":["/nowhere/off"],"onPaired":["/etc"],"onNeedsPerson":["ls"],"onPairingFailed":["no-such-program"],"onPairingUnconfirmed":["SCRIPT"]},\n"heartbeatCadence":10,"pairing":{"trustedOrigins":["https://a.example"]}}'.replace(
+				'SCRIPT',
+				script,
+			),
 		);
 		const [plain, json] = await Promise.all([
 			home.agent(['config', 'check']),
@@ -108,11 +116,13 @@ describe('config check', () => {
 				'Warning: hooks.onOnline: bin/on is not an absolute path, and hooks run in /.',
 				'Warning: hooks.onOffline: /nowhere/off cannot be run: it is not there (ENOENT).',
 				'Warning: hooks.onPaired: /etc is not a file.',
+				'Warning: hooks.onPairingFailed: no-such-program is not in the PATH.',
+				`Warning: hooks.onPairingUnconfirmed: ${script} has line ends of Windows, with which its first line names no program.`,
 				'',
 			].join('\n'),
 		);
 		const { valid, notices } = JSON.parse(json.stdout);
-		expect([json.status, valid, notices.length]).toEqual([0, true, 5]);
+		expect([json.status, valid, notices.length]).toEqual([0, true, 7]);
 	});
 
 	test('says where a file is no JSON', async () => {

@@ -520,6 +520,7 @@ test.each<[string, Readonly<Record<string, string[]>>, number]>([
 
 test.each<[string, unknown]>([
 	['events that are no list', { events: 'none', next: 'a-1' }],
+	['an event that is nothing', { events: [null], next: 'a-1' }],
 	['events without an id', { events: [{ kind: 'tea' }], next: 'a-1' }],
 	['events of which one has an id without a number', { events: [{ id: 'a-1' }, { id: 'tea' }], next: 'a-1' }],
 	['an answer without events', { status: 'online' }],

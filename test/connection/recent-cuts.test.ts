@@ -6,16 +6,17 @@ import { type Cut, duplicateWarning, replacedBy } from '../../src/connection/rec
 
 const SECOND = 1000;
 
-/** Channels that lived for so many seconds, and ended with this code, 20 s apart. */
+/** Channels that lived for so many seconds, and ended with this code. @param apartS seconds from one end to the next. */
 function cutsOf(
 	code: number,
 	lives: readonly number[],
 	meaning: 'refused' | 'replaced' | 'retry' | null = null,
+	apartS = 70,
 ): Cut[] {
 	const failure = classifyClose({ code, reason: 'session taken', host: 'id.example' });
 	const ended = asMeant({ failure, closeCode: code === 1006 ? null : code }, meaning ? { [code]: meaning } : {});
 	return lives.map((life, index) => ({
-		atMs: 20 * SECOND * index,
+		atMs: apartS * SECOND * index,
 		lifeMs: life * SECOND,
 		cause: String(code),
 		replaced: replacedBy(ended),
@@ -40,6 +41,10 @@ describe('a second device with the same id', () => {
 			expect(told(cutsOf(code, [130, 300, 190, 600]))).toBeNull();
 		},
 	);
+
+	test('is not where all of it happens within two minutes: a place that is held for a killed device, a bad minute', () => {
+		expect(told(cutsOf(4409, [1, 4, 2, 9], null, 20), 100 * SECOND)).toBeNull();
+	});
 
 	test('is not where the code is an outage, nor where the line is cut', () => {
 		expect(told(cutsOf(4008, [4, 12, 29], 'retry'))).toBeNull();

@@ -53,7 +53,7 @@ function open(stateDir: string, { clock = createSteppedClock(), version = '0.2.0
 	};
 }
 
-const sentences = (stateDir: string) => toldHistory(readHistory(stateDir)).map(({ sentence }) => sentence);
+const sentences = (stateDir: string) => toldHistory(readHistory(stateDir).documents).map(({ sentence }) => sentence);
 const namesIn = (directory: string) => fs.readdirSync(directory).filter((name) => name.startsWith('history-'));
 const filesWith = (directory: string, text: string) =>
 	namesIn(directory).filter((name) => fs.readFileSync(join(directory, name)).includes(text));
@@ -128,7 +128,7 @@ describe('a device', () => {
 		look();
 		await close();
 		expect(sentences(directory).slice(2, 4)).toEqual(['the clock was set forward by 5 h', 'online again after 10 min']);
-		expect(readHistory(directory)).toHaveLength(5);
+		expect(readHistory(directory).documents).toHaveLength(5);
 	});
 
 	test('that leaves a service has no line of it any more, in no file, and one that moves has those of the new one [F607]', async () => {
@@ -155,7 +155,7 @@ describe('a device', () => {
 			clock.advance(5000);
 		}
 		await close();
-		const entries = readHistory(directory);
+		const entries = readHistory(directory).documents;
 		const counted = entries.map((entry) => (entry.kind === 'folded' ? entry.changes : Number(entry.kind === 'state')));
 		expect(counted.reduce((sum, count) => sum + count, 0)).toBe(changes);
 		expect(entries.length).toBeLessThan(400);
