@@ -249,6 +249,8 @@ test('heartbeats, pings and the local interface keep their time while a flush do
 	const service = await startService({ workflows: ['check-in'] });
 	onTestFinished(() => service.close());
 	const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 10 } });
+	// Its flush is over: the one that is held is that of the notification.
+	await device.untilEvent(({ kind }) => kind === 'gap');
 	const { next } = holdFlushes(isLog);
 	const handedOn: string[] = [];
 	device.agent.events.subscribe((entries) => handedOn.push(...entries.map(({ kind }) => kind)));
