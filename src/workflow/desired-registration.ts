@@ -177,10 +177,17 @@ function confirmFollowed(
 	return servesRegistration(current.registration, demanded) ? confirmed(record, wallMs) : record;
 }
 
-/** An operator who corrects a wrong `baseUrl` means the same file: for another service it is unseen again. */
-function isUnseen({ state, credentials }: DesiredInputs, { baseUrl }: DesiredRegistration): boolean {
+/**
+ * An operator who corrects a wrong `baseUrl` means the same file: for another service it is unseen again. While the device
+ * only keeps an earlier Connection, the file is of no registration.
+ */
+function isUnseen({ state, credentials }: DesiredInputs, { baseUrl, credentialId }: DesiredRegistration): boolean {
 	const { id, isProvisioned } = credentials;
-	return isProvisioned && !state.connections.some((saved) => saved.credentialId === id && saved.baseUrl === baseUrl);
+	return (
+		isProvisioned &&
+		credentialId === id &&
+		!state.connections.some((saved) => saved.credentialId === id && saved.baseUrl === baseUrl)
+	);
 }
 
 /** The service this device belongs to, or would; `null` before anything names one. */
