@@ -71,6 +71,8 @@ export interface JsonSize {
 	readonly parts: number;
 	/** Texts, numbers and words. */
 	readonly values: number;
+	/** Different names: a parser keeps a table of them, which takes a hundred times as long as names that it has seen. */
+	readonly names: number;
 }
 
 export interface JsonOutline {
@@ -87,7 +89,7 @@ export interface JsonOutline {
 }
 
 /** The size of a text and its outermost names, before a parser makes anything of it. It need not be JSON.
- * @param what the word for the contents. @param most objects, lists and names together, and other values.
+ * @param what the word for the contents. @param most what it may hold at most.
  * @param passOver objects under this name are neither counted nor looked into. */
 export function outlineJson(text: string, what: string, most: JsonSize, passOver: string): JsonOutline {
 	const { repeated, passed, isTooMuch, names, size, fault: found } = walk(text, { what, most, passOver });
@@ -132,6 +134,7 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 	/** How deep what is passed over lies. */
 	let passDepth = 0;
 	let [parts, values] = [0, 0];
+	const different = new Set<string>();
 	let isTooMuch = false;
 	let expected: Expected = 'value';
 	let offset = 0;
@@ -149,7 +152,7 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		}
 	};
 	const done = (fault: { offset: number; reason: string } | null) => ({
-		...{ repeated, passed, offsets, isTooMuch, names: outermost, size: { parts, values }, fault },
+		...{ repeated, passed, offsets, isTooMuch, names: outermost, size: { parts, values, names: different.size }, fault },
 	});
 	for (;;) {
 		offset = afterSpace(text, offset);
@@ -183,6 +186,7 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 					if (holder.names.has(name) && repeated.length < MAX_REPEATED)
 						repeated.push({ path: open.map(({ step }) => step), offset });
 					if (keepsNames) holder.names.add(name);
+					if (most) different.add(name);
 					parts += 1;
 				}
 				next = 'colon';
@@ -211,7 +215,7 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		}
 		// Of a name that is there twice the first is as good.
 		if (found.size === paths.length && found.size > 0) return done(null);
-		isTooMuch = most !== undefined && (parts > most.parts || values > most.values || open.length > MAX_DEPTH);
+		isTooMuch = most !== undefined && (exceeds({ parts, values, names: different.size }, most) || open.length > MAX_DEPTH);
 		if (isTooMuch) return done(null);
 		if (next === null) {
 			const spareComma = afterComma && holder !== undefined && first === closing;
@@ -224,6 +228,11 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		offset = end;
 		expected = next;
 	}
+}
+
+/** Whether a text is larger than is allowed. */
+export function exceeds(size: JsonSize, most: JsonSize): boolean {
+	return size.parts > most.parts || size.values > most.values || size.names > most.names;
 }
 
 function afterSpace(text: string, from: number): number {

@@ -4,6 +4,7 @@ import { createHash, createPublicKey, type KeyObject, verify } from 'node:crypto
 import type * as z from 'zod';
 import { type Failure, failure } from '../base/errors.ts';
 import {
+	exceeds,
 	findJsonPlaces,
 	type JsonOutline,
 	type JsonSize,
@@ -27,9 +28,10 @@ import { MAX_LISTED_VALUES, MAX_PLAN_BYTES } from './terms.ts';
 
 const MAX_PROBLEMS = 20;
 /** Of an envelope with eight signatures: 31 and 18. */
-const MAX_OF_ENVELOPE: JsonSize = { parts: 100, values: 100 };
-/** More than 500 rules with 20 rings each, and lists of ids within the size of a plan. What a parser makes of a part takes up to 300 bytes. */
-const MAX_OF_PLAN: JsonSize = { parts: 100_000, values: 250_000 };
+const MAX_OF_ENVELOPE: JsonSize = { parts: 100, values: 100, names: 100 };
+/** More than 500 rules with 20 rings each, and lists of ids within the size of a plan. What a parser makes of a part takes up to 300 bytes.
+ * A plan has some thirty different names; beyond this many it is not even said which ones are unknown. */
+const MAX_OF_PLAN: JsonSize = { parts: 100_000, values: 250_000, names: 40_000 };
 /** Of any size, and nothing of it is used here. */
 const PASSED_OVER = 'extensions';
 /** Faults of a file, or the value that it holds. `faults`: how many there are; not each has a problem of its own. */
@@ -68,8 +70,7 @@ export function readPlan(
 		if (parsed && 'problem' in parsed) return refused(parsed.problem);
 		return refused(failure('plan-untrusted', `${where} is not signed.`));
 	}
-	const { parts, values } = outline.size;
-	if (outline.isTooMuch || parts > MAX_OF_ENVELOPE.parts || values > MAX_OF_ENVELOPE.values) {
+	if (outline.isTooMuch || exceeds(outline.size, MAX_OF_ENVELOPE)) {
 		const fault = 'its envelope holds more than a payload and its signatures';
 		return refused(failure('plan-invalid', `${where}: ${fault}.`));
 	}
@@ -122,8 +123,8 @@ function readPayload(
 ): PlanReading {
 	const { where, isForPeople } = source;
 	if (outline.isTooMuch) {
-		const { parts, values } = MAX_OF_PLAN;
-		const fault = `it holds more than ${parts} objects, lists and names, more than ${values} values, or lists in lists beyond any plan`;
+		const { parts, values, names } = MAX_OF_PLAN;
+		const fault = `it holds more than ${parts} objects, lists and names, more than ${values} values, more than ${names} different names, or lists in lists beyond any plan`;
 		return refused(failure('plan-invalid', `${where}: ${fault}.`));
 	}
 	const parsed = parse(source, outline);

@@ -32,6 +32,9 @@ const MEMBERS: Readonly<Record<string, Filler>> = {
 	'escaped names': (bytes) => until(bytes, (n) => `"\\u0072\\n${n}":1`),
 	'empty rules': (bytes) => `"rules":[${until(bytes - 10, () => '{}')}]`,
 	'rules with a name of their own': (bytes) => `"rules":[${until(bytes - 10, (n) => `{"n${n}":1}`)}]`,
+	'objects of ten names of their own': (bytes) =>
+		`"x":[${until(bytes - 10, (n) => `{${Array.from({ length: 10 }, (_, at) => `"${(n * 10 + at).toString(36)}":1`).join(',')}}`)}]`,
+	'nearly as many different names as are read': (bytes) => until(Math.min(bytes, 600_000), (n) => `"a${n}":[1,""]`),
 	'rules of no kind': (bytes) => `"rules":[${until(bytes - 10, () => '0')}]`,
 	'rings of no kind': (bytes) => `"defaults":{"rollout":{"to":{},"rings":[${until(bytes - 100, () => '{}')}]}}`,
 	'values of no kind': (bytes) => `"rules":[{"name":"a","match":{"deviceIds":[${until(bytes - 100, () => '0')}]}}]`,

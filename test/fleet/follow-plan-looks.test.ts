@@ -155,7 +155,7 @@ describe('the looks', () => {
 		[1, ''],
 		[2, ' (and 1 more)'],
 		[25, ' (and 24 more)'],
-		[90_000, ' (and 89999 more)'],
+		[30_000, ' (and 29999 more)'],
 	])('warn of the first of %i unknown names and count the others', async (count, end) => {
 		const device = given();
 		device.nextInMs();

@@ -65,6 +65,13 @@ test('unknown names are counted, twenty are named, and suggested only for people
 	expect(read(text, [], true)[0]).toMatch(/\/revisio0 is not known here; did you mean revision\?/);
 });
 
+test('more different names than any plan has end before a parser looks at them', () => {
+	const names = Array.from({ length: 40_001 }, (_, n) => `"n${n}":1`).join(',');
+	const text = `{"format":"idv-fleet-plan/2","revision":1,"rules":[{"match":{${names}}}]}`;
+	expect(read(text, [])).toEqual([expect.stringContaining('more than 40000 different names')]);
+	expect(read(JSON.stringify(signer.sign(text)), [signer.publicKey])).toHaveLength(1);
+});
+
 test('one name more than are named is one name', () => {
 	const names = Array.from({ length: 21 }, (_, n) => [`bogus${n}`, 1]);
 	const told = read(JSON.stringify({ format: 'idv-fleet-plan/1', revision: 1, ...Object.fromEntries(names) }), []);
@@ -110,7 +117,7 @@ test('no name is compared with one that cannot be near, nor with too many', () =
 });
 
 describe('the outline of a text', () => {
-	const most = { parts: 10, values: 10 };
+	const most = { parts: 10, values: 10, names: 5 };
 
 	test('passes over what is named, without making anything of it', () => {
 		const text = `{"a":1,"x":{"x":{"b":[${'{},'.repeat(50)}0]}},"c":{"x":{}},"d":"x"}`;
@@ -123,7 +130,7 @@ describe('the outline of a text', () => {
 		expect(fault).toMatch(/^line 1, column 8: a name in double quotes or } is expected here\.$/);
 	});
 
-	test.each(['[1,1,1,1,1,1,1,1,1,1,1]', '{"a":[[],[],[],[],[],[],[],[],[]]}', `{"x":${'[['.repeat(1000)}`])(
+	test.each(['[1,1,1,1,1,1,1,1,1,1,1]', '{"a":[[],[],[],[],[],[],[],[],[]]}', '{"a":{"b":1},"c":{"d":1},"e":{"f":1}}', `{"x":${'[['.repeat(1000)}`])(
 		'ends where there is too much: %.20s',
 		(text) => expect(outlineJson(text, 'plan', most, 'x').isTooMuch).toBe(true),
 	);
