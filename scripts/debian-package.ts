@@ -101,6 +101,7 @@ async function addDeviceFiles(root: string, { tree, put, copy }: Tree): Promise<
 	await copy('systemd/tmpfiles.conf', 'usr/lib/tmpfiles.d/idv-agent.conf');
 	await put('etc/idv-agent/config.json', '{}\n');
 	await put('etc/idv-agent/config.example.jsonc', writeSettingsExample());
+	await copy('docs/settings.schema.json', 'usr/share/idv-agent/settings.schema.json');
 	for (const script of ['postinst', 'prerm', 'postrm'])
 		await copy(`scripts/debian/${script}`, `DEBIAN/${script}`, 0o755);
 	await put('DEBIAN/conffiles', `${CONFFILES.join('\n')}\n`);

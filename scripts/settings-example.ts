@@ -2,7 +2,7 @@
 import { listSettings } from '../src/settings/table.ts';
 
 const HEAD = `// Every setting of idv-agent with its default. This file is not read: it only explains.
-// Put what you need into config.json, or into a file of its own in conf.d/ (which wins), without comments:
+// Put what you need into config.json, or into a file of its own in conf.d/ (which wins); both may have comments:
 // { "baseUrl": "https://id.example.com", "service": { "channelPath": "/ws/device" } }
 // A change is noticed within a second. idv-agent config check says what is wrong, idv-agent config show what is in force.
 `;

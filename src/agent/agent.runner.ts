@@ -283,7 +283,7 @@ function assemble(options: AgentOptions, base: Base) {
 
 /** Follows a pairing until the device is online, or has failed to be. */
 async function goOnline(
-	{ clock, identity, onStatus }: Base,
+	{ clock, identity, isStopping, onStatus }: Base,
 	{ fleet, links, leaving, reconciler, status }: Pick<Device, 'fleet' | 'links' | 'leaving' | 'reconciler' | 'status'>,
 	{ desired, connection }: Paired,
 ) {
@@ -305,7 +305,7 @@ async function goOnline(
 		deviceId: identity.now.deviceId.value,
 		// A device that is still online where it was has not moved yet.
 		online: current?.state.name === 'online' && current.generation >= generation,
-		sentence: status().sentence,
+		sentence: isStopping() ? 'The agent is stopping: the device goes online when it starts again.' : status().sentence,
 	};
 }
 

@@ -138,6 +138,7 @@ export function openBase(options: AgentOptions) {
 		},
 		/** Settings that were good enough to be used are kept, for the day when a push breaks them. */
 		keepSettings: () => stateWriter.keep((state) => withLastSettings(state, runtime.resolved.documents)),
+		isStopping: () => stopped,
 		/** The sockets still answer while the agent stops: the Connection that a code brings then would not be saved. */
 		ensureRunning() {
 			if (stopped) throw new AgentError('agent-not-running', 'The agent is stopping.');

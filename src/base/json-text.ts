@@ -18,6 +18,33 @@ export function readJsonObject(text: string, what: string): JsonObject {
 	return isObject(document) ? { document } : { fault: `line 1, column 1: the ${what} must be one object in { }.` };
 }
 
+/** The text with spaces in place of comments, so that all else stands where it stood: `//` to the end of the line, and between the signs of C. */
+export function withoutComments(text: string): string {
+	let rest = '';
+	let from = 0;
+	for (let at = 0, end = 0; at < text.length; at = end) {
+		const isText = text[at] === '"';
+		end = isText ? endOfText(text, at) : endOfComment(text, at);
+		// A text or a comment that does not end: whatever follows, it is no JSON.
+		if (end === at) break;
+		if (isText || end === at + 1) continue;
+		rest += text.slice(from, at) + text.slice(at, end).replace(/[^\r\n]/g, ' ');
+		from = end;
+	}
+	return rest + text.slice(from);
+}
+
+/** The next offset where no comment begins, and the same one where one begins that does not end. */
+function endOfComment(text: string, at: number): number {
+	if (text.startsWith('//', at)) {
+		const length = text.slice(at).search(/[\r\n]/);
+		return length === -1 ? text.length : at + length;
+	}
+	if (!text.startsWith('/*', at)) return at + 1;
+	const end = text.indexOf('*/', at + 2);
+	return end === -1 ? at : end + 2;
+}
+
 /** `line 3, column 14`: both count from 1, columns in characters. Without a list of lines: a text may have millions, or one. */
 export function lineAndColumn(text: string, offset: number): string {
 	let [line, column] = [1, 1];
@@ -152,7 +179,15 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		}
 	};
 	const done = (fault: { offset: number; reason: string } | null) => ({
-		...{ repeated, passed, offsets, isTooMuch, names: outermost, size: { parts, values, names: different.size }, fault },
+		...{
+			repeated,
+			passed,
+			offsets,
+			isTooMuch,
+			names: outermost,
+			size: { parts, values, names: different.size },
+			fault,
+		},
 	});
 	for (;;) {
 		offset = afterSpace(text, offset);
@@ -215,7 +250,8 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		}
 		// Of a name that is there twice the first is as good.
 		if (found.size === paths.length && found.size > 0) return done(null);
-		isTooMuch = most !== undefined && (exceeds({ parts, values, names: different.size }, most) || open.length > MAX_DEPTH);
+		isTooMuch =
+			most !== undefined && (exceeds({ parts, values, names: different.size }, most) || open.length > MAX_DEPTH);
 		if (isTooMuch) return done(null);
 		if (next === null) {
 			const spareComma = afterComma && holder !== undefined && first === closing;
@@ -282,8 +318,9 @@ function describeFault(text: string, offset: number, expected: Expected, closing
 	const character = text[offset] ?? '';
 	const isUnfinished = character === '"' && expected !== 'colon' && expected !== 'commaOrEnd' && expected !== 'nothing';
 	if (isUnfinished) return 'this text in quotes does not end on its line, or has a wrong escape';
-	if (text.startsWith('//', offset) || text.startsWith('/*', offset) || character === '#')
-		return 'comments are not allowed here';
+	if (character === '#') return 'no comment begins with #';
+	if (text.startsWith('/*', offset) && !text.includes('*/', offset)) return 'this comment does not end';
+	if (text.startsWith('//', offset) || text.startsWith('/*', offset)) return 'comments are not allowed here';
 	if (character === "'") return 'texts stand in double quotes';
 	const wanted: Record<Expected, string | null> = {
 		value: 'a value is missing or misspelt here',

@@ -56,7 +56,8 @@ export function supervise(supervision: Supervision, event: SupervisorEvent, rand
 			return stepBoth(supervision, event, random);
 		case 'stopRequested':
 			return {
-				supervision: { ...supervision, desired: null, current: null, next: null },
+				// A device whose agent ends is not unpaired.
+				supervision: { ...supervision, desired: null, current: closed(supervision.current, event.atMs), next: null },
 				effects: [
 					...drop(supervision.next, event.atMs, random, CLOSE_CODES.goingAway),
 					...drop(supervision.current, event.atMs, random, CLOSE_CODES.goingAway),
@@ -310,6 +311,10 @@ function drop(
 	if (!link) return [];
 	const step = transition(link.state, { type: 'closeRequested', code, atMs }, random);
 	return [...ofLink(link, step.effects), { type: 'linkEnded', generation: link.generation }];
+}
+
+function closed(link: Link | null, sinceMs: number): Link | null {
+	return link && { ...link, state: { name: 'closed', sinceMs, attempt: 0 } };
 }
 
 function ofLink({ generation, registration }: Link, effects: readonly LinkEffect[]): SupervisorEffect[] {

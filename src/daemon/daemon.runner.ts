@@ -330,13 +330,12 @@ export async function startDaemon(options: DaemonOptions) {
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => applied);
-		// Before the agent: one that stops looks unpaired for a moment, and scanning would begin.
 		closers.push(() => scanning.close());
 		closers.push(() => hooks.close());
 		// First of all: what it has started it can report.
 		closers.push(() => options.hooksProgram?.end());
 		closers.push(() => watch.close());
-		// The last one to begin, and the first to end: an agent that stops looks unpaired for a moment.
+		// The last one to begin, and the first to end: that the agent ends is a line of its own.
 		const history = keepHistory({ stateDir: paths.stateDir, version, clock, status: agent.status });
 		history.look();
 		const unsubscribe = agent.onStatus(history.look);

@@ -6,7 +6,7 @@ import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, type FileFault, inWords, isOutOfRoom, readText } from '../base/files.edge.ts';
-import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
+import { findJsonPlaces, lineAndColumn, readJsonObject, withoutComments } from '../base/json-text.ts';
 import { type Watched, watchDirectories } from '../base/watch.edge.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { ValuePlace } from './resolve.ts';
@@ -55,10 +55,12 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const files = [places.configFile, ...ours.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {
 		try {
-			const text = await readNamed(source, MAX_SETTINGS_BYTES, 'settings');
+			const text = withoutComments(await readNamed(source, MAX_SETTINGS_BYTES, 'settings'));
 			const read = readJsonObject(text, 'settings');
 			if ('fault' in read) throw new AgentError('settings-invalid', `${source}: ${read.fault}`);
-			layers.push({ source, document: read.document });
+			// For editors: docs/settings.schema.json.
+			const { $schema: _, ...document } = read.document;
+			layers.push({ source, document });
 			const found = findJsonPlaces(text);
 			valuePlaces.set(source, (keys) => lineAndColumn(text, found.offsetOf(keys)));
 			for (const { path: keys, offset } of found.repeated) {

@@ -1,6 +1,6 @@
 /** One setting, and the kinds of settings that the table is written in. Names no setting. */
 import * as z from 'zod';
-import { later } from '../protocol/later.ts';
+import { later, made } from '../protocol/later.ts';
 import { filePath, text, whole } from './value-schemas.ts';
 
 /** One setting: how it is read, what it is when it is not set, and what it is for. */
@@ -44,7 +44,7 @@ export const flag = (fallback: boolean, about: string) =>
 	lazily('boolean', () => z.boolean('must be true or false'), fallback, about);
 /** A list of texts, empty by default. */
 export const list = (item: z.ZodType<string>, max: number, about: string) =>
-	lazily('list', () => z.array(item).max(max), [], about);
+	lazily('list', () => z.array(made(item)).max(max), [], about);
 export const oneOf = <const Name extends string>(names: readonly Name[], fallback: NoInfer<Name>, about: string) => {
 	const quoted = names.map((name) => `"${name}"`);
 	const problem = `must be ${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;

@@ -571,7 +571,7 @@ describe('the end', () => {
 		await device.agent.setWorkflow('boarding');
 		await releaseRegistration.received;
 		const stopped = device.stop();
-		await device.untilStatus(({ channel }) => channel.state === 'none');
+		await device.untilStatus(({ channel }) => channel.state === 'closed');
 		device.clock.advance(2000);
 		await stopped;
 		releaseHandshake();

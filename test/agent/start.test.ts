@@ -74,6 +74,15 @@ describe('a damaged state', () => {
 	});
 });
 
+test('an agent that stops never tells its applications that the device is not paired [F556]', async () => {
+	const device = await givenPairedAgent(await givenService());
+	const told: unknown[] = [];
+	device.agent.onStatus(() => told.push(device.agent.status().state));
+	await device.stop();
+	expect(told.at(-1)).toBe('offline');
+	expect(told).not.toContain('unpaired');
+});
+
 describe('a second agent', () => {
 	test('on the same state is refused, and the first goes on [F011]', async () => {
 		const service = await givenService();

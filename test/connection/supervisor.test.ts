@@ -513,7 +513,7 @@ describe('renewal', () => {
 });
 
 describe('the end', () => {
-	test('a stop closes both links with 1001 and leaves nothing', () => {
+	test('a stop closes both links with 1001, and the device is not unpaired by it', () => {
 		const both = tell(moving, 'next', registered('token-2')).supervision;
 		const { supervision, effects } = supervise(both, { type: 'stopRequested', atMs: 2000 }, half);
 		expect(said(effects)).toEqual(['2 closeChannel', '2 linkEnded', '1 closeChannel', '1 linkEnded']);
@@ -521,7 +521,7 @@ describe('the end', () => {
 			{ type: 'closeChannel', code: 1001 },
 			{ type: 'closeChannel', code: 1001 },
 		]);
-		expect(supervision).toEqual({ ...NOTHING_SUPERVISED, lastGeneration: 2, budget: moving.budget });
+		expect(supervision).toMatchObject({ desired: null, current: { state: { name: 'closed' } }, next: null });
 	});
 
 	test('of every wish closes both links with 1000', () => {

@@ -400,7 +400,8 @@ describe('while a code is being spent', () => {
 		const { device, pairing, release } = await givenHeldPairing();
 		const stopped = device.stop();
 		release();
-		await pairing;
+		const sentence = 'The agent is stopping: the device goes online when it starts again.';
+		expect(await pairing).toMatchObject({ online: false, sentence });
 		await stopped;
 		const again = await givenAgent({ home: device.home });
 		await again.untilLive('check-in');

@@ -117,6 +117,12 @@ describe('reading the layers', () => {
 	});
 });
 
+test('comments and the address of a schema are passed over, also those that look like what they are not', async () => {
+	write(configFile, '// "a": {\n{ "$schema": "x", /* , */ "a": "http://b/*c*/", // "\r\n"d":[1/**/,2]\n}//');
+	const { layers, problems } = await readSettingsLayers({ configFile });
+	expect([layers, problems]).toEqual([[{ source: configFile, document: { a: 'http://b/*c*/', d: [1, 2] } }], []]);
+});
+
 describe('what is wrong in a file is named by line and column', () => {
 	test.each([
 		['', '1, column 1: the file is empty'],
@@ -138,8 +144,9 @@ describe('what is wrong in a file is named by line and column', () => {
 		['{"a":1}}', '1, column 8: nothing may follow the settings'],
 		['{\r\n"a": "open\r\n}', '2, column 6: this text in quotes does not end on its line, or has a wrong escape'],
 		['{"a":"C:\\new\\x"}', '1, column 6: this text in quotes does not end on its line, or has a wrong escape'],
-		['// note\n{}', '1, column 1: comments are not allowed here'],
-		['{"a":1 # note\n}', '1, column 8: comments are not allowed here'],
+		['{"a":1 # note\n}', '1, column 8: no comment begins with #'],
+		['{"a":1 /* note\n}', '1, column 8: this comment does not end'],
+		['// one\n{"a":/* two\n*/1 2}', '3, column 5: a comma or } is missing before this'],
 		['[]', '1, column 1: the settings must be one object in { }'],
 		['null', '1, column 1: the settings must be one object in { }'],
 	])('%j', async (content, expected) => {
