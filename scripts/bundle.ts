@@ -25,6 +25,8 @@ export interface BundleOptions {
 	readonly singleFile?: boolean;
 	/** Packages that the programs never come to use, though a file of theirs names them. */
 	readonly without?: readonly string[];
+	/** The page and the machine code for serial lines as well. Default `true`. */
+	readonly forDevices?: boolean;
 	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
 	readonly toolsApart?: boolean;
 }
@@ -108,7 +110,7 @@ export function commitOf(root: string): string | null {
  * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
  */
 export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
-	const { root, entries, outDir, singleFile = false, toolsApart = false, without = [] } = options;
+	const { root, entries, outDir, singleFile = false, toolsApart = false, without = [], forDevices = true } = options;
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -165,20 +167,24 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
 		files.push(basename(decoder));
 	}
+	if (forDevices) files.push(...(await copyDeviceFiles(packages, outDir)));
+	return Promise.all(
+		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),
+	);
+}
+
+/** @returns the names of what was copied. */
+async function copyDeviceFiles(packages: NodeJS.Require, outDir: string): Promise<string[]> {
 	const bindings = dirname(dirname(packages.resolve('@serialport/bindings-cpp')));
 	for (const [file, prebuilt] of Object.entries(NATIVE)) {
 		await copyFile(join(bindings, 'prebuilds', prebuilt), join(outDir, file));
-		files.push(file);
 	}
 	await mkdir(join(outDir, 'page/languages'), { recursive: true });
 	for (const [name, source, place] of PAGE) {
 		const file = place ? join(packages.resolve(source), place) : join(PROJECT, source);
 		await copyFile(file, join(outDir, name));
-		files.push(name);
 	}
-	return Promise.all(
-		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),
-	);
+	return [...Object.keys(NATIVE), ...PAGE.map(([name]) => name)];
 }
 
 /** A program knows itself by a hash of all its files: what one build has checked, another one checks again. */

@@ -14,8 +14,8 @@ const CLIENT = 'src/client/client.runner.d.ts';
 const PROBLEM = 'src/client/agent-problem.d.ts';
 const TESTING = 'src/service/testing.d.ts';
 
-/** @throws Error with the compiler's words. */
-export async function writeDeclarations(root: string): Promise<void> {
+/** @param dist where the bundles are. @throws Error with the compiler's words. */
+export async function writeDeclarations(root: string, dist = join(root, 'dist')): Promise<void> {
 	const out = await mkdtemp(join(tmpdir(), 'idv-agent-types-'));
 	try {
 		const compiler = join(root, 'node_modules/typescript/bin/tsc');
@@ -26,9 +26,9 @@ export async function writeDeclarations(root: string): Promise<void> {
 			[CLIENT, PROBLEM].map((file) => readFile(join(out, file), 'utf8')),
 		);
 		for (const name of ['client.d.cts', 'client.d.mts'])
-			await writeFile(join(root, 'dist', name), declareClient(client, problem));
-		await copyTree(out, TESTING, join(root, 'dist/types'));
-		await writeFile(join(root, 'dist/testing.d.cts'), "export * from './types/service/testing.cjs';\n");
+			await writeFile(join(dist, name), declareClient(client, problem));
+		await copyTree(out, TESTING, join(dist, 'types'));
+		await writeFile(join(dist, 'testing.d.cts'), "export * from './types/service/testing.cjs';\n");
 	} finally {
 		await rm(out, { recursive: true, force: true });
 	}

@@ -1,5 +1,5 @@
 /**
- * Puts a release together in `build/release`: the packages for both architectures, the list of all that is shipped, the index
+ * Puts a release together in `build/release`: the packages for both architectures and for npm, the list of all that is shipped, the index
  * of an apt repository, notes and checksums. `npm run release` runs this (`-- x64` for one architecture only); it publishes and signs
  * nothing. Same input, same bytes.
  */
@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto';
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
+import { buildNpmPackages } from './npm-packages.ts';
 import { writeSbom } from './sbom.ts';
 
 const run = promisify(execFile);
@@ -18,6 +19,8 @@ export interface ReleaseParts {
 	readonly version: string;
 	/** The Debian packages; each must be of this version. */
 	readonly packages: readonly string[];
+	/** What npm installs. Default: none. */
+	readonly npmPackages?: readonly string[];
 	/** Seconds since 1970 that the index is dated with. */
 	readonly epoch: number;
 	/** Is emptied first. */
@@ -29,7 +32,7 @@ export interface ReleaseParts {
  * @throws Error for a package of another version, and when `CHANGELOG.md` has nothing about this one.
  */
 export async function assembleRelease(parts: ReleaseParts): Promise<string[]> {
-	const { root, version, packages, epoch, outDir } = parts;
+	const { root, version, packages, npmPackages = [], epoch, outDir } = parts;
 	const notes = notesOf(await readFile(join(root, 'CHANGELOG.md'), 'utf8'), version);
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -44,6 +47,7 @@ export async function assembleRelease(parts: ReleaseParts): Promise<string[]> {
 		);
 		await copyFile(file, join(outDir, basename(file)));
 	}
+	for (const file of npmPackages) await copyFile(file, join(outDir, basename(file)));
 	const index = stanzas.join('\n');
 	const date = new Date(epoch * 1000).toUTCString().replace('GMT', 'UTC');
 	await writeFile(join(outDir, 'Packages'), index);
@@ -84,7 +88,9 @@ async function main(): Promise<void> {
 	const words = [join(root, 'scripts/debian-package.ts'), ...architectures];
 	execFileSync(process.execPath, words, { cwd: root, env, stdio: 'inherit' });
 	const outDir = join(build, 'release');
-	const names = await assembleRelease({ root, version, packages: await built(), epoch: Number(epoch), outDir });
+	const npmPackages = await buildNpmPackages();
+	const parts = { root, version, packages: await built(), npmPackages, epoch: Number(epoch), outDir };
+	const names = await assembleRelease(parts);
 	process.stdout.write(names.map((name) => `${relative(root, join(outDir, name))}\n`).join(''));
 	if ((await readFile(join(outDir, 'NOTES.md'), 'utf8')).includes('(not released)'))
 		process.stdout.write(`Nothing was published; CHANGELOG.md gives ${version} no date yet.\n`);

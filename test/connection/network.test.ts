@@ -267,6 +267,8 @@ describe('requests', () => {
 				target.pipe(socket).pipe(target);
 			});
 			socket.on('error', () => target.destroy());
+			// What is left of TLS when the program has ended.
+			target.on('error', () => socket.destroy());
 		});
 		const port = await listen(proxy);
 		const asks = `

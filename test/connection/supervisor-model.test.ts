@@ -214,7 +214,7 @@ const WORK = {
 
 function checkLinks(world: World, before: Supervision, event: SupervisorEvent): void {
 	const { current, next, desired, lastGeneration } = world.supervision;
-	const links = [current, next].filter((link) => link !== null);
+	const links = [current, next].filter((link) => link !== null).filter(({ state }) => state.name !== 'closed');
 	must(current !== null || next === null, 'a next link has a current one before it');
 	must(next?.state.name !== 'online', 'a link that is online is the current one');
 	must(lastGeneration >= before.lastGeneration, 'generations never fall');
@@ -312,6 +312,8 @@ function act(world: World, action: Action): void {
 			world.mayBeStale = true;
 			happen(world, { type: 'stopRequested', atMs });
 			must(world.underWay.size === 0, 'a stop leaves nothing under way');
+			// After it nothing happens any more: what goes on is a start that wants nothing yet.
+			world.supervision = { ...NOTHING_SUPERVISED, lastGeneration: world.supervision.lastGeneration };
 			return;
 		case 'restart': {
 			const { desired, lastGeneration } = world.supervision;

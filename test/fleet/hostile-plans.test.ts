@@ -130,8 +130,12 @@ describe('the outline of a text', () => {
 		expect(fault).toMatch(/^line 1, column 8: a name in double quotes or } is expected here\.$/);
 	});
 
-	test.each(['[1,1,1,1,1,1,1,1,1,1,1]', '{"a":[[],[],[],[],[],[],[],[],[]]}', '{"a":{"b":1},"c":{"d":1},"e":{"f":1}}', `{"x":${'[['.repeat(1000)}`])(
-		'ends where there is too much: %.20s',
-		(text) => expect(outlineJson(text, 'plan', most, 'x').isTooMuch).toBe(true),
+	test.each([
+		'[1,1,1,1,1,1,1,1,1,1,1]',
+		'{"a":[[],[],[],[],[],[],[],[],[]]}',
+		'{"a":{"b":1},"c":{"d":1},"e":{"f":1}}',
+		`{"x":${'[['.repeat(1000)}`,
+	])('ends where there is too much: %.20s', (text) =>
+		expect(outlineJson(text, 'plan', most, 'x').isTooMuch).toBe(true),
 	);
 });

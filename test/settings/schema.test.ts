@@ -14,9 +14,9 @@ describe('the schema of the settings', () => {
 		expect(written, 'node scripts/settings-schema.ts writes it').toBe(formatSettingsSchema());
 	});
 
-	test.each([...listSettings()])('knows %s, its default and what is no value of it', (path, { fallback }) => {
+	test.each([...listSettings()])('knows %s, its default and what is no value of it', (path, { kind, fallback }) => {
 		expect(judge(nested(path, fallback))).toBe(true);
-		expect(judge(nested(path, { unknown: [] }))).toBe(false);
+		expect(judge(nested(path, kind === 'boolean' ? 'on' : true))).toBe(false);
 		expect(judge(nested(`${path}x`, fallback))).toBe(false);
 	});
 

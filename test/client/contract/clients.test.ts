@@ -1,8 +1,9 @@
 /** Clients that others generate from docs/openapi.json, and the package's own libraries: compiled strictly, and run against an agent. */
-import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { buildNpmPackages } from '../../../scripts/npm-packages.ts';
 import { givenPairedAgent } from '../../harness/harness.ts';
 import { givenService } from '../../service/fixture.ts';
 import { run } from './run.ts';
@@ -14,6 +15,12 @@ const tool = (name: string, ...args: string[]) => run(join(HERE, 'node_modules/.
 test('redocly lint finds nothing, not even a warning', async () => {
 	const said = await tool('redocly', 'lint', join(ROOT, 'docs/openapi.json'), '--format=json');
 	expect(JSON.parse(said.slice(said.indexOf('{')))).toMatchObject({ totals: { errors: 0, warnings: 0 } });
+});
+
+let packages: readonly string[] = [];
+beforeAll(async () => {
+	packages = await buildNpmPackages(await mkdtemp(join(tmpdir(), 'idv-agent-packages-')));
+	return () => rm(dirname(packages[0] ?? ''), { recursive: true, force: true });
 });
 
 describe('generated clients', () => {
@@ -43,15 +50,13 @@ describe('generated clients', () => {
 	});
 });
 
-/** The packed tarball, installed into an empty project by npm, as a developer does. */
+/** The packages for npm, installed into an empty project, as a developer does. */
 async function givenProject(): Promise<string> {
 	const project = await mkdtemp(join(tmpdir(), 'idv-agent-project-'));
 	onTestFinished(() => rm(project, { recursive: true, force: true }));
-	const said = await run('npm', ['pack', '--json', '--pack-destination', project], ROOT);
-	const [{ filename }] = JSON.parse(said.slice(said.lastIndexOf('\n[') + 1)) as [{ filename: string }];
 	const script = 'node --version && command -v node';
 	await writeFile(join(project, 'package.json'), JSON.stringify({ private: true, scripts: { script } }));
-	await run('npm', ['install', '--save-dev', '--offline', '--no-audit', `./${basename(filename)}`], project);
+	await run('npm', ['install', '--save-dev', '--offline', '--no-audit', ...packages], project);
 	return project;
 }
 
@@ -74,22 +79,22 @@ async function main(): Promise<void> {
 void main();
 `;
 
-test('an installed tarball brings no package, no script and no Node to the project', async () => {
-	const before = await readFile(join(ROOT, 'package.json'), 'utf8');
+test('a checkout is not packed, and says what is', async () => {
+	const packing = run('npm', ['pack', '--dry-run'], ROOT);
+	await expect(packing).rejects.toThrow('"npm run build:npm" makes build/npm/idv-agent-VERSION.tgz');
+});
+
+test('installed packages bring no other package, no script and no Node to the project', async () => {
 	const project = await givenProject();
-	expect(await readFile(join(ROOT, 'package.json'), 'utf8')).toBe(before);
-	expect((await readdir(join(project, 'node_modules'))).toSorted()).toEqual([
-		'.bin',
-		'.package-lock.json',
-		'idv-agent',
-	]);
+	const installed = (await readdir(join(project, 'node_modules'))).toSorted();
+	expect(installed).toEqual(['.bin', '.package-lock.json', 'idv', 'idv-agent']);
 	expect((await readdir(join(project, 'node_modules/.bin'))).toSorted()).toEqual(['idv', 'idv-agent']);
 	const manifest = JSON.parse(await readFile(join(project, 'node_modules/idv-agent/package.json'), 'utf8'));
 	expect(Object.keys(manifest).filter((name) => /scripts|dependencies/i.test(name))).toEqual([]);
 	const node = await run('sh', ['-c', 'node --version && command -v node'], project);
 	expect(await run('npm', ['run', '--silent', 'script'], project)).toBe(node);
-	const [bytes] = (await run('du', ['-sb', 'node_modules'], project)).split('\t');
-	expect(Number(bytes)).toBeLessThan(8 * 1024 * 1024);
+	const sizes = await Promise.all(packages.map(async (file) => (await stat(file)).size));
+	expect(sizes.reduce((sum, bytes) => sum + bytes)).toBeLessThan(3 * 1024 * 1024);
 });
 
 test('the packed tarball in an empty project: types and programs, as an ES module and as CommonJS', async () => {
@@ -121,5 +126,8 @@ import { startService, type EmbeddedService } from 'idv-agent/testing';`;
 	const socket = join(device.home.paths.runDir, 'agent.sock');
 	for (const file of ['use.mjs', 'use.cjs'])
 		expect(JSON.parse(await run(process.execPath, [file, socket], project))).toEqual({ wanted: 'check-in', url: true });
-	expect(await run(process.execPath, ['node_modules/idv-agent/bin/idv-agent', '--version'], project)).toMatch(/\d\.\d/);
+	for (const name of ['idv', 'idv-agent'])
+		expect(await run(process.execPath, [`node_modules/${name}/bin/${name}`, '--version'], project)).toMatch(/\d\.\d/);
+	const help = await run(process.execPath, ['node_modules/idv-agent/bin/idv-agent', 'service', '--help'], project);
+	expect(help).toMatch(/^Usage: idv-agent service /);
 });
