@@ -15,7 +15,7 @@ const group = (properties: Record<string, object> = {}): Group => ({
 	additionalProperties: false,
 });
 
-/** What only the agent can check (whether a file is there, what fits together) is left to `idv-agent config check`. */
+/** Each setting alone: whether files are there and what fits together is left to `idv-agent config check`. */
 export function settingsSchema(): object {
 	const root = group({
 		$schema: { type: 'string', description: 'Where an editor finds this schema; the agent passes over it.' },

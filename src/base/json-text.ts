@@ -25,7 +25,7 @@ export function withoutComments(text: string): string {
 	for (let at = 0, end = 0; at < text.length; at = end) {
 		const isText = text[at] === '"';
 		end = isText ? endOfText(text, at) : endOfComment(text, at);
-		// A text or a comment that does not end: whatever follows, it is no JSON.
+		// A text or a comment that does not end: nothing that follows makes it JSON.
 		if (end === at) break;
 		if (isText || end === at + 1) continue;
 		rest += text.slice(from, at) + text.slice(at, end).replace(/[^\r\n]/g, ' ');
