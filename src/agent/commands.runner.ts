@@ -94,7 +94,9 @@ export function createCommands(parts: CommandParts) {
 		/** @param options.keepEvents whether the events of the service stay. Default `false`. */
 		async unpair({ keepEvents = false }: { readonly keepEvents?: boolean } = {}) {
 			ensureFree();
-			const { generatedId, lastSettings, plan } = stateWriter.state;
+			const { lastSettings, plan } = stateWriter.state;
+			// The id of a copy belongs to the device that it was copied from.
+			const generatedId = identity.now.cloned ? null : stateWriter.state.generatedId;
 			links.drop();
 			parts.connectivity.forget();
 			parts.line.forget();

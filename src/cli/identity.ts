@@ -1,7 +1,7 @@
 /** `idv-agent identity`: asks the agent; where none runs, looks at this machine the way the agent would. */
 import { AgentError } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
-import { chooseIdentity, toReport } from '../identity/identity.ts';
+import { chooseIdentity, keptId, toReport } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { loadSettings } from '../settings/load.runner.ts';
@@ -57,7 +57,7 @@ async function askMachine(shell: Shell, flags: AskFlags): Promise<{ report: Mach
 	const notes = problems.map(({ message }) => message);
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });
-	const choice = chooseIdentity(facts, settings, state.identity, state.generatedId);
+	const choice = chooseIdentity(facts, settings, state.identity, keptId(state));
 	if (!choice.needsGeneratedId) return { report: toReport(choice), notes };
 	const { serial, macAddress, pinned, rejected, warnings } = choice;
 	const deviceId = { value: null, source: 'generated when the agent first starts' };

@@ -10,7 +10,7 @@ import { openRuntime } from '../connection/runtime.runner.ts';
 import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
 import { tryChannel } from '../diagnosis/probe-channel.runner.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
-import { chooseIdentity } from '../identity/identity.ts';
+import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
@@ -127,7 +127,7 @@ async function applyPlan(shell: Shell): Promise<void> {
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
 	const { state } = await lookAtState(paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
 	const facts = await readIdentityFacts();
-	const { deviceId, serial, macAddress } = chooseIdentity(facts, settings, state.identity, state.generatedId);
+	const { deviceId, serial, macAddress } = chooseIdentity(facts, settings, state.identity, keptId(state));
 	const version = await applyOrder({
 		keep: openUpdateKeep(),
 		system,

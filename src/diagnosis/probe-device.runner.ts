@@ -8,7 +8,7 @@ import { AgentError, asFailure, type Failure, failure, toFailure } from '../base
 import { createLocalClient } from '../client/local-client.edge.ts';
 import { tellRefused } from '../connection/refused-credential.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import { chooseIdentity } from '../identity/identity.ts';
+import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { describeKept, type KeptAnswer } from '../pairing/kept-answer.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
@@ -138,7 +138,7 @@ export async function checkIdentity(parts: {
 		...(machineRoot !== undefined && { root: machineRoot }),
 		credentialsDirectory: credentialsDirectory ?? undefined,
 	});
-	const chosen = chooseIdentity(facts, settings, device.identity, device.generatedId);
+	const chosen = chooseIdentity(facts, settings, device.identity, keptId(device));
 	const [problem] = chosen.warnings;
 	if (problem) return chosen.cloned ? failed(problem) : warning(problem);
 	if (chosen.needsGeneratedId)

@@ -1,7 +1,7 @@
 /** The device's identity as it is now, chosen again only when that is asked for. */
 import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
-import { type CompleteIdentity, chooseIdentity, type IdentityFacts } from './identity.ts';
+import { type CompleteIdentity, chooseIdentity, type IdentityFacts, keptId } from './identity.ts';
 
 export type CurrentIdentity = ReturnType<typeof keepIdentity>;
 
@@ -14,11 +14,13 @@ export function keepIdentity(parts: {
 }) {
 	const { facts, device, newDeviceId, settings } = parts;
 	function choose(pinned = device.state.identity): CompleteIdentity {
-		const choice = chooseIdentity(facts, settings(), pinned, device.state.generatedId);
+		// A copy that is paired again must not go on under the id of the device that it was copied from.
+		const isCopy = pinned === null && chooseIdentity(facts, {}, device.state.identity, null).cloned;
+		const choice = chooseIdentity(facts, settings(), pinned, isCopy ? null : keptId(device.state));
 		if (!choice.needsGeneratedId) return choice;
 		const generatedId = newDeviceId();
 		device.keep((state) => ({ ...state, generatedId }));
-		return choose(pinned);
+		return { ...choice, needsGeneratedId: false, deviceId: { value: generatedId, source: 'generated' } };
 	}
 	let now = choose();
 	return {

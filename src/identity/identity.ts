@@ -5,7 +5,7 @@
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { isSerial } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
-import type { Fingerprint, PinnedIdentity } from '../state/device-state.ts';
+import type { DeviceState, Fingerprint, PinnedIdentity } from '../state/device-state.ts';
 
 /** A value and where it came from: `configured`, `pinned`, a source of the facts such as `dmi product_serial`, or `none`. */
 export interface Chosen<Value> {
@@ -37,6 +37,8 @@ export interface IdentityFacts {
 	readonly machineIdHash: string | null;
 	/** Places that were looked at in vain. */
 	readonly unreadable: readonly Rejected[];
+	/** Several containers show one machine's serial number and one image's machine-id. Default `false`. */
+	readonly isContainer?: boolean;
 }
 
 /** Values from the settings, as they stand there; each that is set wins over whatever is found or pinned. */
@@ -76,21 +78,22 @@ export type IdentityChoice =
 /**
  * Chooses the identity.
  *
- * - deviceId: configured, else the pinned one, else the serial number, else one made from the machine-id, else the
- *   generated one.
+ * - deviceId: configured, else the pinned one, else the serial number, else the one that this device registered with or was given
+ *   before, else one made from machine-id and MAC address together, else one to be generated. A copied disk, an image or a container
+ *   can share a machine-id, and containers a serial number: neither counts alone there.
  * - serial: configured, else as pinned, else the first of the facts that is a real one.
  * - macAddress: configured, else as pinned, else a permanent address of real hardware: onboard wired before Wi-Fi before
  *   USB, then by name.
  *
  * As pinned also means absent if it was absent: a card plugged in later does not make this another registration.
  * @param pinned the identity of the pairing; `null` before one, and to choose again when pairing again.
- * @param generatedId the id that was made for this device earlier, if one was.
+ * @param kept what this device was before: {@link keptId}.
  */
 export function chooseIdentity(
 	facts: IdentityFacts,
 	configured: ConfiguredIdentity,
 	pinned: PinnedIdentity | null,
-	generatedId: string | null,
+	kept: Chosen<string> | null,
 ): IdentityChoice {
 	const { found: foundSerial, rejected: rejectedSerials } = selectFirstValid(
 		facts.serials.map(({ value, source }) => ({ value: value.trim(), source, fault: whySerialRejected(value) })),
@@ -128,7 +131,7 @@ export function chooseIdentity(
 		warnings: pinned ? describeChanges(changes, cloned, pinned.fingerprint, seen) : [],
 		cloned,
 	};
-	const deviceId = chooseDeviceId(configured, pinned, serial, facts.machineIdHash, generatedId);
+	const deviceId = chooseDeviceId(configured, pinned, serial, kept ?? idOfHardware(facts, foundMac), facts.isContainer);
 	return deviceId
 		? { ...parts, needsGeneratedId: false, deviceId }
 		: { ...parts, needsGeneratedId: true, deviceId: null };
@@ -245,14 +248,33 @@ function chooseDeviceId(
 	configured: ConfiguredIdentity,
 	pinned: PinnedIdentity | null,
 	serial: Chosen<string | null>,
-	machineIdHash: string | null,
-	generatedId: string | null,
+	other: Chosen<string> | null,
+	isContainer = false,
 ): Chosen<string> | null {
 	if (configured.deviceId != null) return { value: configured.deviceId, source: 'configured' };
 	if (pinned) return { value: pinned.deviceId, source: 'pinned' };
-	if (serial.value !== null) return { value: serial.value, source: `serial number (${serial.source})` };
-	// 128 bits are as many as the machine-id had.
-	if (machineIdHash !== null) return { value: `machine-${machineIdHash.slice(0, 32)}`, source: 'machine-id' };
+	const isOwn = serial.source === 'configured' || !isContainer;
+	if (serial.value !== null && isOwn) return { value: serial.value, source: `serial number (${serial.source})` };
+	return other;
+}
+
+/** Of a machine without a serial number: a copied disk has the same machine-id, and a card that moves takes its address along. */
+function idOfHardware(
+	{ machineIdHash, isContainer }: IdentityFacts,
+	mac: Chosen<string> | null,
+): Chosen<string> | null {
+	if (machineIdHash === null || mac === null || isContainer) return null;
+	const value = `machine-${machineIdHash.slice(0, 20)}${mac.value.replaceAll(':', '')}`;
+	return { value, source: `machine-id and ${mac.source}` };
+}
+
+/** The id that this device registered with before, or was given at its first start. A replaced network card changes neither. */
+export function keptId({
+	connections,
+	generatedId,
+}: Pick<DeviceState, 'connections' | 'generatedId'>): Chosen<string> | null {
+	const registered = connections.at(-1)?.request.deviceId;
+	if (registered !== undefined) return { value: registered, source: 'registered before' };
 	return generatedId === null ? null : { value: generatedId, source: 'generated' };
 }
 

@@ -41,6 +41,7 @@ export async function readIdentityFacts(places: IdentityPlaces = {}): Promise<Id
 		serials: serials.found,
 		interfaces: [...listed.found, ...asked.found],
 		machineIdHash: machine.found[0]?.value ?? null,
+		isContainer: CONTAINERS.some((path) => existsSync(`${top}/${path}`)),
 		unreadable: [...serials.missed, ...machine.missed, ...listed.missed, ...asked.missed],
 	};
 }
@@ -51,6 +52,9 @@ const FIRMWARE: readonly (readonly [source: string, path: string])[] = [
 	['dmi chassis_serial', 'sys/class/dmi/id/chassis_serial'],
 	['devicetree serial-number', 'sys/firmware/devicetree/base/serial-number'],
 ];
+
+/** Files that systemd, Docker and Podman leave in a container. */
+const CONTAINERS = ['run/systemd/container', '.dockerenv', 'run/.containerenv'];
 
 /** The text of a place, or why there is none. */
 type Line = Chosen<string> | Rejected;

@@ -6,6 +6,7 @@ import {
 	type IdentityChoice,
 	type IdentityFacts,
 	type InterfaceFacts,
+	keptId,
 	pinIdentity,
 	toReport,
 	whyInterfaceRejected,
@@ -34,6 +35,7 @@ const KIOSK: IdentityFacts = {
 	unreadable: [],
 };
 const BARE: IdentityFacts = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
+const GENERATED = { value: 'generated-1', source: 'generated' };
 const PAIRED: PinnedIdentity = pinIdentity(complete(chooseIdentity(KIOSK, {}, null, null)), '2026-01-02T03:04:05Z');
 
 function complete(choice: IdentityChoice): CompleteIdentity {
@@ -173,17 +175,47 @@ describe('a device that is not paired', () => {
 		});
 	});
 
-	test('without a serial number goes by its machine-id, and does not call that a serial number', () => {
-		const choice = complete(chooseIdentity(machineWith({ serial: null }), {}, null, 'generated-1'));
-		expect(choice.deviceId).toEqual({ value: `machine-${HASH.slice(0, 32)}`, source: 'machine-id' });
+	test('without a serial number goes by machine-id and MAC address together, and does not call that a serial number', () => {
+		const choice = complete(chooseIdentity(machineWith({ serial: null }), {}, null, null));
+		const value = `machine-${HASH.slice(0, 20)}001b210a0b0c`;
+		expect(choice.deviceId).toEqual({ value, source: 'machine-id and interface enp3s0' });
 		expect(choice.serial).toEqual({ value: null, source: 'none' });
+	});
+
+	test.each([
+		['two cards from one image', machineWith({ serial: null, mac: '00:1b:21:0a:0b:0d' }), 'another'],
+		[
+			'boards with the same placeholder',
+			machineWith({ serial: 'Default string', mac: '00:1b:21:0a:0b:0d' }),
+			'another',
+		],
+		['a virtual machine, whose card is not its own', machineWith({ serial: null, mac: null }), 'generated'],
+		['a container, which shows the serial number of its machine', { ...KIOSK, isContainer: true }, 'generated'],
+		['a container of the same image', { ...machineWith({ serial: null }), isContainer: true }, 'generated'],
+		['an image without a machine-id', machineWith({ serial: null, machine: null }), 'generated'],
+	])('%s: an id that others can have is not used alone [F563]', (_, facts, expected) => {
+		const first = complete(chooseIdentity(machineWith({ serial: null }), {}, null, null)).deviceId.value;
+		const { needsGeneratedId, deviceId } = chooseIdentity(facts, {}, null, null);
+		expect(needsGeneratedId ? 'generated' : deviceId.value === first ? 'the same' : 'another').toBe(expected);
+	});
+
+	test('stays what it registered as, with a replaced network card, too, unless it has a serial number or a setting [F564]', () => {
+		const request = { deviceId: 'machine-abab', deviceType: 'kiosk', workflowId: 'check-in' };
+		const connections = [{ baseUrl: 'https://a.example', request, credentialId: 'key', token: 't', obtainedAt: '' }];
+		const kept = keptId({ connections, generatedId: 'generated-1' });
+		const idOf = (facts: IdentityFacts, deviceId?: string) =>
+			chooseIdentity(facts, { deviceId }, null, kept).deviceId?.value;
+		expect(idOf(machineWith({ serial: null, mac: USB.mac }))).toBe('machine-abab');
+		expect(idOf({ ...KIOSK, isContainer: true })).toBe('machine-abab');
+		expect([idOf(KIOSK), idOf(BARE, 'lobby-1')]).toEqual(['PF3K9QXZ', 'lobby-1']);
+		expect(keptId({ connections: [], generatedId: 'generated-1' })).toEqual(GENERATED);
 	});
 
 	test('with nothing of its own asks for an id once, and keeps to it', () => {
 		const first = chooseIdentity(BARE, {}, null, null);
 		expect(first.needsGeneratedId).toBe(true);
 		expect(first.deviceId).toBeNull();
-		const second = chooseIdentity(BARE, {}, null, 'generated-1');
+		const second = chooseIdentity(BARE, {}, null, GENERATED);
 		expect(second.needsGeneratedId).toBe(false);
 		expect(second.deviceId).toEqual({ value: 'generated-1', source: 'generated' });
 	});
@@ -191,7 +223,7 @@ describe('a device that is not paired', () => {
 
 describe('a paired device', () => {
 	test('stays who it was when a part shows something else', () => {
-		const choice = complete(chooseIdentity(machineWith({ serial: 'OTHER-99' }), {}, PAIRED, 'generated-1'));
+		const choice = complete(chooseIdentity(machineWith({ serial: 'OTHER-99' }), {}, PAIRED, GENERATED));
 		expect(choice.deviceId).toEqual({ value: 'PF3K9QXZ', source: 'pinned' });
 		expect(choice.serial).toEqual({ value: 'PF3K9QXZ', source: 'pinned' });
 		expect(choice.macAddress).toEqual({ value: ONBOARD.mac, source: 'pinned' });
@@ -318,7 +350,7 @@ describe('whatever a machine shows', () => {
 	test('what is chosen can be sent to the service', () => {
 		fc.assert(
 			fc.property(facts, (found) => {
-				const choice = chooseIdentity(found, {}, null, 'generated-1');
+				const choice = chooseIdentity(found, {}, null, GENERATED);
 				if (choice.serial.value !== null) expect(serialSchema.parse(choice.serial.value)).toBe(choice.serial.value);
 				if (choice.macAddress.value !== null)
 					expect(macAddressSchema.parse(choice.macAddress.value)).toBe(choice.macAddress.value);
@@ -339,7 +371,7 @@ describe('whatever a machine shows', () => {
 	test('a pairing is kept to, and the machine that was paired is neither changed nor a copy', () => {
 		fc.assert(
 			fc.property(facts, facts, (then, now) => {
-				const pinned = pinIdentity(complete(chooseIdentity(then, {}, null, 'generated-1')), '2026-01-02T03:04:05Z');
+				const pinned = pinIdentity(complete(chooseIdentity(then, {}, null, GENERATED)), '2026-01-02T03:04:05Z');
 				const later = complete(chooseIdentity(now, {}, pinned, null));
 				expect(later.deviceId.value).toBe(pinned.deviceId);
 				expect(later.serial.value).toBe(pinned.serial);

@@ -29,7 +29,7 @@ describe('what a machine goes by', () => {
 			{ serial: 'MB-1234567890', mac: '70:85:c2:aa:bb:cd', deviceId: 'MB-1234567890' },
 		],
 		['Raspberry Pi', { serial: '10000000a1b2c3d4', mac: 'dc:a6:32:01:02:03', deviceId: '10000000a1b2c3d4' }],
-		['virtual machine', { serial: null, mac: null, deviceId: fromMachineId }],
+		['virtual machine', { serial: null, mac: null, deviceId: undefined }],
 		['container', { serial: null, mac: null, deviceId: undefined }],
 		['PC with a USB network card plugged in', { serial: 'PF3K9QXZ', mac: '00:1b:21:0a:0b:0c', deviceId: 'PF3K9QXZ' }],
 		['tablet with a USB network card and Wi-Fi', { serial: null, mac: '84:16:f9:01:02:03', deviceId: undefined }],
@@ -169,6 +169,7 @@ describe('what can not be read', () => {
 			serials: [],
 			interfaces: [],
 			machineIdHash: null,
+			isContainer: false,
 			unreadable: [
 				'dmi product_serial',
 				'dmi board_serial',
@@ -178,6 +179,10 @@ describe('what can not be read', () => {
 				'network interfaces',
 			].map((source) => ({ source, reason: 'is not there' })),
 		});
+	});
+
+	test.each(['run/systemd/container', '.dockerenv', 'run/.containerenv'])('%s shows a container', async (file) => {
+		expect((await factsOf({ [file]: 'podman\n' })).isContainer).toBe(true);
 	});
 
 	test('a file that is far too large is left alone', async () => {
