@@ -12,26 +12,6 @@ const ABOUT_THE_REQUEST: ReadonlySet<ErrorCode> = new Set([
 	'answer-unreadable',
 ]);
 
-/** How long the service has to see that the old channel is closed before the new one is tried again. */
-export const ROOM_AFTER_MS = 700;
-/** It may take a moment to see it: the device is offline for less than 3 s. */
-export const TRIES_WITH_ROOM = 2;
-/** Ends that mean something else than a second channel. */
-const OTHER_ENDS: ReadonlySet<number> = new Set([1001, 1006, 1012, 1013]);
-
-/** Whether the channel of the next link has ended as one does that a service refuses beside another of the same device. */
-export function wantsRoom(
-	{ current, next }: Supervision,
-	{ attempt, failure: { code }, closeCode }: Extract<LinkEvent, { type: 'channelEnded' }>,
-): boolean {
-	if (!current || next?.state.name !== 'connecting' || next.state.attempt !== attempt) return false;
-	if (current.registration.baseUrl !== next.registration.baseUrl) return false;
-	// The old one is online, or has closed its channel for this one.
-	if (current.state.name !== (next.triesWithRoom ? 'connectWait' : 'online')) return false;
-	const isClosedEarly = closeCode !== null && !OTHER_ENDS.has(closeCode) && dispositionOf(code) !== 'reregister';
-	return code === 'channel-occupied' || isClosedEarly;
-}
-
 /** The event as the link is told it; `null` where the link has nothing to do with it. */
 export function asSeenBeside(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
 	const { current } = supervision;

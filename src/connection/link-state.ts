@@ -79,7 +79,9 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly timedOut: boolean;
 			readonly closeCode: number | null;
 			readonly wasOnline?: boolean;
-			/** The channel is tried again after this, whatever ended it: the other one has made room. */
+			/** Whether it had been open. Default: whether it ended with a close code. */
+			readonly wasOpen?: boolean;
+			/** The channel is tried again after this, whatever ended it: there is room for one only. */
 			readonly againInMs?: number;
 			/** Whether it has outlived the idle timeout that cut the channels before it: then it was stable. */
 			readonly outlived?: boolean;

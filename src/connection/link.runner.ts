@@ -247,7 +247,9 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				// Beside another link of this device, that one may have taken its place.
 				const replaced = links.size === 1 ? replacedBy(meant) : null;
 				const outlived = options.line.ended(event, atMs, replaced);
-				report.event(generation, { type: 'channelEnded', attempt, atMs, failure, timedOut, closeCode, outlived });
+				const wasOpen = event.line !== null;
+				const ended = { attempt, atMs, failure, timedOut, closeCode, wasOpen, outlived };
+				report.event(generation, { type: 'channelEnded', ...ended });
 			}
 		}
 	};

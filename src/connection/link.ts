@@ -28,7 +28,7 @@ const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
 const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found']);
 const FRESH_FOR_MS = 60 * 60 * 1000;
 /** The link that has made room comes back after this, unless the other one is online. */
-const MAKES_ROOM_FOR_MS = 15_000;
+const MAKES_ROOM_FOR_MS = 5000;
 
 type State<Name extends LinkState['name']> = Extract<LinkState, { name: Name }>;
 type Event<Type extends LinkEvent['type']> = Extract<LinkEvent, { type: Type }>;
@@ -252,31 +252,32 @@ function afterChannelEnded(
 	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'wasOnline' | 'againInMs' | 'atMs'>,
 	random: () => number,
 ): Step {
+	const { againInMs, atMs } = event;
+	const undoubted = { ...state, backoff: { ...state.backoff, earlyEnds: null } };
+	if (againInMs !== undefined) return wait(undoubted, event.failure, againInMs, false, 'connect', atMs);
 	const early = withEarlyEnd(state, event);
 	const ended = asRefusal(event.failure, early);
 	const { code, retryAfterMs } = ended;
-	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, event.atMs);
+	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, atMs);
 	const failed = {
 		retryClass: wantsFresh ? 'unreachable' : retryClassOf(code),
-		atMs: event.atMs,
+		atMs: atMs,
 		timedOut: event.timedOut,
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
 		// A wait that the channel asks for is not one for the registration.
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
-		wasOnline: event.wasOnline || wasOnline(state, event.atMs),
+		wasOnline: event.wasOnline || wasOnline(state, atMs),
 	} as const;
 	const next = afterFailure(early, failed, random);
 	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
 	// One fresh registration shows whether it was the Connection.
-	const isTried = ended !== event.failure && isFresh(early, event.atMs);
+	const isTried = ended !== event.failure && isFresh(early, atMs);
 	const registers = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister && !isTried);
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
-	if (event.againInMs !== undefined && state.name === 'connecting')
-		return wait(state, event.failure, event.againInMs, false, 'connect', event.atMs);
 	const then = registers ? 'register' : 'connect';
 	const cause = asPassing(asShownWrong(asRenewable(ended, registers, next), next), next);
-	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);
+	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, atMs);
 }
 
 function withEarlyEnd(

@@ -29,8 +29,8 @@ export interface Link {
 	/** `renewal` and `pairing` make a link even though the registration stays the same. */
 	readonly reason: 'desired' | 'renewal' | 'pairing';
 	readonly state: LinkState;
-	/** How often it was tried since the current link has closed its channel for it: it does so once. */
-	readonly triesWithRoom?: number;
+	/** When the link before it has closed its channel for it, monotonic; absent before. */
+	readonly roomAtMs?: number;
 }
 
 export interface Supervision {

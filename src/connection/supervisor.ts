@@ -3,7 +3,7 @@
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
 import { failure } from '../base/errors.ts';
-import { asSeenBeside, ROOM_AFTER_MS, TRIES_WITH_ROOM, wantsRoom } from './beside.ts';
+import { asSeenBeside } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
@@ -15,6 +15,7 @@ import {
 	transition,
 } from './link.ts';
 import { type RegistrationBudget, refund, spend } from './registration-budget.ts';
+import { LEAVES_HELD_MS, madeRoom, ROOM_AFTER_MS, roomFor } from './room.ts';
 import {
 	CLOSE_CODES,
 	type DesiredRegistration,
@@ -264,7 +265,9 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		return followedBy(effects, stepLink(online, next, { type: 'retryRequested', atMs: event.atMs }, random));
 	}
 	effects.push(...drop(supervision.current, event.atMs, random));
-	return followedBy(effects, reconcile({ ...supervision, budget, current: moved, next: null }, [], event.atMs, random));
+	const promoted = { ...moved, roomAtMs: event.atMs };
+	const alone = { ...supervision, budget, current: promoted, next: null };
+	return followedBy(effects, reconcile(alone, [], event.atMs, random));
 }
 
 /** The service permits one channel of a device: the old one is closed for the new one, and comes back where that does not help. */
@@ -274,28 +277,43 @@ function breakBeforeMake(
 	event: LinkEvent,
 	random: () => number,
 ): SupervisorStep | null {
-	const { current, next } = supervision;
-	if (!current || link !== next || event.type !== 'channelEnded' || !wantsRoom(supervision, event)) return null;
+	const { current } = supervision;
+	const room = roomFor(supervision, link, event);
+	if (!current || !room || event.type !== 'channelEnded') return null;
 	const { atMs } = event;
-	const { triesWithRoom = 0 } = link;
-	if (triesWithRoom >= TRIES_WITH_ROOM) {
-		const failed = transition(link.state, event, random);
-		const waiting = { ...supervision, next: { ...link, state: failed.state } };
-		const back = stepLink(waiting, current, { type: 'retryRequested', atMs }, random);
-		return followedBy(ofLink(link, failed.effects), back);
+	switch (room) {
+		case 'wanted': {
+			const closed = transition(current.state, { type: 'roomWanted', failure: madeRoom(link), atMs }, random);
+			const again = transition(link.state, { ...event, againInMs: ROOM_AFTER_MS }, random);
+			return {
+				supervision: {
+					...supervision,
+					current: { ...current, state: closed.state },
+					next: { ...link, state: again.state, roomAtMs: atMs },
+				},
+				effects: [...ofLink(current, closed.effects), ...ofLink(link, again.effects)],
+			};
+		}
+		case 'in vain': {
+			const failed = stepped(supervision, link, transition(link.state, event, random));
+			return followedBy(
+				failed.effects,
+				stepLink(failed.supervision, current, { type: 'retryRequested', atMs }, random),
+			);
+		}
+		case 'held':
+			return stepped(supervision, link, transition(link.state, { ...event, againInMs: LEAVES_HELD_MS }, random));
+		case 'again': {
+			const told = event.closeCode === null ? event.failure : madeRoom(link);
+			const again = { ...event, failure: told, againInMs: ROOM_AFTER_MS };
+			return stepped(supervision, link, transition(link.state, again, random));
+		}
 	}
-	const message = `${new URL(link.registration.baseUrl).host} permits one channel of this device: the old one was closed for the new one.`;
-	const wanted = { type: 'roomWanted', failure: failure('channel-occupied', message), atMs } as const;
-	const closed = transition(current.state, wanted, random);
-	const again = transition(link.state, { ...event, againInMs: ROOM_AFTER_MS }, random);
-	return {
-		supervision: {
-			...supervision,
-			current: { ...current, state: closed.state },
-			next: { ...link, state: again.state, triesWithRoom: triesWithRoom + 1 },
-		},
-		effects: [...ofLink(current, closed.effects), ...ofLink(link, again.effects)],
-	};
+}
+
+function stepped(supervision: Supervision, link: Link, { state, effects }: Step): SupervisorStep {
+	const place = link === supervision.current ? 'current' : 'next';
+	return { supervision: { ...supervision, [place]: { ...link, state } }, effects: ofLink(link, effects) };
 }
 
 function followedBy(before: readonly SupervisorEffect[], { supervision, effects }: SupervisorStep): SupervisorStep {

@@ -69,6 +69,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 	const problem = problemOf(snapshot);
 	const warnings = warningsOf(snapshot);
 	const summary = summaryOf(snapshot, state, problem);
+	const nextAttemptMs = nextAttemptMsOf(supervision);
 	const wallAt = (monotonicMs: number) => new Date(snapshot.wallMs + monotonicMs - snapshot.nowMs).toISOString();
 	return {
 		schemaVersion: 1,
@@ -95,7 +96,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 			lastHeartbeatAt: snapshot.lastHeartbeatAt,
 			...(snapshot.lastAnswerAt !== undefined && { lastAnswerAt: snapshot.lastAnswerAt }),
 			reconnects: snapshot.reconnects,
-			nextAttemptAt: link && 'untilMs' in link.state ? wallAt(link.state.untilMs) : null,
+			nextAttemptAt: nextAttemptMs === null ? null : wallAt(nextAttemptMs),
 			idleTimeout: idleTimeoutSeconds === null ? null : { seconds: idleTimeoutSeconds, pingSeconds },
 			recentCuts,
 		},
@@ -140,6 +141,13 @@ function hopesForNext({ current, next }: Supervision): boolean {
 }
 
 /** The link whose trouble is the device's trouble. */
+/** Where the new link is tried first, its attempt is the next one. */
+function nextAttemptMsOf({ current, next }: Supervision): number | null {
+	if (!current || !('untilMs' in current.state)) return null;
+	const { untilMs } = current.state;
+	return next && 'untilMs' in next.state ? Math.min(untilMs, next.state.untilMs) : untilMs;
+}
+
 function linkThatMatters(supervision: Supervision): Link | null {
 	const { current, next } = supervision;
 	return current?.state.name === 'online' || hopesForNext(supervision) ? next : current;

@@ -26,11 +26,11 @@ describe('a service that refuses a second channel of a device', () => {
 	test('and that still refuses the new one gets the old one back at once', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
-		service.failNext('/ws/device', { status: 409 }, 3);
+		service.failNext('/ws/device', { status: 409 }, 4);
 		const fromMs = device.clock.monotonicMs();
 		await device.agent.setWorkflow('boarding');
 		await device.untilState('offline');
-		for (const attempt of [3, 5]) {
+		for (const attempt of [3, 5, 7]) {
 			await device.untilLogged(
 				(line) => line.msg === 'wait' && line['generation'] === 2 && line['attempt'] === attempt,
 			);

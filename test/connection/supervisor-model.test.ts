@@ -164,7 +164,7 @@ function performForLink(
 		event.type === 'settingsChanged' ||
 		isLastChance(before, generation, event) ||
 		// The link that made room comes back where that did not help.
-		before.next?.triesWithRoom !== undefined;
+		before.next?.roomAtMs !== undefined;
 	const overtakes = busy?.type === 'timer' && hurries;
 	must(!busy || overtakes, 'a link has one thing under way');
 	if (effect.type === 'wait') {
@@ -245,7 +245,7 @@ function checkLinks(world: World, before: Supervision, event: SupervisorEvent): 
 		must(world.device.connections.length > 0, 'a device that is online has a Connection to start with');
 	}
 	// A service that permits one channel: once for each link that wants it.
-	const makesRoom = next?.triesWithRoom === 1 && before.next?.triesWithRoom === undefined;
+	const makesRoom = next?.roomAtMs !== before.next?.roomAtMs;
 	if (before.current?.state.name === 'online' && desired && !makesRoom && !mayInterrupt(event, before.current))
 		must(current?.state.name === 'online', 'nothing but its own end takes the device offline');
 }

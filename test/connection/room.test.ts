@@ -1,0 +1,85 @@
+/** A service that permits one channel of a device, on virtual time: how long a renewal and a move cost, however the second one is refused. */
+import { describe, expect, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
+import { createWorld, type VirtualChannel } from './virtual-channels.ts';
+
+const MINUTE = 60_000;
+const OCCUPIED = failure('channel-occupied', '409.');
+const SEEDS = Array.from({ length: 10 }, (_, index) => index + 1);
+
+/** Refuses a second channel: with 409, or by ending it after so long. */
+type Refusal = '409' | { readonly code: number; readonly afterMs: number };
+
+/** @param freedMs how long the place is held after the goodbye of a channel. */
+function givenDevice(seed: number, refusal: Refusal, freedMs: number, hasKey = true) {
+	const world = createWorld(seed);
+	let holder: VirtualChannel | null = null;
+	let refused = 0;
+	const device = world.device(hasKey, {
+		handshake(channel) {
+			if (!holder) {
+				holder = channel;
+				return null;
+			}
+			refused += 1;
+			if (refusal === '409') return OCCUPIED;
+			world.later(refusal.afterMs, () => channel.end(refusal.code));
+			return null;
+		},
+		closed(channel) {
+			world.later(freedMs, () => {
+				if (holder === channel) holder = null;
+			});
+		},
+	});
+	device.begin(0);
+	world.run(5 * MINUTE);
+	return { world, device, refused: () => refused };
+}
+
+const CHANGES = ['renews', 'moves'] as const;
+function change(device: ReturnType<typeof givenDevice>['device'], how: (typeof CHANGES)[number]): void {
+	if (how === 'renews') device.renew();
+	else device.move('w2');
+}
+
+const CODES = [1000, 1002, 1005, 1006, 1008, 1011, 4000, 4001, 4401, 4409];
+const REFUSALS: readonly Refusal[] = [
+	'409',
+	...CODES.flatMap((code) => [20, 400, 1500].map((afterMs) => ({ code, afterMs }))),
+];
+
+describe.each(CHANGES)('a device that %s where the service permits one channel', (how) => {
+	test.each(REFUSALS)('is offline for less than 3 s where a second one meets %j [F692]', (refusal) => {
+		for (const freedMs of [0, 300, 1500])
+			for (const hasKey of [true, false])
+				for (const seed of SEEDS) {
+					const { world, device } = givenDevice(seed, refusal, freedMs, hasKey);
+					const before = device.supervision.current?.generation;
+					change(device, how);
+					world.run(6 * MINUTE);
+					const { current, next } = device.supervision;
+					const seen = {
+						generation: current?.generation === before,
+						next: next?.state.name,
+						state: current?.state.name,
+					};
+					const which = `freed ${freedMs}, key ${hasKey}, seed ${seed}`;
+					expect.soft(seen, which).toEqual({ generation: false, next: undefined, state: 'online' });
+					expect.soft(device.offlineMs(), which).toBeLessThan(3000);
+				}
+	});
+
+	test('gets a place that is held for longer within half a minute of the moment at which it is free', () => {
+		for (const freedMs of [4000, 20_000, 60_000])
+			for (const seed of SEEDS) {
+				const { world, device } = givenDevice(seed, '409', freedMs);
+				const before = device.supervision.current?.generation;
+				change(device, how);
+				world.run(10 * MINUTE);
+				expect.soft(device.supervision.current?.generation, `freed ${freedMs}, seed ${seed}`).not.toBe(before);
+				expect.soft(device.supervision.current?.state.name).toBe('online');
+				expect.soft(device.offlineMs() - freedMs, `freed ${freedMs}, seed ${seed}`).toBeLessThan(31_000);
+			}
+	});
+});
