@@ -26,6 +26,7 @@ import {
 	recentCuts,
 	riskWarning,
 	withCut,
+	withHindrance,
 	withRefusal,
 } from './recent-cuts.ts';
 
@@ -111,13 +112,14 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			const cause = causeOf(failure.code, closeCode);
 			if (!line) {
 				// An attempt that follows at once tells why the last channel was cut.
-				if (REFUSALS.has(failure.code)) cuts = withRefusal(cuts, cause);
+				cuts = withHindrance(REFUSALS.has(failure.code) ? withRefusal(cuts, cause) : cuts);
 				const isOccupied = failure.code === 'channel-occupied';
 				occupied = isOccupied ? { fromMs: occupied?.fromMs ?? atMs, toMs: atMs } : null;
 				tell(atMs);
 				return false;
 			}
-			cuts = withCut(cuts, { atMs, lifeMs: line.lifeMs, cause, replaced });
+			const { lifeMs, silenceMs } = line;
+			cuts = withCut(cuts, { atMs, lifeMs, silenceMs, cause, replaced });
 			const outlived = hasOutlived(rhythm, line);
 			become(afterEnd(rhythm, line));
 			tell(atMs);

@@ -1,7 +1,7 @@
 /** How often the channel was cut lately, and how it is told. Pure. */
 import { plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import type { LineRhythm } from './line-rhythm.ts';
+import type { ChannelEnd, LineRhythm } from './line-rhythm.ts';
 
 const WINDOW_MS = 10 * 60 * 1000;
 const REMEMBERED = 100;
@@ -14,12 +14,19 @@ export interface Cut {
 	readonly lifeMs: number;
 	/** The close code, `silence`, the HTTP status of a handshake that was refused next, or the code of the failure. */
 	readonly cause: string;
+	/** How long nothing had been heard or sent. */
+	readonly silenceMs?: number;
 	/** Whether another channel may have taken the place of this one. */
 	readonly replaced?: Replaced | null;
+	/** Whether the next channel could not be opened at once. */
+	readonly hindered?: boolean;
 }
 
-/** `said`: by the service in so many words; `perhaps`: it ended the channel with a code of its own, or refused the Connection. */
-export type Replaced = 'said' | 'perhaps';
+/**
+ * `said`: by the service in so many words; `perhaps`: it ended the channel with a code of its own, or refused the Connection; `possibly`:
+ * it ended it in any other way.
+ */
+export type Replaced = 'said' | 'perhaps' | 'possibly';
 
 /** As the status has it. */
 export interface RecentCuts {
@@ -42,6 +49,12 @@ export function withRefusal(cuts: readonly Cut[], cause: string): readonly Cut[]
 	return newest ? [...cuts.slice(0, -1), { ...newest, cause }] : cuts;
 }
 
+/** The same, after an attempt to open the next channel that has failed. */
+export function withHindrance(cuts: readonly Cut[]): readonly Cut[] {
+	const newest = cuts.at(-1);
+	return newest ? [...cuts.slice(0, -1), { ...newest, hindered: true }] : cuts;
+}
+
 /** The cause in the words of {@link Cut}. */
 export function causeOf(code: Failure['code'], closeCode: number | null): string {
 	if (closeCode !== null) return String(closeCode);
@@ -61,7 +74,7 @@ export function recentCuts(cuts: readonly Cut[], nowMs: number): RecentCuts | nu
 	const counts = new Map<string, number>();
 	for (const { cause } of recent) counts.set(cause, (counts.get(cause) ?? 0) + 1);
 	const [cause = ''] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? [];
-	const typicalLifeSeconds = Math.round(medianLife(recent) / 1000);
+	const typicalLifeSeconds = Math.round(medianOf(recent.map(({ lifeMs }) => lifeMs)) / 1000);
 	return { count: recent.length, windowSeconds: WINDOW_MS / 1000, typicalLifeSeconds, cause };
 }
 
@@ -81,20 +94,22 @@ export function cutsWarning(cuts: readonly Cut[], nowMs: number, remedy: string 
 	const told = recentCuts(cuts, nowMs);
 	if (!told || told.count < CUTS_TO_WARN) return null;
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
-	const after = `${haveEqualLives(recent) ? 'each' : 'typically'} after ${plainDuration(medianLife(recent))}`;
+	const after = `${haveEqualLives(recent) ? 'each' : 'typically'} after ${plainDuration(medianOf(recent.map(({ lifeMs }) => lifeMs)))}`;
 	const window = plainDuration(told.windowSeconds * 1000);
 	const message = `The channel was cut ${told.count} times in ${window}, ${after} (${told.cause}).`;
 	return failure('channel-flapping', message, remedy === null ? {} : { remedy });
 }
 
 /** @param ended as the settings have its close code. */
-export function replacedBy({ failure: { code }, closeCode }: Ended): Replaced | null {
+export function replacedBy({ failure: { code, params }, closeCode, line }: Ended): Replaced | null {
 	if (code === 'connection-replaced') return 'said';
-	return closeCode !== null && (closeCode >= 4000 || closeCode === 1008) ? 'perhaps' : null;
+	if (closeCode !== null) return closeCode >= 4000 || closeCode === 1008 ? 'perhaps' : 'possibly';
+	return line?.withoutCloseFrame || params?.['closeCode'] === 1005 ? 'possibly' : null;
 }
 interface Ended {
 	readonly failure: Failure;
 	readonly closeCode: number | null;
+	readonly line: Pick<ChannelEnd, 'withoutCloseFrame'> | null;
 }
 
 /** From the first to the newest refusal of a channel in a row because the service holds another one. Monotonic, milliseconds. */
@@ -112,32 +127,64 @@ export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null
 	const heldMs = occupied ? occupied.toMs - occupied.fromMs : 0;
 	if (heldMs >= HELD_TO_WARN_MS)
 		return duplicate(`the service has refused the channel for ${plainDuration(heldMs)} because it holds another one`);
-	const isTakeover = ({ replaced, lifeMs }: Cut) =>
-		replaced === 'said' || (replaced === 'perhaps' && lifeMs < TAKEN_WITHIN_MS);
-	const taken = cuts.filter((cut) => nowMs - cut.atMs < WINDOW_MS && isTakeover(cut));
-	const [first, newest] = [taken[0], taken.at(-1)];
-	if (taken.length < CUTS_TO_WARN || !first || !newest || newest.atMs - first.atMs < LASTS_MS) return null;
-	if (haveEqualLives(taken) && taken.every(({ replaced }) => replaced !== 'said')) return null;
-	const typically = plainDuration(medianLife(taken));
-	const window = plainDuration(WINDOW_MS);
-	return duplicate(
-		`the service ended the channel ${taken.length} times in ${window}, typically after ${typically}, as it does where another channel takes its place`,
-	);
+	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
+	const taken = recent.filter(isTakeover);
+	const isTaken = taken.length >= CUTS_TO_WARN && spanOf(taken) >= LASTS_MS;
+	if (isTaken && (!haveEqualLives(taken) || taken.some(({ replaced }) => replaced === 'said')))
+		return duplicate(`the service ended the channel ${times(taken)}, as it does where another channel takes its place`);
+	const turns = takenInTurns(recent);
+	if (turns.length < TURNS_TO_WARN || spanOf(turns) < TURNS_LAST_MS) return null;
+	return duplicate(`the channel ended ${times(turns)}, and the next one was accepted at once each time`);
 }
+
+const times = (cuts: readonly Cut[]) =>
+	`${cuts.length} times in ${plainDuration(WINDOW_MS)}, typically after ${plainDuration(medianOf(cuts.map(({ lifeMs }) => lifeMs)))}`;
+
+const isTakeover = ({ replaced, lifeMs }: Cut) =>
+	replaced === 'said' || (replaced === 'perhaps' && lifeMs < TAKEN_WITHIN_MS);
+
+/**
+ * The newest cuts in a row that another device may have caused, where the service does not say so: it came back after one of the usual
+ * waits, and the network and the service were well each time. Whatever cuts after equal times, equal silence or at a fixed beat, is
+ * something else.
+ */
+function takenInTurns(cuts: readonly Cut[]): readonly Cut[] {
+	const other = cuts.findLastIndex(({ replaced, lifeMs, hindered }) => !replaced || lifeMs > TURN_MS || hindered);
+	const turns = cuts.slice(other + 1);
+	const silences = turns.map(({ silenceMs, lifeMs }) => silenceMs ?? lifeMs);
+	const beats = turns.slice(1).map(({ atMs }, index) => atMs - (turns[index]?.atMs ?? 0));
+	const isRegular = haveEqualLives(turns) || areEqual(silences) || areEqual(beats, 0);
+	return isRegular ? [] : turns;
+}
+
+function spanOf(cuts: readonly Cut[]): number {
+	return (cuts.at(-1)?.atMs ?? 0) - (cuts[0]?.atMs ?? 0);
+}
+
 const HELD_TO_WARN_MS = 5 * 60 * 1000;
 /** A service that holds the place of a device that was killed, or has a bad minute, is over it by then. */
 const LASTS_MS = 2 * 60 * 1000;
 /** No device waits for longer before it comes back. */
 const TAKEN_WITHIN_MS = 2 * 60 * 1000;
+/** After an end that looks like an outage it is back within 30 s and a handshake. */
+const TURN_MS = 35 * 1000;
+/** Most ends of a channel have other causes: only these many in turn, over such a time, speak for a second device. */
+const TURNS_TO_WARN = 5;
+const TURNS_LAST_MS = 3 * 60 * 1000;
 const duplicate = (because: string) =>
 	failure('duplicate-device', `Another device probably uses the deviceId of this one: ${because}.`);
 
 function haveEqualLives(cuts: readonly Cut[]): boolean {
-	const typicalMs = medianLife(cuts);
-	return cuts.every(({ lifeMs }) => Math.abs(lifeMs - typicalMs) <= Math.max(1500, typicalMs / 10));
+	return areEqual(cuts.map(({ lifeMs }) => lifeMs));
 }
 
-function medianLife(cuts: readonly Cut[]): number {
-	const lives = cuts.map(({ lifeMs }) => lifeMs).sort((one, other) => one - other);
-	return lives[Math.floor((lives.length - 1) / 2)] ?? 0;
+/** @param share how much each may differ from the typical one, if that is more than 1.5 s. */
+function areEqual(durations: readonly number[], share = 0.1): boolean {
+	const typicalMs = medianOf(durations);
+	return durations.every((ms) => Math.abs(ms - typicalMs) <= Math.max(1500, typicalMs * share));
+}
+
+function medianOf(durations: readonly number[]): number {
+	const sorted = [...durations].sort((one, other) => one - other);
+	return sorted[Math.floor((sorted.length - 1) / 2)] ?? 0;
 }

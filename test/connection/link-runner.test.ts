@@ -43,6 +43,8 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 	const channels: Played[] = [];
 	const asked: { signal: AbortSignal; answer: (result: object) => void; authorization: unknown }[] = [];
 	const told: unknown[][] = [];
+	/** What the line is told of another device at each end of a channel. */
+	const replacements: unknown[] = [];
 	const storing = Promise.withResolvers<void>();
 	const tell =
 		(name: string) =>
@@ -54,7 +56,11 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		random: () => 0.5,
 		startedAtMs: clock.monotonicMs() - 100_000,
 		userAgent: 'idv-agent/test',
-		line: { pingIntervalMs: (_url, usualMs) => usualMs, opened: () => {}, ended: () => false },
+		line: {
+			pingIntervalMs: (_url, usualMs) => usualMs,
+			opened: () => {},
+			ended: (_event, _atMs, replaced) => replacements.push(replaced) < 0,
+		},
 		plan: () => ({}),
 		runtime: () =>
 			({
@@ -113,7 +119,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		await new Promise(setImmediate);
 		return told.splice(0);
 	};
-	return { clock, runner, channels, news, openLink, goOnline, registers, storing };
+	return { clock, runner, channels, news, openLink, goOnline, registers, storing, replacements };
 }
 
 const ISSUED = { ok: true, token: 'fresh', life: null, clockSkewMs: null };
@@ -200,6 +206,18 @@ describe('what a channel says', () => {
 		expect(first.told).toEqual(['terminate']);
 		first.say(ended());
 		expect(await news()).toEqual([]);
+	});
+
+	test('its end may be the work of another device, unless it is beside a link of its own [F693]', () => {
+		const { goOnline, openLink, replacements } = given();
+		const cut = { lifeMs: 1, withoutCloseFrame: true } as never;
+		goOnline(1).say(ended(cut));
+		goOnline(1).say({ ...(ended() as Extract<ChannelEvent, { type: 'ended' }>), closeCode: 1000 });
+		goOnline(1).say(ended());
+		const beside = goOnline(1);
+		openLink(2);
+		beside.say(ended(cut));
+		expect(replacements).toEqual(['possibly', 'possibly', null, null]);
 	});
 
 	test('its end is told with its line, ends its heartbeats, and with it the frames overlap no more', async () => {

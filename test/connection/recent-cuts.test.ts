@@ -14,7 +14,9 @@ function cutsOf(
 	apartS = 70,
 ): Cut[] {
 	const failure = classifyClose({ code, reason: 'session taken', host: 'id.example' });
-	const ended = asMeant({ failure, closeCode: code === 1006 ? null : code }, meaning ? { [code]: meaning } : {});
+	const line = { withoutCloseFrame: code === 1006 };
+	const closeCode = code === 1006 ? null : code;
+	const ended = asMeant({ failure, closeCode, line }, meaning ? { [code]: meaning } : {});
 	return lives.map((life, index) => ({
 		atMs: apartS * SECOND * index,
 		lifeMs: life * SECOND,

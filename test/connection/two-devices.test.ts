@@ -1,0 +1,76 @@
+/** What the ends of channels say of a second device with the same id: two devices on virtual time, and others that are alone. */
+import { expect, test } from 'vitest';
+import { createWorld, type VirtualChannel } from './virtual-channels.ts';
+import { ANSWERS } from './virtual-fleet.ts';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const CODES = [1000, 1001, 1002, 1005, 1006, 1008, 1011, 1012, 1013, 4001, 4401, 4409, 4999];
+const SEEDS = Array.from({ length: 20 }, (_, index) => index + 1);
+
+test.each(CODES)(
+	'two devices whose service ends the older channel with %i both say so within 10 min [F690]',
+	(code) => {
+		for (const hasKey of [true, false])
+			for (const seed of SEEDS) {
+				const world = createWorld(seed);
+				let holder: VirtualChannel | null = null;
+				const handshake = (channel: VirtualChannel) => {
+					const before = holder;
+					holder = channel;
+					if (before?.device !== channel.device) before?.end(code);
+					return null;
+				};
+				const both = [world.device(hasKey, { handshake }), world.device(hasKey, { handshake })];
+				const beginsMs = 5 * MINUTE * world.random();
+				both[0]?.begin(0);
+				both[1]?.begin(beginsMs);
+				const silent = new Set(both);
+				const saidMs = world.run(60 * MINUTE, () => {
+					for (const device of silent) if (device.says() === 'duplicate-device') silent.delete(device);
+					return silent.size === 0;
+				});
+				const minutes = ((saidMs ?? Number.POSITIVE_INFINITY) - beginsMs) / MINUTE;
+				expect.soft(minutes, `key ${hasKey}, seed ${seed}`).toBeLessThan(10);
+			}
+	},
+);
+
+/** How long each channel of the only device lives, in seconds, and whether the service takes a handshake. */
+type Trouble = (
+	random: () => number,
+	now: () => number,
+) => { lifeSeconds: () => number; isWell?: (atSeconds: number) => boolean };
+const TROUBLES: Readonly<Record<string, Trouble>> = {
+	'a limit of 20 s to the life of a channel': (random) => ({ lifeSeconds: () => 19.5 + random() }),
+	'cuts at any time within two minutes': (random) => ({ lifeSeconds: () => 5 + 115 * random() }),
+	'a service that restarts every half minute': (_random, now) => ({
+		lifeSeconds: () => 31 - (now() % 31),
+		isWell: (at) => at % 31 > 2,
+	}),
+	'a service that is well for 10 s of each minute': () => ({ lifeSeconds: () => 8, isWell: (at) => at % 60 < 10 }),
+	'two bad minutes': (random) => {
+		let ends = 0;
+		return { lifeSeconds: () => (ends++ < 8 ? 1 + 8 * random() : 4000) };
+	},
+};
+
+test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two because of %s', (name) => {
+	for (const code of [1000, 1001, 1005, 1006, 1011, 1012])
+		for (const seed of SEEDS) {
+			const world = createWorld(seed);
+			const { lifeSeconds, isWell = () => true } = TROUBLES[name]?.(world.random, () => world.now() / SECOND) ?? {
+				lifeSeconds: () => 0,
+			};
+			const device = world.device(true, {
+				handshake(channel) {
+					if (!isWell(world.now() / SECOND)) return ANSWERS.unreachable;
+					world.later(lifeSeconds() * SECOND, () => channel.end(code));
+					return null;
+				},
+			});
+			device.begin(0);
+			const saidMs = world.run(60 * MINUTE, () => device.says() === 'duplicate-device');
+			expect.soft(saidMs, `code ${code}, seed ${seed}`).toBeNull();
+		}
+});
