@@ -268,7 +268,9 @@ function afterChannelEnded(
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, atMs),
 	} as const;
-	const next = afterFailure(early, failed, random);
+	const paced = afterFailure(early, failed, random);
+	// What a fresh Connection may mend at once asks for no person either.
+	const next = wantsFresh && failed.wasOnline ? { ...paced, outweighed: 'surprise' as const } : paced;
 	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
 	// One fresh registration shows whether it was the Connection.
 	const isTried = ended !== event.failure && isFresh(early, atMs);

@@ -279,6 +279,17 @@ describe('a refused channel', () => {
 		expect(tell(walk(fresh, confirmed), ended(refused), 1700).state).toMatchObject(named);
 	});
 
+	test.each([forbidden, failure('channel-not-found', 'Nothing there.')])(
+		'with $code asks for no person while a fresh Connection is had in its place',
+		(cause) => {
+			const online = walk(startLink([REUSABLE], CONNECTION, 0).state, confirmed);
+			expect(tell(online, ended(cause), 100 * MINUTE).state).toMatchObject({
+				name: 'registerWait',
+				failure: { recovers: true, remedy: expect.stringMatching(/^Wait a few minutes: .* If it lasts: /) },
+			});
+		},
+	);
+
 	test('asks a device that was online lately to wait first, and for a person only when it has lasted', () => {
 		const online = walk(startLink([], CONNECTION, 0).state, confirmed);
 		const first = tell(online, ended(refused), 5000).state;
