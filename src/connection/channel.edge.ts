@@ -370,11 +370,9 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {
 		if (verdict) return { ...verdict, closeCode: null };
 		if (refusal) {
-			const { status, headers, body } = refusal();
 			const { workflowId } = options;
-			const { host } = context;
-			const secure = url.protocol === 'wss:';
-			const answer = { status, headers, body, purpose: 'channel', host, workflowId, secrets, secure } as const;
+			const asked = { purpose: 'channel', host: url.host, path: url.pathname, workflowId, secrets } as const;
+			const answer = { ...refusal(), ...asked, secure: url.protocol === 'wss:', wallMs: clock.wallMs() };
 			return { failure: classifyHttpAnswer(answer), closeCode: null, timedOut: false };
 		}
 		if (phase === 'connecting') {

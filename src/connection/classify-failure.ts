@@ -28,6 +28,10 @@ export interface HttpAnswer {
 	/** The purpose of the request: a Connection token, the upgrade to `ws/device`, or anything else. */
 	readonly purpose: 'register' | 'channel' | 'other';
 	readonly host: string;
+	/** Of the request, to which a redirect may be relative. Default `/`. */
+	readonly path?: string | undefined;
+	/** This device's clock, milliseconds since 1970: for an answer that does not tell the time. */
+	readonly wallMs?: number | undefined;
 	/** What the request was authorized with. */
 	readonly scheme?: AuthorizationScheme | undefined;
 	readonly workflowId?: string | undefined;
@@ -43,8 +47,8 @@ export interface HttpAnswer {
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const failed = classifyStatus(answer);
 	// A refused credential has a pace of its own.
-	const retryAfterMs =
-		answer.status === 401 ? undefined : readRetryAfter(answer.headers['retry-after'], answer.headers['date']);
+	const { 'retry-after': asked, date } = answer.headers;
+	const retryAfterMs = answer.status === 401 ? undefined : readRetryAfter(asked, date, answer.wallMs);
 	return retryAfterMs === undefined ? failed : { ...failed, retryAfterMs };
 }
 
@@ -75,7 +79,7 @@ function classifyStatus(answer: HttpAnswer): Failure {
 				? said('access-forbidden', { remedy: FIREWALL_REMEDY })
 				: said('access-forbidden');
 		case 407:
-			return proxyAnswered(status, host, headers['proxy-authenticate']);
+			return proxyAnswered({ statusCode: status, offers: headers['proxy-authenticate'] }, host);
 		// Whatever is behind a gateway may only restart: no more than 429 and 503 say that it has too much to do.
 		case 408:
 			return said('service-failed');
@@ -190,8 +194,8 @@ function redirected(answer: HttpAnswer): Failure {
 	const { status, host, headers } = answer;
 	const location = headers['location'];
 	// A plain answer can only have come to a plain request.
-	const target =
-		location === undefined ? null : URL.parse(location, `${answer.secure === false ? 'http' : 'https'}://${host}`);
+	const asked = `${answer.secure === false ? 'http' : 'https'}://${host}${answer.path ?? '/'}`;
+	const target = location === undefined ? null : URL.parse(location, asked);
 	const params = { host, status };
 	if (!target)
 		return failure('redirect-refused', `${host} answered ${status} without an address to go to.`, { params });
@@ -260,12 +264,20 @@ function withoutSecrets(text: string, secrets: readonly string[], registry = reg
 }
 
 /**
- * A `Retry-After` in milliseconds, at most {@link MAX_ASKED_WAIT_MS}: seconds, or a date reckoned from the answer's own
- * `Date`, since this device's clock may be wrong. `undefined` when it says nothing usable. Source: RFC 9110, 10.2.3.
+ * A `Retry-After` in milliseconds, at most {@link MAX_ASKED_WAIT_MS}: seconds, or a date. A date is reckoned from the answer's own
+ * `Date`, since this device's clock may be wrong; only without one from that clock, which is not believed where the wait would be longer.
+ * `undefined` when it says nothing usable. Source: RFC 9110, 10.2.3.
  */
-export function readRetryAfter(retryAfter: string | undefined, date: string | undefined): number | undefined {
+export function readRetryAfter(
+	retryAfter: string | undefined,
+	date: string | undefined,
+	wallMs = Number.NaN,
+): number | undefined {
 	const text = retryAfter?.trim() ?? '';
-	const waitMs = /^\d+$/.test(text) ? Number(text) * 1000 : readHttpDate(text) - readHttpDate(date);
+	if (/^\d+$/.test(text)) return Math.min(Number(text) * 1000, MAX_ASKED_WAIT_MS) || undefined;
+	const toldMs = readHttpDate(date);
+	const waitMs = readHttpDate(text) - (Number.isNaN(toldMs) ? wallMs : toldMs);
+	if (Number.isNaN(toldMs) && waitMs > MAX_ASKED_WAIT_MS) return undefined;
 	return waitMs > 0 ? Math.min(waitMs, MAX_ASKED_WAIT_MS) : undefined;
 }
 

@@ -1,5 +1,6 @@
 /** The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure. */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
+import { cleanText } from '../protocol/problem.ts';
 
 const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 	CERT_NOT_YET_VALID: 'clock-wrong',
@@ -42,7 +43,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	const facts = collect(error);
 	const find = (known: ReadonlySet<string>) => facts.codes.find((code) => known.has(code));
 
-	if (facts.proxyStatus !== null) return proxyAnswered(facts.proxyStatus, host, facts.proxyOffers);
+	if (facts.proxy) return proxyAnswered(facts.proxy, host);
 	const failed = (code: ErrorCode, message: string, reason?: string) =>
 		failure(code, message, { params: { host, ...(reason !== undefined && { reason }) } });
 	if (facts.codes.some((code) => code.endsWith('ALERT_NO_APPLICATION_PROTOCOL')) || facts.speaksHttp2)
@@ -70,7 +71,8 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
 	if (facts.codes.includes('ERR_TLS_HANDSHAKE_TIMEOUT')) return stalledInTls(host);
 	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
-	if (tls) return failed('tls-failed', `The TLS connection to ${host} failed (${tls}).`, tls);
+	const through = viaProxy ? ' through the proxy' : '';
+	if (tls) return failed('tls-failed', `The TLS connection to ${host}${through} failed (${tls}).`, tls);
 
 	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
 	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
@@ -123,13 +125,14 @@ function certificateFailure(code: ErrorCode, reason: string, host: string): Fail
 	return failure(code, message, { params: { host, reason } });
 }
 
-/** @param offers the ways to sign in that the proxy names, as its header has them. */
-export function proxyAnswered(status: number, host: string, offers = ''): Failure {
+/** The meaning of a proxy's own answer to the request for a tunnel. */
+export function proxyAnswered(told: ProxyAnswer, host: string): Failure {
 	// A proxy that is asked for a tunnel answers 4xx when it will not and 5xx when it can't.
+	const { statusCode: status, offers = '' } = told;
 	const params = { host, status };
-	const schemes = offers.match(/\b(?:digest|negotiate|ntlm|bearer|kerberos)\b/gi) ?? [];
-	if (status === 407 && schemes.length > 0 && !/\bbasic\b/i.test(offers)) {
-		const asked = [...new Set(schemes)].join(', ');
+	const schemes = challengeSchemes(offers);
+	if (status === 407 && schemes.length > 0 && !schemes.some((scheme) => scheme.toLowerCase() === 'basic')) {
+		const asked = schemes.slice(0, 5).join(', ');
 		return failure('proxy-refused', `The proxy refused a connection to ${host} (407): it asks for ${asked}.`, {
 			params,
 			remedy:
@@ -138,18 +141,57 @@ export function proxyAnswered(status: number, host: string, offers = ''): Failur
 	}
 	if (status >= 400 && status < 500)
 		return failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params });
-	return failure('proxy-failed', `The proxy runs, but could not connect to ${host} (${status}).`, {
-		params,
-		remedy: `Check that ${host} is up and that the proxy can resolve and reach it; the credential of this device is not in question.`,
-	});
+	if (status >= 500 && status < 600)
+		return failure('proxy-failed', `The proxy runs, but could not connect to ${host} (${status}).`, {
+			params,
+			remedy: `Check that ${host} is up and that the proxy can resolve and reach it; the credential of this device is not in question.`,
+		});
+	return failure(
+		'proxy-failed',
+		`The proxy sent ${sentInstead(told)} (${status}) instead of a connection to ${host}.`,
+		{
+			params,
+			remedy:
+				"Sign in to this site's network if the proxy requires that, or have it let this device through; otherwise check network.proxy. The credential of this device is not in question.",
+		},
+	);
+}
+
+function sentInstead({ statusCode: status, location }: ProxyAnswer): string {
+	if (status >= 200 && status < 300) return 'a web page';
+	if (status < 300 || status >= 400) return 'an answer of its own';
+	const to = location === undefined ? null : URL.parse(location)?.host;
+	return to ? `a redirect to ${cleanText(to, 100)}` : 'a redirect';
+}
+
+interface ProxyAnswer {
+	readonly statusCode: number;
+	/** The header `Proxy-Authenticate`: the ways to sign in. */
+	readonly offers?: string | undefined;
+	/** The header of the same name. */
+	readonly location?: string | undefined;
+}
+
+const TOKEN = /^[!#$%&'*+.^_`|~\w-]+/;
+
+/** The ways to sign in that a header with challenges names, each once. Source: RFC 9110, 11.3. */
+export function challengeSchemes(header: string): readonly string[] {
+	const unquoted = header.replace(/"(?:\\.|[^"\\])*"?/g, '""');
+	const schemes = new Map<string, string>();
+	for (const element of unquoted.split(',')) {
+		const [scheme = ''] = TOKEN.exec(element.trim()) ?? [];
+		// A parameter of the challenge before it.
+		if (scheme === '' || /^\s*=/.test(element.trim().slice(scheme.length))) continue;
+		if (!schemes.has(scheme.toLowerCase())) schemes.set(scheme.toLowerCase(), scheme.slice(0, 30));
+	}
+	return [...schemes.values()];
 }
 
 interface Facts {
 	readonly codes: readonly string[];
 	readonly names: readonly string[];
 	/** What the proxy itself answered to the request for a tunnel. */
-	readonly proxyStatus: number | null;
-	readonly proxyOffers: string;
+	readonly proxy: ProxyAnswer | null;
 	readonly ourFault: boolean;
 	/** Whether what could not be read as HTTP/1.1 begins as HTTP/2 does. */
 	readonly speaksHttp2: boolean;
@@ -158,8 +200,7 @@ interface Facts {
 function collect(error: unknown): Facts {
 	const codes: string[] = [];
 	const names: string[] = [];
-	let proxyStatus: number | null = null;
-	let proxyOffers = '';
+	let proxy: ProxyAnswer | null = null;
 	let ourFault = false;
 	let speaksHttp2 = false;
 	const seen = new Set<unknown>();
@@ -168,16 +209,13 @@ function collect(error: unknown): Facts {
 		const one = queue.shift();
 		if (typeof one !== 'object' || one === null || seen.has(one)) continue;
 		seen.add(one);
-		const { code, name, message, statusCode, offers, cause, errors, rawPacket, data } = one as Record<string, unknown>;
+		const { code, name, message, cause, errors, rawPacket, data } = one as Record<string, unknown>;
 		if (isHttp2Settings(rawPacket) || isHttp2Settings(data)) speaksHttp2 = true;
 		// Where the alert comes while the request is written, only the words name it.
 		if (/alert no application protocol/.test(String(message ?? ''))) speaksHttp2 = true;
 		if (typeof code === 'string') codes.push(code);
 		if (typeof name === 'string') names.push(name);
-		if (code === 'ERR_PROXY_TUNNEL' && typeof statusCode === 'number') {
-			proxyStatus = statusCode;
-			proxyOffers = String(offers ?? '');
-		}
+		if (code === 'ERR_PROXY_TUNNEL' && 'statusCode' in one) proxy = one as ProxyAnswer;
 		if (typeof code === 'string' && code.startsWith('ERR_INVALID_')) ourFault = true;
 		if (
 			typeof code !== 'string' &&
@@ -187,7 +225,7 @@ function collect(error: unknown): Facts {
 		queue.push(cause);
 		if (Array.isArray(errors)) queue.push(...errors);
 	}
-	return { codes, names, proxyStatus, proxyOffers, ourFault, speaksHttp2 };
+	return { codes, names, proxy, ourFault, speaksHttp2 };
 }
 
 /** The first frame of every HTTP/2 server: its settings, on stream 0. Source: RFC 9113, 3.4 and 6.5. */

@@ -181,12 +181,14 @@ function tunnel(proxy: URL, lookup: Lookup): Way {
 			asked.once('close', () => clearTimeout(late));
 			asked.once('error', (cause) => fail({ cause }));
 			asked.once('connect', ({ statusCode = 0, headers }, socket: Socket, first) => {
-				if (statusCode >= 200 && statusCode < 300) {
+				// A portal answers a request for a tunnel with its page; a service never speaks first.
+				const isPage = /\bhtml\b/i.test(headers['content-type'] ?? '') || first[0] === '<'.charCodeAt(0);
+				if (statusCode >= 200 && statusCode < 300 && !isPage) {
 					socket.unshift(first);
 					return done(null, socket);
 				}
 				socket.destroy();
-				fail({ statusCode, offers: headers['proxy-authenticate'] });
+				fail({ statusCode, offers: headers['proxy-authenticate'], location: headers.location });
 			});
 			asked.end();
 		},

@@ -99,6 +99,8 @@ export interface ServiceAnswer {
 	/** Names in lower case. */
 	readonly headers: Readonly<Record<string, string>>;
 	readonly body: Uint8Array;
+	/** Of the request. */
+	readonly path?: string;
 }
 
 export interface ServiceClient {
@@ -176,6 +178,9 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					body,
 					purpose: 'register',
 					host: url.host,
+					path: url.pathname,
+					secure: url.protocol === 'https:',
+					wallMs: wallMs(),
 					scheme: authorization?.scheme,
 					workflowId: registration.request.workflowId,
 					secrets: authorization ? secretsOf(authorization) : [],
@@ -196,7 +201,14 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			});
 			if (exchanged.kind === 'failed') return { failure: exchanged.failure, clockSkewMs: null };
 			const { status, headers } = exchanged;
-			const verdict = classifyHttpAnswer({ status, headers, body: '', purpose: 'other', host: url.host });
+			const verdict = classifyHttpAnswer({
+				status,
+				headers,
+				body: '',
+				purpose: 'other',
+				host: url.host,
+				path: url.pathname,
+			});
 			// Under TLS that was verified even a redirect is the service's own; in plain text it may be a portal's.
 			const inTheWay =
 				status === 407 || status === 511 || (url.protocol === 'http:' && verdict.code === 'captive-portal');
@@ -214,7 +226,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			}
 			const { status, bytes, cut } = exchanged;
 			if (cut && status >= 200 && status < 300) throw asError(cut);
-			return { status, headers: exchanged.headers, body: bytes };
+			return { status, headers: exchanged.headers, body: bytes, path: url.pathname };
 		},
 	};
 }

@@ -1,5 +1,6 @@
 /** One look at the fleet plan where it is served. Follows no redirect, sends no credential, retries nothing, tells no more of the address than its host. */
 import { readBounded, unpack } from '../base/bodies.edge.ts';
+import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Answer, RequestNetwork } from '../connection/ask.edge.ts';
 import { readRetryAfter } from '../connection/classify-failure.ts';
@@ -51,7 +52,11 @@ export async function fetchPlan(network: RequestNetwork, request: PlanRequest): 
 		if (statusCode !== 200) {
 			answer.destroy();
 			if (statusCode === 304 && known !== null) return { kind: 'unchanged' };
-			throw refusal(host, statusCode, readRetryAfter(answer.headers['retry-after'], answer.headers.date));
+			throw refusal(
+				host,
+				statusCode,
+				readRetryAfter(answer.headers['retry-after'], answer.headers.date, systemClock.wallMs()),
+			);
 		}
 		body = await readWhole(answer, maxBytes, host);
 	} catch (error) {

@@ -2,7 +2,7 @@
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
-import { classifyHttpAnswer, isWebPage } from '../connection/classify-failure.ts';
+import { classifyHttpAnswer, type HttpAnswer, isWebPage } from '../connection/classify-failure.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { type ServiceAnswer, type ServiceClient, spentBy } from '../connection/service-client.edge.ts';
 import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
@@ -232,7 +232,7 @@ async function register(
 			const cause = toFailure(error);
 			throw cause.params?.['sent'] === 'no' ? error : uncertain(cause);
 		});
-	const read = { status: answer.status, headers: answer.headers, body: new TextDecoder().decode(answer.body) };
+	const read = { ...answer, body: new TextDecoder().decode(answer.body) };
 	const isGood = answer.status >= 200 && answer.status < 300 && !isWebPage(read.headers, read.body);
 	if (isGood) return read;
 	const cause = classified(options, read, 'register');
@@ -270,16 +270,14 @@ async function send(
 
 function classified(
 	{ target, request }: ProbeOptions,
-	{ status, headers, body }: { status: number; headers: Readonly<Record<string, string>>; body: string },
+	answer: Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'path'>,
 	purpose: 'register',
 ): Failure {
 	const { authorization, baseUrl } = target;
 	const { host } = new URL(baseUrl);
 	const { workflowId } = request;
 	return classifyHttpAnswer({
-		status,
-		headers,
-		body,
+		...answer,
 		purpose,
 		host,
 		scheme: authorization.scheme,

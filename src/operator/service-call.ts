@@ -82,10 +82,9 @@ export function isGood({ status }: ServiceAnswer): boolean {
 
 /** The failure behind an answer that is not the expected one. */
 export function refusal({ baseUrl, authorization }: Target, answer: ServiceAnswer, purpose: Purpose): AgentError {
-	const { status, headers, body } = answer;
+	const { status, headers, body, path } = answer;
 	const told = classifyHttpAnswer({
-		status,
-		headers,
+		...{ status, headers, path },
 		body: new TextDecoder().decode(body),
 		// The only purpose under which an unknown workflow is looked for.
 		purpose: purpose.workflowId !== undefined && !isGood(answer) ? 'register' : 'other',

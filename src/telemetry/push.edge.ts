@@ -2,6 +2,7 @@
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { readBounded } from '../base/bodies.edge.ts';
+import { systemClock } from '../base/clock.edge.ts';
 import type { RequestNetwork } from '../connection/ask.edge.ts';
 import { readRetryAfter } from '../connection/classify-failure.ts';
 
@@ -53,7 +54,7 @@ export async function deliver(
 	if (cut instanceof Error) throw cut;
 	return {
 		status: answer.statusCode ?? 0,
-		retryAfterMs: readRetryAfter(answer.headers['retry-after'], answer.headers.date) ?? null,
+		retryAfterMs: readRetryAfter(answer.headers['retry-after'], answer.headers.date, systemClock.wallMs()) ?? null,
 		body: beginning,
 	};
 }

@@ -290,8 +290,16 @@ describe('Retry-After', () => {
 	test('is read in seconds', () => expect(readRetryAfter('120', undefined)).toBe(120_000));
 	test('is read as a date, by the clock of the answer [F021]', () =>
 		expect(readRetryAfter('Wed, 21 Oct 2015 07:28:30 GMT', date)).toBe(30_000));
-	test('as a date means nothing without the clock of the answer', () =>
-		expect(readRetryAfter(date, undefined)).toBeUndefined());
+	test('is read as a date by the clock of this device where the answer tells no time, unless that clock is far off', () => {
+		const wallMs = Date.parse(date) - 30_000;
+		expect(readRetryAfter(date, undefined, wallMs)).toBe(30_000);
+		expect(readRetryAfter(date, 'no date', wallMs)).toBe(30_000);
+		expect(readRetryAfter(date, undefined, Date.UTC(1970, 0, 1))).toBeUndefined();
+		expect(readRetryAfter(date, undefined)).toBeUndefined();
+		const headers = { 'retry-after': date };
+		const answer = { status: 503, headers, body: '', purpose: 'channel', host: 'id.example', wallMs } as const;
+		expect(classifyHttpAnswer(answer).retryAfterMs).toBe(30_000);
+	});
 	test.each(['', '-5', '0', '1e9x', 'soon', 'Wed, 21 Oct 2015 07:27:00 GMT'])('%j asks for nothing', (text) =>
 		expect(readRetryAfter(text, date)).toBeUndefined(),
 	);
@@ -429,6 +437,18 @@ test('a channel that is late says whether there is a host at all: only one that 
 });
 
 describe('the right cause', () => {
+	test.each([
+		'Basic',
+		'BASIC realm="Digest"',
+		'Negotiate abc=, basic realm="x"',
+		'Digest realm="a",Basic charset=utf-8',
+	])('of a 407 is user and password where the proxy offers %s', (offers) => {
+		const error = Object.assign(new Error(), { code: 'ERR_PROXY_TUNNEL', statusCode: 407, offers });
+		const { message, remedy } = classifyNetworkError(error, { host: 'id.example', viaProxy: true });
+		expect(message).toBe('The proxy refused a connection to id.example (407).');
+		expect(remedy).toContain('user and password');
+	});
+
 	const answer = { headers: {}, body: '', purpose: 'channel', host: 'id.example' } as const;
 
 	test.each(['/login', 'v2/device', '?lang=en'])(
@@ -440,6 +460,16 @@ describe('the right cause', () => {
 		},
 	);
 
+	test.each([
+		['next', '/api/device/next'],
+		['../login', '/api/login'],
+		['?again=1', '/api/device/connection'],
+		['/login', '/login'],
+	])('of a redirect to %s is the path that it means under the one that was asked for', (location, path) => {
+		const asked = { ...answer, path: '/api/device/connection', status: 302, headers: { location } };
+		expect(classifyHttpAnswer(asked).message).toBe(`id.example answered 302 and points at its own path ${path}.`);
+	});
+
 	test('of a host that refuses connections is the service, not the cable', () => {
 		const failed = classifyNetworkError(Object.assign(new Error(), { code: 'ECONNREFUSED' }), { host: 'id.example' });
 		expect(failed.remedy).toMatch(/service runs and listens/);
@@ -449,6 +479,11 @@ describe('the right cause', () => {
 	test.each([
 		['Digest realm="squid", nonce="a"', 'Digest'],
 		['Negotiate, NTLM', 'Negotiate, NTLM'],
+		['Digest realm="Basic access, Basic", qop="auth", algorithm=MD5, stale = false', 'Digest'],
+		['Digest realm="say \\"Basic\\", Basic realm=", nonce=Basic', 'Digest'],
+		['digest realm="a", Digest realm="b", algorithm=SHA-256, Hoba max-age=1', 'digest, Hoba'],
+		['NTLM TlRMTVNTUAAC==,Negotiate', 'NTLM, Negotiate'],
+		[', ,Bearer', 'Bearer'],
 	])('of a proxy that offers %s is that way to sign in', (offers, named) => {
 		const error = { code: 'ERR_PROXY_TUNNEL', statusCode: 407, offers };
 		const failed = classifyNetworkError(Object.assign(new Error(), error), { host: 'id.example', viaProxy: true });

@@ -12,6 +12,7 @@ import { createSecureContext } from 'node:tls';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
+import { classifyNetworkError } from '../../src/connection/classify-network-error.ts';
 import {
 	addAuthorities,
 	createNetwork,
@@ -318,6 +319,24 @@ describe('requests', () => {
 		expect(agent.options.rejectUnauthorized).toBe(true);
 	});
 
+	test.each([
+		['302 Found\r\nlocation: https://login.example/sign-in?to=secret', 'a redirect to login.example (302)'],
+		['307 No\r\nlocation: sign-in', 'a redirect (307)'],
+		['200 OK\r\ncontent-type: text/html; charset=utf-8', 'a web page (200)'],
+		['200 OK', 'a web page (200)', '<!doctype html>'],
+		['600 What', 'an answer of its own (600)'],
+	])('name the proxy that answers %j in place of a tunnel [F691]', async (head, what, body = '') => {
+		const proxy = await rawServer((socket) => socket.end(`HTTP/1.1 ${head}\r\n\r\n${body}`));
+		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
+		const error = await get(made, 'https://service.test/').catch((thrown: unknown) => thrown);
+		const failed = classifyNetworkError(error, { host: 'service.test', viaProxy: true });
+		expect(failed).toMatchObject({
+			code: 'proxy-failed',
+			message: `The proxy sent ${what} instead of a connection to service.test.`,
+			remedy: expect.stringContaining('the proxy'),
+		});
+	});
+
 	test('go through a tunnel that any success makes', async () => {
 		const proxy = await rawServer((socket) => {
 			socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\ninside'));
@@ -330,8 +349,11 @@ describe('requests', () => {
 	test.each([
 		['http', /^HPE_/],
 		['https', /^ERR_SSL_/],
-	])('see at once when a proxy sends a page in the place of a tunnel, for %s', async (scheme, code) => {
-		const proxy = await rawServer((socket) => socket.write('HTTP/1.1 200 OK\r\n\r\n<html>Sign in</html>'));
+	])('see at once when a proxy sends a page through its tunnel, for %s', async (scheme, code) => {
+		const proxy = await rawServer((socket) => {
+			socket.once('data', () => socket.write('<html>Sign in</html>'));
+			socket.write('HTTP/1.1 200 OK\r\n\r\n');
+		});
 		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
 		await expect(get(made, `${scheme}://service.test/`)).rejects.toMatchObject({ code: expect.stringMatching(code) });
 	});
