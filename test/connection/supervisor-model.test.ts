@@ -476,6 +476,7 @@ test('whatever happens, every rule holds after every step and there is a way bac
 		[
 			...states.flatMap((state) => [`current ${state}`, `next ${state}`]),
 			'current online',
+			'current closed',
 			'moved by desired',
 			'moved by pairing',
 			'moved by renewal',
