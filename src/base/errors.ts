@@ -208,7 +208,8 @@ export const CATALOGUE = {
 			'If a part was replaced, run idv-agent identity accept; if this disk was copied from another device, unpair and pair it.',
 	}),
 	...rows(ask(EXIT.temporary), {
-		'pairing-uncertain': 'Check whether the device is listed in the service; otherwise ask for a new pairing code.',
+		'pairing-uncertain':
+			'Try the same code again. If it is refused, check whether the device is listed in the service, and ask for a new pairing code.',
 		'pairing-under-way': 'Wait for the other pairing to end and look at the status.',
 		'plan-not-followed':
 			'Correct the workflow in the plan, or have the service accept it; the device stays where it was.',

@@ -1,5 +1,6 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { AgentError, asError, asFailure } from '../base/errors.ts';
+import { unsent } from '../pairing/code-worth.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
@@ -103,7 +104,7 @@ async function settle(shell: Shell, preview: PairPreview, request: PairRequest):
 				{ remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.' },
 			);
 	}
-	throw asError(asFailure(problem));
+	throw unsent(asError(asFailure(problem)));
 }
 
 /** The id of one of the workflows that a refusal lists; `null` without a list, or without a person. */

@@ -1,9 +1,10 @@
 /** `idv-agent scanner`: where codes can come from, what keeps the agent from reading them, what one reads. */
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError, asError } from '../base/errors.ts';
-import { sentenceOf } from '../base/sentences.ts';
+import { joinSentences, sentenceOf } from '../base/sentences.ts';
+import { notACode } from '../pairing/rules.ts';
+import { readScannedText, type Typed } from '../pairing/scanned-text.ts';
 import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
-import { readPairingCode } from '../protocol/pairing-code.ts';
 import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.ts';
 import { findScanners } from '../scanning/devices.edge.ts';
 import type { Scan } from '../scanning/lines.ts';
@@ -146,25 +147,34 @@ async function open(
 /** Prints the text that was read, with secrets masked. */
 async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
 	const length = scan.kind === 'text' ? scan.text.length : null;
-	const code = scan.kind === 'text' ? readPairingCode(scan.text) : null;
-	const preview = scan.kind === 'text' && code?.kind === 'pairingCode' ? await inspect(shell, scan.text, flags) : null;
-	if (shell.isJson) {
-		if (code?.kind === 'pairingCode') {
-			const { form, baseUrl, workflowId, sessionId } = code;
-			shell.json({ scan: 'pairingCode', characters: length, form, baseUrl, workflowId, sessionId, preview });
-		} else shell.json({ scan: 'other', characters: length, reason: code?.reason ?? 'tooLong' });
-		return;
-	}
-	if (code?.kind === 'pairingCode') {
-		const { baseUrl, workflowId, sessionId } = code;
+	const read = scan.kind === 'text' ? readScannedText(scan.text) : ({ code: null, reason: 'tooLong' } as const);
+	const preview = scan.kind === 'text' && read.code ? await inspect(shell, scan.text, flags) : null;
+	if (read.code) {
+		const { code, typed } = read;
+		const { form, baseUrl, workflowId, sessionId } = code;
+		const named = { form, baseUrl, workflowId, sessionId };
+		if (shell.isJson) return shell.json({ scan: 'pairingCode', characters: length, ...named, typed, preview });
 		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`, 'Short Token (one use)'];
 		if (workflowId !== null) parts.push(`workflow ${workflowId}`);
 		if (sessionId !== null) parts.push(`session ${sessionId}`);
 		shell.line(`${parts.join(', ')}; its token is masked (${length} characters)`);
+		if (typed) shell.line(`  ${describeTyped(typed)}`);
 		if (preview && preview.changes.length > 0) shell.line(`  here it ${preview.changes.join(', ')}`);
 		if (preview?.problem) shell.line(`  ${sentenceOf(preview.problem, 'over')}`);
-	} else if (scan.kind === 'text') shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
-	else shell.line('no pairing code: longer than any');
+		return;
+	}
+	const { reason } = read;
+	if (shell.isJson) return shell.json({ scan: 'other', characters: length, reason });
+	if (scan.kind === 'tooLong') return shell.line('no pairing code: longer than any');
+	shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
+	if (reason === 'otherLayout' || reason === 'capitals') shell.line(`  ${sentenceOf(notACode(reason), 'over')}`);
+}
+
+function describeTyped({ scanner, device, capsLock }: Typed): string {
+	const as = scanner === null ? 'for another keyboard layout' : `as a ${scanner} keyboard`;
+	const layouts = scanner === device ? '' : `The scanner types ${as}, and its keys are read as ${device} ones.`;
+	const capitals = capsLock ? 'Capitals and small letters are exchanged: Caps Lock is on.' : '';
+	return joinSentences(layouts, capitals, 'The agent reads it nevertheless.');
 }
 
 /** The effect of the code on this device, as a running agent sees it; spends nothing. `null` without one, or without the right to ask. */

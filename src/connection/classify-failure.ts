@@ -8,6 +8,7 @@ import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
+import { type CodeFate, codeFateIn } from './code-fate.ts';
 import { refusalIn, unreadAnswer } from './unread-answer.ts';
 
 /** For what is found by its form alone. */
@@ -62,7 +63,11 @@ function classifyStatus(answer: HttpAnswer): Failure {
 		});
 	};
 	if (status >= 200 && status < 300) return unexpectedSuccess(answer);
+	const isPage = isWebPage(headers, answer.body);
 	if (status >= 300 && status < 400) return redirected(answer);
+	// Services differ in the status for a code that is over; their words do not.
+	if (status >= 400 && status !== 407 && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused')
+		return codeRefused(answer);
 	if (status >= 400 && status < 500 && saysUnknownWorkflow(answer)) {
 		const which = answer.workflowId === undefined ? 'this workflow' : `the workflow ${answer.workflowId}`;
 		return failure('workflow-unknown', `${host} does not know ${which} (${status}).`, {
@@ -73,11 +78,10 @@ function classifyStatus(answer: HttpAnswer): Failure {
 	if (status === 400 && /\bSSL certificate (?:error|was sent)/i.test(answer.body)) return wantsClientCertificate(host);
 	switch (status) {
 		case 401:
-			return isCodeRefused(answer) ? codeRefused(answer) : said('credential-refused');
+			if (isByCode(answer) && isPage) return said('access-forbidden', { remedy: FIREWALL_REMEDY });
+			return isByCode(answer) ? codeRefused(answer) : said('credential-refused');
 		case 403:
-			return isWebPage(headers, answer.body)
-				? said('access-forbidden', { remedy: FIREWALL_REMEDY })
-				: said('access-forbidden');
+			return said('access-forbidden', isPage ? { remedy: FIREWALL_REMEDY } : {});
 		case 407:
 			return proxyAnswered({ statusCode: status, offers: headers['proxy-authenticate'] }, host);
 		// Whatever is behind a gateway may only restart: no more than 429 and 503 say that it has too much to do.
@@ -104,21 +108,28 @@ function classifyStatus(answer: HttpAnswer): Failure {
 	return said('bad-response', { remedy: 'The operator must look at what answers at this address.' });
 }
 
-function isCodeRefused(answer: HttpAnswer): boolean {
+/** Whether a one-time code was sent. */
+function isByCode(answer: HttpAnswer): boolean {
 	return answer.purpose === 'register' && answer.scheme === 'Token';
 }
 
-/** The fate of the code, as far as the service's words tell, and those words. Source: assumed (errors). */
+/** The fate of the code, as far as the service's words tell. */
+export function fateIn({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): CodeFate | null {
+	return codeFateIn(`${problemCode(body)}. ${readErrorDetail(body)}`, status === 401 || status === 410);
+}
+
+const FATES = {
+	expired: 'This code has expired',
+	used: 'This code was used already',
+	refused: 'This code is not accepted',
+};
+
 function codeRefused(answer: HttpAnswer): Failure {
-	const { status, host, body } = answer;
-	const words = `${problemCode(body)} ${readErrorDetail(body)}`;
-	const [reason, what] = /\bexpired\b/i.test(words)
-		? ['expired', 'This code has expired']
-		: /\b(?:spent|used|redeemed|consumed)\b/i.test(words)
-			? ['used', 'This code was used already']
-			: ['refused', 'This code is not accepted'];
+	const { status, host } = answer;
+	const fate = fateIn(answer) ?? 'refused';
+	const reason = fate === 'unused' ? 'refused' : fate;
 	const detail = detailOf(answer);
-	return failure('code-expired-or-used', `${what}: ${host} answered ${status}${afterColon(detail)}`, {
+	return failure('code-expired-or-used', `${FATES[reason]}: ${host} answered ${status}${afterColon(detail)}`, {
 		params: { ...paramsOf(answer, detail), reason },
 	});
 }
@@ -141,7 +152,7 @@ function isBehindProxy({ headers }: HttpAnswer): boolean {
 type Said = (code: ErrorCode, more?: { remedy?: string }) => Failure;
 
 function nothingThere(answer: HttpAnswer, said: Said): Failure {
-	if (answer.status === 410 && isCodeRefused(answer)) return codeRefused(answer);
+	if (answer.status === 410 && isByCode(answer)) return codeRefused(answer);
 	if (answer.purpose === 'channel') {
 		const code = answer.status === 405 ? 'channel-rejected' : 'channel-not-found';
 		return said(code, isBehindProxy(answer) ? { remedy: UPGRADE_REMEDY } : {});
@@ -176,7 +187,7 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 function saidNo(answer: HttpAnswer): Failure {
 	const { host, status, body } = answer;
 	const isPending = refusalIn(body) === 'pending';
-	if (!isPending && isCodeRefused(answer)) return codeRefused(answer);
+	if (!isPending && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused') return codeRefused(answer);
 	const detail = detailOf(answer);
 	const what = isPending ? 'has not finished the registration of this device' : 'has not registered this device';
 	return failure('request-rejected', `${host} answered ${status} and ${what}${afterColon(detail)}`, {

@@ -9,8 +9,9 @@ import { fillPath } from '../protocol/templates.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import type { RequestNetwork } from './ask.edge.ts';
-import { classifyHttpAnswer, isWebPage } from './classify-failure.ts';
+import { classifyHttpAnswer, fateIn, isWebPage } from './classify-failure.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
+import { type CodeWorth, worthAfter } from './code-fate.ts';
 import { type ExchangeRequest, exchangeOverNetwork } from './exchange.edge.ts';
 import { refusalIn } from './unread-answer.ts';
 
@@ -65,6 +66,8 @@ export type RegisterResult =
 			readonly ok: false;
 			readonly failure: Failure;
 			readonly sent: 'no' | 'perhaps' | 'answered';
+			/** Of the one-time code, if one was sent. */
+			readonly worth: CodeWorth;
 			readonly clockSkewMs: number | null;
 			/** What a successful answer held in which no Connection token could be found: may hold secrets. */
 			readonly unread?: readonly AnswerText[] | undefined;
@@ -147,6 +150,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					ok: false,
 					failure: exchanged.failure,
 					sent: exchanged.written ? 'perhaps' : 'no',
+					worth: exchanged.written ? 'uncertain' : 'valid',
 					clockSkewMs: null,
 				};
 			const { status, headers, bytes, cut } = exchanged;
@@ -154,17 +158,24 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const body = asText(bytes);
 			const workflows = status >= 400 && status < 500 ? readWorkflowChoices(body) : [];
 			const saidNo = status >= 200 && status < 300 ? refusalIn(body) : null;
-			const refused = (reason: Failure, unread?: readonly AnswerText[]): RegisterResult => ({
-				ok: false,
-				failure: reason,
-				sent: saidNo === 'refused' ? 'answered' : spentBy(status),
-				clockSkewMs: skewMs,
-				...(unread?.length && { unread }),
-				...(workflows.length && { workflows }),
-			});
+			const isPage = isWebPage(headers, body);
+			const fate = fateIn({ status, body });
+			const refused = (failure: Failure, unread?: readonly AnswerText[]): RegisterResult => {
+				const worth = worthAfter({ status, isPage, fate, saidNo: saidNo !== null, failure });
+				const isAnswer = saidNo === 'refused' || failure.code === 'code-expired-or-used' || worth === 'valid';
+				return {
+					ok: false,
+					failure,
+					sent: isAnswer && status !== 407 ? 'answered' : spentBy(status),
+					worth,
+					clockSkewMs: skewMs,
+					...(unread?.length && { unread }),
+					...(workflows.length && { workflows }),
+				};
+			};
 			const succeeded = status >= 200 && status < 300;
 			if (succeeded && cut) return refused(cut);
-			const texts = succeeded && !isWebPage(headers, body) ? readAnswerTexts({ body, headers }) : [];
+			const texts = succeeded && !isPage ? readAnswerTexts({ body, headers }) : [];
 			const token = tokenIn(texts, tokenPointer);
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
 			if (token !== null) {

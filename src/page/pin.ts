@@ -2,7 +2,7 @@
  * The PIN of the page: whether pairing there needs one, and the pauses after wrong ones. They grow, end by time alone, and are
  * not made longer by tries that come meanwhile, so that the right PIN is never locked out for good. Pure; time is handed in.
  */
-import type { Standing } from '../pairing/rescue.ts';
+import { type Standing, takesRescue } from '../pairing/rescue.ts';
 
 /** `setting`: the device knows no service and has no PIN, so a person here could be any person. */
 export type PinNeed = 'nothing' | 'pin' | 'longerPin' | 'setting';
@@ -11,7 +11,7 @@ export type PinNeed = 'nothing' | 'pin' | 'longerPin' | 'setting';
 export function pinNeed(pin: string | null, standing: Standing, knowsService: boolean): PinNeed {
 	if (pin !== null) return /^\d{6,64}$/.test(pin) ? 'pin' : 'longerPin';
 	// A rescue cannot change the service.
-	return knowsService || standing === 'refused' || standing === 'copy' ? 'nothing' : 'setting';
+	return knowsService || takesRescue(standing, 'person') ? 'nothing' : 'setting';
 }
 
 export interface PinTries {

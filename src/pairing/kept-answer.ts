@@ -90,7 +90,7 @@ export function describeKept(kept: KeptAnswer, tokenPointer: string | null, unsa
 		remedy: joinSentences(unread.remedy, 'The device then pairs with this answer.'),
 		// A person has to set it; the agent asks the service for nothing meanwhile.
 		recovers: false,
-		params: unread.params,
+		params: { ...unread.params, pairingCode: 'used' },
 	});
 }
 

@@ -24,12 +24,14 @@ import { type DeviceState, type SavedConnection, withConnection } from '../state
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { fixedWorkflow } from '../workflow/precedence.ts';
+import { unsent, withWorth, worthIn } from './code-worth.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { keepAnswers } from './kept-answer.runner.ts';
 import type { KeptAnswer } from './kept-answer.ts';
 import { type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
 import { differingIssuer, type Standing } from './rescue.ts';
 import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
+import { readScannedText } from './scanned-text.ts';
 
 export interface PairingParts {
 	readonly clock: Clock;
@@ -154,7 +156,7 @@ export function createPairing(parts: PairingParts) {
 		throw new AgentError(
 			'code-for-other-origin',
 			`This code is for another customer of the same service: its Connection names another ${claim}. The code is used up; this device stays as it was.`,
-			{ params: { claim } },
+			{ params: { claim, pairingCode: 'used' } },
 		);
 	}
 
@@ -191,17 +193,29 @@ export function createPairing(parts: PairingParts) {
 		await reported(online(ready.kept, takeKept(ready.kept, ready.token)), 'kept answer').catch(() => {});
 	}
 
-	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
+	/** @throws AgentError why the code is not sent. */
+	async function look(asked: PairRequest, by: BroughtBy): Promise<PairingDecision> {
 		parts.ensureRunning();
 		if (underWay) throw new AgentError('pairing-under-way', 'Another pairing is under way on this device.');
-		const { plan, incomplete, preview } = decide(asked, by);
-		const [exposed] = plan || incomplete ? await findExposedFiles(parts.runtime().resolved) : [];
+		const decision = decide(asked, by);
+		if (!decision.plan && !decision.incomplete) throw refusal(decision.preview);
+		const [exposed] = await findExposedFiles(parts.runtime().resolved);
 		if (exposed) throw asError(exposed);
+		return decision;
+	}
+
+	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
+		const decision = await look(asked, by).catch((error: unknown) => {
+			throw unsent(error);
+		});
+		const { plan, incomplete, preview } = decision;
 		if (plan) return online(plan, redeem(plan, asked));
 		if (!incomplete) throw refusal(preview);
 		return online(incomplete, redeem({ ...incomplete, workflowId: null }, asked)).catch((error: unknown) => {
 			// The service did not say which workflows there are: then a person has to.
-			throw error instanceof AgentError && NO_LIST.includes(error.code) ? refusal(preview) : error;
+			throw error instanceof AgentError && NO_LIST.includes(error.code)
+				? asError(withWorth(refusal(preview).failure, worthIn(error.failure)))
+				: error;
 		});
 	}
 
@@ -256,7 +270,8 @@ export function createPairing(parts: PairingParts) {
 		 * @throws AgentError why the code may not be used, or whether it was used up.
 		 */
 		pair(asked: PairRequest, by: BroughtBy = 'person'): Promise<PairResult> {
-			const code = asked.code.trim();
+			// A terminal and the agent itself may read the same scanner by two keyboard layouts.
+			const code = readScannedText(asked.code).code?.token ?? asked.code.trim();
 			const answer = given.get(code) ?? reported(pairOnce(asked, by), by).finally(() => given.delete(code));
 			given.set(code, answer);
 			return answer;

@@ -4,18 +4,19 @@
  */
 import { createHash } from 'node:crypto';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import { AgentError, asError, type Failure } from '../base/errors.ts';
+import { AgentError, asError, type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
-import type { ServiceClient } from '../connection/service-client.edge.ts';
+import type { RegisterResult, ServiceClient } from '../connection/service-client.edge.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { AnswerText } from '../protocol/registration-answer.ts';
 import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
+import { withWorth } from './code-worth.ts';
 import type { KeptAnswers } from './kept-answer.runner.ts';
 import type { PairingPlan } from './rules.ts';
 
@@ -47,22 +48,11 @@ export async function redeemCode(
 ): Promise<{ readonly connection: Connection; readonly workflowId: string }> {
 	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
-	// Neither spends anything, so that neither waits for the other. The attempt is flushed before the code goes out.
-	const [, reached] = await Promise.all([options.store.probe({ flushes: false }), client().preflight(plan.baseUrl)]);
-	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
-	if (reached.failure) throw unspent(reached.failure);
-
 	const { attempt: before } = stateWriter.state;
 	const attemptId = options.newAttemptId();
-	await stateWriter.record((state) => ({
-		...state,
-		attempt: {
-			attemptId,
-			tokenHash: createHash('sha256').update(plan.token).digest('hex').slice(0, 16),
-			host,
-			at: isoNow(clock),
-		},
-	}));
+	await prepare(plan, attemptId, options).catch((error: unknown) => {
+		throw error instanceof AgentError ? asError(withWorth(error.failure, 'valid')) : error;
+	});
 	const result = await client().registerDevice({
 		baseUrl: plan.baseUrl,
 		authorization: { scheme: 'Token', credential: plan.token },
@@ -75,7 +65,9 @@ export async function redeemCode(
 	if (result.ok) {
 		const workflowId = plan.workflowId ?? result.workflowId;
 		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };
-		throw new AgentError('pairing-uncertain', `${host} took the code without a workflow, and named none itself.`);
+		const message = `${host} took the code without a workflow, and named none itself.`;
+		const remedy = 'Ask for a new pairing code, and name the workflow: pair --workflow ID.';
+		throw asError(withWorth(failure('pairing-uncertain', message, { remedy }), 'used', ''));
 	}
 
 	const kept =
@@ -83,24 +75,43 @@ export async function redeemCode(
 		result.unread &&
 		(await setAside(plan, attemptId, result.failure, result.unread, options));
 	if (kept) throw asError({ ...kept, recovers: false });
-	if (result.sent === 'perhaps')
-		throw new AgentError(
-			'pairing-uncertain',
-			`The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${result.failure.message}`,
-			{ params: { ...result.failure.params, host } },
-		);
+	if (result.sent === 'perhaps') throw uncertain(host, result);
 	// An answer that was set aside stays good whatever another code came to.
 	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
 	if (result.workflows) throw offering(plan, result.failure, result.workflows);
-	throw result.sent === 'no' ? unspent(result.failure) : asError({ ...result.failure, recovers: false });
+	throw asError(withWorth(result.failure, result.worth));
+}
+
+/** Writes the attempt down: a code that may have been sent is known after any end. @throws AgentError before anything is sent. */
+async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, options: CodeRedemption): Promise<void> {
+	const { clock, client, stateWriter, store } = options;
+	// Neither spends anything, so that neither waits for the other. The attempt is flushed before the code goes out.
+	const [, reached] = await Promise.all([store.probe({ flushes: false }), client().preflight(baseUrl)]);
+	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
+	if (reached.failure) throw asError(reached.failure);
+	const tokenHash = createHash('sha256').update(token).digest('hex').slice(0, 16);
+	const attempt = { attemptId, tokenHash, host: new URL(baseUrl).host, at: isoNow(clock) };
+	await stateWriter.record((state) => ({ ...state, attempt }));
+}
+
+/** The code was sent, and no answer says plainly what became of it, or brings what it was spent for. */
+function uncertain(host: string, { failure: cause, worth }: Extract<RegisterResult, { ok: false }>): AgentError {
+	const params = { ...cause.params, host };
+	if (worth === 'used') {
+		const told = failure('pairing-uncertain', `${host} took the code. ${cause.message}`, { params });
+		return asError(withWorth({ ...told, remedy: '' }, 'used'));
+	}
+	const message = `The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${cause.message}`;
+	return new AgentError('pairing-uncertain', message, { params: { ...params, pairingCode: worth } });
 }
 
 /** The code is still good: the refusal says what to choose from. */
 function offering({ workflowId, baseUrl }: RedeemedPlan, { message }: Failure, list: readonly WorkflowChoice[]) {
 	const { host } = new URL(baseUrl);
-	const params = { host, workflows: JSON.stringify(list), ...(workflowId !== null && { workflowId }) };
+	const named = workflowId !== null && { workflowId };
+	const params = { host, workflows: JSON.stringify(list), ...named, pairingCode: 'valid' };
 	const remedy =
 		'Choose one: pair --workflow with its name or id, or workflowId in the settings. The code was not used and stays valid.';
 	const offer = `${host} offers: ${listWorkflows(list)}`;
@@ -120,13 +131,4 @@ function setAside(
 	const status = Number(params?.['status'] ?? 0);
 	const pairing = { baseUrl, request, sessionId, assignsWorkflow, confirmsOrigin };
 	return answers.keep({ attemptId, status, ...pairing, texts: [...texts] });
-}
-
-/** The agent keeps no code: only a person can try it again. */
-function unspent(cause: Failure): AgentError {
-	return new AgentError(cause.code, joinSentences(cause.message, 'The code was not used and stays valid.'), {
-		...cause,
-		remedy: joinSentences(cause.remedy, 'Then scan the code again.'),
-		recovers: false,
-	});
 }

@@ -7,11 +7,19 @@ import type { Status } from '../protocol/local-api.ts';
 import type { PairingCode } from '../protocol/pairing-code.ts';
 import { readClaims } from '../protocol/token-life.ts';
 
-/** `refused`: by the service, again and again. `copy`: this disk was made for another machine. */
-export type Standing = 'first' | 'refused' | 'copy' | 'paired';
+/**
+ * `refused`: by the service, again and again. `refusedOnce`: not so often yet, which is enough for a person and not for a
+ * scanner. `copy`: this disk was made for another machine.
+ */
+export type Standing = 'first' | 'refused' | 'refusedOnce' | 'copy' | 'paired';
 
-/** So many refusals in a row open the way for a new code, even before the status asks for a person. */
+/** So many refusals in a row open the way for a scanned code, even before the status asks for a person. */
 export const REFUSALS_TO_RESCUE = 3;
+
+/** Whether the device takes a code of its own service in place of the Connection that it has. */
+export function takesRescue(standing: Standing, by: 'scanner' | 'person'): boolean {
+	return standing === 'refused' || standing === 'copy' || (standing === 'refusedOnce' && by === 'person');
+}
 
 /** Whether a failed attempt was a refusal of this device by its service. */
 export function isRefusal(code: ErrorCode): boolean {
@@ -25,7 +33,8 @@ export function standingOf(
 ): Standing {
 	if (state === 'unpaired') return pairedAt === null ? 'first' : 'paired';
 	if (state === 'blocked' && problem?.code === 'identity-changed') return 'copy';
-	return state !== 'online' && refusals >= REFUSALS_TO_RESCUE ? 'refused' : 'paired';
+	if (state === 'online' || refusals === 0) return 'paired';
+	return refusals >= REFUSALS_TO_RESCUE ? 'refused' : 'refusedOnce';
 }
 
 export interface RescueAsked {

@@ -2,11 +2,11 @@
 import { type Failure, failure } from '../base/errors.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
-import { type NotACodeReason, readPairingCode } from '../protocol/pairing-code.ts';
 import type { Settings } from '../settings/table.ts';
 import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
-import { type Standing, whyNoRescue } from './rescue.ts';
+import { type Standing, takesRescue, whyNoRescue } from './rescue.ts';
+import { readScannedText, type UnreadReason } from './scanned-text.ts';
 
 /** A code that the device's own scanner has read proves nothing; a person at the screen or at a terminal has seen the host. */
 export type BroughtBy = 'scanner' | 'person';
@@ -65,7 +65,7 @@ export interface PairingDecision {
 	readonly incomplete?: Omit<PairingPlan, 'workflowId'>;
 }
 
-const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
+const NOT_A_CODE: Readonly<Record<UnreadReason, string>> = {
 	empty: 'Nothing was read.',
 	tooLong: 'This text is longer than any pairing code.',
 	controlCharacters: 'This text has control characters in it, so it is not a pairing code.',
@@ -75,14 +75,28 @@ const NOT_A_CODE: Readonly<Record<NotACodeReason, string>> = {
 	badBaseUrl: 'The address in this code is not one of a service.',
 	badToken: 'The token in this code is damaged.',
 	badWorkflow: 'The workflow in this code is not a valid name.',
+	otherLayout:
+		'This looks like a pairing code that the scanner has typed for another keyboard layout; it cannot be read for certain.',
+	capitals: 'This looks like a pairing code that the scanner has changed into capitals; it cannot be read for certain.',
 };
+/** The one thing to do where the code is good and the scanner is not. */
+const SCANNER_REMEDY: Partial<Record<UnreadReason, string>> = {
+	otherLayout:
+		'Set the scanner to the keyboard layout of this device (US English where the agent itself reads the scanner; its manual has a code for it), then scan the code again.',
+	capitals: 'Switch Caps Lock off, and the change of capitals in the scanner, then scan the code again.',
+};
+
+/** The refusal of a text that cannot be read as a pairing code. */
+export function notACode(reason: UnreadReason): Failure {
+	const remedy = SCANNER_REMEDY[reason];
+	return failure('not-a-pairing-code', NOT_A_CODE[reason], { params: { reason }, ...(remedy && { remedy }) });
+}
 
 /** Looks at a code and says what it would do and whether it may. */
 export function decidePairing(asked: PairingAsked, context: PairingContext): PairingDecision {
-	const code = readPairingCode(asked.code);
-	if (code.kind === 'notACode')
-		return refusedUnread(failure('not-a-pairing-code', NOT_A_CODE[code.reason], { params: { reason: code.reason } }));
-
+	const read = readScannedText(asked.code);
+	if (read.code === null) return refusedUnread(notACode(read.reason));
+	const { code } = read;
 	const { settings, configured, state, pairedWith } = context;
 	const named = ownAddress(code.baseUrl, settings.baseUrl) ?? pairedWith;
 	const workflow = chooseWorkflow(asked, code.workflowId, context, named);
@@ -119,7 +133,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	const isRescue = pairedWith !== null && !asked.replace;
 	if (isRescue) {
 		const { standing } = context;
-		if (standing !== 'refused' && standing !== 'copy') return refused(alreadyPaired(pairedWith, origin), changes);
+		if (!takesRescue(standing, asked.by)) return refused(alreadyPaired(pairedWith, origin), changes);
 		const current = configured?.workflowId ?? lastWorkflow(state, pairedWith);
 		const chosen = { workflowId: workflow.workflowId, currentWorkflowId: current };
 		const unfit = workflow.problem ?? whyNoRescue({ code, named, pairedWith, ...chosen });

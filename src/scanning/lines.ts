@@ -58,10 +58,6 @@ function append({ text, tooLong }: UnfinishedScan, piece: string): UnfinishedSca
 
 function finish({ text, tooLong }: UnfinishedScan): Scan | null {
 	if (tooLong) return { kind: 'tooLong' };
-	const clean = text
-		.replaceAll(/[\u0000-\u001f\u007f]/g, '')
-		// Some scanners put before a code what kind it is: ]Q1 for QR, ]z0 for Aztec (ISO/IEC 15424).
-		.replace(/^\][A-Za-z][0-9]/, '')
-		.trim();
+	const clean = text.replaceAll(/[\u0000-\u001f\u007f]/g, '').trim();
 	return clean === '' ? null : { kind: 'text', text: clean };
 }

@@ -85,6 +85,38 @@ describe('scanner test', () => {
 		for (const { stdout } of [plain, json]) expect(stdout).not.toContain('A1b2C3');
 	});
 
+	test('names both keyboard layouts where they differ, and what to do where nothing can be read for certain', async () => {
+		const home = await givenHome();
+		const german = 'httpsÖ--id.example.com-mobile_authoriyation´Token%20trßA1b2C3d4E5f6/workflowId´checkßin';
+		const input = `${german}\n${CODE.toUpperCase()}\ntrßA1b2C3d4E5f6G7h8I9j0K1l2M3n4\n`;
+		const [plain, json] = await Promise.all([
+			home.agent(['scanner', 'test', '-'], { input }),
+			home.agent(['scanner', 'test', '-', '--json'], { input }),
+		]);
+		expect(plain.stdout.split('\n')).toEqual([
+			expect.stringMatching(
+				/^a pairing code for https:\/\/id\.example\.com, .*, workflow check-in; its token is masked/,
+			),
+			'  The scanner types as a US English keyboard, and its keys are read as German ones. The agent reads it nevertheless.',
+			expect.stringMatching(/^no pairing code/),
+			expect.stringMatching(/^ {2}This looks like .* into capitals.*Switch Caps Lock off/),
+			expect.stringMatching(/^no pairing code/),
+			expect.stringMatching(/^ {2}This looks like .* another keyboard layout.*Set the scanner to the keyboard layout/),
+			'',
+		]);
+		const told = json.stdout.trim().split('\n');
+		expect(told.map((line) => JSON.parse(line))).toMatchObject([
+			{
+				scan: 'pairingCode',
+				workflowId: 'check-in',
+				typed: { scanner: 'US English', device: 'German', capsLock: false },
+			},
+			{ scan: 'other', reason: 'capitals' },
+			{ scan: 'other', reason: 'otherLayout' },
+		]);
+		for (const { stdout } of [plain, json]) expect(stdout).not.toMatch(/A1b2C3/i);
+	});
+
 	test('says what a code would do here, where an agent runs, and leaves a scanner to the agent that listens to it', async () => {
 		const { root, env, untilListening } = await givenMachine();
 		const given = await finish('idv-agent', ['scanner', 'test', '-'], env, CODE);

@@ -21,7 +21,7 @@ describe('the issuer of two Connections', () => {
 	});
 });
 
-test('a device waits for a first code, for one of its own service after three refusals, or for none', () => {
+test('a device waits for a first code, for one of its own service after a refusal, from its scanner after three, or for none', () => {
 	const status = (state: 'unpaired' | 'online' | 'offline' | 'blocked' | 'connecting', paired = true) => ({
 		state,
 		problem: null,
@@ -29,7 +29,8 @@ test('a device waits for a first code, for one of its own service after three re
 	});
 	expect(standingOf(status('unpaired', false), 0)).toBe('first');
 	for (const state of ['offline', 'connecting', 'blocked'] as const) {
-		expect(standingOf(status(state), REFUSALS_TO_RESCUE - 1)).toBe('paired');
+		expect(standingOf(status(state), 0)).toBe('paired');
+		for (const refusals of [1, REFUSALS_TO_RESCUE - 1]) expect(standingOf(status(state), refusals)).toBe('refusedOnce');
 		expect(standingOf(status(state), REFUSALS_TO_RESCUE)).toBe('refused');
 	}
 	expect(standingOf(status('online'), REFUSALS_TO_RESCUE)).toBe('paired');

@@ -87,8 +87,16 @@ describe('an answer that could not be read', () => {
 				message: /has not finished the registration of this device: Waiting for approval\.$/,
 			},
 		],
-		['a number', '{"token":12345678901234}', { code: 'pairing-uncertain', message: /holds no text at all\.$/ }],
-		['XML', '<answer><token>abc</token></answer>', { code: 'pairing-uncertain', message: /The answer is XML\.$/ }],
+		[
+			'a number',
+			'{"token":12345678901234}',
+			{ code: 'pairing-uncertain', message: /holds no text at all\. The code is used up\.$/ },
+		],
+		[
+			'XML',
+			'<answer><token>abc</token></answer>',
+			{ code: 'pairing-uncertain', message: /The answer is XML\. The code is used up\.$/ },
+		],
 	])(
 		'where it says %s with a good status, its own words are shown, and nothing is set aside',
 		async (_what, body, { code, message }) => {

@@ -57,14 +57,6 @@ describe('what is not text', () => {
 		expect(texts(scansOf(['\u0002\u001dtr-abc\u0000def\u0003\r'], 'auto'))).toEqual(['tr-abcdef']);
 	});
 
-	test('the mark of the kind of code in front is dropped', () => {
-		expect(texts(scansOf([']Q1https://id.example.com/\r', ']z0abc\r', ']abc\r'], 'auto'))).toEqual([
-			'https://id.example.com/',
-			'abc',
-			']abc',
-		]);
-	});
-
 	test('a megabyte without a suffix is one scan that is too long, keeps nothing, and the next scan is read', () => {
 		let unfinished = NOTHING_READ;
 		for (let sent = 0; sent < 1_000_000; sent += 4000) {

@@ -239,7 +239,7 @@ describe('a first code on a device that knows no service', () => {
 		const code = service.createPairingCode('check-in').url;
 		scanner.scan(code);
 		expect(await device.untilRefused('insecure-origin')).toMatchObject({
-			message: `This code leads to ${service.url}, which is this machine itself.`,
+			message: `This code leads to ${service.url}, which is this machine itself. The code was not used and stays valid.`,
 		});
 		expect(service.requests).toEqual([]);
 		await device.change({ baseUrl: service.url, pairing: { loopbackByScanner: true } });

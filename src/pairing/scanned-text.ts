@@ -1,0 +1,103 @@
+/**
+ * A text as a scanner has typed it, read as the code that it was: with what scanners put around a code, and through the
+ * keyboard layout of the device where that is another than the scanner's. Reads only what can be meant in one way. Pure.
+ */
+import { type NotACodeReason, type PairingCode, readPairingCode, type ScannedCode } from '../protocol/pairing-code.ts';
+import { LAYOUTS, retyped } from './keyboard-layouts.ts';
+
+/** How the characters were mixed up. */
+export interface Typed {
+	/** The layout that the scanner types in, `null` where it may be several; and the one that its keys are read in. */
+	readonly scanner: string | null;
+	readonly device: string;
+	readonly capsLock: boolean;
+}
+
+/** `otherLayout`: a pairing code, mixed up so that it could be several. `capitals`: the scanner makes all letters capitals. */
+export type UnreadReason = NotACodeReason | 'otherLayout' | 'capitals';
+
+export type ScannedText =
+	| { readonly code: PairingCode; readonly typed: Typed | null }
+	| { readonly code: null; readonly reason: UnreadReason };
+
+/** What scanners type as delivered. */
+const [US] = LAYOUTS;
+/** A text that is longer is not a link that a scanner has typed. */
+const MAX_TYPED = 2000;
+
+export function readScannedText(scanned: string): ScannedText {
+	const text = scanned.replace(FRAME, '');
+	const direct = readInside(text);
+	if (direct.kind === 'pairingCode') return { code: direct, typed: null };
+	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason: direct.reason };
+	const readings = retypings(text);
+	const found = readings.find(({ typed }) => typed.scanner === typed.device) ?? readings[0];
+	if (found && readings.every(({ code }) => isSame(code, found.code))) {
+		const { scanner, device } = found.typed;
+		const isOne = scanner === device || readings.every(({ typed }) => typed.scanner === scanner);
+		return isOne ? found : { ...found, typed: { ...found.typed, scanner: null } };
+	}
+	if (found || looksRetyped(text)) return { code: null, reason: 'otherLayout' };
+	const isCapitals = text === text.toUpperCase() && readInside(text.toLowerCase()).kind === 'pairingCode';
+	return { code: null, reason: isCapitals && /[A-Z]/.test(text) ? 'capitals' : direct.reason };
+}
+
+/** What the text was if it is a link or a JSON code: nothing tells in which layout a bare token was typed. */
+function retypings(text: string): { readonly code: PairingCode; readonly typed: Typed }[] {
+	return everyWay([text, swapCase(text)]).flatMap(({ from, meant, here, there }) => {
+		const capsLock = from !== text;
+		const code = readInside(meant);
+		if (code.kind === 'notACode' || code.form === 'token') return [];
+		// Of a text in capitals only, nothing says which letters were small.
+		if (capsLock && !/authorization(?:=|%3[dD])Token|"baseUrl"/.test(meant)) return [];
+		return [{ code, typed: { scanner: there.name, device: here.name, capsLock } }];
+	});
+}
+
+function everyWay(texts: readonly string[]) {
+	return texts.flatMap((from, index) =>
+		LAYOUTS.flatMap((here) =>
+			LAYOUTS.filter((there) => here !== there || (index > 0 && here === US)).flatMap((there) =>
+				retyped(from, here, there).map((meant) => ({ from, meant, here, there })),
+			),
+		),
+	);
+}
+
+/** Whether it begins like a link, or is like a token as other layouts type one: then it is named, not read. */
+function looksRetyped(text: string): boolean {
+	if (LINK.test(text)) return false;
+	if (everyWay([text.slice(0, 8), text.slice(0, 16)]).some(({ meant }) => LINK.test(meant))) return true;
+	const isToken = (meant: string) => /^(?=.*\d)\S+$/.test(meant) && readInside(meant).kind === 'pairingCode';
+	return LAYOUTS.some((here) => retyped(text, here, US).some(isToken));
+}
+
+/** The frame of a transmission: SOH, STX, ETX, EOT, ends of lines, separators. */
+const FRAME = /^[\u0001-\u0004\t-\r\u001c-\u001f\ufeff]+|[\u0001-\u0004\t-\r\u001c-\u001f]+$/g;
+
+/** With up to eight characters of the scanner's before it. */
+const LINK = /^[^/?=&#]{0,8}?https?:\/\//i;
+
+/** Without what scanners put around a code: its kind (`]Q1`, ISO/IEC 15424), a prefix, signs that no code ends with. */
+function readInside(text: string): ScannedCode {
+	const direct = readPairingCode(text);
+	if (direct.kind === 'pairingCode') return direct;
+	const bare = text.replace(/^\][A-Za-z][0-9A-Za-z]/, '');
+	const prefix = /^[^/?=&#{]{1,16}?(?=https?:\/\/)/i.exec(bare)?.[0] ?? '';
+	const link = bare.slice(prefix.length);
+	const again = readPairingCode(/^https?:/i.test(link) ? link.replace(/[^\p{L}\p{N}=~_.+/%-]+$/u, '') : link);
+	return again.kind === 'pairingCode' ? again : direct;
+}
+
+function isSame(one: PairingCode, other: PairingCode): boolean {
+	return (['baseUrl', 'token', 'workflowId', 'sessionId'] as const).every((name) => one[name] === other[name]);
+}
+
+function swapCase(text: string): string {
+	return [...text]
+		.map((sign) => {
+			const upper = sign.toUpperCase();
+			return sign !== upper && upper.length === 1 ? upper : sign.toLowerCase();
+		})
+		.join('');
+}

@@ -1,0 +1,234 @@
+/** Every refusal of a registration says whether the code is still valid, was used, or may have been. */
+import { createServer, type RequestListener } from 'node:http';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { AgentError, type Failure } from '../../src/base/errors.ts';
+import { listen } from '../connection/network-peers.ts';
+import { DEVICE_ID, givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const WORDS: Readonly<Record<string, RegExp>> = {
+	valid: /was not used and stays valid/,
+	used: /used up|was used already|no other code is needed/,
+	uncertain: /may have (?:been )?used|may have used/,
+	invalid: /has expired|not valid there any more/,
+};
+
+/** A service that answers a registration as it is told to; everything else is fine. */
+async function givenAnswer(answer: RequestListener): Promise<string> {
+	const server = createServer((request, response) => {
+		request.resume();
+		if (request.method === 'POST') request.on('end', () => answer(request, response));
+		else response.end();
+	});
+	onTestFinished(() => void server.close());
+	const port = await listen(server);
+	return `http://127.0.0.1:${port}/mobile?authorization=Token%20tr-${'x'.repeat(28)}&workflowId=check-in`;
+}
+
+async function refusalOf(device: RunningAgent, code: string, more: object = {}): Promise<Failure> {
+	const error = await device.pair(code, more).then(
+		() => null,
+		(reason: unknown) => reason,
+	);
+	if (error instanceof AgentError) return error.failure;
+	throw new Error('The pairing was not refused.', { cause: error });
+}
+
+/** What it says, once in words and once for programs, which must agree; and a step that fits. */
+function worthOf({ message, remedy, params, recovers }: Failure): unknown {
+	const worth = String(params?.['pairingCode']);
+	expect(message, message).toMatch(WORDS[worth] as RegExp);
+	for (const [other, words] of Object.entries(WORDS))
+		if (other !== worth && !(worth === 'invalid' && other === 'used')) expect(message).not.toMatch(words);
+	if (worth === 'valid' || worth === 'uncertain') expect(remedy).toMatch(/\bthe (?:same )?code again\b/);
+	else expect(remedy).not.toMatch(/\bthe (?:same )?code again\b/);
+	expect(recovers ?? false).toBe(false);
+	return worth;
+}
+
+type Row = readonly [status: number, worth: string, body?: string, headers?: Record<string, string>];
+const PAGE = '<!doctype html><title>Sign in</title>';
+const HTML = { 'content-type': 'text/html' };
+const ANSWERS: readonly Row[] = [
+	// Nothing has looked at the code.
+	[404, 'valid'],
+	[404, 'valid', PAGE, HTML],
+	[405, 'valid'],
+	[407, 'valid'],
+	[413, 'valid'],
+	[415, 'valid', '{"error":"Unsupported Media Type"}'],
+	[429, 'valid', '', { 'retry-after': '30' }],
+	[431, 'valid'],
+	[451, 'valid'],
+	[403, 'valid', PAGE, HTML],
+	[302, 'valid', '', { location: 'https://login.example.net/' }],
+	[307, 'valid', '', { location: '/v2/api/device/connection' }],
+	[308, 'valid', '', { location: '/v2/api/device/connection' }],
+	[501, 'valid'],
+	[505, 'valid'],
+	[511, 'valid', PAGE, HTML],
+	// The service says so itself.
+	[400, 'valid', '{"detail":"deviceType is unknown. The token was not used."}'],
+	[500, 'valid', '{"message":"Database down, the code stays valid"}'],
+	[409, 'valid', '{"error":"quota reached; token unused"}'],
+	// It has looked at it, and said no more.
+	[400, 'uncertain', '{"detail":"deviceType is unknown"}'],
+	[402, 'uncertain'],
+	[403, 'uncertain', '{"detail":"This workflow is not allowed for kiosks"}'],
+	[404, 'uncertain', '{"detail":"account not found"}'],
+	[404, 'uncertain', '{"code":"workflow-unknown"}'],
+	[409, 'uncertain'],
+	[418, 'uncertain'],
+	[422, 'uncertain', '{"errors":[{"message":"MAC address is already used"}]}'],
+	[302, 'uncertain', '', { location: '/login' }],
+	[303, 'uncertain', '', { location: '/api/device/connection/1' }],
+	[304, 'uncertain'],
+	[408, 'uncertain'],
+	[500, 'uncertain'],
+	[502, 'uncertain', PAGE, HTML],
+	[503, 'uncertain', '', { 'retry-after': '9' }],
+	[504, 'uncertain'],
+	[599, 'uncertain'],
+	[200, 'uncertain', PAGE, HTML],
+	[200, 'uncertain', '{"success":false,"error":"Too many devices"}'],
+	[202, 'uncertain', '{"status":"pending"}'],
+	[401, 'uncertain', PAGE, HTML],
+	// The token of another question.
+	[403, 'uncertain', '{"detail":"CSRF token is invalid"}'],
+	[400, 'uncertain', '{"message":"Unexpected token } in JSON at position 5: invalid"}'],
+	// It said yes, and its answer is of no use.
+	[200, 'used', '{}'],
+	[201, 'used', '{"token":12345}'],
+	[204, 'used'],
+	// It names the end of the code, whatever the status.
+	[401, 'invalid'],
+	[401, 'invalid', '{"code":"token-unknown","detail":"Unknown Short Token"}'],
+	[410, 'invalid'],
+	[401, 'used', '{"detail":"This Short Token was used before; it works only once."}'],
+	[400, 'used', '{"error":"invalid_grant","detail":"The token has already been used"}'],
+	[403, 'used', '{"code":"token_already_used"}'],
+	[409, 'used', '{"code":"TOKEN-SPENT"}'],
+	[422, 'used', '{"message":"Pairing code already redeemed"}'],
+	[500, 'used', '{"message":"tokenAlreadyConsumed"}'],
+	[400, 'invalid', '{"message":"Short token expired"}'],
+	[403, 'invalid', '{"reason":"expired token"}'],
+	[404, 'invalid', '{"message":"Token not found"}'],
+	[422, 'invalid', '{"errors":["invalid pairing code"]}'],
+	[200, 'invalid', '{"ok":false,"error":"unknown token"}'],
+];
+
+test('every answer of a service is told with the worth of the code [F750]', async () => {
+	const device = await givenAgent();
+	for (const [status, worth, body = '', headers = {}] of ANSWERS) {
+		const code = await givenAnswer((_request, response) => response.writeHead(status, headers).end(body));
+		const refusal = await refusalOf(device, code);
+		expect([status, body, worthOf(refusal), refusal.message]).toEqual([status, body, worth, refusal.message]);
+	}
+});
+
+test('no status is without one', async () => {
+	const device = await givenAgent();
+	const statuses = Array.from({ length: 400 }, (_, index) => 200 + index).filter((status) => status % 7 === 0);
+	for (const status of statuses) {
+		const code = await givenAnswer((_request, response) => response.writeHead(status).end());
+		worthOf(await refusalOf(device, code));
+	}
+});
+
+describe('where the line breaks', () => {
+	test.each<[string, string, RequestListener]>([
+		['before the answer', 'uncertain', (request) => request.socket.destroy()],
+		['in the first line of the answer', 'uncertain', (request) => void request.socket.end('HTTP/1.1 20')],
+		[
+			'in the headers of the answer',
+			'uncertain',
+			(request) => void request.socket.end('HTTP/1.1 201 Created\r\nconte'),
+		],
+		[
+			'in the body of a yes',
+			'used',
+			(request) => void request.socket.end('HTTP/1.1 201 Created\r\ncontent-length: 99\r\n\r\n{"tok'),
+		],
+		[
+			'in the body of a page',
+			'uncertain',
+			(request) =>
+				void request.socket.end('HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 99\r\n\r\n<htm'),
+		],
+		[
+			'in the body of a no',
+			'uncertain',
+			(request) => void request.socket.end('HTTP/1.1 422 No\r\ncontent-length: 99\r\n\r\n{"det'),
+		],
+		['with an answer that is none', 'uncertain', (request) => void request.socket.end('220 mail ready\r\n')],
+	])('%s, the code is told as %s', async (_where, worth, answer) => {
+		const device = await givenAgent();
+		expect(worthOf(await refusalOf(device, await givenAnswer(answer)))).toBe(worth);
+	});
+
+	test('before the request, the code is told as valid', async () => {
+		const device = await givenAgent();
+		const code = 'http://127.0.0.1:9/mobile?authorization=Token%20tr-abcdefghijkl&workflowId=check-in';
+		expect(worthOf(await refusalOf(device, code))).toBe('valid');
+	});
+});
+
+test('a code without a workflow is told by what the service answered, not by what the device lacks', async () => {
+	const device = await givenAgent();
+	const without = async (body: string) => {
+		const code = await givenAnswer((_request, response) => response.writeHead(422).end(body));
+		return refusalOf(device, code.replace('&workflowId=check-in', ''));
+	};
+	expect(await without('{"detail":"workflowId is required"}')).toMatchObject({
+		code: 'workflow-missing',
+		params: { pairingCode: 'uncertain' },
+		message: expect.stringContaining('may have been used'),
+	});
+	expect(await without('{"workflows":[{"id":"a"},{"id":"b"}]}')).toMatchObject({ params: { pairingCode: 'valid' } });
+});
+
+test('what is refused on the device itself has not touched the code', async () => {
+	const [service, other] = [await givenService(), await givenService()];
+	const device = await givenPairedAgent(service);
+	const code = other.createPairingCode('check-in').url;
+	const refusal = await refusalOf(device, code);
+	expect(refusal).toMatchObject({ code: 'already-paired', params: { pairingCode: 'valid' } });
+	expect(refusal.message).toMatch(WORDS['valid'] as RegExp);
+	expect((await refusalOf(device, 'a shelf label')).params).toEqual({ reason: 'otherText' });
+});
+
+describe('a device that was refused once', () => {
+	async function givenRefusedOnce() {
+		const service = await givenService();
+		const settings = { pairing: { loopbackByScanner: true, rescueByScanner: true } };
+		const device = await givenPairedAgent(service, { settings });
+		service.revoke(DEVICE_ID);
+		while (device.agent.standing() === 'paired') await device.passWait();
+		expect(device.agent.standing()).toBe('refusedOnce');
+		return { service, device };
+	}
+
+	test('takes a code of its own service that a person brings [F751]', async () => {
+		const { service, device } = await givenRefusedOnce();
+		await device.agent.pair({ code: service.createPairingCode('check-in').url });
+		await device.untilLive('check-in');
+		expect(device.agent.standing()).toBe('paired');
+	});
+
+	test('takes none that its scanner brings, and none of another service or workflow', async () => {
+		const { service, device } = await givenRefusedOnce();
+		const other = await givenService();
+		const codes = [service, other].map((one) => one.createPairingCode('check-in').url);
+		expect(device.agent.inspectPairing({ code: codes[0] ?? '' }, 'scanner').problem?.code).toBe('already-paired');
+		expect(await refusalOf(device, codes[1] ?? '')).toMatchObject({ code: 'already-paired' });
+		const moved = service.createPairingCode('boarding').url;
+		expect(await refusalOf(device, moved)).toMatchObject({ code: 'already-paired' });
+	});
+
+	test('runs the workflow that it had, whatever was asked for in vain since', async () => {
+		const { service, device } = await givenRefusedOnce();
+		await device.agent.setWorkflow('typo').catch(() => {});
+		await device.agent.pair({ code: service.createPairingCode('check-in').url });
+		await device.untilLive('check-in');
+	});
+});

@@ -1,0 +1,118 @@
+/** What scanners make of a code before it arrives: another keyboard layout, capitals, signs around it. */
+import { describe, expect, test } from 'vitest';
+import { LAYOUTS, type Layout, retyped } from '../../src/pairing/keyboard-layouts.ts';
+import { readScannedText } from '../../src/pairing/scanned-text.ts';
+
+const TOKEN = 'tr-AbCdEf_yzYZqwQWamAM0123456789';
+const LINK = `https://id.example.com:8443/base/mobile?authorization=Token%20${TOKEN}&workflowId=check-in_2`;
+const CODE = { baseUrl: 'https://id.example.com:8443/base', token: TOKEN, workflowId: 'check-in_2' };
+const [US, ...OTHERS] = LAYOUTS;
+const named = (name: string) => LAYOUTS.find((layout) => layout.name === name) as Layout;
+/** As the keys of a scanner in one layout are read in another. */
+const mangled = (text: string, scanner: Layout, device: Layout) => retyped(text, scanner, device)[0] ?? '';
+const reasonOf = (text: string) => {
+	const read = readScannedText(text);
+	return read.code ? 'a code' : read.reason;
+};
+
+test('every layout has a character for each key, plain and with shift, and no key without one', () => {
+	for (const { name, keys } of LAYOUTS) expect([name, [...keys].length, keys.includes(' ')]).toEqual([name, 94, false]);
+});
+
+describe.each(OTHERS.map(({ name }) => name))('with a keyboard layout that is %s', (name) => {
+	const other = named(name);
+
+	test('on the device, a link from a US scanner is read', () => {
+		const text = mangled(LINK, US, other);
+		expect(text).not.toContain('https://');
+		expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: name, capsLock: false } });
+	});
+
+	// These have no key for a sign of every link, so that no scanner types one in them.
+	test.skipIf(['Arabic', 'Brazilian'].includes(name))('in the scanner, a link is read on a US device', () => {
+		const text = mangled(LINK, other, US);
+		expect(text).not.toContain('https://');
+		expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: 'US English' } });
+	});
+
+	test('a bare token is named, because nothing in it proves the layout', () => {
+		const text = mangled(TOKEN, US, other);
+		expect(reasonOf(text)).toBe(text === TOKEN ? 'a code' : 'otherLayout');
+	});
+});
+
+test.each([
+	['German', 'httpsÖ--id.example.com-mobile_authoriyation´Token%20trßAyzd/workflowId´checkßin'],
+	['French', 'httpsM!!id:exq,ple:co,!,obile§quthoriwqtion=Token5éàtr)Qwyd7zorkflozId=check)in'],
+	['Spanish', "httpsÑ--id.example.com-mobile_authorization¡Token%20tr'Azyd/workflowId¡check'in"],
+	['Turkish', 'httpsŞ..ıdçexampleçcom.mobıle:authorızatıon-Token%20tr*Azyd/workflowId-check*ın'],
+	['Arabic', 'اففحس:ظظهيزثءشةحمثزؤخةظةخﻻهمث؟شعفاخقهئشفهخى=ﻹخنثى%20فق-ِئغي&صخقنبمخص÷ي=ؤاثؤن-هى'],
+])('a link that was typed on a %s keyboard is read as it is printed', (device, text) => {
+	const read = readScannedText(text);
+	expect(read).toMatchObject({
+		code: { baseUrl: 'https://id.example.com', token: 'tr-Azyd', workflowId: 'check-in' },
+		typed: { device, scanner: 'US English' },
+	});
+});
+
+test('a dead key that was joined with the letter after it is two keys again', () => {
+	const text = 'httpsÖ--id.example.com-mobile_authoriyation´Token%20trßabcd/workflowIdćheckßin';
+	expect(readScannedText(text)).toMatchObject({ code: { token: 'tr-abcd', workflowId: 'check-in' } });
+});
+
+test('two layouts of which neither is the US one are told as well', () => {
+	const text = mangled(LINK, named('German'), named('French'));
+	expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: 'French' } });
+});
+
+test('what could have been typed in two ways is named, and not guessed [F752]', () => {
+	// On Windows one key types the two characters that two other keys type: b, or g and h.
+	const text = mangled(LINK.replace(TOKEN, 'tr-AghA'), US, named('Arabic')).replaceAll('ﻻ', 'لا').replaceAll('ﻹ', 'لإ');
+	expect(reasonOf(text)).toBe('otherLayout');
+});
+
+test.each([
+	['the mark of its kind', `]Q1${LINK}`],
+	['the mark of its kind, in another layout', mangled(`]Q1${LINK}`, US, named('German'))],
+	['control characters', `\u0002${LINK}\u001d\u0003\r\n`],
+	['a letter for its kind', `Q${LINK}`],
+	['what QR codes of addresses begin with', `URL:${LINK}`],
+	['the mark of its kind, around JSON', `]Q3${JSON.stringify(CODE)}`],
+	['a sign after it', `${LINK}#`],
+	['a sign before and after it', `*${LINK}*`],
+])('%s around a code is passed over', (_what, text) => {
+	expect(readScannedText(text)).toMatchObject({ code: CODE });
+});
+
+describe('capitals', () => {
+	const exchanged = [...LINK]
+		.map((sign) => (sign === sign.toUpperCase() ? sign.toLowerCase() : sign.toUpperCase()))
+		.join('');
+
+	test('and small letters that are exchanged are read, also in another layout', () => {
+		expect(readScannedText(exchanged)).toMatchObject({ code: CODE, typed: { capsLock: true, scanner: 'US English' } });
+		const german = mangled(LINK, US, named('German'));
+		const locked = [...german].map((sign) =>
+			sign === 'ß' ? 'ß' : sign === sign.toUpperCase() ? sign.toLowerCase() : sign.toUpperCase(),
+		);
+		expect(readScannedText(locked.join(''))).toMatchObject({ code: CODE, typed: { capsLock: true, device: 'German' } });
+	});
+
+	test('only are named: nothing says which letters were small [F753]', () => {
+		expect(reasonOf(LINK.toUpperCase())).toBe('capitals');
+	});
+});
+
+test.each([
+	['a link of a web page', 'https://example.com/menu?table=4&lang=de', 'linkWithoutToken'],
+	['a link in capitals', 'HTTPS://EXAMPLE.COM/A?B=C12345', 'linkWithoutToken'],
+	['a damaged code', 'https://id.example.com/mobile?authorization=Token%20', 'badToken'],
+	['a Wi-Fi code', 'WIFI:S:net;T:WPA;P:pass1234;;', 'linkWithoutToken'],
+	['a bar code of goods', '40063813339314006381', 'otherText'],
+	['a serial number', 'SN-4711/2026 Rev. B, 230V', 'otherText'],
+	['a German word', 'Straßenbahnhaltestelle', 'badToken'],
+	['an Arabic sentence', 'هذا نص طويل ليس رمز اقتران 12345', 'otherText'],
+	['an address', "42, rue de l'Église, 75000 Paris", 'otherText'],
+])('%s is not taken for a code of another layout', (_what, text, reason) => {
+	expect(reasonOf(text)).toBe(reason);
+});
