@@ -132,6 +132,8 @@ export function trackConnectivity({ clock, log, events, stateWriter, silenceLimi
 	}
 
 	function tell(link: Link): void {
+		// The agent is being stopped.
+		if (link.state.name === 'closed') return;
 		const cause = failureOf(link.state);
 		const needsPerson = link.state.name === 'blocked';
 		// Before the first time only trouble is worth a line.

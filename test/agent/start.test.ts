@@ -81,6 +81,7 @@ test('an agent that stops never tells its applications that the device is not pa
 	await device.stop();
 	expect(told.at(-1)).toBe('offline');
 	expect(told).not.toContain('unpaired');
+	expect(device.logText()).not.toContain('offline: connecting again');
 });
 
 describe('a second agent', () => {

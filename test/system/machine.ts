@@ -139,6 +139,9 @@ export function createMachine(tree: string, directory: string, ownDisk = false):
 	const hasDisk = ownDisk && mayMount(image, layer);
 	for (const part of ['upper', 'work']) mkdirSync(join(layer, part), { recursive: true });
 	const upper = join(layer, 'upper');
+	// It stands for a device, which has a serial number of its own.
+	mkdirSync(join(upper, 'etc/tmpfiles.d'), { recursive: true });
+	writeFileSync(join(upper, 'etc/tmpfiles.d/device.conf'), 'r! /run/systemd/container\n');
 	const groups = findControlGroups();
 	execFileSync('ip', ['netns', 'add', id]);
 	execFileSync('ip', ['-n', id, 'link', 'set', 'lo', 'up']);
