@@ -400,8 +400,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				LINK,
-				'return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, event.atMs);',
-				'return wait({ ...state, backoff: next.backoff }, cause, blocked ? 2_400_000 : next.delayMs, blocked, then, event.atMs);',
+				'return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, atMs);',
+				'return wait({ ...state, backoff: next.backoff }, cause, blocked ? 2_400_000 : next.delayMs, blocked, then, atMs);',
 			],
 			[
 				LINK,
@@ -523,8 +523,8 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'supervisor-1-old-link-stays',
 		SUPERVISOR,
-		'\teffects.push(...drop(supervision.current, event.atMs, random));\n\treturn followedBy(effects',
-		'\treturn followedBy(effects',
+		'\teffects.push(...drop(supervision.current, event.atMs, random));\n\tconst promoted',
+		'\tconst promoted',
 	),
 	any(
 		'supervisor-2-never-renews',
@@ -547,8 +547,8 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'supervisor-6-next-not-promoted',
 		SUPERVISOR,
-		'current: moved, next: null }, [], event.atMs, random));\n}',
-		'next: moved }, [], event.atMs, random));\n}',
+		'budget, current: promoted, next: null };',
+		'budget, next: promoted };',
 	),
 	any('plan-1-older-plans-pass', RECORD, 'if (floor && order < 0) {', 'if (floor && order < -1e9) {'),
 	any(
