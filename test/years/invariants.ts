@@ -44,7 +44,7 @@ export const INVARIANTS: readonly Invariant[] = [
 	{
 		name: 'online-again',
 		promise:
-			'Within 75 minutes after the last fault the device is online; one that holds nothing but an ended Connection, once a person has brought a code.',
+			'Within 75 minutes after the last fault the device is online; one that holds nothing but an ended Connection, once a person has brought a code, and one whose disk has lost the workflow, once a person has set it.',
 		on: { judged: atRest(({ backAfterMs, status }) => backAfterMs === null && status.sentence) },
 	},
 	{

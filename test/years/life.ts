@@ -170,6 +170,18 @@ export function live(options: LifeOptions): LifeResult {
 		}
 	}
 
+	/** What only a person can do. @returns whether there was anything. */
+	function help(): boolean {
+		const { agent } = device;
+		// A device that has nothing left but a Connection which has ended needs a new code.
+		if (traits.credential === 'code') pair(true);
+		// A disk that lied has lost each copy of the state, and with it the workflow that a person had set.
+		else if (traits.hasBadDisk && agent?.status().workflow.wanted === null) agent.setWorkflow('wf-a').catch(() => {});
+		else return false;
+		time.settle();
+		return true;
+	}
+
 	/** Nothing is wrong any more. */
 	function calm(): void {
 		service.setLine('up', false);
@@ -206,12 +218,7 @@ export function live(options: LifeOptions): LifeResult {
 		) {
 			time.runUntil(atMs);
 			if (backAfterMs === null && isBack()) backAfterMs = atMs - calmMs;
-			// A device that has nothing left but a Connection which has ended needs a new code.
-			if (backAfterMs === null && !helpedByPerson && traits.credential === 'code' && atMs > calmMs + 45 * MINUTE) {
-				helpedByPerson = true;
-				pair(true);
-				time.settle();
-			}
+			if (backAfterMs === null && !helpedByPerson && atMs > calmMs + 45 * MINUTE) helpedByPerson = help();
 		}
 		time.runUntil(calmMs + RECOVERY_MS);
 		const before = { writes: device.disk.writes, counts: { ...counts } };
