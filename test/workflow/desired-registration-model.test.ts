@@ -8,6 +8,7 @@ import { expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import { connectionOf } from '../../src/connection/link.ts';
 import {
+	type Link,
 	NOTHING_SUPERVISED,
 	type SupervisorEvent,
 	servesRegistration,
@@ -299,9 +300,13 @@ function act(world: World, action: Action): void {
 		case 'forgetPlan':
 			change(world, { plan: null });
 			break;
-		case 'unpair':
-			change(world, { state: EMPTY_STATE });
+		case 'unpair': {
+			// Every link ends before anything else is desired.
+			const nothing = { type: 'desiredChanged', desired: null, known: [], atMs: nowMs } as const;
+			const { supervision } = supervise(inputs.supervision, nothing, () => 0.5);
+			change(world, { state: EMPTY_STATE, supervision });
 			break;
+		}
 		case 'hold':
 			change(world, { leases: holdLease(inputs.leases, 'kiosk', action.seconds, nowMs) });
 			break;
@@ -398,9 +403,17 @@ function link(world: World, action: Extract<Action, { do: 'succeed' | 'fail' }>)
 			const connection = { token: `made ${generation} ${attempt}`, obtainedAtMs: atMs, lifeMs: null };
 			step(world, { type: 'link', generation, event: { type: 'registered', attempt, atMs, connection } });
 		} else step(world, { type: 'link', generation, event: { type: 'channelConfirmed', attempt, atMs } });
-	} else step(world, { type: 'link', generation, event: { type: 'timerFired', attempt, atMs } });
+	} else fire(world, found);
 	const { current } = world.inputs.supervision;
 	if (current?.state.name === 'online' && connectionOf(current.state)) world.reached.add('online');
+}
+
+/** The timer of a link that waits fires when its time has come. */
+function fire(world: World, { generation, state }: Link): void {
+	const { nowMs } = world.inputs;
+	if ('untilMs' in state) pass(world, Math.max(0, Math.ceil(state.untilMs - nowMs)));
+	const event = { type: 'timerFired', attempt: state.attempt, atMs: world.inputs.nowMs } as const;
+	step(world, { type: 'link', generation, event });
 }
 
 /** From now on the device has what it needs and everything succeeds: what is demanded comes about, after at most a few waits. */
