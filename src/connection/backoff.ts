@@ -13,7 +13,7 @@ import type { RetryClass } from '../base/errors.ts';
  * | overload: `overloaded` | 429, 503, what is taken and not answered | 15 s and more, half as long again each time | 60 s or T, at most 30 min |
  * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
  *
- * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed up to 60 s.
+ * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed, or of a place that is held, up to 60 s.
  */
 
 const SECOND = 1000;
@@ -135,7 +135,8 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, random: () 
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant. An answer that is outweighed may be another's.
-	const [fromMs, toMs] = isOutage
+	const isShort = isOutage || (failed.retryClass === 'occupied' && failed.wasOnline === true);
+	const [fromMs, toMs] = isShort
 		? [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)]
 		: [floorMs, 2 * floorMs];
 	const askedMs = floorMs > 0 ? between(fromMs, toMs) : 0;

@@ -47,9 +47,10 @@ export interface HttpAnswer {
 /** The status decides; the body is detail. Source: assumed (errors). */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	const failed = classifyStatus(answer);
-	// A refused credential has a pace of its own.
 	const { 'retry-after': asked, date } = answer.headers;
-	const retryAfterMs = answer.status === 401 ? undefined : readRetryAfter(asked, date, answer.wallMs);
+	// A refused credential has a pace of its own, and a portal does not speak for the service.
+	const hasOwnPace = answer.status === 401 || failed.code === 'captive-portal';
+	const retryAfterMs = hasOwnPace ? undefined : readRetryAfter(asked, date, answer.wallMs);
 	return retryAfterMs === undefined ? failed : { ...failed, retryAfterMs };
 }
 

@@ -195,6 +195,7 @@ describe('what only a person could change, of a device that was online lately,',
 	test('waits as long as it was asked to', () => {
 		expect(range(surprising(0, { retryAfterMs: 40 * SECOND }))).toEqual([40, 60]);
 		expect(range(surprising(0, { retryAfterMs: 3600 * SECOND }))).toEqual([45, 60]);
+		expect(range(failed('occupied', { retryAfterMs: 3600 * SECOND, wasOnline: true }))).toEqual([45, 60]);
 	});
 });
 
@@ -253,7 +254,8 @@ describe('whatever fails, in any order', () => {
 			fc.property(history, anyChance, (failures, random) => {
 				const { delayMs, outweighed } = following(failures, () => random);
 				const asked = failures.at(-1)?.retryAfterMs ?? 0;
-				const most = outweighed === 'surprise' ? 45 * SECOND : MAX_RETRY_AFTER_MS;
+				const isHeld = failures.at(-1)?.retryClass === 'occupied' && failures.at(-1)?.wasOnline === true;
+				const most = outweighed === 'surprise' || isHeld ? 45 * SECOND : MAX_RETRY_AFTER_MS;
 				const least = Math.min(Number.isNaN(asked) ? 0 : asked, most);
 				if (outweighed === 'surprise' && delayMs > MINUTE) return false;
 				return Number.isFinite(delayMs) && delayMs >= Math.max(0, least) && delayMs <= 60 * MINUTE;

@@ -285,6 +285,20 @@ describe('an HTTP answer', () => {
 });
 
 describe('Retry-After', () => {
+	test('of a captive portal is no word of the service', () => {
+		const headers = { 'retry-after': '600', 'content-type': 'text/html' };
+		for (const [status, location] of [
+			[302, 'http://portal.example/'],
+			[511, ''],
+			[200, ''],
+		] as const) {
+			const told = { ...headers, ...(location && { location }) };
+			const answer = { status, headers: told, body: '<html>sign in', purpose: 'channel', host: 'id.example' } as const;
+			const failure = classifyHttpAnswer(answer);
+			expect([failure.code, failure.retryAfterMs]).toEqual(['captive-portal', undefined]);
+		}
+	});
+
 	const date = 'Wed, 21 Oct 2015 07:28:00 GMT';
 
 	test('is read in seconds', () => expect(readRetryAfter('120', undefined)).toBe(120_000));
