@@ -181,20 +181,24 @@ export const unreadable = (message: string) =>
  */
 export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEvent[] {
 	const decoder = new TextDecoder();
-	let rest = '';
+	let pieces: string[] = [];
+	let size = 0;
 	return (chunk) => {
-		let from = Math.max(0, rest.length - 1);
-		rest += decoder.decode(chunk, { stream: true });
-		const events: ServerSentEvent[] = [];
-		for (let end = rest.indexOf('\n\n', from); end >= 0; end = rest.indexOf('\n\n', from)) {
-			const lines = Array.from(rest.slice(0, end).split('\n'), (line) => line.split(/: (.*)/s, 2));
+		const text = decoder.decode(chunk, { stream: true });
+		const isWhole = `${pieces.at(-1)?.at(-1)}${text}`.includes('\n\n');
+		if (text !== '') pieces.push(text);
+		size += text.length;
+		if (size > MAX_ANSWER_BYTES && !isWhole) throw tooLarge();
+		// Joined once: a long line comes in many pieces.
+		if (!isWhole) return [];
+		const blocks = pieces.join('').split('\n\n');
+		pieces = [blocks.pop() ?? ''].filter(Boolean);
+		size = pieces[0]?.length ?? 0;
+		return blocks.flatMap((block) => {
+			const lines = Array.from(block.split('\n'), (line) => line.split(/: (.*)/s, 2));
 			const { id = null, event = 'message' } = Object.fromEntries(lines);
-			const data = lines.filter(([name]) => name === 'data').map(([, text]) => text);
-			if (data.length > 0) events.push({ id, event, data: data.join('\n') });
-			rest = rest.slice(end + 2);
-			from = 0;
-		}
-		if (rest.length > MAX_ANSWER_BYTES) throw tooLarge();
-		return events;
+			const data = lines.filter(([name]) => name === 'data').map(([, line]) => line);
+			return data.length > 0 ? [{ id, event, data: data.join('\n') }] : [];
+		});
 	};
 }
