@@ -32,7 +32,7 @@ import { createHandOver } from '../updates/hand-over.runner.ts';
 import { missingFor } from '../updates/package.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
-import { keepLeases, type WorkflowLeases } from '../workflow/leases.runner.ts';
+import { keepLeases, UNSAVED_LEASES, type WorkflowLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
 import { type AgentOptions, type Base, openBase } from './base.runner.ts';
 import { createCommands, type WorkflowWait } from './commands.runner.ts';
@@ -117,7 +117,7 @@ function assemble(options: AgentOptions, base: Base) {
 		silenceLimitMs: ({ registration }) => livenessOf(registration, settings().service).silenceLimitMs,
 	});
 	const line = keepLine(options.lineStore ?? UNSAVED_LINE, base.log);
-	const leases = keepLeases({ clock, requestReconcile });
+	const leases = keepLeases({ clock, requestReconcile, store: options.leaseStore ?? UNSAVED_LEASES });
 	const connections = keepConnections({ ...base, credentials: () => runtime().credentials });
 	const fleet = followFleet({
 		...base,
@@ -335,6 +335,7 @@ function statusOf(
 		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 		deviceType: settings().deviceType,
 		labels: settings().fleet.labels,
+		forward: settings().forward,
 		baseUrl: supervision.current?.registration.baseUrl ?? serviceOf(settings(), stateWriter.state),
 		newestEventId: base.events.newest(),
 		blocker: reconciler.blocker,

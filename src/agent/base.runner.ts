@@ -20,6 +20,7 @@ import { type DeviceState, withLastSettings, withoutTrial } from '../state/devic
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import type { Updates } from '../updates/hand-over.runner.ts';
+import type { LeaseStore } from '../workflow/leases.ts';
 
 export interface AgentOptions {
 	readonly clock: Clock;
@@ -39,6 +40,8 @@ export interface AgentOptions {
 	readonly openEvents: (warn: (topic: string, warning: Failure | null) => void) => EventStore;
 	/** Where what is learned of the line outlives a restart; left out, it does not. */
 	readonly lineStore?: LineStore;
+	/** Leases that outlive the process. Default: none do. */
+	readonly leaseStore?: LeaseStore;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	/** Fetches the fleet plan; default over the network. */
 	readonly fetchPlan?: typeof fetchPlan;

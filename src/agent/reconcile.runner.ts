@@ -15,6 +15,7 @@ import {
 	type DesiredOutcome,
 	desiredRegistration,
 	NO_PROGRESS,
+	type Progress,
 	type RegistrationInputs,
 } from '../workflow/desired-registration.ts';
 import type { WorkflowLeases } from '../workflow/leases.runner.ts';
@@ -26,7 +27,7 @@ export type Reconciler = ReturnType<typeof keepReconciled>;
 export function keepReconciled(
 	parts: Base & {
 		readonly connections: Connections;
-		readonly leases: Pick<WorkflowLeases, 'held'>;
+		readonly leases: Pick<WorkflowLeases, 'held' | 'waiting' | 'waits'>;
 		readonly fleet: Pick<Fleet, 'record' | 'keep' | 'target'>;
 		readonly links: Pick<Links, 'supervision' | 'desire'>;
 	},
@@ -34,7 +35,8 @@ export function keepReconciled(
 	const { clock, connections, fleet, links, stateWriter } = parts;
 	/** Why nothing can be desired. */
 	let blocker: Failure | null = null;
-	let progress = NO_PROGRESS;
+	const { waiting } = parts.leases;
+	let progress: Progress = { ...NO_PROGRESS, change: waiting && { ...waiting, untilMs: null } };
 	let stopped = false;
 	let cancel = () => {};
 
@@ -60,6 +62,7 @@ export function keepReconciled(
 		const outcome = desiredRegistration(asked);
 		blocker = outcome.blocker;
 		progress = outcome.progress;
+		parts.leases.waits(progress.change);
 		keepPlan(asked, outcome);
 		const { attempt } = progress;
 		cancel();

@@ -81,13 +81,38 @@ const RETRY_MS = 1000;
 /** How often work renews its lease of 60 s. */
 const RENEW_MS = 20_000;
 
-/** Works of this process, and releases on their way, by socket and name of the lease: clients share them. */
-const works = new Map<string, number>();
+/** Tells the work of this process from that of others under the same name of a lease. */
+const PROCESS = Math.random().toString(36).slice(2);
+/** Works by the socket and name of their lease, and releases on their way: the clients of this process share them. */
+const works = new Map<string, ReturnType<typeof keepRenewed>>();
 const releases = new Map<string, Promise<unknown>>();
 
+/** Renews a lease until it ends. */
+function keepRenewed(hold: () => Promise<unknown>) {
+	const over = new AbortController();
+	let renewing: Promise<unknown> | undefined;
+	const renew = () => {
+		renewing ??= untilAnswered(hold, over.signal, undefined)
+			.catch(() => {})
+			.finally(() => {
+				renewing = undefined;
+			});
+	};
+	const timer = setInterval(renew, RENEW_MS);
+	const end = async () => {
+		clearInterval(timer);
+		over.abort();
+		await renewing;
+	};
+	return { count: 0, renew, end };
+}
+
 async function letGo(key: string, release: () => Promise<unknown>): Promise<void> {
+	const work = works.get(key);
 	works.delete(key);
-	const releasing = release().catch(() => {});
+	const releasing = Promise.resolve(work?.end())
+		.then(release)
+		.catch(() => {});
 	releases.set(key, releasing);
 	await releasing;
 	if (releases.get(key) === releasing) releases.delete(key);
@@ -95,8 +120,24 @@ async function letGo(key: string, release: () => Promise<unknown>): Promise<void
 
 /** Opens nothing: each call makes a connection of its own, so that a restart of the agent needs no care. */
 export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlineMs = 15_000 }: ClientOptions = {}) {
-	const call = <Answer>(method: string, path: string, body?: unknown, more: CallOptions = {}): Promise<Answer> =>
-		ask(socketPath, { method, path, body, deadlineMs, ...more }) as Promise<Answer>;
+	let isAway = false;
+	const call = async <Answer>(
+		method: string,
+		path: string,
+		body?: unknown,
+		more: CallOptions = {},
+	): Promise<Answer> => {
+		try {
+			const answer = await ask(socketPath, { method, path, body, deadlineMs, ...more });
+			// An agent that is back may be another one, which knows no lease.
+			if (isAway) for (const { renew } of works.values()) renew();
+			isAway = false;
+			return answer as Answer;
+		} catch (error) {
+			isAway ||= error instanceof AgentProblem && error.code === 'agent-not-running';
+			throw error;
+		}
+	};
 
 	const eventPage = async (query: URLSearchParams, more: CallOptions = {}): Promise<ExactPage> => {
 		const page = await call<unknown>('GET', `/v1/events?${query}`, undefined, { read: readPage, ...more });
@@ -105,8 +146,10 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 	};
 	const acknowledge = (consumer: string, id: string): Promise<AckResult> =>
 		call('POST', '/v1/events/ack', { consumer, id });
-	const hold = (name: string, seconds = 60): Promise<LeaseReport> => call('POST', '/v1/leases', { name, seconds });
-	const release = (name: string): Promise<LeaseReport> => call('POST', '/v1/leases/release', { name });
+	const hold = (name: string, seconds = 60, work?: string): Promise<LeaseReport> =>
+		call('POST', '/v1/leases', { name, seconds, work });
+	const release = (name: string, work?: string): Promise<LeaseReport> =>
+		call('POST', '/v1/leases/release', { name, work });
 
 	/**
 	 * Events as they come, oldest first, each at least once, until the signal ends the loop; an agent that is away is waited for.
@@ -161,38 +204,26 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		/** All leases in force. */
 		leases: (): Promise<LeaseReport> => call('GET', '/v1/leases'),
 		/** A verification is in progress: a workflow change waits for so many seconds (1 to 3600). Under the same name it starts again. */
-		hold,
+		hold: (name: string, seconds?: number) => hold(name, seconds),
 		/** The verification is over. */
-		release,
+		release: (name: string) => release(name),
 		/**
-		 * Holds a lease as long as `run` takes, and releases it whatever happens. Works of this process under one name share the
-		 * lease: the last one that ends releases it.
+		 * Holds a lease as long as `run` takes, and releases it whatever happens. Works under one name may overlap, also in several
+		 * processes: the lease ends with the last of them. It is renewed every 20 s, and at once when an agent that was away is back.
 		 */
 		async withLease<Result>(name: string, run: () => Promise<Result>): Promise<Result> {
 			const key = `${socketPath} ${name}`;
-			works.set(key, (works.get(key) ?? 0) + 1);
-			const over = new AbortController();
-			let renewing: Promise<unknown> | undefined;
-			const renew = () => untilAnswered(() => hold(name), over.signal, undefined).catch(() => {});
-			let renewal: NodeJS.Timeout | undefined;
+			const work = works.get(key) ?? keepRenewed(() => hold(name, 60, PROCESS));
+			works.set(key, work);
+			work.count += 1;
 			try {
 				// One that is on its way could arrive after the new lease, and end it.
 				await releases.get(key);
-				await hold(name);
-				// While the agent is away it is tried every second, so that an agent that is back knows the lease at once.
-				renewal = setInterval(() => {
-					renewing ??= renew().finally(() => {
-						renewing = undefined;
-					});
-				}, RENEW_MS);
+				await hold(name, 60, PROCESS);
 				return await run();
 			} finally {
-				clearInterval(renewal);
-				over.abort();
-				await renewing;
-				const others = (works.get(key) ?? 1) - 1;
-				if (others > 0) works.set(key, others);
-				else await letGo(key, () => release(name));
+				work.count -= 1;
+				if (work.count === 0) await letGo(key, () => release(name, PROCESS));
 			}
 		},
 		/**

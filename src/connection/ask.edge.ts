@@ -16,7 +16,7 @@ export interface Asked {
 	readonly headers: Readonly<Record<string, string | string[]>>;
 	/** A stream has its length or `transfer-encoding` among the headers. */
 	readonly body: string | Uint8Array | Readable | null;
-	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. */
+	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. 0 for `pooled`: the caller watches it. */
 	readonly idleMs: number;
 	/** Ends the request, and the reading of its answer, whatever they have come to. */
 	readonly signal: AbortSignal;

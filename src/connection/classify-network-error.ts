@@ -2,6 +2,9 @@
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
 
+/** On an error of a kept connection: none stood, and nothing of the request has left. */
+export const UNSENT = Symbol('unsent');
+
 const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 	CERT_NOT_YET_VALID: 'clock-wrong',
 	CERT_HAS_EXPIRED: 'certificate-expired',

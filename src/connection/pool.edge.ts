@@ -6,6 +6,7 @@ import type { AgentOptions, Agent as HttpAgent } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import type { Agent } from 'undici';
 import { type Answer, type Asked, CONNECT_MS, TLS_STALLED } from './ask.edge.ts';
+import { UNSENT } from './classify-network-error.ts';
 
 export interface Pool {
 	/** As `ask` of ask.edge.ts, but `onWrite` is called before the connection stands. A body that is a stream goes out in chunks unless its length is among the headers. */
@@ -25,7 +26,7 @@ export function createPool(agentFor: (url: URL) => HttpAgent): Pool {
 				const url = new URL(`${protocol}//${host}`);
 				connectBy(agentFor(url), url).then(
 					(socket) => done(null, socket),
-					(error: Error) => done(error, null),
+					(error: Error) => done(Object.assign(error, { [UNSENT]: true }), null),
 				);
 			},
 		});

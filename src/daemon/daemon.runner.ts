@@ -39,6 +39,7 @@ import { openStateStore } from '../state/store.edge.ts';
 import { keepHistory } from '../status/history.runner.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
+import { leaseFile } from '../workflow/lease-file.edge.ts';
 import type { HooksProgram } from './hooks-program.edge.ts';
 import { machineFigures } from './machine-figures.runner.ts';
 import { handOverPlan, readUpdates } from './updates.runner.ts';
@@ -164,6 +165,7 @@ export async function startDaemon(options: DaemonOptions) {
 			},
 			audit,
 			lineStore: lineFile(paths.stateDir, checked),
+			leaseStore: leaseFile(paths.runDir),
 			openChannel: options.openChannel ?? openChannel,
 			log,
 			registerSecret,
@@ -196,6 +198,7 @@ export async function startDaemon(options: DaemonOptions) {
 			headers: () => settings().forward.headers,
 			serviceHeaders: (baseUrl) => runtime.headersFor(baseUrl),
 			registrationPath: () => settings().service.registrationPath,
+			limits: () => ({ maxBytes: settings().forward.maxBytes, idleMs: settings().forward.idleSeconds * 1000 }),
 		});
 		const machine = machineFigures(paths.stateDir, root, clock, async () => {
 			const { devices } = await scanning.report();

@@ -119,7 +119,7 @@ function refused(message: string, remedy: string): ForwardDecision {
 
 /** Besides: headers that would make a browser or a client store or trust something in our name. */
 const NOT_TO_CALLER =
-	/^(?:set-cookie2?|authorization|authentication-info|www-authenticate|location|alt-svc|strict-transport-security|clear-site-data|service-worker-allowed|refresh|access-control-.*)$/;
+	/^(?:set-cookie2?|authorization|authentication-info|www-authenticate|location|alt-svc|strict-transport-security|clear-site-data|service-worker-allowed|refresh|access-control-.*|idv-agent-.*)$/;
 
 export type HeaderLines = Readonly<Record<string, string | readonly string[] | undefined>>;
 

@@ -5,27 +5,32 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { AgentError, asError } from '../base/errors.ts';
+import { AgentError, asError, failure } from '../base/errors.ts';
 import type { Answer } from '../connection/ask.edge.ts';
-import { classifyNetworkError } from '../connection/classify-network-error.ts';
+import { classifyNetworkError, UNSENT } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
+import { FORWARDED_AT_ONCE, FORWARDED_STALLED } from '../protocol/local-api.ts';
+import { type Progress, watchProgress } from './forward-progress.edge.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
 import { createPlaces } from './places.ts';
 import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
+import { ForwardError } from './server/forward-problems.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 const FORWARD_LIMITS = {
-	requestBytes: 64 * 1024 * 1024,
-	/** Largest body of an answer, in bytes; a longer one is cut off by closing the connection. */
-	answerBytes: 64 * 1024 * 1024,
-	/** For the whole exchange, in milliseconds. */
-	deadlineMs: 120_000,
-	/** Longest silence of the service, in milliseconds. */
+	/** Largest body, in bytes, of a request and of an answer; a longer answer that has begun is cut off by closing the connection. */
+	maxBytes: 64 * 1024 * 1024,
+	/** Longest time in which nothing of an exchange moves, in milliseconds. */
 	idleMs: 30_000,
-	atOnce: 16,
+	/** Requests of all callers on shared sockets that the service has to do something for. */
+	atOnce: FORWARDED_AT_ONCE,
+	/** Requests of theirs, besides, that wait for their own caller; of more, the one that has waited longest ends. */
+	stalled: FORWARDED_STALLED,
+	/** How long an exchange waits for its caller before it counts as stalled, in milliseconds. */
+	stallMs: 1000,
 	/** Requests of one caller that wait for their turn; a further one is refused. */
 	waiting: 64,
 	/** Longest wait for a turn, in milliseconds. */
@@ -45,14 +50,16 @@ export interface ForwarderOptions {
 	readonly serviceHeaders?: (baseUrl: string) => Readonly<Record<string, string>>;
 	/** Path at which this device registers: no application may ask for it. Default: the published one. */
 	readonly registrationPath?: () => string;
-	readonly limits?: Partial<ForwardLimits>;
+	/** Where they differ from the usual ones, as they are now. */
+	readonly limits?: () => Partial<ForwardLimits>;
 }
 
 /**
  * @param target the request line after the prefix, undecoded.
  * @throws AgentError before anything is answered: `access-denied`, `method-not-allowed`, `unpaired`, `body-too-large`,
- * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or the failure of the network. Once the
- * answer has begun, a failure closes the caller's connection instead.
+ * `response-too-large`, `redirect-refused`, `service-overloaded` (too many at once), or the failure of the network; a
+ * {@link ForwardError} where the service may have carried the request out. Once the answer has begun, a failure closes the
+ * caller's connection instead.
  */
 export type Forward = (
 	request: IncomingMessage,
@@ -62,11 +69,54 @@ export type Forward = (
 ) => Promise<void>;
 
 export function createForwarder(options: ForwarderOptions): Forward {
-	const limits = { ...FORWARD_LIMITS, ...options.limits };
 	/** By the name of an application; all callers on shared sockets are one. */
 	const places = createPlaces();
+	/** Ends an exchange of theirs that waits for its own caller; the longest wait first. */
+	const stalled = new Set<() => void>();
 
 	return async (request, response, target, application = null) => {
+		const limits = { ...FORWARD_LIMITS, ...options.limits?.() };
+		const asked = { ...readAsked(request, target, application), ...limits };
+		const caller = application?.name ?? '';
+		const atOnce = application ? (application.shares?.uploads ?? SHARES.uploads) : limits.atOnce;
+		const over = new AbortController();
+		const left = () => over.abort();
+		response.once('close', left);
+		const ends = AbortSignal.any([over.signal, AbortSignal.timeout(limits.waitMs)]);
+		const release = await places.wait(caller, atOnce, limits.waiting, ends).catch(() => null);
+		// There is no one left to answer.
+		if (over.signal.aborted) return release?.();
+		if (!release)
+			throw new AgentError(
+				'service-overloaded',
+				`${atOnce} requests are being passed on already, and no turn came in time.`,
+				{ remedy: 'Ask again in a moment.', retryAfterMs: 1000 },
+			);
+		const end = () => over.abort(callerStoodStill());
+		const progress = watchProgress(limits, {
+			idle: (side) => over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
+			stalled() {
+				// An application with a share of its own keeps the place in it.
+				if (application) return;
+				release();
+				stalled.add(end);
+				if (stalled.size > limits.stalled) for (const longest of [...stalled].slice(0, 1)) longest();
+			},
+			moved: () => void stalled.delete(end),
+		});
+		try {
+			await exchange(request, response, asked, { network: options.network, progress, signal: over.signal });
+		} finally {
+			response.removeListener('close', left);
+			progress.stop();
+			stalled.delete(end);
+			over.abort();
+			release();
+		}
+	};
+
+	/** @throws AgentError for what is not passed on. */
+	function readAsked(request: IncomingMessage, target: string, application: BrowserApplication | null) {
 		const method = METHODS.find((known) => known === request.method);
 		if (!method)
 			throw new AgentError('method-not-allowed', `${request.method ?? 'This method'} is not passed on.`, {
@@ -85,38 +135,26 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			throw new AgentError('access-denied', 'This path is not among those that this application may ask for.', {
 				remedy: 'Add it to allow= in its line of the applications file if it should be.',
 			});
-		const caller = application?.name ?? '';
-		const atOnce = application ? (application.shares?.uploads ?? SHARES.uploads) : limits.atOnce;
-		const over = new AbortController();
-		const left = () => over.abort();
-		response.once('close', left);
-		const ends = AbortSignal.any([over.signal, AbortSignal.timeout(limits.waitMs)]);
-		const release = await places.wait(caller, atOnce, limits.waiting, ends).catch(() => null);
-		// There is no one left to answer.
-		if (over.signal.aborted) return release?.();
-		if (!release)
-			throw new AgentError(
-				'service-overloaded',
-				`${atOnce} requests are being passed on already, and no turn came in time.`,
-				{ remedy: 'Ask again in a moment.', retryAfterMs: 1000 },
-			);
-		try {
-			const more = options.headers?.() ?? [];
-			await exchange(
-				request,
-				response,
-				{ method, url: decision.url, more, added: options.serviceHeaders?.(service.baseUrl) ?? {}, ...service },
-				options.network,
-				limits,
-				over.signal,
-			);
-		} finally {
-			response.removeListener('close', left);
-			over.abort();
-			release();
-		}
-	};
+		const added = options.serviceHeaders?.(service.baseUrl) ?? {};
+		return { method, url: decision.url, more: options.headers?.() ?? [], added, ...service };
+	}
 }
+
+const callerStoodStill = () =>
+	new ForwardError(
+		failure('request-timeout', 'The application did not go on with its request.', {
+			remedy: 'Send the body, and read the answer, without a pause.',
+		}),
+		408,
+	);
+
+const serviceWasSilent = ({ host }: URL, idleMs: number) =>
+	new ForwardError(
+		failure('request-timeout', `${host} did not answer for ${idleMs / 1000} s.`, {
+			remedy: 'Look whether the service has carried the request out before you repeat it.',
+			params: { host },
+		}),
+	);
 
 interface Exchange {
 	readonly method: (typeof METHODS)[number];
@@ -125,19 +163,20 @@ interface Exchange {
 	readonly token: string;
 	readonly more: readonly string[];
 	readonly added: Readonly<Record<string, string>>;
+	readonly maxBytes: number;
 }
 
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, baseUrl, token, more, added }: Exchange,
-	network: ForwarderOptions['network'],
-	limits: ForwardLimits,
-	left: AbortSignal,
+	{ method, url, baseUrl, token, more, added, maxBytes }: Exchange,
+	parts: { readonly network: ForwarderOptions['network']; readonly progress: Progress; readonly signal: AbortSignal },
 ): Promise<void> {
-	const signal = AbortSignal.any([AbortSignal.timeout(limits.deadlineMs), left]);
+	const { network, progress, signal } = parts;
+	const length = request.headers['content-length'];
+	if (Number(length ?? 0) > maxBytes) throw tooLargeRequest();
 	try {
-		const answer = await asked();
+		const answer = await ask();
 		const { statusCode = 0 } = answer;
 		const headers = checkAnswer(answer);
 		if (method === 'HEAD') {
@@ -146,29 +185,35 @@ async function exchange(
 			response.end();
 			return;
 		}
-		const body = bounded(answer, limits.answerBytes, tooLargeAnswer);
+		const body = bounded(answer, maxBytes, tooLargeAnswer);
 		const safe = isMedia(headers['content-type']) ? body : withoutSecret(body, token, holdsConnection);
+		const pieces = progress.pass(safe, 'service');
 		// Until the first bytes of it another answer is still possible.
-		const first = await safe.next();
+		const first = await pieces.next();
 		response.writeHead(statusCode, headers);
-		await pipeline(continued(first, safe), response, { signal }).catch(() => {
+		await pipeline(continued(first, pieces), response, { signal }).catch(() => {
 			// The head is gone: to end here would make a cut answer look whole.
 			response.destroy();
 		});
 	} catch (error) {
-		if (error instanceof AgentError) throw error;
-		const { code, ...found } = classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) });
-		throw new AgentError(code, found.message, { ...found, cause: error });
+		throw asForwardError(error);
 	}
 
-	async function asked(): Promise<Answer> {
-		const length = request.headers['content-length'];
+	/** @returns as it is, what has kept the request on this device. */
+	function asForwardError(error: unknown): unknown {
+		if (error instanceof ForwardError) return error;
+		if (error instanceof AgentError) return new ForwardError({ ...error.failure, cause: error });
+		const found = { ...classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) }), cause: error };
+		const isUnsent = error instanceof Error && UNSENT in error;
+		return isUnsent ? new AgentError(found.code, found.message, found) : new ForwardError(found);
+	}
+
+	function ask(): Promise<Answer> {
 		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length) > 0;
-		if (Number(length ?? 0) > limits.requestBytes) throw tooLargeRequest();
 		// An early end must not cut the connection on which the caller gets the reason.
-		const chunks = request.iterator({ destroyOnReturn: false });
+		const chunks = progress.pass(request.iterator({ destroyOnReturn: false }), 'caller');
 		return network.pooled({
-			...{ url, method, signal, idleMs: limits.idleMs },
+			...{ url, method, signal, idleMs: 0 },
 			headers: {
 				...headersToService(request.headers, more),
 				...added,
@@ -177,25 +222,34 @@ async function exchange(
 				'accept-encoding': 'identity',
 				authorization: formatAuthorization({ scheme: 'Connection', credential: token }),
 			},
-			body: hasBody
-				? Readable.from(bounded(chunks, limits.requestBytes, tooLargeRequest), { objectMode: false })
-				: null,
+			body: hasBody ? Readable.from(bounded(chunks, maxBytes, tooLargeRequest), { objectMode: false }) : null,
 		});
 	}
 
 	function checkAnswer({ statusCode = 0, headers }: Answer): Record<string, string | string[]> {
-		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304)
-			throw new AgentError('redirect-refused', `The service answered with a redirect (${statusCode}).`, {
-				remedy: 'Ask for the address that the service really has; a credential is never sent on to another address.',
-			});
-		if (method !== 'HEAD' && Number(headers['content-length'] ?? 0) > limits.answerBytes) throw tooLargeAnswer();
 		if (createLeakGuard(token).push(Buffer.from(JSON.stringify(headers))) === null) throw holdsConnection();
-		const location = typeof headers['location'] === 'string' ? localLocation(headers['location'], url, baseUrl) : null;
-		return { ...headersToCaller(headers), 'cache-control': 'no-store', ...(location !== null && { location }) };
+		const location = typeof headers['location'] === 'string' ? headers['location'] : null;
+		const local = location === null ? null : localLocation(location, url, baseUrl);
+		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304) throw redirected(statusCode, location, local);
+		if (method !== 'HEAD' && Number(headers['content-length'] ?? 0) > maxBytes) throw tooLargeAnswer();
+		return { ...headersToCaller(headers), 'cache-control': 'no-store', ...(local !== null && { location: local }) };
+	}
+
+	/** Without the query of the target, which may hold a credential. */
+	function redirected(status: number, location: string | null, local: string | null): ForwardError {
+		const to = location === null ? null : URL.parse(location, url);
+		const target = to ? `${to.origin}${to.pathname}`.slice(0, 500) : 'no address';
+		const asked = local?.replace(/\?.*/s, '');
+		const remedy = asked
+			? `Ask for ${asked} if the answer is wanted: no redirect is followed.`
+			: 'Ask for the address that the service really has; a credential is never sent on to another address.';
+		const params = { status, target, ...(asked && { path: asked }) };
+		const message = `The service answered with a redirect (${status}) to ${target}.`;
+		return new ForwardError({ ...failure('redirect-refused', message, { remedy, params }) }, 502);
 	}
 
 	function tooLargeRequest(): AgentError {
-		return new AgentError('body-too-large', `The body may have at most ${limits.requestBytes} bytes.`);
+		return new AgentError('body-too-large', `The body may have at most ${maxBytes} bytes.`);
 	}
 
 	function holdsConnection(): AgentError {
@@ -204,7 +258,7 @@ async function exchange(
 	}
 
 	function tooLargeAnswer(): AgentError {
-		const message = `The answer of ${url.host} has more than ${limits.answerBytes} bytes.`;
+		const message = `The answer of ${url.host} has more than ${maxBytes} bytes.`;
 		return new AgentError('response-too-large', message, { remedy: 'Ask for less at once.' });
 	}
 }

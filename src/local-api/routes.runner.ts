@@ -43,6 +43,7 @@ import type { HookCalls } from './hook-calls.runner.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
 import { createPlaces, type Places } from './places.ts';
 import { SHARES } from './server/browser-applications.ts';
+import { forwardProblem } from './server/forward-problems.ts';
 import type { LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
 
 /** For applications, on every listener that they use. */
@@ -204,20 +205,21 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		}),
 		row('POST', LOCAL_ROUTES.leases, APPLICATIONS, 'holdLease', {
 			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
-			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent ends it: renew it while the work continues.`,
+			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent leaves it what is left of it, a boot of the machine ends it: renew it while the work continues.`,
 			body: leaseRequestSchema,
 			answers: LEASES,
 			handle(request) {
-				agent.leases.hold(ownName(request.application, request.body.name), request.body.seconds);
+				const { name, seconds, work } = request.body;
+				agent.leases.hold(ownName(request.application, name), seconds, work);
 				return ok(leasesOf(agent, request));
 			},
 		}),
 		row('POST', LOCAL_ROUTES.leaseRelease, APPLICATIONS, 'releaseLease', {
-			summary: 'Reports that the verification is over.',
+			summary: 'Reports that the verification, or one work of it, is over.',
 			body: leaseReleaseSchema,
 			answers: LEASES,
 			handle(request) {
-				agent.leases.release(ownName(request.application, request.body.name));
+				agent.leases.release(ownName(request.application, request.body.name), request.body.work);
 				return ok(leasesOf(agent, request));
 			},
 		}),
@@ -241,7 +243,8 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			summary: 'The same request to the service, with the Connection of the device added.',
 			description:
 				'Refused before anything is sent: an Authorization of the caller, paths that lead out of the base URL or to the ' +
-				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed.',
+				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed. An answer of the agent has ' +
+				'Idv-Agent-Effect: none (nothing has left) or possible: 502 (nothing to pass on), 504 (silent), 507 (too large), 408.',
 			body: 'raw',
 			answers: { '2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } } },
 			async handle({ body: { request, response, target }, application }): Promise<LocalReply> {
@@ -250,6 +253,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 					count(counters.forwarded, `${Math.floor(response.statusCode / 100)}xx`);
 				} catch (error) {
 					count(counters.forwarded, 'failed');
+					if (error instanceof AgentError) return forwardProblem(error);
 					throw error;
 				}
 				return { answered: true };

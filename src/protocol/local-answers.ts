@@ -165,6 +165,15 @@ export const statusSchema = z.object({
 		})
 		.optional()
 		.describe('Absent where update.enabled is not set and no version was taken back.'),
+	forward: z
+		.object({
+			maxBytes: z.int().describe('forward.maxBytes: the largest body of a request and of an answer.'),
+			idleSeconds: z.number().describe('forward.idleSeconds: how long nothing may move.'),
+			atOnce: z.int().describe('Requests that programs on shared sockets may have under way; others wait up to 30 s.'),
+			stalled: z.int().describe('Requests of theirs, besides, that wait for their own program.'),
+		})
+		.optional()
+		.describe('The bounds of /v1/service/.'),
 	sessionId: z.string().nullable().describe('The session that the pairing link named, if it named one.'),
 	pairedAt: timestamp.nullable(),
 	pairedAtBy: z
@@ -236,7 +245,11 @@ export type PlanReport = z.infer<typeof planReportSchema>;
 
 /** An event as the agent hands it to the kiosk's application. */
 export const eventSchema = z.object({
-	id: z.string().describe('Orders events and resumes a stream; never used twice.'),
+	id: z
+		.string()
+		.describe(
+			'Opaque, never used twice, and equal or not: the order is that of the events, not of the texts. Resumes a stream.',
+		),
 	at: timestamp.describe("When the agent received it, by the device's clock."),
 	type: z
 		.enum(['notification', 'session', 'gap'])

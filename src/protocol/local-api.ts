@@ -22,6 +22,10 @@ export type {
 	Status,
 } from './local-answers.ts';
 
+/** Requests to the service that callers on shared sockets may have under way, and those that wait for their own caller. */
+export const FORWARDED_AT_ONCE = 64;
+export const FORWARDED_STALLED = 16;
+
 /** Longest and default time of a lease, in seconds. */
 export const MAX_LEASE_SECONDS = 3600;
 export const DEFAULT_LEASE_SECONDS = 60;
@@ -51,20 +55,26 @@ export const forgetRequestSchema = later(() =>
 	z.strictObject({ consumer: consumerName }).meta({ id: 'ForgetRequest' }),
 );
 
+const leaseFields = () => ({
+	name: consumerName,
+	work: consumerName
+		.optional()
+		.describe('Which work under this name: each is held and released singly, and the lease ends with the last.'),
+});
 export const leaseRequestSchema = later(() =>
 	z
 		.strictObject({
-			name: consumerName,
+			...leaseFields(),
 			seconds: z
 				.number()
 				.min(1)
 				.max(MAX_LEASE_SECONDS)
 				.default(DEFAULT_LEASE_SECONDS)
-				.describe('From now on; a lease that is taken again under the same name starts again.'),
+				.describe('From now on; a lease that is taken again under the same name and for the same work starts again.'),
 		})
 		.meta({ id: 'LeaseRequest' }),
 );
-export const leaseReleaseSchema = later(() => z.strictObject({ name: consumerName }).meta({ id: 'LeaseRelease' }));
+export const leaseReleaseSchema = later(() => z.strictObject(leaseFields()).meta({ id: 'LeaseRelease' }));
 
 export const pairRequestSchema = later(() =>
 	z

@@ -261,12 +261,7 @@ export const SETTINGS = {
 		onPairingUnconfirmed: hook('a scanned code that waits for a confirmation'),
 	},
 	workflow: {
-		maxDeferSeconds: number(
-			0,
-			86_400,
-			900,
-			'Seconds for which a workflow change waits for the leases of applications at most; 0 to 86400.',
-		),
+		maxDeferSeconds: number(0, 86_400, 900, 'Seconds that a workflow change waits for leases at most; 0 to 86400.'),
 	},
 	fleet: {
 		// Object stores put what opens them into the query.
@@ -323,6 +318,8 @@ export const SETTINGS = {
 			'Paths of the service under which applications may ask; empty allows all but the authorization endpoints.',
 		),
 		headers: list(forwardedHeaderSchema, 32, 'Headers of applications that also go to the service, such as x-tenant.'),
+		maxBytes: number(1024, 2 ** 34, 2 ** 26, 'Bytes of a forwarded body at most, 1024 to 17179869184.'),
+		idleSeconds: number(1, 3600, 30, 'Seconds in which a forwarded request may stand still, 1 to 3600.'),
 	},
 	page: {
 		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),

@@ -4,7 +4,7 @@ import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
 import type { Link, Supervision } from '../connection/supervisor.ts';
-import type { Status } from '../protocol/local-api.ts';
+import { FORWARDED_AT_ONCE, FORWARDED_STALLED, type Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
 import { hostOf, purposeOf, statusSentence } from './sentence.ts';
@@ -28,6 +28,8 @@ export interface Snapshot {
 	readonly deviceType: string;
 	/** Of `fleet.labels`. */
 	readonly labels?: readonly string[];
+	/** `forward.*`. */
+	readonly forward?: Pick<NonNullable<Status['forward']>, 'maxBytes' | 'idleSeconds'>;
 	/** The service the device belongs to, or would. */
 	readonly baseUrl: string | null;
 	/** Monotonic time since when no link has been online; `null` while one is or before the first. */
@@ -102,6 +104,14 @@ export function describeStatus(snapshot: Snapshot): Status {
 		},
 		plan: snapshot.plan,
 		...(snapshot.updates && { updates: snapshot.updates }),
+		...(snapshot.forward && {
+			forward: {
+				maxBytes: snapshot.forward.maxBytes,
+				idleSeconds: snapshot.forward.idleSeconds,
+				atOnce: FORWARDED_AT_ONCE,
+				stalled: FORWARDED_STALLED,
+			},
+		}),
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		...clockOfPairing(device, snapshot.wallMs),

@@ -2,7 +2,7 @@
  * Whether a workflow change waits, because an application holds a lease. Pure; monotonic time is handed in. Holds up nothing
  * else: not the first link, not a renewal, not a pairing, not a move to another service.
  */
-import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
+import type { DesiredRegistration, Registration, Supervision } from '../connection/supervisor.ts';
 import { deferredUntil, type Leases } from './leases.ts';
 
 /** A workflow change that has not been made yet. */
@@ -17,6 +17,7 @@ export interface Change {
 /**
  * The desired registration itself, or the same one with the workflow that the device has. Ask again at `untilMs`, and
  * whenever a lease is taken or released.
+ * @param context.last what the device was last online with: at a start it is still that, before it has a link.
  * @param context.before the change that this returned the last time.
  * @param context.maxDeferSeconds 0 lets nothing wait.
  */
@@ -24,6 +25,7 @@ export function deferWorkflow(
 	desired: DesiredRegistration | null,
 	context: {
 		readonly supervision: Supervision;
+		readonly last: Registration | undefined;
 		readonly leases: Leases;
 		readonly before: Change | null;
 		readonly maxDeferSeconds: number;
@@ -31,8 +33,8 @@ export function deferWorkflow(
 	},
 ): { readonly desired: DesiredRegistration | null; readonly change: Change | null } {
 	const { leases, before, maxDeferSeconds, nowMs } = context;
-	const { current, next } = context.supervision;
-	const live = current?.registration;
+	const { current, next, lastGeneration } = context.supervision;
+	const live = current?.registration ?? (lastGeneration === 0 ? context.last : undefined);
 	const isChange =
 		desired && live && live.baseUrl === desired.baseUrl && live.request.workflowId !== desired.request.workflowId;
 	if (!isChange || next?.reason === 'pairing') return { desired, change: null };

@@ -95,7 +95,9 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const key = planMoveKey(demanded, supervision, plan, fixedWorkflow(resolved, plan)?.source === 'plan');
 	const allowed = isHeldBack(before.attempt, key, nowMs) ? keepLastGood(demanded, supervision) : demanded;
 	const maxDeferSeconds = workflow.maxDeferSeconds;
-	const deferral = deferWorkflow(allowed, { supervision, leases, before: before.change, maxDeferSeconds, nowMs });
+	const [last] = inputs.state.connections;
+	const context = { supervision, last, leases, before: before.change, maxDeferSeconds, nowMs };
+	const deferral = deferWorkflow(allowed, context);
 	const waitsUntilMs = deferral.change?.untilMs ?? null;
 	const attempt = assessAttempt(before.attempt, {
 		key,

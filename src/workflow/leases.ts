@@ -3,12 +3,16 @@ import { AgentError } from '../base/errors.ts';
 import { MAX_LEASE_SECONDS, OWN_NAME } from '../protocol/local-api.ts';
 
 export const MAX_LEASES = 32;
-/** Of them, one application with a line of its own in the applications file. */
+/** Names of leases that one application with a line of its own in the applications file may have. */
 const MAX_OWN_LEASES = 2;
+/** Works under one name; a further one takes the place of the one that ends first: a program that crashes leaves them behind. */
+const MAX_WORKS = 8;
 
 export interface Lease {
 	/** 1 to 64 of `A-Z a-z 0-9 . _ -`; a program that knows it can renew and release it. */
 	readonly name: string;
+	/** Tells works under one name apart; empty where the program does not. */
+	readonly work: string;
 	/** Monotonic. */
 	readonly sinceMs: number;
 	readonly untilMs: number;
@@ -19,29 +23,63 @@ export type Leases = readonly Lease[];
 
 export const NO_LEASES: Leases = [];
 
-/** Takes a lease, or renews the one of this name. @throws AgentError `body-invalid` for a bad name or time. */
-export function holdLease(leases: Leases, name: string, seconds: number, nowMs: number): Leases {
+/** The leases that the end of the agent's process leaves, and the workflow change that waits for them. */
+export interface KeptLeases {
+	readonly leases: Leases;
+	readonly waiting: { readonly workflowId: string; readonly sinceMs: number } | null;
+}
+
+/** Its times are milliseconds since the boot of the machine: the clock may be set between two starts. */
+export interface LeaseStore {
+	/** `null` where there is nothing, or nothing that can be read. */
+	load(): KeptLeases | null;
+	save(kept: KeptLeases): void;
+}
+
+/** The same with its times that much later. */
+export function shifted({ leases, waiting }: KeptLeases, byMs: number): KeptLeases {
+	return {
+		leases: leases.map((one) => ({ ...one, sinceMs: one.sinceMs + byMs, untilMs: one.untilMs + byMs })),
+		waiting: waiting && { ...waiting, sinceMs: waiting.sinceMs + byMs },
+	};
+}
+
+/** The rest of it now. A lease that began later than now is of another boot, and counts for nothing. */
+export function leftOf({ leases, waiting }: KeptLeases, nowMs: number): KeptLeases {
+	const latestMs = nowMs + MAX_LEASE_SECONDS * 1000;
+	const left = currentLeases(leases, nowMs).filter(({ sinceMs, untilMs }) => sinceMs <= nowMs && untilMs <= latestMs);
+	return { leases: left, waiting: waiting && waiting.sinceMs <= nowMs ? waiting : null };
+}
+
+/** Takes a lease, or renews the one of this name and work. @throws AgentError `body-invalid` for a bad name or time. */
+export function holdLease(leases: Leases, name: string, seconds: number, nowMs: number, work = ''): Leases {
 	if (!OWN_NAME.test(name))
 		throw invalid('The name of a lease is not valid.', 'Use 1 to 64 letters, digits, dots, hyphens and underscores.');
 	if (!(seconds >= 1 && seconds <= MAX_LEASE_SECONDS))
 		throw invalid(`A lease lasts 1 to ${MAX_LEASE_SECONDS} seconds.`, 'Take a shorter one and renew it.');
 	const current = currentLeases(leases, nowMs);
-	const held = current.find((lease) => lease.name === name);
+	const named = current.filter((lease) => lease.name === name);
+	const held = named.find((lease) => lease.work === work);
+	const lease = { name, work, sinceMs: held?.sinceMs ?? nowMs, untilMs: nowMs + seconds * 1000 };
 	const own = name.slice(0, name.indexOf(':') + 1);
-	if (!held && own !== '' && current.filter((lease) => lease.name.startsWith(own)).length >= MAX_OWN_LEASES)
+	const ownNames = new Set(current.map((one) => one.name).filter((one) => own !== '' && one.startsWith(own)));
+	if (named.length === 0 && ownNames.size >= MAX_OWN_LEASES)
 		throw invalid(
 			`This application holds ${MAX_OWN_LEASES} leases already.`,
 			'Release them after the work, and reuse their names.',
 		);
-	if (!held && current.length >= MAX_LEASES)
+	const first = named.toSorted((one, other) => one.untilMs - other.untilMs)[0];
+	const replaced = held ?? (named.length >= MAX_WORKS ? first : undefined);
+	if (replaced) return current.map((one) => (one === replaced ? lease : one));
+	if (current.length >= MAX_LEASES)
 		throw invalid(`${MAX_LEASES} leases are held already.`, 'Release them after the work, and reuse their names.');
-	const lease = { name, sinceMs: held?.sinceMs ?? nowMs, untilMs: nowMs + seconds * 1000 };
-	return held ? current.map((one) => (one === held ? lease : one)) : [...current, lease];
+	return [...current, lease];
 }
 
 /** Gives a lease back; one that is not held changes nothing. */
-export function releaseLease(leases: Leases, name: string): Leases {
-	return leases.some((lease) => lease.name === name) ? leases.filter((lease) => lease.name !== name) : leases;
+export function releaseLease(leases: Leases, name: string, work = ''): Leases {
+	const left = leases.filter((lease) => lease.name !== name || lease.work !== work);
+	return left.length < leases.length ? left : leases;
 }
 
 /** Those that have not run out. */

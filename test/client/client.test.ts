@@ -173,6 +173,43 @@ test('a lease is renewed as soon as the agent is back, and nothing renews it onc
 	expect(paths).toEqual([...Array(4).fill('/v1/leases'), '/v1/leases/release']);
 });
 
+test('a lease outlives the work of this process as long as that of another one goes on under its name', async () => {
+	const { device, client } = await givenDevice();
+	const names = () => device.agent.leases.list().leases.map(({ name }) => name);
+	device.agent.leases.hold('kiosk', 60, 'of-another-process');
+	await client.withLease('kiosk', async () => {});
+	expect(names()).toEqual(['kiosk']);
+	device.agent.leases.release('kiosk', 'of-another-process');
+	expect(names()).toEqual([]);
+});
+
+test('a lease is renewed at once when another call finds the agent back, and when it was only asked for the status', async () => {
+	vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+	onTestFinished(() => void vi.useRealTimers());
+	let isAway = false;
+	const held = [Promise.withResolvers<void>(), Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+	let holds = 0;
+	const { client } = await givenServer(({ url }, response) => {
+		if (isAway) return void response.destroy();
+		if (url === '/v1/leases') held[holds++]?.resolve();
+		response.end('{"leases":[],"events":[{"id":"a-1"}]}');
+	});
+	await client.withLease('kiosk', async () => {
+		isAway = true;
+		expect((await problemOf(client.status())).code).toBe('agent-not-running');
+		isAway = false;
+		await client.status();
+		await held[1]?.promise;
+		isAway = true;
+		const onRetry = () => {
+			isAway = false;
+		};
+		for await (const { id } of client.events({ onRetry })) if (id) break;
+		await held[2]?.promise;
+	});
+	expect(holds).toBe(3);
+});
+
 test('the service answers through the agent, whatever its status, with bodies both ways', async () => {
 	const { service, client } = await givenDevice();
 	service.failNext('/api/tea', { status: 418, headers: { 'x-pot': 'short' }, body: { stout: true } });

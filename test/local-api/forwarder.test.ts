@@ -32,7 +32,7 @@ async function forwarding({ answer, limits, allow = [], baseUrl, unpaired = fals
 		network,
 		target: () => (unpaired ? null : { baseUrl: base, token: TOKEN }),
 		allow: () => allow,
-		...(limits && { limits }),
+		...(limits && { limits: () => limits }),
 	});
 	const failures: Failure[] = [];
 	const failed = Promise.withResolvers<Failure>();
@@ -170,7 +170,7 @@ describe('passing on', () => {
 		let received = 0;
 		let lead = 0;
 		const { url } = await forwarding({
-			limits: { answerBytes: total },
+			limits: { maxBytes: total },
 			answer(_request, response) {
 				const write = () => {
 					while (sent < total) {
@@ -267,7 +267,7 @@ describe('refusing', () => {
 
 	test('an answer that is refused is not read on: its connection ends', async () => {
 		const { url, asked } = await forwarding({
-			limits: { idleMs: 600_000, deadlineMs: 600_000 },
+			limits: { idleMs: 600_000 },
 			answer(_request, response) {
 				response.writeHead(307, { location: '/elsewhere' });
 				response.write('and so on');
@@ -280,7 +280,7 @@ describe('refusing', () => {
 	});
 
 	test('a body that is too large, announced or not; the caller is told', async () => {
-		const { url, failures } = await forwarding({ answer: echo, limits: { requestBytes: 1000 } });
+		const { url, failures } = await forwarding({ answer: echo, limits: { maxBytes: 1000 } });
 		expect(await ask(`${url}/a`, { method: 'POST', body: 'x'.repeat(1001) })).toMatchObject({ status: 599 });
 		const body = new Blob(['x'.repeat(5000)]).stream();
 		expect(await ask(`${url}/a`, { method: 'POST', body, duplex: 'half' } as RequestInit)).toMatchObject({
@@ -291,7 +291,7 @@ describe('refusing', () => {
 
 	test('an answer that is too large: refused when announced, cut off when not', async () => {
 		const { url, failures } = await forwarding({
-			limits: { answerBytes: 1000 },
+			limits: { maxBytes: 1000 },
 			answer(request, response) {
 				if (request.url?.endsWith('announced')) response.setHeader('content-length', 2000);
 				response.write('x'.repeat(500));
@@ -309,11 +309,11 @@ describe('refusing', () => {
 		const away = await forwarding({ baseUrl: `http://127.0.0.1:${await refusedPort()}` });
 		await ask(`${away.url}/a`);
 		expect(away.failures).toMatchObject([{ code: 'service-unreachable' }]);
-		const silent = await forwarding({ answer: () => {}, limits: { deadlineMs: 50 } });
+		const silent = await forwarding({ answer: () => {}, limits: { idleMs: 50 } });
 		await ask(`${silent.url}/a`);
 		expect(silent.failures).toMatchObject([{ code: 'request-timeout' }]);
 		const dripping = await forwarding({
-			limits: { deadlineMs: 100 },
+			limits: { idleMs: 100 },
 			answer(_request, response) {
 				response.write('begin');
 			},

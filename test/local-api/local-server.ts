@@ -98,6 +98,8 @@ export async function exchange(socketPath: string, bytes: string | Uint8Array, m
 	let got = '';
 	socket.on('data', (chunk) => {
 		got += chunk.toString('latin1');
+		// A stream goes on for a caller that only has nothing more to ask.
+		if (more.halfClose && /^content-type: text\/event-stream/im.test(got)) socket.destroy();
 	});
 	if (more.halfClose) socket.end(bytes);
 	else socket.write(bytes);

@@ -24,7 +24,15 @@ const ask = (
 	desired: DesiredRegistration | null,
 	more: { supervision?: typeof NOTHING_SUPERVISED; leases?: typeof held; before?: Change | null; nowMs?: number } = {},
 ) =>
-	deferWorkflow(desired, { supervision: running, leases: held, before: null, maxDeferSeconds: 100, nowMs: 0, ...more });
+	deferWorkflow(desired, {
+		supervision: running,
+		last: undefined,
+		leases: held,
+		before: null,
+		maxDeferSeconds: 100,
+		nowMs: 0,
+		...more,
+	});
 
 describe('a workflow change', () => {
 	test('waits while a lease is held, and everything else of the wish does not', () => {

@@ -380,7 +380,9 @@ function pair(world: World, workflowId: string): void {
 			connections: [{ baseUrl, request: { deviceId: '', workflowId: '' }, credentialId: '', token, obtainedAt: '' }],
 		},
 	});
-	const { desired } = desiredRegistration({ ...world.inputs, supervision: NOTHING_SUPERVISED });
+	// Not a start: what the device was online with last holds nothing back.
+	const supervision = { ...NOTHING_SUPERVISED, lastGeneration: 1 };
+	const { desired } = desiredRegistration({ ...world.inputs, supervision });
 	must(desired, 'a paired device desires a registration');
 	change(world, { state: paired });
 	keepConnection(world, { ...desired, token, obtainedAt: '' });

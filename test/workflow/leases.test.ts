@@ -17,7 +17,7 @@ describe('leases', () => {
 		let leases = holdLease(NO_LEASES, 'kiosk', 60, 1000);
 		expect(heldUntil(leases, 1000)).toBe(61_000);
 		leases = holdLease(leases, 'kiosk', 60, 31_000);
-		expect(leases).toEqual([{ name: 'kiosk', sinceMs: 1000, untilMs: 91_000 }]);
+		expect(leases).toEqual([{ name: 'kiosk', work: '', sinceMs: 1000, untilMs: 91_000 }]);
 		expect(heldUntil(leases, 90_999)).toBe(91_000);
 		expect(heldUntil(leases, 91_000)).toBeNull();
 		expect(heldUntil(releaseLease(leases, 'kiosk'), 31_000)).toBeNull();
@@ -36,6 +36,16 @@ describe('leases', () => {
 		expect(heldUntil(leases, 0)).toBe((10 + MAX_LEASES - 1) * 1000);
 		expect(() => holdLease(leases, 'one-more', 10, 0)).toThrow(/32 leases are held/);
 		expect(currentLeases(holdLease(leases, 'one-more', 10, 10_000), 10_000)).toHaveLength(MAX_LEASES);
+	});
+
+	test('works under one name end singly, and one that was left behind makes room for a further one', () => {
+		let leases = holdLease(holdLease(NO_LEASES, 'kiosk', 60, 0, 'a'), 'kiosk', 30, 0, 'b');
+		leases = releaseLease(leases, 'kiosk', 'b');
+		expect(heldUntil(leases, 0)).toBe(60_000);
+		for (let number = 0; number < 100; number += 1)
+			leases = holdLease(leases, 'kiosk', 60, number, `crashed-${number}`);
+		expect(leases.length).toBeLessThan(MAX_LEASES / 2);
+		expect(leases.map(({ work }) => work)).toContain('crashed-99');
 	});
 
 	test.each(['', 'a b', 'a/b', 'x'.repeat(65)])('the name "%s" is refused', (name) => {

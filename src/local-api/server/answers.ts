@@ -3,8 +3,11 @@
  * slow consumer of a stream: each has one bounded queue.
  */
 import http from 'node:http';
+import net from 'node:net';
 import { problemDocument } from '../../base/sentences.ts';
+import { LOCAL_ROUTES } from '../../protocol/local-api.ts';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
+import { effectHeader } from './forward-problems.ts';
 import type { ProblemResponse } from './problem-responses.ts';
 import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './types.ts';
 
@@ -22,7 +25,9 @@ type Response = http.ServerResponse;
 
 export function sendProblem(context: Answering, response: Response, problem: ProblemResponse): void {
 	const { failure, status, headers = {}, errors } = problem;
-	for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+	const isForwarded = response.req.url?.startsWith(LOCAL_ROUTES.service);
+	const all = { ...(isForwarded && effectHeader('none')), ...headers };
+	for (const [name, value] of Object.entries(all)) response.setHeader(name, value);
 	const document = problemDocument(failure, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
 	sendText(context, response, status, context.maskSecrets(JSON.stringify(document)), PROBLEM_CONTENT_TYPE);
 	stopReading(context, response.req);
@@ -34,6 +39,15 @@ export function stopReading(context: Answering, request: http.IncomingMessage): 
 	request.resume();
 	const linger = setTimeout(() => request.destroy(), context.limits.lingerMs);
 	request.once('close', () => clearTimeout(linger));
+}
+
+/** So for a connection that ends with the answer, too: Node would close it for reading at once. */
+export function endInOrder(request: http.IncomingMessage): void {
+	const { socket } = request;
+	socket.destroySoon = () => {
+		if (request.complete) net.Socket.prototype.destroySoon.call(socket);
+		else socket.end();
+	};
 }
 
 export function sendText(
@@ -82,7 +96,8 @@ function untilDrained(response: Response): Promise<void> {
 	});
 }
 
-const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+/** A comment of a stream. */
+export const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 
 export function openStream(context: Answering, response: Response, start: (sink: EventSink) => () => void): void {
 	if (response.req.method === 'HEAD') {

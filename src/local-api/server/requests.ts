@@ -4,11 +4,12 @@ import type net from 'node:net';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
-import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { createPlaces, type Places } from '../places.ts';
-import { type Answering, openStream, sendProblem, sendText, stopReading } from './answers.ts';
+import { type Answering, endInOrder, KEEP_ALIVE, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
+import { effectHeader } from './forward-problems.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
 import {
 	LOCAL_SERVER_LIMITS,
@@ -83,6 +84,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	const { limits, pending } = context;
 	const serve: http.RequestListener = (request, response) => {
 		const { socket } = request;
+		endInOrder(request);
 		const answers = pending.get(socket) ?? new Set();
 		// A caller that sends on without reading is answered one by one, and not without end.
 		if (answers.size >= MAX_PIPELINED) return void socket.destroy();
@@ -113,6 +115,11 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	);
 	const open = new Set<net.Socket>();
 	server.on('connection', (socket) => makeRoom(context, open, socket));
+	// On loopback, where a caller that has left cannot be told from it, a request that is closed for writing is given up.
+	if (listener in LOCAL_SOCKETS) {
+		Object.assign(server, { httpAllowHalfOpen: true });
+		server.on('connection', (socket) => socket.on('end', () => lookForCaller(pending.get(socket))));
+	}
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
 		socket.on('error', () => {});
@@ -132,13 +139,26 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	return server;
 }
 
+/** A Unix socket refuses the bytes where the caller has left, and takes them where it has only closed its own side. */
+function lookForCaller(answers: Iterable<Response> = []): void {
+	for (const response of [...answers].slice(0, 1)) {
+		if (!response.headersSent) response.writeContinue();
+		else if (response.getHeader('Content-Type') === 'text/event-stream') response.write(KEEP_ALIVE);
+	}
+}
+
 /** The last answer on a connection, to bytes that are not a request. */
 function endWith(context: Context, socket: Duplex, problem: ProblemResponse, begun?: Response): void {
 	const response = begun ?? new http.ServerResponse(new http.IncomingMessage(socket as net.Socket));
 	if (!begun) response.assignSocket(socket as net.Socket);
 	response.setHeader('Connection', 'close');
 	response.once('finish', () => socket.destroy());
-	sendProblem(context, response, problem);
+	// Some of a request that is passed on may have gone.
+	const headers = {
+		...problem.headers,
+		...(begun?.req.url?.startsWith(LOCAL_ROUTES.service) && effectHeader('possible')),
+	};
+	sendProblem(context, response, { ...problem, headers });
 }
 
 async function answer(context: Context, listener: LocalListener, request: Request, response: Response): Promise<void> {

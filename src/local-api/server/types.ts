@@ -4,6 +4,7 @@ import type * as z from 'zod';
 import type { Failure } from '../../base/errors.ts';
 import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import type { BrowserApplication } from './browser-applications.ts';
+import type { ProblemResponse } from './problem-responses.ts';
 
 /** A Unix socket. */
 export type LocalSocket = keyof typeof LOCAL_SOCKETS;
@@ -87,7 +88,9 @@ export type LocalReply =
 	/** A Server-Sent Events stream. Returns a function that is called exactly once when the stream is over. */
 	| { readonly stream: (sink: EventSink) => () => void }
 	/** A raw route has answered on its own. */
-	| { readonly answered: true };
+	| { readonly answered: true }
+	/** For a failure whose status or headers are not those of its code. */
+	| ProblemResponse;
 
 export interface LocalRoute<Body = unknown> {
 	/** `*` for each of them, and `HEAD`. */

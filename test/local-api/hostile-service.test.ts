@@ -1,0 +1,420 @@
+/** The forward path before a service that does what it likes: what an application is answered, by whom, and with which effect. */
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { connect, createServer, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { AgentError } from '../../src/base/errors.ts';
+import { createNetwork } from '../../src/connection/network.edge.ts';
+import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
+import { forwardProblem } from '../../src/local-api/server/forward-problems.ts';
+import { localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
+import { listen, refusedPort } from '../connection/network-peers.ts';
+import { open } from './local-server.ts';
+
+const TOKEN = 'connection-token-0123456789';
+const MAX_BYTES = 100_000;
+const LIMITS = { maxBytes: MAX_BYTES, idleMs: 300 };
+
+/** Answers each request, whose head is there, and whose body may still come; `null` refuses connections. */
+type Hostile = (socket: Socket, head: string) => unknown;
+
+/** The agent's socket before a service of bare connections. @param greet what the service does before it is asked. */
+async function givenForwarding(
+	hostile: Hostile | null,
+	limits: Partial<ForwardLimits> = {},
+	greet: (socket: Socket) => void = () => {},
+) {
+	const heads: string[] = [];
+	const service = createServer((socket) => {
+		let text = '';
+		socket.on('data', (chunk) => {
+			text += chunk.toString('latin1');
+			// Bodies hold none of it.
+			for (let end = text.indexOf('\r\n\r\n'); end >= 0; end = text.indexOf('\r\n\r\n')) {
+				const head = /[A-Z]+ \/tenant.*/s.exec(text.slice(0, end))?.[0];
+				text = text.slice(end + 4);
+				if (head) void hostile?.(socket, heads[heads.push(head) - 1] ?? '');
+			}
+			if (text.length > 100_000) text = '';
+		});
+		greet(socket);
+	});
+	const port = hostile ? await listen(service) : await refusedPort();
+	const network = await createNetwork({}, {});
+	onTestFinished(() => network.close());
+	const forward = createForwarder({
+		network,
+		target: () => ({ baseUrl: `http://127.0.0.1:${port}/tenant`, token: TOKEN }),
+		allow: () => [],
+		limits: () => ({ ...LIMITS, ...limits }),
+	});
+	const route = localRoute<RawExchange>({
+		method: '*',
+		path: '/v1/service/',
+		prefix: true,
+		listeners: ['agent'],
+		body: 'raw',
+		async handle({ body: { request, response, target } }) {
+			try {
+				await forward(request, response, target);
+			} catch (error) {
+				if (error instanceof AgentError) return forwardProblem(error);
+				throw error;
+			}
+			return { answered: true };
+		},
+	});
+	const { agentSocket, faults } = await open([route]);
+	return { socketPath: agentSocket, port, heads, faults };
+}
+
+interface Told {
+	readonly status: number;
+	/** Of the agent's own answers. */
+	readonly effect: string | null;
+	readonly code: string | null;
+	readonly text: string;
+	/** Whether the connection ended within the answer. */
+	readonly cut: boolean;
+}
+
+function ask(socketPath: string, method = 'GET', body?: string | Readable, path = '/v1/service/api/x'): Promise<Told> {
+	return new Promise((resolve, reject) => {
+		const length = typeof body === 'string' ? { 'content-length': Buffer.byteLength(body) } : {};
+		const request = httpRequest({ socketPath, method, path, agent: false, headers: length }, (response) => {
+			void read(response).then(resolve);
+		});
+		request.on('error', reject);
+		if (body instanceof Readable) body.on('error', () => {}).pipe(request);
+		else request.end(body);
+	});
+}
+
+async function read(response: IncomingMessage): Promise<Told> {
+	let text = '';
+	let cut = false;
+	try {
+		for await (const chunk of response) text += (chunk as Buffer).toString('latin1');
+	} catch {
+		cut = true;
+	}
+	const { statusCode: status = 0, headers } = response;
+	const isProblem = headers['content-type'] === 'application/problem+json';
+	const code = isProblem ? (JSON.parse(text) as { code: string }).code : null;
+	const effect = headers['idv-agent-effect'];
+	return { status, effect: typeof effect === 'string' ? effect : null, code, text, cut };
+}
+
+const afterAsked =
+	(...bytes: (string | Buffer)[]): Hostile =>
+	(socket) => {
+		for (const piece of bytes) socket.write(piece);
+	};
+const andClose =
+	(...bytes: string[]): Hostile =>
+	(socket) =>
+		socket.end(bytes.join(''));
+const answer = (body: string, head = '') =>
+	`HTTP/1.1 200 OK\r\n${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+const redirect = (status: number, location: string) =>
+	afterAsked(`HTTP/1.1 ${status} Away\r\n${location ? `Location: ${location}\r\n` : ''}Content-Length: 0\r\n\r\n`);
+/** A failure of the service that may follow an effect. */
+const possible = (status: number, code: string): Partial<Told> => ({ status, code, effect: 'possible' });
+/** What the service itself has said. */
+const passed = (status: number, text: string): Partial<Told> => ({
+	...{ status, text, effect: null, code: null, cut: false },
+});
+
+describe('a service that', () => {
+	test.each<[string, Hostile | null, Partial<Told>]>([
+		['refuses connections', null, { status: 503, code: 'service-unreachable', effect: 'none' }],
+		['closes when it is asked', andClose(), possible(502, 'connection-lost')],
+		['resets when it is asked', (socket) => socket.resetAndDestroy(), possible(502, 'connection-lost')],
+		['never answers', () => {}, possible(504, 'request-timeout')],
+		['stops within its head', afterAsked('HTTP/1.1 200 OK\r\nX-Half'), possible(504, 'request-timeout')],
+		[
+			'stops before its body',
+			afterAsked('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'),
+			possible(504, 'request-timeout'),
+		],
+		['closes within its head', andClose('HTTP/1.1 200 OK\r\nX-Ha'), { status: 502, effect: 'possible' }],
+		['speaks another protocol', afterAsked('SSH-2.0-OpenSSH_9.9\r\n'), possible(502, 'bad-response')],
+		[
+			'speaks HTTP/2',
+			afterAsked('\0\0\x0c\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\x04\0\0\xff\xff'),
+			{ status: 502, effect: 'possible' },
+		],
+		[
+			'sends a head without end',
+			afterAsked(`HTTP/1.1 200 OK\r\nX-Long: ${'x'.repeat(100_000)}`),
+			possible(502, 'bad-response'),
+		],
+		['sends no status', afterAsked('HTTP/1.1 what\r\n\r\n'), possible(502, 'bad-response')],
+		[
+			'sends two lengths',
+			afterAsked('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc'),
+			{ status: 502, effect: 'possible' },
+		],
+		[
+			'sends a negative length',
+			afterAsked('HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n'),
+			possible(502, 'bad-response'),
+		],
+		[
+			'sends length and chunks',
+			afterAsked('HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'),
+			{ status: 502, effect: 'possible' },
+		],
+		[
+			'sends a NUL in a header',
+			afterAsked('HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n'),
+			possible(502, 'bad-response'),
+		],
+		[
+			'changes the protocol',
+			afterAsked('HTTP/1.1 101 Switching Protocols\r\nUpgrade: tea\r\nConnection: upgrade\r\n\r\n'),
+			{ status: 502, effect: 'possible' },
+		],
+		['only announces', andClose('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n'), { status: 502, effect: 'possible' }],
+		[
+			'announces before it answers',
+			afterAsked('HTTP/1.1 102 Processing\r\n\r\n'.repeat(3), 'HTTP/1.1 103 Early Hints\r\n\r\n', answer('tea')),
+			passed(200, 'tea'),
+		],
+		['ends its answer by closing', andClose('HTTP/1.0 200 OK\r\n\r\ntea'), passed(200, 'tea')],
+		[
+			'sends trailers',
+			afterAsked('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ntea\r\n0\r\nX-After: 1\r\n\r\n'),
+			passed(200, 'tea'),
+		],
+		[
+			'compresses what was to be plain',
+			afterAsked(answer('\x1f\x8b', 'Content-Encoding: gzip\r\n')),
+			passed(200, '\x1f\xc2\x8b'),
+		],
+		[
+			'sends less than it announces',
+			andClose('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntea'),
+			{ status: 200, cut: true },
+		],
+		[
+			'sends chunks without an end',
+			andClose('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ntea\r\n'),
+			{ status: 200, cut: true },
+		],
+		[
+			'falls silent within its body',
+			afterAsked('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntea'),
+			{ status: 200, cut: true },
+		],
+		[
+			'announces too much',
+			afterAsked(`HTTP/1.1 200 OK\r\nContent-Length: ${MAX_BYTES + 1}\r\n\r\n`),
+			possible(507, 'response-too-large'),
+		],
+		['sends the Connection back', afterAsked(answer(`you sent ${TOKEN}`)), possible(502, 'answer-withheld')],
+		[
+			'sends the Connection in a header',
+			afterAsked(answer('tea', `X-Echo: ${TOKEN}\r\n`)),
+			possible(502, 'answer-withheld'),
+		],
+		[
+			'leads the Connection elsewhere',
+			redirect(302, `https://other.example/?${TOKEN}`),
+			possible(502, 'answer-withheld'),
+		],
+		['leads elsewhere', redirect(303, 'https://other.example/way?secret=1'), possible(502, 'redirect-refused')],
+		['leads nowhere', redirect(307, ''), possible(502, 'redirect-refused')],
+		['leads to what is no address', redirect(308, 'http://['), possible(502, 'redirect-refused')],
+		['has nothing new', afterAsked('HTTP/1.1 304 Not Modified\r\n\r\n'), passed(304, '')],
+		[
+			'has no room',
+			afterAsked('HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy'),
+			passed(503, 'busy'),
+		],
+		['pretends to be the agent', afterAsked(answer('tea', 'Idv-Agent-Effect: none\r\n')), passed(200, 'tea')],
+		['has a status of its own', afterAsked('HTTP/1.1 799 Odd\r\nContent-Length: 3\r\n\r\ntea'), passed(799, 'tea')],
+	])('%s: an application knows who answered, and whether it had an effect [F671]', async (_, hostile, expected) => {
+		const { socketPath, faults } = await givenForwarding(hostile);
+		for (const [method, body] of [['GET'], ['POST', 'x'.repeat(1000)]] as const) {
+			const told = await ask(socketPath, method, body);
+			expect(told).toMatchObject(expected);
+			// What may have had an effect must not look like what can be repeated.
+			if (told.effect === 'possible') expect(told.status).not.toBe(503);
+			expect(told.text).not.toContain(TOKEN);
+		}
+		expect(faults).toEqual([]);
+	});
+
+	test('a redirect is named with its target, without its query, and with the path to ask for where there is one', async () => {
+		const away = await givenForwarding(redirect(303, 'https://user:word@other.example/way?secret=1#part'));
+		const told = JSON.parse((await ask(away.socketPath, 'POST', '{}')).text);
+		expect(told).toMatchObject({
+			detail: 'The service answered with a redirect (303) to https://other.example/way.',
+			params: { status: 303, target: 'https://other.example/way' },
+		});
+		expect(JSON.stringify(told)).not.toMatch(/secret|word/);
+		const within = await givenForwarding(redirect(303, '/tenant/api/done/7?x=1'));
+		expect(JSON.parse((await ask(within.socketPath, 'POST', '{}')).text)).toMatchObject({
+			remedy: expect.stringContaining('/v1/service/api/done/7'),
+			params: { path: '/v1/service/api/done/7' },
+		});
+	});
+
+	test('answers twice: the second answer is nobody’s', async () => {
+		const { socketPath } = await givenForwarding((socket, head) => {
+			const [, path = ''] = /^\w+ \/tenant(\S+)/.exec(head) ?? [];
+			socket.write(answer(path) + answer('of the first'));
+		});
+		for (let turn = 0; turn < 5; turn += 1)
+			expect(await ask(socketPath, 'GET', undefined, `/v1/service/${turn}`)).toMatchObject(passed(200, `/${turn}`));
+	});
+
+	test('sends more than is permitted: cut off, and not read on', async () => {
+		let sent = 0;
+		const { socketPath } = await givenForwarding((socket) => {
+			socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
+			const pour = () => {
+				while (!socket.destroyed && socket.write(`2000\r\n${'x'.repeat(0x2000)}\r\n`)) sent += 0x2000;
+			};
+			socket.on('drain', pour);
+			pour();
+		});
+		const told = await ask(socketPath).catch(() => ({ cut: true, text: '' }));
+		expect([told.cut || told.text.includes('response-too-large')]).toEqual([true]);
+		expect(told.text.length).toBeLessThanOrEqual(MAX_BYTES);
+		expect(sent).toBeLessThan(50 * MAX_BYTES);
+	});
+
+	test('takes its time, but goes on: the answer comes whole, however long it takes in all', async () => {
+		const { socketPath } = await givenForwarding((socket) => {
+			socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n');
+			const left = [...'slow teas'];
+			const drip = setInterval(() => {
+				socket.write(left.shift() ?? '');
+				if (left.length === 0) clearInterval(drip);
+			}, LIMITS.idleMs / 4);
+			socket.on('close', () => clearInterval(drip));
+		});
+		expect(await ask(socketPath)).toMatchObject(passed(200, 'slow teas'));
+	});
+
+	test.each([
+		['and keeps the connection', false],
+		['and closes', true],
+	])('answers before it has read %s: its answer arrives [F672]', async (_, closes) => {
+		const early = `HTTP/1.1 413 Too Much\r\n${closes ? 'Connection: close\r\n' : ''}Content-Length: 5\r\n\r\nmuch!`;
+		for (let turn = 0; turn < 10; turn += 1) {
+			const { socketPath } = await givenForwarding(
+				(socket) => {
+					socket.pause();
+					if (closes) socket.end(early);
+					else socket.write(early);
+				},
+				{ maxBytes: 2 ** 30 },
+			);
+			const told = await ask(socketPath, 'POST', Readable.from(Array(600).fill(Buffer.alloc(16_384))));
+			expect(told).toMatchObject(passed(413, 'much!'));
+		}
+	});
+
+	test('reads nothing and says nothing: a large upload ends with 504', async () => {
+		const { socketPath } = await givenForwarding((socket) => socket.pause(), { maxBytes: 2 ** 30 });
+		const body = Readable.from(Array(4000).fill(Buffer.alloc(16_384)));
+		expect(await ask(socketPath, 'POST', body)).toMatchObject(possible(504, 'request-timeout'));
+	});
+
+	test.each([
+		['at once', (socket: Socket) => socket.destroy()],
+		['after a while', (socket: Socket) => setImmediate(() => socket.end())],
+	])('closes each new connection %s: the request is not repeated by 503', async (_, greet) => {
+		const { socketPath, heads } = await givenForwarding(() => {}, {}, greet);
+		expect(await ask(socketPath, 'POST', 'a')).toMatchObject({ status: 502, effect: 'possible' });
+		expect(heads.length).toBeLessThan(2);
+	});
+
+	test('closes a kept connection with the next request: that one is not sent twice', async () => {
+		const { socketPath, heads } = await givenForwarding((socket, head) => {
+			if (head.includes('/first')) socket.write(answer('first'));
+			else socket.destroy();
+		});
+		expect(await ask(socketPath, 'POST', 'a', '/v1/service/first')).toMatchObject(passed(200, 'first'));
+		expect(await ask(socketPath, 'POST', 'b')).toMatchObject(possible(502, 'connection-lost'));
+		expect(heads).toHaveLength(2);
+	});
+});
+
+describe('an application that', () => {
+	test('stops within its upload is told 408, and that the service may have acted', async () => {
+		const { socketPath } = await givenForwarding(() => {});
+		const body = new Readable({ read() {} });
+		body.push('half');
+		expect(await ask(socketPath, 'POST', body)).toMatchObject(possible(408, 'request-timeout'));
+	});
+
+	test('announces too much is refused before anything leaves; one that sends it is told that some has left', async () => {
+		const { socketPath, heads } = await givenForwarding(() => {});
+		const told = await ask(socketPath, 'POST', 'x'.repeat(MAX_BYTES + 1));
+		expect([told, heads]).toMatchObject([{ status: 413, code: 'body-too-large', effect: 'none' }, []]);
+		const streamed = Readable.from(Array(100).fill(Buffer.alloc(16_384)));
+		expect(await ask(socketPath, 'POST', streamed)).toMatchObject(possible(413, 'body-too-large'));
+	});
+
+	test('never reads its answers, and never ends its uploads, keeps no one from the service [F673]', async () => {
+		const stall = 20;
+		const { socketPath } = await givenForwarding(
+			(socket, head) => {
+				if (head.includes('/quick')) return void socket.write(answer('quick'));
+				if (!head.startsWith('GET')) return;
+				socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${2 ** 30}\r\n\r\n`);
+				const pour = () => {
+					while (!socket.destroyed && socket.write(Buffer.alloc(65_536)));
+				};
+				socket.on('drain', pour);
+				pour();
+			},
+			{ maxBytes: 2 ** 30, idleMs: 20_000, atOnce: 4, stalled: 8, stallMs: stall },
+		);
+		const ends: Promise<unknown>[] = [];
+		for (let at = 0; at < 24; at += 1) {
+			const method = at % 2 ? 'GET' : 'POST';
+			const request = httpRequest({ socketPath, method, path: '/v1/service/slow', agent: false });
+			onTestFinished(() => void request.destroy());
+			ends.push(new Promise((resolve) => request.on('close', resolve).on('error', resolve)));
+			request.on('response', (response) => response.pause().on('error', () => {}));
+			if (method === 'POST') request.write('half');
+			else request.end();
+		}
+		expect(await ask(socketPath, 'GET', undefined, '/v1/service/quick')).toMatchObject(passed(200, 'quick'));
+		// More than may stand still: those that have waited longest end.
+		await Promise.any(ends);
+	});
+
+	test.each(['GET', 'POST'])('closes its own side after a %s gets its answer [F674]', async (method) => {
+		const { socketPath } = await givenForwarding((socket) => {
+			setImmediate(() => socket.write(answer('tea')));
+		});
+		const socket = connect(socketPath);
+		socket.end(`${method} /v1/service/api/x HTTP/1.1\r\nHost: agent\r\nContent-Length: 0\r\n\r\n`);
+		let text = '';
+		for await (const chunk of socket) text += String(chunk);
+		expect(text).toMatch(/^(?:HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 200 OK\r\n.*tea/s);
+	});
+
+	test('leaves while the service thinks: the service is left as well', async () => {
+		const left = Promise.withResolvers<void>();
+		const reached = Promise.withResolvers<void>();
+		const { socketPath } = await givenForwarding(
+			(socket) => {
+				socket.on('close', left.resolve);
+				reached.resolve();
+			},
+			{ idleMs: 600_000 },
+		);
+		const request = httpRequest({ socketPath, path: '/v1/service/api/x', agent: false });
+		request.on('error', () => {}).end();
+		await reached.promise;
+		request.destroy();
+		await left.promise;
+	});
+});
