@@ -18,7 +18,10 @@ export interface Asked {
 export async function requestService(socketPath: string, path: string, asked: Asked): Promise<Response> {
 	const signal = asked.signal ?? undefined;
 	const sent = await prepare(path, asked);
-	signal?.throwIfAborted();
+	if (signal?.aborted) {
+		if (sent.payload instanceof ReadableStream) await sent.payload.cancel(signal.reason);
+		throw signal.reason;
+	}
 	const answer = await send(socketPath, { ...sent, signal }).catch((error: unknown) => {
 		signal?.throwIfAborted();
 		throw error;
@@ -113,9 +116,10 @@ function toResponse(
 	const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
 	const body = new ReadableStream({
 		type: 'bytes',
+		// Also while nothing is read.
+		start: (controller) => signal?.addEventListener('abort', () => controller.error(signal.reason), { once: true }),
 		async pull(controller) {
 			try {
-				signal?.throwIfAborted();
 				const { done, value } = await pieces.next();
 				signal?.throwIfAborted();
 				// A copy: Node's pieces share their memory, and the stream hands its own on.
