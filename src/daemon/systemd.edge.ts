@@ -1,6 +1,7 @@
 /** Tells systemd how the service is (sd_notify) and feeds its watchdog. Never throws, never tries twice. */
 import { writeSync } from 'node:fs';
 import { idleClock } from '../base/clock.edge.ts';
+import { loadForeignFunctions } from '../base/foreign-functions.edge.ts';
 
 /** Name of the open socket that the unit hands over: `OpenFile=/run/systemd/notify:notify`. */
 const NOTIFY_NAME = 'notify';
@@ -101,17 +102,6 @@ function datagramsTo(name: string): ((text: string) => void) | null {
 		const bytes = Buffer.from(text);
 		sendto(open, bytes, BigInt(bytes.length), 0, address, address.length);
 	};
-}
-
-/** Loaded only where systemd hands no descriptor over: 4 ms and 0.3 MiB. Node's warning that the module is experimental would be an error in the journal. */
-function loadForeignFunctions(): typeof import('node:ffi') | undefined {
-	const { emitWarning } = process;
-	try {
-		process.emitWarning = () => {};
-		return process.getBuiltinModule('node:ffi');
-	} finally {
-		process.emitWarning = emitWarning;
-	}
 }
 
 /** A line feed would begin the next assignment. */

@@ -10,13 +10,14 @@ import type { Answer } from '../connection/ask.edge.ts';
 import { classifyNetworkError, UNSENT } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
-import { FORWARDED_AT_ONCE, FORWARDED_STALLED } from '../protocol/local-api.ts';
+import { FORWARDED_AT_ONCE, FORWARDED_EACH, FORWARDED_STALLED } from '../protocol/local-api.ts';
 import { type Progress, watchProgress } from './forward-progress.edge.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
 import { createPlaces } from './places.ts';
 import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
 import { ForwardError } from './server/forward-problems.ts';
+import { peerProcess } from './server/peer.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
@@ -27,6 +28,8 @@ const FORWARD_LIMITS = {
 	idleMs: 30_000,
 	/** Requests of all callers on shared sockets that the service has to do something for. */
 	atOnce: FORWARDED_AT_ONCE,
+	/** Of them, those of one program. */
+	each: FORWARDED_EACH,
 	/** Requests of theirs, besides, that wait for their own caller; of more, the one that has waited longest ends. */
 	stalled: FORWARDED_STALLED,
 	/** How long an exchange waits for its caller before it counts as stalled, in milliseconds. */
@@ -69,7 +72,7 @@ export type Forward = (
 ) => Promise<void>;
 
 export function createForwarder(options: ForwarderOptions): Forward {
-	/** By the name of an application; all callers on shared sockets are one. */
+	/** By the name of an application or the program of a caller on shared sockets. */
 	const places = createPlaces();
 	/** Ends an exchange of theirs that waits for its own caller; the longest wait first. */
 	const stalled = new Set<() => void>();
@@ -77,28 +80,38 @@ export function createForwarder(options: ForwarderOptions): Forward {
 	return async (request, response, target, application = null) => {
 		const limits = { ...FORWARD_LIMITS, ...options.limits?.() };
 		const asked = { ...readAsked(request, target, application), ...limits };
-		const caller = application?.name ?? '';
-		const atOnce = application ? (application.shares?.uploads ?? SHARES.uploads) : limits.atOnce;
+		const shares = sharesOf(application, request, limits);
 		const over = new AbortController();
 		const left = () => over.abort();
 		response.once('close', left);
 		const ends = AbortSignal.any([over.signal, AbortSignal.timeout(limits.waitMs)]);
-		const release = await places.wait(caller, atOnce, limits.waiting, ends).catch(() => null);
-		// There is no one left to answer.
-		if (over.signal.aborted) return release?.();
-		if (!release)
+		const taken: (() => void)[] = [];
+		const release = () => {
+			for (const give of taken.splice(0)) give();
+		};
+		for (const [name, most] of shares) {
+			const give = await places.wait(name, most, limits.waiting, ends).catch(() => null);
+			if (give) taken.push(give);
+			// There is no one left to answer.
+			if (over.signal.aborted) return release();
+			if (give) continue;
+			release();
 			throw new AgentError(
 				'service-overloaded',
-				`${atOnce} requests are being passed on already, and no turn came in time.`,
-				{ remedy: 'Ask again in a moment.', retryAfterMs: 1000 },
+				`${most} requests are being passed on already, and no turn came in time.`,
+				{
+					remedy: 'Ask again in a moment.',
+					retryAfterMs: 1000,
+				},
 			);
+		}
 		const end = () => over.abort(callerStoodStill());
 		const progress = watchProgress(limits, {
 			idle: (side) => over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
 			stalled() {
-				// An application with a share of its own keeps the place in it.
+				// It keeps the place in the share of its own.
 				if (application) return;
-				release();
+				taken.pop()?.();
 				stalled.add(end);
 				if (stalled.size > limits.stalled) for (const longest of [...stalled].slice(0, 1)) longest();
 			},
@@ -114,6 +127,17 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			release();
 		}
 	};
+
+	/** The places that a request takes, by name: of its application, or of its program and of all on shared sockets. */
+	function sharesOf(
+		application: BrowserApplication | null,
+		{ socket }: IncomingMessage,
+		{ each, atOnce }: ForwardLimits,
+	): (readonly [name: string, most: number])[] {
+		if (application) return [[application.name, application.shares?.uploads ?? SHARES.uploads]];
+		const peer = peerProcess(socket);
+		return [...(peer === null ? [] : [[`process ${peer}`, each] as const]), ['', atOnce]];
+	}
 
 	/** @throws AgentError for what is not passed on. */
 	function readAsked(request: IncomingMessage, target: string, application: BrowserApplication | null) {

@@ -22,8 +22,9 @@ export type {
 	Status,
 } from './local-answers.ts';
 
-/** Requests to the service that callers on shared sockets may have under way, and those that wait for their own caller. */
+/** Requests to the service that callers on shared sockets may have under way, one program of them, and those that wait for their own caller. */
 export const FORWARDED_AT_ONCE = 64;
+export const FORWARDED_EACH = 16;
 export const FORWARDED_STALLED = 16;
 
 /** Longest and default time of a lease, in seconds. */

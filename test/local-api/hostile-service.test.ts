@@ -1,4 +1,6 @@
 /** The forward path before a service that does what it likes: what an application is answered, by whom, and with which effect. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
@@ -373,7 +375,7 @@ describe('an application that', () => {
 				socket.on('drain', pour);
 				pour();
 			},
-			{ maxBytes: 2 ** 30, idleMs: 20_000, atOnce: 4, stalled: 8, stallMs: stall },
+			{ maxBytes: 2 ** 30, idleMs: 20_000, atOnce: 4, each: 100, stalled: 8, stallMs: stall },
 		);
 		const ends: Promise<unknown>[] = [];
 		for (let at = 0; at < 24; at += 1) {
@@ -388,6 +390,29 @@ describe('an application that', () => {
 		expect(await ask(socketPath, 'GET', undefined, '/v1/service/quick')).toMatchObject(passed(200, 'quick'));
 		// More than may stand still: those that have waited longest end.
 		await Promise.any(ends);
+	});
+
+	test('has as many requests under way as it may keeps no other program from the service', async () => {
+		const reached = Promise.withResolvers<void>();
+		let slow = 0;
+		const { socketPath } = await givenForwarding(
+			(socket, head) => {
+				if (head.includes('/quick')) return void socket.write(answer('quick'));
+				slow += 1;
+				if (slow === 2) reached.resolve();
+			},
+			{ idleMs: 60_000, atOnce: 4, each: 2 },
+		);
+		const flood = `for (let at = 0; at < 20; at += 1) require('node:http').get({ socketPath: ${JSON.stringify(socketPath)}, path: '/v1/service/slow', agent: false }).on('error', () => {});`;
+		const other = spawn(process.execPath, ['-e', flood], { stdio: 'ignore' });
+		onTestFinished(async () => {
+			const gone = once(other, 'exit');
+			other.kill();
+			await gone;
+		});
+		await reached.promise;
+		expect(await ask(socketPath, 'GET', undefined, '/v1/service/quick')).toMatchObject(passed(200, 'quick'));
+		expect(slow).toBe(2);
 	});
 
 	test.each(['GET', 'POST'])('closes its own side after a %s gets its answer [F674]', async (method) => {

@@ -142,7 +142,8 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 /** A Unix socket refuses the bytes where the caller has left, and takes them where it has only closed its own side. */
 function lookForCaller(answers: Iterable<Response> = []): void {
 	for (const response of [...answers].slice(0, 1)) {
-		if (!response.headersSent) response.writeContinue();
+		// HTTP/1.0 has no interim answers.
+		if (!response.headersSent && response.req.httpVersionMinor > 0) response.writeContinue();
 		else if (response.getHeader('Content-Type') === 'text/event-stream') response.write(KEEP_ALIVE);
 	}
 }
