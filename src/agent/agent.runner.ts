@@ -86,8 +86,9 @@ export interface Agent {
 	setWorkflow(workflowId: string, wait?: WorkflowWait): Promise<void>;
 	/** Tries again now, without the rest of the wait. */
 	reconnect(): void;
-	/** Applies changed settings; links that no longer fit are replaced make before break. */
-	applyRuntime(runtime: Runtime): void;
+	/** Applies changed settings; links that no longer fit are replaced make before break. @param tried its way out is tried beside. */
+	applyRuntime(runtime: Runtime, tried?: Runtime | null): void;
+	readonly ways: Base['ways'];
 	/** Shows a warning in the status until it is withdrawn with `null`. */
 	warn(topic: string, warning: Failure | null): void;
 	/** Closes the channels with 1001, waits for a code that is being redeemed, and stops everything. */
@@ -108,7 +109,7 @@ type Device = ReturnType<typeof assemble>;
 /** The parts of the device and what each tells the others. */
 function assemble(options: AgentOptions, base: Base) {
 	const { clock, time, stateWriter, identity, settings, runtime, publish } = base;
-	const { counters } = options;
+	const { counters, maskSecrets = (text: string) => text } = options;
 	/** In a row, since the device was online last. */
 	let refusals = 0;
 	const requestReconcile = () => reconciler.reconcile();
@@ -231,7 +232,6 @@ function assemble(options: AgentOptions, base: Base) {
 	});
 	base.onClockJump(() => reconciler.follow());
 	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
-	const { maskSecrets = (text) => text } = options;
 	const status = (): Status => {
 		time.look();
 		const { takenBack = [] } = options.updates ?? {};
@@ -374,15 +374,15 @@ function offer(base: Base, device: Device): Agent {
 			},
 		},
 		isPairing: () => pairing.underWay !== null,
-		applyRuntime(changed) {
-			const bears = bearsOn(base.settings(), changed.resolved.settings);
-			const before = base.settings().service;
-			base.use(changed);
+		ways: base.ways,
+		applyRuntime(changed, tried = null) {
+			const before = base.settings();
+			base.use(changed, tried);
 			warnings.set('workflow', null);
 			base.keepSettings();
 			reevaluate();
-			tryChangedSettings(bears);
-			if (before.connectionLifeSeconds !== base.settings().service.connectionLifeSeconds) links.lifeChanged();
+			tryChangedSettings(bearsOn(before, (tried ?? changed).resolved.settings));
+			if (before.service.connectionLifeSeconds !== base.settings().service.connectionLifeSeconds) links.lifeChanged();
 			void pairing.finishKept();
 		},
 		warn: warnings.set,

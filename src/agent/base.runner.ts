@@ -16,7 +16,7 @@ import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
-import { type DeviceState, withLastSettings, withoutTrial } from '../state/device-state.ts';
+import { type DeviceState, withLastSettings, withLastWay, withoutTrial } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import type { Updates } from '../updates/hand-over.runner.ts';
@@ -27,6 +27,10 @@ export interface AgentOptions {
 	readonly random: () => number;
 	readonly version: string;
 	readonly runtime: Runtime;
+	/** Of settings whose way out is tried beside the runtime's; left out, there are none. */
+	readonly tried?: Runtime | null;
+	/** Called with a runtime that is not used any more. */
+	readonly release?: (runtime: Runtime) => void;
 	readonly store: StateStore;
 	readonly state: DeviceState;
 	readonly answerFile: AnswerFile;
@@ -66,7 +70,7 @@ const SHOW_EVENTS_MS = 100;
 export function openBase(options: AgentOptions) {
 	const { clock, log, random, registerSecret, counters } = options;
 	const jumpListeners = new Set<() => void>();
-	let { runtime } = options;
+	let { runtime, tried = null } = options;
 	let stopped = false;
 	const statusListeners = new Set<() => void>();
 	const publish = () => {
@@ -109,6 +113,12 @@ export function openBase(options: AgentOptions) {
 	const { facts, newDeviceId } = options;
 	const identity = keepIdentity({ facts, device: stateWriter, newDeviceId, settings });
 	const { audit = NO_AUDIT } = options;
+	/** @param beside its way out is tried while the other stays in force. */
+	const use = (changed: Runtime, beside: Runtime | null = null) => {
+		const left = new Set([runtime, tried]);
+		[runtime, tried] = [changed, beside];
+		for (const one of left) if (one && one !== changed && one !== beside) options.release?.(one);
+	};
 	const shared = {
 		audit,
 		clock,
@@ -131,16 +141,38 @@ export function openBase(options: AgentOptions) {
 		/** Calls back when the clock was set: what was decided by it is decided again. */
 		onClockJump: (listener: () => void) => void jumpListeners.add(listener),
 		startedAtMs: clock.monotonicMs(),
-		runtime: () => runtime,
+		/** What is in force. @param way by which a link goes: that of the settings that are tried has theirs. */
+		runtime: (way?: string): Runtime => (tried && way !== undefined && tried.way?.id === way ? tried : runtime),
+		ways: {
+			/** In force. */
+			runtime: (): Runtime => runtime,
+			/** Of settings whose way out is tried beside that, if there are any. */
+			tried: () => tried,
+			/** Of the newest settings. */
+			wanted: (): Runtime => tried ?? runtime,
+			/** By which the device was online last, where it still has a Connection: another is tried beside it. */
+			last: () => (stateWriter.state.connections.length > 0 ? stateWriter.state.lastWay : null),
+		},
 		onStatus(listener: () => void): () => void {
 			statusListeners.add(listener);
 			return () => statusListeners.delete(listener);
 		},
-		use(changed: Runtime) {
-			runtime = changed;
-		},
+		use,
 		/** Settings that were good enough to be used are kept, for the day when a push breaks them. */
-		keepSettings: () => stateWriter.keep((state) => withLastSettings(state, runtime.resolved.documents)),
+		keepSettings() {
+			const { documents, holdsTogether } = (tried ?? runtime).resolved;
+			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
+		},
+		/** The device is online by this way: other settings are tried beside it from now on. */
+		cameOnlineBy(way: string | undefined): void {
+			if (tried && tried.way?.id === way) use(tried);
+			const { way: inForce } = runtime;
+			if (tried === null || way === inForce?.id) stateWriter.keep((state) => withLastWay(state, inForce));
+		},
+		/** Where no way has worked there is none to try another one beside. */
+		tryOnlyBeside(): void {
+			if (tried && !stateWriter.state.lastWay) use(tried);
+		},
 		isStopping: () => stopped,
 		/** The sockets still answer while the agent stops: the Connection that a code brings then would not be saved. */
 		ensureRunning() {

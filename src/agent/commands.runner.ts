@@ -106,6 +106,7 @@ export function createCommands(parts: CommandParts) {
 				await parts.leaving.unpair({ ...EMPTY_STATE, generatedId, lastSettings, plan }, keepEvents);
 				parts.log.info('unpaired');
 			} finally {
+				parts.tryOnlyBeside();
 				reevaluate();
 			}
 		},

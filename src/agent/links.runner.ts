@@ -153,7 +153,9 @@ export function superviseLinks(
 				const { token } = effect.connection;
 				hasSpare = false;
 				isPromoted = true;
-				if (supervision.current) parts.onPromoted(supervision.current.registration);
+				const { current } = supervision;
+				if (current) parts.cameOnlineBy(current.registration.way);
+				if (current) parts.onPromoted(current.registration);
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;
 			}

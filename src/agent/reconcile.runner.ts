@@ -2,10 +2,11 @@
  * Keeps the links at the desired registration: asks `workflow/desired-registration.ts` whenever an input changes, after every
  * step of the supervision and when the answer says so, and hands on what has changed. Owns the one timer for that.
  */
-import type { Failure } from '../base/errors.ts';
+import { type Failure, failure } from '../base/errors.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { failureOf } from '../connection/link.ts';
 import { tellRefused } from '../connection/refused-credential.ts';
+import { differences } from '../connection/way.ts';
 import { NO_ATTEMPT } from '../fleet/attempt.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { endedTrust } from '../fleet/record.ts';
@@ -44,13 +45,17 @@ export function keepReconciled(
 		const { resolved, credentials } = parts.runtime();
 		const { id, reusable, provisioned, unreadable } = credentials;
 		const facts = { id, isReusable: reusable !== null, isProvisioned: provisioned !== null, unreadable };
-		return { resolved, state: stateWriter.state, identity: as, credentials: facts };
+		const way = stateWriter.state.lastWay ? parts.runtime().way?.id : undefined;
+		return { resolved, state: stateWriter.state, identity: as, credentials: facts, way };
 	}
 
 	/** Asks, and keeps all of the answer but the desired registration. */
 	function evaluate(): DesiredOutcome {
+		const own = inputs();
+		const tried = parts.ways.tried();
 		const asked: DesiredInputs = {
-			...inputs(),
+			...own,
+			way: own.way === undefined || !tried ? own.way : tried.way?.id,
 			plan: fleet.record(),
 			leases: parts.leases.held,
 			supervision: links.supervision,
@@ -71,6 +76,7 @@ export function keepReconciled(
 		parts.warnings.set('credential', refusedBesideAnother());
 		parts.warnings.set('settings-missing', outcome.missing);
 		parts.warnings.set('plan-validity', outcome.plan && endedTrust(outcome.plan, asked.wallMs));
+		parts.warnings.set('way', toldWay());
 		parts.warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
 		return outcome;
 	}
@@ -81,6 +87,24 @@ export function keepReconciled(
 		const state = links.supervision.current?.state;
 		const isProblem = state && failureOf(state)?.code === 'credential-refused';
 		return isProblem ? null : tellRefused(stateWriter.state, resolved.settings, credentials.id);
+	}
+
+	/** The settings that are tried, as soon as that has failed once, or were refused. */
+	function toldWay(): Failure | null {
+		const [tried, { way }] = [parts.ways.tried()?.way, progress];
+		const now = parts.runtime().way;
+		if (!tried || !now || way.name === 'none') return null;
+		const changed = differences(now, tried).join(', ');
+		if (way.name === 'refused') {
+			const since = new Date(clock.wallMs() - clock.monotonicMs() + way.sinceMs).toISOString();
+			const params = { ...way.failure.params, changed, since };
+			return { ...way.failure, message: `${changed}: ${way.failure.message}`, params };
+		}
+		const { next } = links.supervision;
+		const cause = next?.registration.way === tried.id ? failureOf(next.state) : null;
+		if (!cause) return null;
+		const message = `${changed}: the changed settings are tried beside those from before, which are in force until the device is online with them. ${cause.message}`;
+		return failure('settings-not-followed', message, { params: { changed, problem: cause.code } });
 	}
 
 	function keepPlan({ plan: before, supervision }: DesiredInputs, { plan }: DesiredOutcome): void {
@@ -101,8 +125,8 @@ export function keepReconciled(
 	}
 
 	function forgive(): boolean {
-		if (progress.attempt.name !== 'refused') return false;
-		progress = { ...progress, attempt: NO_ATTEMPT };
+		if (progress.attempt.name !== 'refused' && progress.way.name !== 'refused') return false;
+		progress = { ...progress, attempt: NO_ATTEMPT, way: NO_ATTEMPT };
 		return true;
 	}
 

@@ -29,6 +29,7 @@ const LASTING = [
 		'planHandedOver',
 		'planKeysChanged',
 		'setWorkflow',
+		'settingTaken',
 		'unpair',
 	],
 ];

@@ -210,6 +210,8 @@ export const CATALOGUE = {
 	...rows(ask(EXIT.temporary), {
 		'pairing-uncertain':
 			'Try the same code again. If it is refused, check whether the device is listed in the service, and ask for a new pairing code.',
+		'settings-not-followed':
+			'Correct the settings that the message names; a changed setting is tried at once, idv-agent reconnect tries the same again.',
 		'pairing-under-way': 'Wait for the other pairing to end and look at the status.',
 		'plan-not-followed':
 			'Correct the workflow in the plan, or have the service accept it; the device stays where it was.',

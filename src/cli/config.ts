@@ -1,19 +1,21 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
 import { accessSync, closeSync, constants, openSync, readSync, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { errnoOf, inWords } from '../base/files.edge.ts';
-import { createSecretRegistry, redact, SECRET_MARK } from '../base/redact.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { diskNeed, plainBytes } from '../events/disk-budget.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
+import { pinNeed } from '../page/pin.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
+import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
+import { findContradictions } from '../settings/contradictions.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
-import type { SettingOrigin } from '../settings/resolve.ts';
+import { shownValue } from '../settings/shown.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
-import type { AskFlags } from './local-agent.ts';
+import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
 
 function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
@@ -21,46 +23,88 @@ function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
 	return loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
 }
 
+/** As the running agent uses them; where none runs, as the next start would. */
 export async function showConfig(shell: Shell, flags: AskFlags & { readonly explain?: boolean | undefined }) {
 	const loaded = await load(shell, flags);
-	const rows = [...listSettings()].map(([path, { secret, about }]) => {
-		const value = valueAt(loaded.settings, path);
-		const shown = secret && value !== null ? SECRET_MARK : withoutSecrets(value);
-		const { source, where } = loaded.origins.get(path) ?? { source: 'default', where: null };
-		return { path, value: shown, source, where, about };
-	});
+	// Flags are for an agent that is to be started.
+	const asked = flags.set?.length ? null : await askAgent(shell, flags);
+	const shown = asked && 'settings' in asked ? asked : null;
+	const unasked = asked && 'code' in asked ? asked : null;
+	const rows: SettingsReport['settings'] = shown?.settings ?? rowsOf(loaded);
 	const { stateDir } = choosePaths(flags, shell.env);
 	const bytes = diskNeed(loaded.settings.events);
+	const { problems, notices } = shown ?? loaded;
 	if (shell.isJson)
 		shell.json({
-			settings: rows.map(({ about, ...row }) =>
-				flags.explain ? { ...row, about, assumptions: assumptionsOf(row.path).map(({ id }) => id) } : row,
+			agent: shown !== null,
+			...(unasked && { unasked }),
+			settings: rows.map((row) =>
+				flags.explain
+					? { ...row, about: aboutOf(row.path), assumptions: assumptionsOf(row.path).map(({ id }) => id) }
+					: row,
 			),
-			problems: loaded.problems,
-			notices: loaded.notices,
+			problems,
+			notices,
 			disk: { directory: stateDir, bytes },
 		});
 	else if (flags.explain)
-		for (const { path, value, about, ...origin } of rows) {
-			shell.line(`${path} = ${showValue(value)} (${describeOrigin(origin)})`);
-			shell.folded('  ', about);
-			for (const { open, assumed } of assumptionsOf(path))
+		for (const row of rows) {
+			shell.line(`${row.path} = ${showValue(row.value)} (${describeOrigin(row)})`);
+			shell.folded('  ', aboutOf(row.path));
+			for (const { open, assumed } of assumptionsOf(row.path))
 				shell.folded('  ', `The interface leaves open: ${open} Assumed: ${assumed}`);
-			shell.line(`  ${environmentName(path)}\n`);
+			shell.line(`  ${environmentName(row.path)}\n`);
 		}
-	else shell.table(rows.map(({ path, value, ...origin }) => [path, showValue(value), describeOrigin(origin)]));
-	if (!shell.isJson)
+	else shell.table(rows.map((row) => [row.path, showValue(row.value), describeOrigin(row)]));
+	if (!shell.isJson) {
+		if (!flags.explain)
+			for (const row of rows) if (row.refused || row.waitsFor || 'disk' in row) shell.line(remarkOf(row));
+		const whose = shown ? 'The running agent uses these settings.' : unasked?.message;
+		if (whose) shell.line(`\n${whose}${shown ? '' : ' These are the settings of a next start.'}`);
 		shell.line(`\n${stateDir} may need ${plainBytes(bytes)} (events.maxBytes and a quarter of it, and 1 MiB).`);
-	reportProblems(shell, loaded, loaded.problems);
+	}
+	reportProblems(shell, { notices: notices as readonly Failure[] }, problems as readonly Failure[]);
+}
+
+const aboutOf = (path: string) => listSettings().get(path)?.about ?? '';
+
+function rowsOf({ settings, origins }: LoadedSettings): SettingsReport['settings'] {
+	return [...listSettings().keys()].map((path) => {
+		const { source, where } = origins.get(path) ?? { source: 'default', where: null };
+		return { path, value: shownValue(path, valueAt(settings, path)), source, where };
+	});
+}
+
+/** The agent's answer, or why it could not be asked. */
+async function askAgent(shell: Shell, flags: AskFlags): Promise<SettingsReport | Failure> {
+	try {
+		return (await clientFor(shell, flags).request('admin', 'GET', LOCAL_ROUTES.settings)) as SettingsReport;
+	} catch (error) {
+		if (error instanceof AgentError) return error.failure;
+		throw error;
+	}
+}
+
+const WAITS = { try: 'is tried beside the live channel', restart: 'waits for the next start' } as const;
+
+/** The value that is not in force, and why. */
+function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['settings'][number]): string {
+	const other = disk === undefined ? '' : ` ${showValue(disk)}`;
+	const what = refused
+		? `was refused: ${refused}`
+		: waitsFor
+			? `${WAITS[waitsFor]}.`
+			: 'is on the disk and not in force.';
+	return `${path}:${other} ${what}${since ? ` In force since ${since}.` : ''}`;
 }
 
 /** Goes as far as the agent does: the files that settings name are opened, too. */
 export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> {
 	const loaded = await load(shell, flags);
 	const exposed = await findExposedFiles(loaded, choosePaths(flags, shell.env));
-	const problems = [...(loaded.problems.length > 0 ? loaded.problems : await tryOut(shell, loaded)), ...exposed];
+	const problems = [...loaded.problems, ...(await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
-	const notices = [...loaded.notices, ...hooksThatCannotRun(loaded, shell.env['PATH'])];
+	const notices = [...loaded.notices, ...findContradictions(loaded), ...hooksThatCannotRun(loaded, shell.env['PATH'])];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
@@ -110,17 +154,26 @@ function beginningOf(file: string): string {
 	}
 }
 
+/** The files that the settings name, one by one. */
 async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
-	try {
-		const parts = { userAgent: 'idv-agent', env: shell.env, registerSecret: () => {} };
-		await (await openRuntime(loaded, parts)).close();
-		const { applicationsFile } = loaded.settings.local.http;
-		if (applicationsFile !== null) await readBrowserApplications(applicationsFile);
-		return [];
-	} catch (error) {
-		if (error instanceof AgentError) return [error.failure];
-		throw error;
+	const parts = { userAgent: 'idv-agent', env: shell.env, registerSecret: () => {} };
+	const problems: Failure[] = [];
+	const attempt = <Made>(made: Promise<Made>) => made.catch((error) => void problems.push(toFailure(error)));
+	const runtime = await attempt(openRuntime(loaded, parts, { barely: true }));
+	problems.push(...(runtime?.problems ?? []).map(({ told }) => told));
+	await runtime?.close();
+	const { page, telemetry, local } = loaded.settings;
+	if (page.pinFile !== null && runtime?.problems.length === 0 && pinNeed(runtime.pin, 'paired', true) === 'longerPin')
+		problems.push(
+			failure('settings-invalid', `page.pinFile: the PIN in ${page.pinFile} must have six or more digits.`),
+		);
+	if (telemetry.headersFile !== null) {
+		const { readTelemetryHeaders } = await import('../telemetry/telemetry.runner.ts');
+		await attempt(readTelemetryHeaders(telemetry.headersFile, () => {}));
 	}
+	const { applicationsFile } = local.http;
+	if (applicationsFile !== null) await attempt(readBrowserApplications(applicationsFile));
+	return problems;
 }
 
 function reportProblems(
@@ -133,18 +186,12 @@ function reportProblems(
 	for (const { message } of notices) shell.warn(message);
 }
 
-/** Masks texts that look like a secret, such as in the arguments of a hook. */
-function withoutSecrets(value: unknown): unknown {
-	const clean = (text: unknown) => (typeof text === 'string' ? redact(text, createSecretRegistry()) : text);
-	return Array.isArray(value) ? value.map(clean) : clean(value);
-}
-
 function showValue(value: unknown): string {
 	if (value === null || (Array.isArray(value) && value.length === 0)) return '-';
 	if (Array.isArray(value)) return value.join(', ');
 	return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-function describeOrigin({ source, where }: SettingOrigin): string {
+function describeOrigin({ source, where }: Pick<SettingsReport['settings'][number], 'source' | 'where'>): string {
 	return where ?? source;
 }

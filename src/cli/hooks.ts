@@ -11,14 +11,13 @@ export async function runHooks(shell: Shell, flags: AskFlags): Promise<void> {
 	const paths = choosePaths(flags, shell.env);
 	const sources = { paths, env: shell.env, sets: flags.set ?? [] };
 	const log = createLog({ secrets: createSecretRegistry() });
-	let valid: LoadedSettings | null = null;
+	let last: LoadedSettings | null = null;
 	const settings = async () => {
-		const loaded = await loadSettings(sources);
-		// As the agent does: broken settings change nothing.
-		const [problem] = loaded.problems;
+		// As the agent does: what is broken gives way to what was there before.
+		last = await loadSettings(sources, last && { loaded: last });
+		const [problem] = last.problems;
 		if (problem) log.warn(problem.message);
-		else valid = loaded;
-		return (valid ?? loaded).settings.hooks;
+		return last.settings.hooks;
 	};
 	const { promise: over, resolve: end } = Promise.withResolvers<void>();
 	for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => end());

@@ -122,8 +122,8 @@ async function getsThrough(shell: Shell, loaded: LoadedSettings): Promise<boolea
 async function applyPlan(shell: Shell): Promise<void> {
 	const paths = choosePaths({}, shell.env);
 	const client = clientFor(shell, {});
-	const { settings, problems } = await loadSettings(sourcesOf(shell));
-	const [problem] = problems;
+	const { settings, problems, unknown } = await loadSettings(sourcesOf(shell));
+	const problem = problems.find((one) => !unknown.includes(one));
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
 	const { state } = await lookAtState(paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
 	const facts = await readIdentityFacts();

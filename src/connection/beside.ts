@@ -2,7 +2,7 @@
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
 import { RECENTLY_MS } from './backoff.ts';
 import { connectionOf, type LinkEvent, lastOnlineAtMs } from './link.ts';
-import { type Link, type Supervision, servesRegistration } from './supervision.ts';
+import { isSameLink, type Link, type Supervision } from './supervision.ts';
 
 /** Answers that speak of what was asked for: that another registration works says nothing against them. */
 const ABOUT_THE_REQUEST: ReadonlySet<ErrorCode> = new Set([
@@ -20,7 +20,7 @@ export function asSeenBeside(supervision: Supervision, link: Link, event: LinkEv
 	const onlineAtMs = lastOnlineAtMs(current.state, event.atMs);
 	const isKnown = current.registration.baseUrl === link.registration.baseUrl && onlineAtMs !== null;
 	if (!isKnown || event.atMs - onlineAtMs >= RECENTLY_MS) return event;
-	const isSame = servesRegistration(current.registration, link.registration);
+	const isSame = isSameLink(current.registration, link.registration);
 	return { ...event, wasOnline: isSame || !ABOUT_THE_REQUEST.has(event.failure.code) };
 }
 

@@ -97,9 +97,11 @@ export function keepConnections(parts: {
 
 	return {
 		known: (usable = MAX_CONNECTIONS) =>
-			stateWriter.state.connections
-				.slice(-usable)
-				.map((saved) => knownConnection(saved, clock, parts.settings().service)),
+			stateWriter.state.connections.slice(-usable).map((saved) => {
+				const known = knownConnection(saved, clock, parts.settings().service);
+				const way = stateWriter.state.lastWay?.id;
+				return way === undefined ? known : { ...known, registration: { ...known.registration, way } };
+			}),
 		toSaved,
 		keep(registration, token) {
 			const connection = toSaved(registration, token);

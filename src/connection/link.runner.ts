@@ -37,8 +37,8 @@ export interface LinkRunnerOptions {
 	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'ended'>;
 	/** What heartbeats say of the fleet plan. */
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
-	/** Asked for each attempt: settings may change in the meantime. */
-	readonly runtime: () => Runtime;
+	/** Asked for each attempt: settings may change in the meantime. @param way of the link's registration. */
+	readonly runtime: (way?: string) => Runtime;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
@@ -116,7 +116,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 
 	const register = async (generation: number, registration: Registration, attempt: number, credential: Credential) => {
-		const { client, resolved, credentials } = options.runtime();
+		const { client, resolved, credentials } = options.runtime(registration.way);
 		const { tokenPointer, registrationPath } = resolved.settings.service;
 		const link = running(generation);
 		const abort = new AbortController();
@@ -159,7 +159,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		registration: Registration,
 		effect: Extract<LinkEffect, { type: 'openChannel' }>,
 	) => {
-		const { resolved, network, headersFor } = options.runtime();
+		const { resolved, network, headersFor } = options.runtime(registration.way);
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
@@ -199,7 +199,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			registration,
 			token: effect.token,
 			host: url.host,
-			settings: () => options.runtime().resolved.settings.service,
+			settings: () => options.runtime(registration.way).resolved.settings.service,
 			send: (text) => channel.sendText(text),
 			keep: (message) => received(generation, registration, message),
 			stored: report.stored,
@@ -213,7 +213,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const confirmed = (generation: number, registration: Registration, attempt: number, cadenceMs: number) => {
 		const link = running(generation);
 		report.event(generation, { type: 'channelConfirmed', attempt, atMs: clock.monotonicMs() });
-		if (options.runtime().resolved.settings.service.heartbeatMode !== 'frame' || !link.channel) return;
+		if (options.runtime(registration.way).resolved.settings.service.heartbeatMode !== 'frame' || !link.channel) return;
 		link.stopHeartbeats();
 		link.stopHeartbeats = startBeating(generation, registration, link.channel, cadenceMs);
 	};
@@ -242,7 +242,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				link.conversation?.stop();
 				link.channel = null;
 				if (event.line) report.lineEnded(generation, registration, event.line, false);
-				const meant = asMeant(event, options.runtime().resolved.settings.service.closeCodes);
+				const meant = asMeant(event, options.runtime(registration.way).resolved.settings.service.closeCodes);
 				const { failure, closeCode, timedOut } = meant;
 				// Beside another link of this device, that one may have taken its place.
 				const replaced = links.size === 1 ? replacedBy(meant) : null;
@@ -274,7 +274,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			startedAtMs: options.startedAtMs,
 			plan: options.plan,
 			firstInMs: firstBeatMs(cadenceMs),
-			body: options.runtime().resolved.settings.service.heartbeatBody,
+			body: options.runtime(registration.way).resolved.settings.service.heartbeatBody,
 			send: (frame) => channel.sendText(frame),
 			onSent(sentAt) {
 				beat = { sentAtMs: clock.monotonicMs(), cadenceMs };

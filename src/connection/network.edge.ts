@@ -53,15 +53,17 @@ export interface Network extends RequestNetwork {
  * in small letters first; NO_PROXY holds for both and for the setting as well. Loopback never goes through a proxy.
  * The proxy's own certificate is checked against the usual authorities and NODE_EXTRA_CA_CERTS only.
  * @param lookup finds the addresses of a name; default: as the operating system does.
+ * @param read the contents of a file; default: as they are on the disk.
  * @throws AgentError `settings-unreadable` or `settings-invalid`, naming the setting.
  */
 export async function createNetwork(
 	settings: NetworkSettings,
 	env: Readonly<Record<string, string | undefined>>,
 	lookup: Lookup = systemLookup,
+	read: ReadFile = (path) => readFileSync(path, 'utf8'),
 ): Promise<Network> {
 	const proxyFor = readProxies(settings.proxy, env);
-	const tls = readTls(settings);
+	const tls = readTls(settings, read);
 	const agents = new Map<string, HttpAgent>();
 
 	const agentFor = (url: URL, keepAlive = false) => {
@@ -290,7 +292,9 @@ function splitPort(entry: string): { name: string; port: string | null } {
 }
 
 /** One context for all connections: building it again for each would parse all authorities each time. `null` for the plain case. */
-function readTls(settings: NetworkSettings): SecureContext | null {
+type ReadFile = (path: string) => string;
+
+function readTls(settings: NetworkSettings, read: ReadFile): SecureContext | null {
 	const { caFile, systemCa = false, clientCertificateFile, clientKeyFile } = settings;
 	if ((clientCertificateFile === undefined) !== (clientKeyFile === undefined))
 		throw new AgentError(
@@ -299,9 +303,9 @@ function readTls(settings: NetworkSettings): SecureContext | null {
 		);
 	if (caFile === undefined && !systemCa && clientCertificateFile === undefined) return null;
 
-	const own = caFile === undefined ? null : readAuthorities(caFile);
-	const cert = readSetting('network.clientCertificateFile', clientCertificateFile);
-	const key = readSetting('network.clientKeyFile', clientKeyFile);
+	const own = caFile === undefined ? null : readAuthorities(caFile, read);
+	const cert = readSetting('network.clientCertificateFile', clientCertificateFile, read);
+	const key = readSetting('network.clientKeyFile', clientKeyFile, read);
 	try {
 		const context = createSecureContext({ ...(cert !== null && { cert }), ...(key !== null && { key }) });
 		addAuthorities(context, [...(systemCa ? getCACertificates('system') : []), ...(own ?? [])]);
@@ -323,8 +327,8 @@ export function addAuthorities(context: SecureContext, authorities: readonly str
 	for (const pem of authorities) (context.context as { addCACert(pem: string): void }).addCACert(pem);
 }
 
-function readAuthorities(path: string): string[] {
-	const text = readSetting('network.caFile', path) ?? '';
+function readAuthorities(path: string, read: ReadFile): string[] {
+	const text = readSetting('network.caFile', path, read) ?? '';
 	const certificates = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
 	try {
 		for (const certificate of certificates) new X509Certificate(certificate);
@@ -335,10 +339,10 @@ function readAuthorities(path: string): string[] {
 	throw new AgentError('settings-invalid', `network.caFile has no readable PEM certificate: ${path}`);
 }
 
-function readSetting(name: string, path: string | undefined): string | null {
+function readSetting(name: string, path: string | undefined, read: ReadFile): string | null {
 	if (path === undefined) return null;
 	try {
-		return readFileSync(path, 'utf8');
+		return read(path);
 	} catch (cause) {
 		const { code } = cause as NodeJS.ErrnoException;
 		throw new AgentError(

@@ -1,16 +1,18 @@
 /** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
-import { readText } from '../base/files.edge.ts';
 import { secretsInWord } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { type Headers, readHeader, readHeaderLines, secretsOfHeaders } from '../settings/header-lines.ts';
-import { type LoadedSettings, resolveWith, type SettingsSources, tellGone } from '../settings/load.runner.ts';
-import type { DeviceState } from '../state/device-state.ts';
+import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
+import { valueAt } from '../settings/table.ts';
+import type { DeviceState, Way } from '../state/device-state.ts';
 import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
+import { wayOf, withWay } from './way.ts';
 
 const MAX_HEADERS_BYTES = 16 * 1024;
 /** Checked with the settings. */
@@ -25,9 +27,14 @@ export interface Runtime {
 	readonly client: ServiceClient;
 	/** What `service.headers` and `service.headersFile` add for a service; the file's are for that of the settings only. */
 	readonly headersFor: (baseUrl: string) => Headers;
+	/** The way by which links go; left out, they are not told apart by it. */
+	readonly way?: Way;
 }
 
 export interface OpenRuntime extends Runtime {
+	readonly way: Way;
+	/** What could not be used of the files that settings name. */
+	readonly problems: readonly Unusable[];
 	/** Ends its connections when the requests under way are over: the answer to a one-time code must not be cut off. */
 	retire(): Promise<void>;
 	/** Ends its connections now. */
@@ -45,7 +52,7 @@ export interface RuntimeParts {
 
 /** The files that settings name: when one of them changes, what the settings amount to does. */
 export function namedFiles({
-	settings: { credential, network, page, service, telemetry },
+	settings: { credential, local, network, page, service, telemetry },
 }: LoadedSettings): readonly string[] {
 	const { apiKeyFile, basicFile, connectionFile } = credential;
 	const { caFile, clientCertificateFile, clientKeyFile } = network;
@@ -59,98 +66,207 @@ export function namedFiles({
 		page.pinFile,
 		service.headersFile,
 		telemetry.headersFile,
+		local.http.applicationsFile,
 	];
 	return files.filter((file) => file !== null);
 }
 
-/** @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name. */
-export async function openRuntime(resolved: LoadedSettings, parts: RuntimeParts): Promise<OpenRuntime> {
-	const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
-	const pin = await readPin(resolved);
-	const headers = await readHeaders(resolved);
-	const network = await createNetwork(networkSettings(resolved), parts.env);
-	return assemble(resolved, network, credentials, pin, headers, parts);
+/** A file that cannot be used, and whether what was read of it before is in its place. */
+export interface Unusable {
+	readonly told: Failure;
+	readonly stays: boolean;
 }
 
-function readPin({ settings: { page } }: LoadedSettings): Promise<string> | null {
-	return page.pinFile === null ? null : readSecretFile(page.pinFile);
+/** With what follows from it. */
+export function toldUnusable({ told, stays }: Unusable): Failure {
+	const consequence = stays ? 'The settings from before stay in force.' : 'The agent goes on without it.';
+	return { ...told, message: joinSentences(told.message, consequence) };
 }
+
+/** Settings that name a file by which links are made. */
+const FILES_OF_WAY = [
+	'network.caFile',
+	'network.clientCertificateFile',
+	'network.clientKeyFile',
+	'service.headersFile',
+] as const;
+
+/** What is in force before: each piece of it stays where the new one cannot be used. */
+export interface Before extends Partial<Pick<Runtime, 'resolved' | 'credentials' | 'pin'>> {
+	readonly way?: Way | null | undefined;
+	/** Where nothing was before, the device goes on without authorities and a certificate that cannot be read. Default `false`. */
+	readonly barely?: boolean;
+}
+
+/**
+ * @param before left out, everything must be usable. A credential never stays for another address.
+ * @throws AgentError `credential-unreadable`, `settings-unreadable` or `settings-invalid` for a file that settings name.
+ */
+export async function openRuntime(
+	resolved: LoadedSettings,
+	parts: RuntimeParts,
+	before: Before | null = null,
+): Promise<OpenRuntime> {
+	const problems: Unusable[] = [];
+	const orKept = <Piece>(made: Promise<Piece>, stays: boolean, kept: (told: Failure) => Piece) =>
+		made.catch((error) => {
+			if (!before) throw error;
+			const told = toFailure(error);
+			problems.push({ told, stays });
+			return kept(told);
+		});
+	const isSameService = before?.resolved?.settings.baseUrl === resolved.settings.baseUrl;
+	const { credentials: last = NO_CREDENTIALS } = before ?? {};
+	const stays = isSameService && last.id !== '';
+	const credentials = await orKept(
+		readCredentials(resolved.settings.credential, readSecretFile),
+		stays,
+		(unreadable) => (stays ? last : { ...NO_CREDENTIALS, unreadable }),
+	);
+	// A PIN that cannot be read is one that cannot be typed.
+	const pin = await orKept(readPin(resolved), typeof before?.pin === 'string', () => before?.pin ?? randomUUID());
+	const made = await makeWay(resolved, parts.env, before, problems);
+	return assemble(made, credentials, pin, problems, parts);
+}
+
+/** The same runtime by another way: as it was when the device was online by it. */
+async function openByWay(runtime: Runtime, way: Way, parts: RuntimeParts): Promise<OpenRuntime> {
+	const resolved = withWay(runtime.resolved, way);
+	const others = Object.entries(parts.env).filter(([name]) => !isProxyName(name));
+	const env = { ...Object.fromEntries(others), ...way.env };
+	const read = (path: string) => way.files[path] ?? readFileSync(path, 'utf8');
+	const network = await createNetwork(networkSettings(resolved), env, undefined, read);
+	const made = { resolved, network, headers: headersOf(resolved, read), way };
+	return assemble(made, runtime.credentials, runtime.pin, [], { ...parts, env });
+}
+
+async function readPin({ settings: { page } }: LoadedSettings): Promise<string | null> {
+	return page.pinFile === null ? null : await readSecretFile(page.pinFile);
+}
+
+interface MadeWay {
+	readonly resolved: LoadedSettings;
+	readonly network: Network;
+	readonly headers: Headers;
+	readonly way: Way;
+}
+
+/** Network and headers; where they cannot be made of what there is now, of what they were made of before. */
+async function makeWay(
+	wanted: LoadedSettings,
+	env: RuntimeParts['env'],
+	before: Before | null,
+	problems: Unusable[],
+): Promise<MadeWay> {
+	let resolved = wanted;
+	const files = new Map<string, string>();
+	const read = (path: string) => {
+		const text = files.get(path) ?? readFileSync(path, 'utf8');
+		files.set(path, text);
+		return text;
+	};
+	const orKept = async <Piece>(
+		of: string,
+		make: () => Piece | Promise<Piece>,
+		bare: (error: unknown) => Piece | Promise<Piece>,
+	) => {
+		try {
+			return await make();
+		} catch (error) {
+			if (!before) throw error;
+			problems.push({ told: toFailure(error), stays: before.way != null });
+			if (!before.way) return await bare(error);
+			resolved = withWay(resolved, before.way, (path) => path.startsWith(of));
+			for (const [path, text] of Object.entries(before.way.files)) files.set(path, text);
+			return await make();
+		}
+	};
+	const network = await orKept(
+		'network.',
+		() => createNetwork(networkSettings(resolved), env, undefined, read),
+		(error) => {
+			if (before?.barely !== true) throw error;
+			const { proxy, systemCa } = networkSettings(resolved);
+			return createNetwork({ proxy, systemCa }, env);
+		},
+	);
+	const headers = await orKept(
+		'service.headersFile',
+		() => headersOf(resolved, read),
+		() => ({}),
+	);
+	const proxies = Object.entries(env).filter((one): one is [string, string] => isProxyName(one[0]) && !!one[1]);
+	const ofWay = FILES_OF_WAY.map((path) => valueAt(resolved.settings, path));
+	const named = [...files].filter(([path]) => ofWay.includes(path));
+	const way = wayOf(resolved, Object.fromEntries(named), Object.fromEntries(proxies), hashOf);
+	return { resolved, network, headers, way };
+}
+
+const isProxyName = (name: string) => /_proxy$/i.test(name);
+const hashOf = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 16);
 
 /** Those of the file. @throws AgentError `credential-unreadable`, without a word of a value. */
-async function readHeaders({ settings: { service } }: LoadedSettings): Promise<Headers> {
+function headersOf({ settings: { service } }: LoadedSettings, read: (path: string) => string): Headers {
 	const file = service.headersFile;
 	if (file === null) return {};
 	const unreadable = (what: string, cause?: unknown) =>
 		new AgentError('credential-unreadable', `service.headersFile ${file}${what}.`, { params: { path: file }, cause });
-	const text = await readText(file, MAX_HEADERS_BYTES).catch((cause) => {
+	let text: string;
+	try {
+		text = read(file);
+	} catch (cause) {
 		throw unreadable(' cannot be read', cause);
-	});
+	}
+	if (text.length > MAX_HEADERS_BYTES) throw unreadable(` has more than ${MAX_HEADERS_BYTES} bytes`);
 	return readHeaderLines(text, true, (line, what) => unreadable(`: line ${line} ${what}`));
 }
 
+/** The runtime to start with, and the one whose way out is tried beside it where that differs from the last that worked. */
+export interface FirstRuntime {
+	readonly runtime: OpenRuntime;
+	readonly tried: OpenRuntime | null;
+	/** The files that could not be used; of the settings themselves, `resolved` says it. */
+	readonly problems: readonly Unusable[];
+}
+
 /**
- * The environment to start with. A bad push never strands a device: what cannot be used gives way to the last valid
- * settings; where a file that those name cannot be read either, the device goes on without it. A credential that is not
- * there yet does not prevent a start.
+ * The environment to start with. A bad push never strands a device: what cannot be used gives way to what was last valid, piece
+ * by piece. A credential that is not there yet does not prevent a start.
+ * @param load reads the settings; handed the ones that were last valid, if there ever were any.
  * @throws AgentError when there never were valid settings.
  */
 export async function openFirstRuntime(
-	loaded: LoadedSettings,
-	{ lastSettings }: Pick<DeviceState, 'lastSettings'>,
+	load: (before: LoadedBefore | null) => Promise<LoadedSettings>,
+	{ lastSettings, lastWay, connections }: Pick<DeviceState, 'lastSettings' | 'lastWay' | 'connections'>,
 	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
-): Promise<{ runtime: OpenRuntime; warning: Failure | null }> {
+): Promise<FirstRuntime> {
 	// They were valid when they were kept. A newer version knew the ones that this one does not know.
 	const last = lastSettings && resolveWith(lastSettings, sources);
-	const inForce =
-		last && last.problems.length > 0
-			? 'The last valid settings are in force, as far as this version knows them.'
-			: 'The last valid settings are in force.';
-	const [problem] = loaded.problems;
+	const loaded = await load(last && { loaded: last });
+	const problem = loaded.problems.find((one) => !loaded.unknown.includes(one));
 	if (problem && !last)
-		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), {
-			...problem,
-		});
-	const gone = tellGone(lastSettings ?? [], loaded.documents);
-	let trouble = problem ? worded(problem, gone) : null;
-	for (const candidate of [problem ? null : loaded, last]) {
-		if (!candidate) continue;
-		try {
-			const runtime = await openRuntime(candidate, parts);
-			return { runtime, warning: trouble && worded(trouble, inForce) };
-		} catch (error) {
-			const found = toFailure(error);
-			if (!last && found.code !== 'credential-unreadable') throw error;
-			trouble ??= found;
-		}
-	}
-	const runtime = await openBareRuntime(last ?? loaded, parts, last !== null);
-	return { runtime, warning: trouble && worded(trouble, 'The agent goes on without it.') };
+		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), { ...problem });
+	const runtime = await openRuntime(loaded, parts, { way: lastWay, barely: last !== null });
+	return { ...(await besideLast(runtime, connections.length > 0 ? lastWay : null, parts)), problems: runtime.problems };
 }
 
-/** With the saved Connection, if any. @param barely also without authorities and a certificate that cannot be read. */
-async function openBareRuntime(resolved: LoadedSettings, parts: RuntimeParts, barely: boolean): Promise<OpenRuntime> {
-	const credentials = await readCredentials(resolved.settings.credential, readSecretFile).catch((error) => ({
-		...NO_CREDENTIALS,
-		unreadable: toFailure(error),
-	}));
-	const { proxy, systemCa } = networkSettings(resolved);
-	const network = await createNetwork(networkSettings(resolved), parts.env).catch((error) => {
-		if (!barely) throw error;
-		return createNetwork({ proxy, systemCa }, parts.env);
-	});
-	// A PIN that cannot be read is one that cannot be typed.
-	const pin = await readPin(resolved)?.catch(() => randomUUID());
-	const headers = await readHeaders(resolved).catch(() => ({}));
-	return assemble(resolved, network, credentials, pin ?? null, headers, parts);
+/** The runtime by the last way that worked, and beside it the new one, where they differ; else only the new one. */
+export async function besideLast(
+	runtime: OpenRuntime,
+	lastWay: Way | null,
+	parts: RuntimeParts,
+): Promise<{ readonly runtime: OpenRuntime; readonly tried: OpenRuntime | null }> {
+	const differs = lastWay !== null && lastWay.id !== runtime.way.id;
+	const old = differs ? await openByWay(runtime, lastWay, parts).catch(() => null) : null;
+	return old ? { runtime: old, tried: runtime } : { runtime, tried: null };
 }
 
 function assemble(
-	resolved: LoadedSettings,
-	network: Network,
+	{ resolved, network, headers: secretHeaders, way }: MadeWay,
 	credentials: Credentials,
 	pin: string | null,
-	secretHeaders: Headers,
+	problems: readonly Unusable[],
 	{ userAgent, env, registerSecret, wallMs }: RuntimeParts,
 ): OpenRuntime {
 	const proxies = [
@@ -173,6 +289,8 @@ function assemble(
 		pin,
 		client,
 		headersFor,
+		way,
+		problems,
 		async retire() {
 			await idle();
 			await network.close();
@@ -213,8 +331,4 @@ function networkSettings({ settings: { network } }: LoadedSettings): NetworkSett
 		clientCertificateFile: network.clientCertificateFile ?? undefined,
 		clientKeyFile: network.clientKeyFile ?? undefined,
 	};
-}
-
-function worded(told: Failure, consequence: string): Failure {
-	return { ...told, message: joinSentences(told.message, consequence) };
 }

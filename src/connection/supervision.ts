@@ -9,6 +9,8 @@ export interface Registration {
 	readonly request: DeviceConnectionRequest;
 	/** Names the reusable credential (a hash, never the credential); empty when there is none. */
 	readonly credentialId: string;
+	/** Names the way by which links go; absent until the device was online by one. */
+	readonly way?: string | undefined;
 }
 
 /** The registration that is wanted and how it may be had. */
@@ -103,6 +105,16 @@ export const RENEW_AGAIN_MS = 60_000;
 
 /** WebSocket close codes that the agent itself sends. */
 export const CLOSE_CODES = { done: 1000, goingAway: 1001 } as const;
+
+/** Whether a link of one registration is what the other asks for: a Connection serves by any way, a link goes by one. */
+export function isSameLink(made: Registration, desired: Registration): boolean {
+	return isSameWay(made, desired) && servesRegistration(made, desired);
+}
+
+/** What does not name its way goes by the one that there is. */
+export function isSameWay(one: Registration, other: Registration): boolean {
+	return one.way === undefined || other.way === undefined || one.way === other.way;
+}
 
 /** Whether a Connection made for one registration serves the other. */
 export function servesRegistration(made: Registration, desired: Registration): boolean {

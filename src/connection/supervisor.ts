@@ -19,6 +19,7 @@ import { LEAVES_HELD_MS, madeRoom, ROOM_AFTER_MS, roomFor } from './room.ts';
 import {
 	CLOSE_CODES,
 	type DesiredRegistration,
+	isSameLink,
 	type KnownConnection,
 	type Link,
 	RENEW_AFTER,
@@ -83,24 +84,37 @@ function reconcile(
 		const effects = [...drop(next, atMs, random), ...drop(current, atMs, random)];
 		return { supervision: { ...supervision, current: null, next: null }, effects };
 	}
+	// It was online by the way that there was then: now that has a name.
+	if (current && current.registration.way === undefined && desired.way !== undefined) {
+		const named = { ...current, registration: { ...current.registration, way: desired.way } };
+		return reconcile({ ...supervision, current: named }, known, atMs, random);
+	}
 	if (current && isOnItsWay(current, desired)) {
 		if (!next || isOnItsWay(next, desired)) return { supervision, effects: [] };
 		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, random) };
 	}
 	if (next && isOnItsWay(next, desired)) return { supervision, effects: [] };
 	const free = makeRoom(supervision, atMs, random);
+	const usable = registersOtherwise(free.supervision.current, desired) ? null : newestFor(desired, known);
 	const started = free.supervision.current
-		? start(free.supervision, desired, 'desired', newestFor(desired, known), atMs, random)
+		? start(free.supervision, desired, 'desired', usable, atMs, random)
 		: startFirst(free.supervision, desired, known, atMs, random);
 	return followedBy(free.effects, started);
 }
 
 /** Whether a link leads to what is wanted: it is for that registration, and can register with all there is as long as it has to. */
 function isOnItsWay({ registration, state }: Link, desired: DesiredRegistration): boolean {
-	if (!servesRegistration(registration, desired)) return false;
+	if (!isSameLink(registration, desired)) return false;
 	if (state.name === 'closed' || state.connection) return true;
 	const has = (kind: Credential['kind']) => state.credentials.some((credential) => credential.kind === kind);
 	return has('reusable') === desired.hasReusableCredential && has('selfRegistration') === desired.selfRegistration;
+}
+
+/** Whether the ways differ in how the device registers: only a registration shows whether the other one is good. */
+function registersOtherwise(current: Link | null, desired: DesiredRegistration): boolean {
+	const mayRegister = desired.hasReusableCredential || desired.selfRegistration;
+	const [now, then] = [current?.registration.way, desired.way].map((way) => way?.split('-')[1]);
+	return mayRegister && now !== undefined && then !== undefined && now !== then;
 }
 
 /** Ends what a new link takes the place of: the next link, and a current one that never had a Connection to be online with. */
@@ -121,7 +135,7 @@ function startFirst(
 	atMs: number,
 	random: () => number,
 ): SupervisorStep {
-	const fitting = newestFor(desired, known);
+	const fitting = newestFor(desired, known, isSameLink);
 	const last = known.at(-1);
 	if (fitting || !last) return start(supervision, desired, 'desired', fitting, atMs, random);
 	const old = start(supervision, last.registration, 'desired', last.connection, atMs, random);
@@ -129,8 +143,12 @@ function startFirst(
 	return followedBy(old.effects, moved);
 }
 
-function newestFor(desired: Registration, known: readonly KnownConnection[]): Connection | null {
-	return known.findLast((saved) => servesRegistration(saved.registration, desired))?.connection ?? null;
+function newestFor(
+	desired: Registration,
+	known: readonly KnownConnection[],
+	serves = servesRegistration,
+): Connection | null {
+	return known.findLast((saved) => serves(saved.registration, desired))?.connection ?? null;
 }
 
 /** A move that is refused must not cost the Connection that is left: the renewal goes before it, and it waits its turn. */
@@ -143,21 +161,21 @@ function renew(supervision: Supervision, generation: number, atMs: number, rando
 	const isStuck = next?.reason === 'desired' && 'untilMs' in next.state && !next.state.connection;
 	if (next && !isStuck) return { supervision, effects: [again] };
 	const dropped = drop(next, atMs, random);
-	const registration = servesRegistration(current.registration, desired) ? desired : current.registration;
+	const registration = isSameLink(current.registration, desired) ? desired : current.registration;
 	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs, random);
 	return { supervision: started.supervision, effects: [...dropped, ...started.effects, again] };
 }
 
 function start(
 	supervision: Supervision,
-	{ baseUrl, request, credentialId }: Registration,
+	{ baseUrl, request, credentialId, way }: Registration,
 	reason: Link['reason'],
 	connection: Connection | null,
 	atMs: number,
 	random: () => number,
 ): SupervisorStep {
 	const generation = supervision.lastGeneration + 1;
-	const registration = { baseUrl, request, credentialId };
+	const registration = { baseUrl, request, credentialId, ...(way !== undefined && { way }) };
 	const started = startLink(credentialsFor(registration, supervision), connection, atMs, reason === 'pairing');
 	const { step, budget } = admitted(started, supervision, registration, atMs, random);
 	const link: Link = { generation, registration, reason, state: step.state };
@@ -243,7 +261,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!cameOnline) {
 		const stepped = { ...supervision, budget, [isNext ? 'next' : 'current']: moved };
 		// A renewal that went before a move and has to wait gives its place back.
-		const isMoveNext = reason === 'renewal' && desired && !servesRegistration(registration, desired);
+		const isMoveNext = reason === 'renewal' && desired && !isSameLink(registration, desired);
 		if (!isNext || !isMoveNext || !('untilMs' in step.state) || step.state.connection)
 			return { supervision: stepped, effects };
 		return followedBy(effects, reconcile(stepped, [], event.atMs, random));

@@ -11,10 +11,9 @@ import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { capacityOf } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
 import { createSecretRegistry, redact } from '../base/redact.ts';
-import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
-import { namedFiles, openFirstRuntime, openRuntime, type RuntimeParts } from '../connection/runtime.runner.ts';
+import { type OpenRuntime, openFirstRuntime, type Runtime, type RuntimeParts } from '../connection/runtime.runner.ts';
 import { fittingBytes, tooSmall } from '../events/disk-budget.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
@@ -31,8 +30,7 @@ import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
-import { watchSettings } from '../settings/files.edge.ts';
-import { type LoadedSettings, loadSettings, type SettingsSources, tellGone } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
@@ -40,8 +38,10 @@ import { keepHistory } from '../status/history.runner.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 import { leaseFile } from '../workflow/lease-file.edge.ts';
+import { followSettings } from './follow-settings.runner.ts';
 import type { HooksProgram } from './hooks-program.edge.ts';
 import { machineFigures } from './machine-figures.runner.ts';
+import { keepTaken, START_ONLY } from './taken-settings.runner.ts';
 import { handOverPlan, readUpdates } from './updates.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
@@ -104,11 +104,18 @@ export async function startDaemon(options: DaemonOptions) {
 			registerSecret: registerLasting,
 			wallMs: clock.wallMs,
 		};
-		const first = await openFirstRuntime(loaded, state, sources, parts);
-		let { runtime } = first;
-		const retiring = new Set<() => Promise<void>>();
-		const settings = () => runtime.resolved.settings;
-		closers.push(() => Promise.all([runtime.close(), ...[...retiring].map((end) => end())]));
+		const first = await openFirstRuntime(
+			async (before) => (before && loaded.problems.length > 0 ? loadSettings(sources, before) : loaded),
+			state,
+			sources,
+			parts,
+		);
+		/** All that are open: in force, tried, and those whose last requests are under way. */
+		const open = new Set([first.runtime, ...(first.tried ? [first.tried] : [])]);
+		const retire = (left: OpenRuntime) => void left.retire().finally(() => open.delete(left));
+		let runtime: () => Runtime = () => first.runtime;
+		const settings = () => runtime().resolved.settings;
+		closers.push(() => Promise.all([...open].map((one) => one.close())));
 
 		const atStart = settings();
 		const { log: logSettings, local } = atStart;
@@ -131,7 +138,9 @@ export async function startDaemon(options: DaemonOptions) {
 			clock,
 			random,
 			version,
-			runtime,
+			runtime: first.runtime,
+			tried: first.tried,
+			release: (left) => retire(left as OpenRuntime),
 			store,
 			state,
 			answerFile,
@@ -171,6 +180,7 @@ export async function startDaemon(options: DaemonOptions) {
 			registerSecret,
 			maskSecrets: secrets.mask,
 		});
+		({ runtime } = agent.ways);
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);
@@ -190,13 +200,13 @@ export async function startDaemon(options: DaemonOptions) {
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
 			network: {
-				pooled: (asked) => runtime.network.pooled(asked),
-				viaProxy: (url) => runtime.network.viaProxy(url),
+				pooled: (asked) => runtime().network.pooled(asked),
+				viaProxy: (url) => runtime().network.viaProxy(url),
 			},
 			target: agent.access,
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
-			serviceHeaders: (baseUrl) => runtime.headersFor(baseUrl),
+			serviceHeaders: (baseUrl) => runtime().headersFor(baseUrl),
 			registrationPath: () => settings().service.registrationPath,
 			limits: () => ({ maxBytes: settings().forward.maxBytes, idleMs: settings().forward.idleSeconds * 1000 }),
 		});
@@ -204,7 +214,19 @@ export async function startDaemon(options: DaemonOptions) {
 			const { devices } = await scanning.report();
 			return settings().scanner.kind === 'off' ? null : devices.some(({ chosen }) => chosen);
 		});
-		const ofRoutes = { audit, clock, counters, forward, hooks, recentLog, scanners: scanning.report, machine };
+		const taken = keepTaken({ agent, clock, log, audit, atStart, load: () => loadSettings(sources) });
+		closers.push(agent.onStatus(taken.look));
+		const ofRoutes = {
+			audit,
+			clock,
+			counters,
+			forward,
+			hooks,
+			recentLog,
+			scanners: scanning.report,
+			settings: taken.report,
+			machine,
+		};
 		const routes = localRoutes(agent, ofRoutes);
 		// The request for the channel is on its way while the sockets are opened, and its answer is taken as soon as they are.
 		await handleArrived();
@@ -222,16 +244,28 @@ export async function startDaemon(options: DaemonOptions) {
 		for (const notice of [
 			...notices,
 			...(answerFile.notice ? [answerFile.notice] : []),
-			...loaded.notices,
-			...server.notices.filter(({ params }) => !isNotMissed(params?.['group'], loaded, options.env)),
+			...server.notices.filter(({ params }) => !isNotMissed(params?.['group'], first.runtime.resolved, options.env)),
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
-		agent.warn('settings', first.warning);
+		const following = followSettings({
+			...{ agent, clock, log, sources, runtimeParts: parts, unusable: first.problems },
+			opened: (runtime) => open.add(runtime),
+			async onTaken(changed) {
+				taken.look();
+				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
+				await warnOfFiles();
+				warnOfDisk();
+				await ports.apply(changed.settings);
+				await applyTelemetry();
+				hooks.reevaluate();
+				options.hooksProgram?.follow(hooks.isAnySet());
+			},
+		});
 		/** For this release such a file is still used; pairing refuses. */
 		const warnOfFiles = async () => {
 			// The applications file is not used at all then, and has a warning of its own.
 			const { applicationsFile } = settings().local.http;
-			const exposed = await findExposedFiles(runtime.resolved, paths);
+			const exposed = await findExposedFiles(agent.ways.wanted().resolved, paths);
 			agent.warn('files', exposed.find(({ params }) => params?.['path'] !== applicationsFile) ?? null);
 		};
 		const warnOfDisk = () => agent.warn('disk', tooSmall(paths.stateDir, settings().events, capacityBytes));
@@ -250,7 +284,7 @@ export async function startDaemon(options: DaemonOptions) {
 					audit,
 					counters,
 					settings,
-					pin: () => runtime.pin,
+					pin: () => runtime().pin,
 					onFault,
 					maskSecrets: secrets.mask,
 				}),
@@ -276,7 +310,7 @@ export async function startDaemon(options: DaemonOptions) {
 					...{ agent, counters, clock, random, log, machine, registerSecret },
 					userAgent: parts.userAgent,
 					settings: () => settings().telemetry,
-					network: () => runtime.network,
+					network: () => runtime().network,
 					redact: (text) => redact(text, secrets),
 				});
 			}
@@ -291,53 +325,15 @@ export async function startDaemon(options: DaemonOptions) {
 				for (const schema of [pairRequestSchema, deviceStateSchema]) schema.safeParse(null);
 			}).unref();
 
-		const refuse = (told: Failure) => {
-			const message = joinSentences(told.message, 'The settings from before stay in force.');
-			agent.warn('settings', { ...told, message });
-		};
-		const apply = async () => {
-			try {
-				const changed = await loadSettings(sources);
-				const [problem] = changed.problems;
-				const gone = tellGone(runtime.resolved.documents, changed.documents);
-				if (problem) return refuse({ ...problem, message: joinSentences(problem.message, gone) });
-				if (gone) log.warn(`${gone} What it has set no longer counts.`, { code: 'settings-unreadable' });
-				watch.follow(namedFiles(changed));
-				const before = runtime;
-				runtime = await openRuntime(changed, parts);
-				log.setLevel(changed.settings.log.level);
-				agent.warn('settings', null);
-				agent.applyRuntime(runtime);
-				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
-				retiring.add(before.close);
-				void before.retire().finally(() => retiring.delete(before.close));
-				await warnOfFiles();
-				warnOfDisk();
-				await ports.apply(changed.settings);
-				await applyTelemetry();
-				hooks.reevaluate();
-				options.hooksProgram?.follow(hooks.isAnySet());
-			} catch (error) {
-				refuse(toFailure(error));
-			}
-		};
-		let applied = Promise.resolve();
 		let stopping: Promise<void> | null = null;
-		const reload = () => {
-			if (!stopping) applied = applied.then(apply);
-			return applied;
-		};
-		const watch = watchSettings(paths, () => void reload());
-		// The files of the newest settings, also while earlier ones are in force because one of these files is missing.
-		watch.follow(namedFiles(loaded));
+		following.begin();
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
-		closers.push(() => applied);
 		closers.push(() => scanning.close());
 		closers.push(() => hooks.close());
 		// First of all: what it has started it can report.
 		closers.push(() => options.hooksProgram?.end());
-		closers.push(() => watch.close());
+		closers.push(following.close);
 		// The last one to begin, and the first to end: that the agent ends is a line of its own.
 		const history = keepHistory({ stateDir: paths.stateDir, version, clock, status: agent.status });
 		history.look();
@@ -348,8 +344,8 @@ export async function startDaemon(options: DaemonOptions) {
 			agent,
 			log,
 			addresses: ports.addresses,
-			/** Reads the settings again. Invalid ones change nothing and become a warning. */
-			reload,
+			/** Reads the settings again, because a person asks for it. What is not valid becomes a warning. */
+			reload: () => following.reload(),
 			/** Ends within 3 s, unless a one-time code is being redeemed: its answer is waited for. May be called twice. */
 			stop(): Promise<void> {
 				stopping ??= close();
@@ -361,9 +357,6 @@ export async function startDaemon(options: DaemonOptions) {
 		throw error;
 	}
 }
-
-/** Settings that sockets and files are opened with. All others follow a reload; those of a channel apply from the next one on. */
-const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 
 function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 	const changed = START_ONLY.filter((path) => valueAt(atStart, path) !== valueAt(now, path));

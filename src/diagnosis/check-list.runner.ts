@@ -9,7 +9,7 @@ import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
-import { type OpenRuntime, openFirstRuntime } from '../connection/runtime.runner.ts';
+import { type OpenRuntime, openFirstRuntime, toldUnusable } from '../connection/runtime.runner.ts';
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
@@ -79,7 +79,7 @@ export function openContext(options: DoctorOptions) {
 	const stateOrEmpty = () => savedState().catch(() => EMPTY_STATE);
 	const firstRuntime = once(async () => {
 		const parts = { userAgent, env: inspected.env, registerSecret };
-		return openFirstRuntime(await settings(), await stateOrEmpty(), inspected, parts);
+		return openFirstRuntime((before) => loadSettings(inspected, before), await stateOrEmpty(), inspected, parts);
 	});
 	const runtime = async (): Promise<OpenRuntime> => (await firstRuntime()).runtime;
 	/** `null` while no service is named. */
@@ -115,7 +115,8 @@ export function openContext(options: DoctorOptions) {
 		},
 		async close() {
 			await (await channel.begun()?.catch(() => null))?.close();
-			await (await firstRuntime.begun()?.catch(() => null))?.runtime.close();
+			const opened = await firstRuntime.begun()?.catch(() => null);
+			await Promise.all([opened?.runtime.close(), opened?.tried?.close()]);
 		},
 	};
 }
@@ -143,21 +144,33 @@ const checkRoute = <Id extends string>(
 
 /** In the order in which they are reported: causes before what follows from them. */
 export const CHECKS = [
-	check('settings', 'Settings', [], async ({ settings, firstRuntime, stateOrEmpty, inspected, machineRoot = '/' }) => {
-		const { documents, notices } = await settings();
-		const { warning: inForce, runtime } = await firstRuntime();
-		const { unreadable } = runtime.credentials;
-		// The agent waits for the file; without a saved Connection it has nothing else to do.
-		if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
-		const [exposed] = await findExposedFiles(runtime.resolved, inspected.paths);
-		const missing = keptWithoutSettings(runtime.resolved.settings, await stateOrEmpty())?.missing;
-		const withoutUpdates = missingFor(runtime.resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
-		const [problem = missing ?? exposed ?? notices[0] ?? withoutUpdates] = inForce ? [inForce] : [];
-		if (problem) return warning(problem);
-		const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
-		const from = documents.length === 0 ? 'no file, defaults only' : files;
-		return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);
-	}),
+	check(
+		'settings',
+		'Settings',
+		[],
+		async ({ settings, firstRuntime, stateOrEmpty, inspected, daemon, machineRoot = '/' }) => {
+			const { documents, notices } = await settings();
+			const { problems, runtime } = await firstRuntime();
+			const running = await daemon();
+			// Only the agent knows what it has tried or refused.
+			const told = running.kind === 'runs' ? running.status.warnings : [];
+			const refused = told.find(({ code }) => code === 'settings-not-followed');
+			const { unreadable } = runtime.credentials;
+			// The agent waits for the file; without a saved Connection it has nothing else to do.
+			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
+			const [exposed] = await findExposedFiles(runtime.resolved, inspected.paths);
+			const missing = keptWithoutSettings(runtime.resolved.settings, await stateOrEmpty())?.missing;
+			const withoutUpdates = missingFor(runtime.resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
+			const [problem = (refused as Failure | undefined) ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = [
+				...runtime.resolved.problems,
+				...problems.map(toldUnusable),
+			];
+			if (problem) return warning(problem);
+			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
+			const from = documents.length === 0 ? 'no file, defaults only' : files;
+			return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);
+		},
+	),
 	check('state', 'State directory', [], async ({ paths, daemon, loadedState }) =>
 		checkState(paths.stateDir, await daemon(), loadedState),
 	),

@@ -1,4 +1,7 @@
-/** Whether what the plan assigns works: a device that is not online with it in time stays where it was, and tries again seldom. Pure. */
+/**
+ * Whether what the plan assigns works, or the way out as changed settings have it: a device that is not online with it in time
+ * stays where it was, and tries again seldom. Pure.
+ */
 import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
 import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
@@ -15,7 +18,7 @@ interface Try {
 	readonly tries: number;
 }
 
-/** The device's try to do as the plan says. */
+/** The device's try to do as the plan or the settings say. */
 export type PlanAttempt =
 	| { readonly name: 'none' }
 	| (Try & { readonly name: 'trying' })
@@ -24,14 +27,15 @@ export type PlanAttempt =
 export const NO_ATTEMPT: PlanAttempt = { name: 'none' };
 
 export interface AttemptContext {
-	/** Of {@link planMoveKey}. */
+	/** Names the change; `null` where there is none. */
 	readonly key: string | null;
-	/** By all sources, before leases. */
-	readonly desired: DesiredRegistration | null;
 	readonly supervision: Supervision;
 	/** Whether the move waits for the leases of applications: then its time does not run. */
 	readonly isDeferred: boolean;
-	readonly revision: number;
+	/** While the device is offline, the change is tried for as long as that lasts, or in turn with what was before; left out, until the service refuses it. */
+	readonly offline?: 'waits' | 'turns' | undefined;
+	/** Why it is refused. */
+	readonly explain: (cause: Failure | null) => Failure;
 	readonly limitMs: number;
 	readonly nowMs: number;
 	readonly random: () => number;
@@ -62,7 +66,7 @@ export function isHeldBack(attempt: PlanAttempt, key: string | null, nowMs: numb
 
 /** The attempt as it stands now. Ask again at `untilMs`, and after every step of the supervision. */
 export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): PlanAttempt {
-	const { key, supervision, nowMs, limitMs } = context;
+	const { key, supervision, nowMs, limitMs, offline } = context;
 	const { current, next } = supervision;
 	if (key === null || current === null) return NO_ATTEMPT;
 	const same = attempt.name !== 'none' && attempt.key === key ? attempt : null;
@@ -73,13 +77,15 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	if (same.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: same.tries };
 	const cause = next && failureOf(next.state);
 	// While the whole device is offline the new workflow is not to blame, unless the service has said so.
-	if (current.state.name !== 'online' && !isRefusal(cause)) return { ...same, untilMs: nowMs + limitMs };
+	const isBlamed = offline === undefined ? isRefusal(cause) : offline === 'turns';
+	if (current.state.name !== 'online' && !isBlamed) return { ...same, untilMs: nowMs + limitMs };
 	const tries = same.tries + 1;
-	const waitMs = Math.min(TRY_AGAIN_MAX_MS, TRY_AGAIN_MS * 2 ** Math.min(10, tries - 1));
+	const longMs = Math.min(TRY_AGAIN_MAX_MS, TRY_AGAIN_MS * 2 ** Math.min(10, tries - 1));
+	const waitMs = offline === 'turns' && current.state.name !== 'online' ? limitMs : longMs;
 	return {
 		name: 'refused',
 		key,
-		failure: explained(context, cause),
+		failure: context.explain(cause),
 		sinceMs: nowMs,
 		untilMs: nowMs + waitMs * (1 + 0.5 * context.random()),
 		tries,
@@ -100,7 +106,17 @@ function isRefusal(cause: Failure | null): boolean {
 	return cause !== null && (dispositionOf(cause.code) !== 'retry' || retryClassOf(cause.code) === 'refused');
 }
 
-function explained({ desired, revision, limitMs, supervision }: AttemptContext, cause: Failure | null): Failure {
+/** @param of the move that the plan has demanded in vain. */
+export function planRefused(
+	cause: Failure | null,
+	of: {
+		readonly demanded: DesiredRegistration | null;
+		readonly supervision: Supervision;
+		readonly revision: number;
+		readonly limitMs: number;
+	},
+): Failure {
+	const { demanded: desired, revision, limitMs, supervision } = of;
 	const stays = supervision.current?.registration.request.workflowId;
 	const seconds = Math.round(limitMs / 1000);
 	const why = cause ? ` ${cause.message}` : '';

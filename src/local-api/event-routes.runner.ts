@@ -205,3 +205,12 @@ function nextEvent(agent: Agent, clock: Timer, waitSeconds: number, signal: Abor
 		signal.addEventListener('abort', done, { once: true });
 	});
 }
+
+/** An application sees its own, under the names that it gave them. */
+export function leasesOf(agent: Agent, { application }: Pick<LocalRequest, 'application'>) {
+	const { leases } = agent.leases.list();
+	if (application === null) return { leases };
+	const own = `${application.name}:`;
+	const mine = leases.filter(({ name }) => name.startsWith(own));
+	return { leases: mine.map((lease) => ({ ...lease, name: lease.name.slice(own.length) })) };
+}

@@ -1,12 +1,14 @@
 /** The OpenAPI document of the local interface, made from the route table. Loaded only when a caller asks for it. */
 import * as z from 'zod';
 import { made } from '../protocol/later.ts';
-import * as answers from '../protocol/local-answers.ts';
+import * as localAnswers from '../protocol/local-answers.ts';
 import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
+import { settingsReportSchema } from '../protocol/settings-report.ts';
 import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
 
 /** Each schema of an answer has the name in the document that it has in the source: `statusSchema` is `Status`. */
 type NameOf<Key> = Key extends `${infer Name}Schema` ? Capitalize<Name> : never;
+const answers = { ...localAnswers, settingsReportSchema };
 export type AnswerName = NameOf<keyof typeof answers>;
 const ANSWERS = Object.fromEntries(
 	Object.entries(answers)

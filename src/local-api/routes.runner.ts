@@ -21,6 +21,7 @@ import {
 	leaseRequestSchema,
 	pairRequestSchema,
 	type ScannerReport,
+	type SettingsReport,
 	unpairRequestSchema,
 	workflowRequestSchema,
 } from '../protocol/local-api.ts';
@@ -31,6 +32,7 @@ import {
 	acknowledge,
 	counted,
 	EVENT_PARAMETERS,
+	leasesOf,
 	ownName,
 	pageOfEvents,
 	readSince,
@@ -62,6 +64,7 @@ export interface RouteParts {
 	readonly hooks: HookCalls;
 	readonly recentLog: Pick<RecentLog, 'lines'>;
 	readonly scanners: () => Promise<ScannerReport>;
+	readonly settings: () => Promise<SettingsReport>;
 	/** Left out, the figures of the machine are not known. */
 	readonly machine?: () => Promise<MachineFigures>;
 }
@@ -87,7 +90,7 @@ const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of t
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
-	const { audit, clock, counters, forward, hooks, recentLog, scanners } = parts;
+	const { audit, clock, counters, forward, hooks, recentLog, scanners, settings } = parts;
 	/** Streams and waits under way, by the name of an application. */
 	const waits = createPlaces();
 	const routes: DescribedRoute[] = [
@@ -331,6 +334,12 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
 			handle: () => ok({ lines: recentLog.lines() }),
 		}),
+		row('GET', LOCAL_ROUTES.settings, ADMIN, 'getSettings', {
+			summary:
+				'The settings in force: value, origin, since when, what waits, what differs on the disk, what was refused.',
+			answers: { 200: answer('Every setting, without secrets.', 'SettingsReport') },
+			handle: async () => ok(await settings()),
+		}),
 		row('GET', LOCAL_ROUTES.audit, ADMIN, 'getAudit', {
 			summary: 'The audit log: what was asked of the device, by which entrance, with what result.',
 			answers: { 200: answer('All entries that are kept.', 'AuditReport') },
@@ -381,20 +390,7 @@ function takeWait(waits: Places, { application, signal }: LocalRequest): void {
 	signal.addEventListener('abort', release, { once: true });
 }
 
-/** An application sees its own, under the names that it gave them. */
-function leasesOf(agent: Agent, { application }: Pick<LocalRequest, 'application'>) {
-	const { leases } = agent.leases.list();
-	if (application === null) return { leases };
-	const own = `${application.name}:`;
-	const mine = leases.filter(({ name }) => name.startsWith(own));
-	return { leases: mine.map((lease) => ({ ...lease, name: lease.name.slice(own.length) })) };
-}
-
-function ok(body: unknown): LocalReply {
-	return { status: 200, body };
-}
+const ok = (body: unknown): LocalReply => ({ status: 200, body });
 
 /** An application gets a stream only if it accepts one; otherwise one JSON document. */
-function wantsStream({ headers }: LocalRequest): boolean {
-	return headers.accept?.includes('text/event-stream') ?? false;
-}
+const wantsStream = ({ headers }: LocalRequest) => headers.accept?.includes('text/event-stream') ?? false;

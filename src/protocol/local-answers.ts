@@ -193,7 +193,7 @@ export const auditEntrySchema = z.object({
 	action: z
 		.string()
 		.describe(
-			'The operation that was asked for (such as unpair), or what happened: paired, moved, planReceived, planKeysChanged, planHandedOver (it orders another version of the agent), updated, leftOut (entries that came too fast).',
+			'The operation that was asked for (such as unpair), or what happened: paired, moved, planReceived, planKeysChanged, settingTaken, planHandedOver (it orders another version of the agent), updated, leftOut (entries that came too fast).',
 		),
 	entrance: z
 		.string()
@@ -203,7 +203,7 @@ export const auditEntrySchema = z.object({
 	host: z.string().optional(),
 	workflowId: z.string().optional(),
 	from: z.string().optional().describe('What it was before.'),
-	to: z.string().optional(),
+	to: z.string().optional().describe('What it is now; of settingTaken the name of the setting.'),
 	fleet: z.string().optional(),
 	epoch: z.int().optional(),
 	revision: z.int().optional(),

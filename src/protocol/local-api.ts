@@ -21,6 +21,7 @@ export type {
 	ScannerReport,
 	Status,
 } from './local-answers.ts';
+export type { SettingsReport } from './settings-report.ts';
 
 /** Requests to the service that callers on shared sockets may have under way, one program of them, and those that wait for their own caller. */
 export const FORWARDED_AT_ONCE = 64;
@@ -184,6 +185,7 @@ export const LOCAL_ROUTES = {
 	identity: '/v1/identity',
 	identityAccept: '/v1/identity/accept',
 	scanners: '/v1/scanners',
+	settings: '/v1/settings',
 	pair: '/v1/pair',
 	pairInspect: '/v1/pair/inspect',
 	workflow: '/v1/workflow',

@@ -2,7 +2,7 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, type FileFault, inWords, isOutOfRoom, readText } from '../base/files.edge.ts';
@@ -14,6 +14,7 @@ import type { ValuePlace } from './resolve.ts';
 export const MAX_SETTINGS_BYTES = 1024 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
 const TIMES = { quietMs: 200, maxWaitMs: 2000 };
+const SLOW_LOOK_MS = 60_000;
 
 export interface SettingsPlaces {
 	readonly configFile: string;
@@ -30,6 +31,8 @@ export interface SettingsFiles {
 	readonly places: ReadonlyMap<string, ValuePlace>;
 	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
 	readonly problems: readonly Failure[];
+	/** The files and directories of `problems`. */
+	readonly unread: readonly string[];
 	/** `settings-invalid` for each name that a file has twice: the last one counts. */
 	readonly notices: readonly Failure[];
 }
@@ -38,6 +41,7 @@ export interface SettingsFiles {
 export async function readSettingsLayers(places: SettingsPlaces): Promise<SettingsFiles> {
 	const layers: SettingsFiles['layers'][number][] = [];
 	const problems: Failure[] = [];
+	const unread: string[] = [];
 	const notices: Failure[] = [];
 	const valuePlaces = new Map<string, ValuePlace>();
 	const confDirectory = confDirectoryOf(places);
@@ -46,8 +50,10 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 		names = readdirSync(confDirectory);
 	} catch (error) {
 		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
-		if (errnoOf(error) !== 'ENOENT')
+		if (errnoOf(error) !== 'ENOENT') {
 			problems.push(failure(isOutOfRoom(error) ? 'memory-low' : 'settings-unreadable', message));
+			unread.push(confDirectory);
+		}
 	}
 	// Hidden files are what editors keep beside the real ones.
 	const ours = names.filter((name) => name.endsWith('.json') && !name.startsWith('.'));
@@ -71,10 +77,12 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			if (!(error instanceof AgentError)) throw error;
 			const isMissing = errnoOf(error.cause) === 'ENOENT';
 			// One of `conf.d` may be taken away between the look into the directory and the look into the file.
-			if (!isMissing || (at === 0 && places.mustExist)) problems.push(error.failure);
+			if (isMissing && !(at === 0 && places.mustExist)) continue;
+			problems.push(error.failure);
+			unread.push(source);
 		}
 	}
-	return { layers, places: valuePlaces, problems, notices };
+	return { layers, places: valuePlaces, problems, unread, notices };
 }
 
 /**
@@ -132,7 +140,10 @@ async function readNamed(file: string, maxBytes: number, what: 'settings' | 'cre
 
 export type SettingsWatch = ReturnType<typeof watchSettings>;
 
-/** Calls back once after the settings files, or files that settings name, may have changed: 200 ms after the last change, 2 s after the first at most. */
+/**
+ * Calls back once after the settings files, or files that settings name, may have changed: 200 ms after the last change, 2 s after
+ * the first at most; within a minute where the system does not say so.
+ */
 export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 	const isIn = (file: string) => [path.dirname(file), (name: string) => name === path.basename(file)] as const;
 	const ours: readonly Watched[] = [
@@ -140,17 +151,53 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 		[path.resolve(confDirectoryOf(places)), (name) => name.endsWith('.json')],
 	];
 	let named: readonly string[] = [];
-	const { again, close } = watchDirectories(() => [...ours, ...named.map(isIn)], TIMES, onChange);
+	const { again, close } = watchDirectories(
+		() => [...ours, ...named.map(isIn)],
+		TIMES,
+		() => {
+			seen = look();
+			onChange();
+		},
+	);
+	/** The files as they are now: links between, mounts and network file systems change without a word. */
+	const look = () => [places.configFile, ...confFiles(confDirectoryOf(places)), ...named].map(stampOf).join();
+	let seen = look();
+	const slow = setInterval(() => {
+		const before = seen;
+		seen = look();
+		if (seen !== before) onChange();
+	}, SLOW_LOOK_MS).unref();
 	return {
 		/** From now on also these files, in place of the ones named before: what settings name, such as a credential. */
 		follow(files: readonly string[]): void {
 			const next = [...new Set(files.map((file) => path.resolve(file)))].toSorted();
 			if (next.join('\0') === named.join('\0')) return;
 			named = next;
+			seen = look();
 			again();
 		},
-		close,
+		close(): void {
+			clearInterval(slow);
+			close();
+		},
 	};
+}
+
+function confFiles(directory: string): string[] {
+	try {
+		return readdirSync(directory).map((name) => path.join(directory, name));
+	} catch {
+		return [];
+	}
+}
+
+function stampOf(file: string): string {
+	try {
+		const { dev, ino, size, mtimeMs, ctimeMs } = statSync(file);
+		return [file, dev, ino, size, mtimeMs, ctimeMs].join(' ');
+	} catch (error) {
+		return `${file} ${errnoOf(error)}`;
+	}
 }
 
 function confDirectoryOf(places: SettingsPlaces): string {

@@ -1,4 +1,5 @@
 /** Where the settings stand: files, `IDV_AGENT_…` variables, `--set path=value`. Merged in `settings/resolve.ts`. */
+import { dirname } from 'node:path';
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { readSettingsLayers } from './files.edge.ts';
@@ -16,26 +17,48 @@ export interface SettingsSources {
 }
 
 export interface LoadedSettings extends ResolvedSettings {
-	/** The documents of the files, lowest first: what is kept as the last valid settings. */
-	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
 	/** Things that are probably not meant, such as a variable that names no setting. */
 	readonly notices: readonly Failure[];
+}
+
+/** The settings in force before, and which of their files stay in force when they are gone. */
+export interface LoadedBefore {
+	readonly loaded: LoadedSettings;
+	/** Default: none. */
+	readonly keepsGone?: (file: string) => boolean;
 }
 
 /** Variables that are flags of the command line rather than settings. */
 const FLAG_VARIABLES = ['CONFIG', 'CODE_CACHE', 'STATE_DIR', 'RUN_DIR', 'JSON'].map((name) => `IDV_AGENT_${name}`);
 
-/** Reads and merges everything. Never throws for what stands in a file: that is in `problems`. */
-export async function loadSettings(sources: SettingsSources): Promise<LoadedSettings> {
+/** Reads and merges everything. Never throws for what stands in a file: that is in `problems`, and what was there before stays. */
+export async function loadSettings(
+	sources: SettingsSources,
+	before: LoadedBefore | null = null,
+): Promise<LoadedSettings> {
 	const { configFile, configFileIsExplicit, confDirectory } = sources.paths;
 	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
-	const documents = files.layers.map(({ source, document }) => ({ where: source, document }));
-	const loaded = resolveWith(documents, sources, files.places);
+	const read = files.layers.map(({ source, document }) => ({ where: source, document }));
+	const isRead = new Set(read.map(({ where }) => where));
+	const stays = (where: string) =>
+		!isRead.has(where) &&
+		(files.unread.includes(where) || files.unread.includes(dirname(where)) || before?.keepsGone?.(where) === true);
+	const kept = (before?.loaded.documents ?? []).filter(({ where }) => stays(where));
+	const rank = ({ where }: { where: string }) => (where === configFile ? '' : where);
+	const documents = [...read, ...kept].toSorted((a, b) => Buffer.compare(Buffer.from(rank(a)), Buffer.from(rank(b))));
+	const loaded = resolveWith(documents, sources, files.places, before?.loaded ?? null);
+	const gone = kept.filter(({ where }) => !files.unread.includes(where) && !files.unread.includes(dirname(where)));
 	return {
 		...loaded,
 		problems: [...files.problems, ...loaded.problems],
-		notices: [...files.notices, ...loaded.notices, ...sharedPorts(loaded.settings)],
+		notices: [...files.notices, ...gone.map(toldGone), ...loaded.notices, ...sharedPorts(loaded.settings)],
 	};
+}
+
+function toldGone({ where }: { readonly where: string }): Failure {
+	const message = `${where} is not there any more; what it has set stays in force for now.`;
+	const remedy = 'Put it back. To do without it at once: systemctl reload idv-agent.';
+	return failure('settings-unreadable', message, { remedy, params: { path: where } });
 }
 
 /** The settings with these documents in place of the files. @param places where values stand in them, by `where`. */
@@ -43,6 +66,7 @@ export function resolveWith(
 	documents: readonly { readonly where: string; readonly document: unknown }[],
 	{ env, sets, checked }: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	places: ReadonlyMap<string, ValuePlace> = new Map(),
+	before: LoadedSettings | null = null,
 ): LoadedSettings {
 	const fromEnv = readEnvironment(env);
 	const layers: SettingsLayer[] = [
@@ -50,7 +74,7 @@ export function resolveWith(
 		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
-	return { ...resolveSettings(layers, checked), documents, notices: fromEnv.notices };
+	return { ...resolveSettings(layers, checked, before), notices: fromEnv.notices };
 }
 
 /** Two listeners cannot share a port. */
@@ -72,6 +96,37 @@ function sharedPorts(settings: LoadedSettings['settings']): Failure[] {
 	});
 }
 
+/** How long a file may be absent until what it has set no longer counts; the config file may be for as long as the agent runs. */
+const GONE_AFTER_MS = 60_000;
+
+/** Bears that files are gone for a while: they may be on their way back. @param onOver called when one of them no longer counts. */
+export function bearGone(
+	configFile: string,
+	clock: { monotonicMs(): number; schedule(delayMs: number, callback: () => void): () => void },
+	onOver: () => void,
+) {
+	/** Since when each is gone, monotonic. */
+	let gone = new Map<string, number>();
+	let seen = new Map<string, number>();
+	let cancel = () => {};
+	return {
+		bears(file: string): boolean {
+			const sinceMs = gone.get(file) ?? clock.monotonicMs();
+			const isBorne = file === configFile || clock.monotonicMs() - sinceMs < GONE_AFTER_MS;
+			if (isBorne) seen.set(file, sinceMs);
+			return isBorne;
+		},
+		/** The files were read, and `bears` was asked for each that is gone. */
+		looked(): void {
+			[gone, seen] = [seen, new Map()];
+			cancel();
+			const since = [...gone].flatMap(([file, sinceMs]) => (file === configFile ? [] : [sinceMs]));
+			if (since.length > 0) cancel = clock.schedule(Math.min(...since) + GONE_AFTER_MS - clock.monotonicMs(), onOver);
+		},
+		close: () => cancel(),
+	};
+}
+
 /** Names the files that were read before and are absent now; empty if none is. */
 export function tellGone(before: LoadedSettings['documents'], now: LoadedSettings['documents']): string {
 	const gone = before.map(({ where }) => where).filter((where) => !now.some((one) => one.where === where));
@@ -87,7 +142,8 @@ function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: 
 	if (ours.length === 0) return { texts, notices };
 	const byName = new Map([...listSettings().keys()].map((path) => [environmentName(path), path]));
 	for (const [name, value] of ours) {
-		if (value === undefined) continue;
+		// What is set to nothing is not set.
+		if (!value) continue;
 		const path = byName.get(name);
 		if (path) texts.set(path, { value, where: name });
 		else {

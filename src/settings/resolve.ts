@@ -5,7 +5,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { Setting } from './setting-kinds.ts';
-import { listSettings, type Settings } from './table.ts';
+import { listSettings, type Settings, valueAt } from './table.ts';
 
 /** Where a value came from; `where` is the file or the variable. */
 export interface SettingOrigin {
@@ -32,14 +32,27 @@ export interface ResolvedSettings {
 	readonly settings: Settings;
 	/** By path, for every setting. */
 	readonly origins: ReadonlyMap<string, SettingOrigin>;
-	/** What is wrong with the layers; non-empty means the settings must not be used. */
+	/** The faults of the layers; each bad value gives way to the one from before, or to what is below it. */
 	readonly problems: readonly Failure[];
+	/** Those of `problems` that only say that there is no setting of a name: of a newer version, or not meant. */
+	readonly unknown: readonly Failure[];
+	/** Whether no rule for several settings was broken. */
+	readonly holdsTogether: boolean;
+	/** The documents of the file layers with the good values in place of the bad ones. */
+	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
 }
 
-/** Bad values keep what was below them and are reported. @param checked values among these are taken as they stand. */
+/** Settings that are in force. */
+export type SettingsBefore = Pick<ResolvedSettings, 'settings' | 'origins'>;
+
+/**
+ * Bad values are reported, and the same source's value from before is taken, else what is below.
+ * @param checked values among these are taken as they stand.
+ */
 export function resolveSettings(
 	layers: readonly SettingsLayer[],
 	checked: Checked = NOTHING_CHECKED,
+	before: SettingsBefore | null = null,
 ): ResolvedSettings {
 	const known = listSettings();
 	const read = layers.map((layer) => ({ layer, entries: [...readLayer(layer, known)] }));
@@ -49,41 +62,90 @@ export function resolveSettings(
 	const values = new Map<string, unknown>();
 	const origins = new Map<string, SettingOrigin>();
 	const problems: Failure[] = [];
-	let unknown = 0;
+	const unknown: Failure[] = [];
+	const documents: { where: string; document: unknown }[] = [];
+	let unknownCount = 0;
 	for (const [path, { fallback }] of known) {
 		values.set(path, fallback);
 		origins.set(path, { source: 'default', where: null });
 	}
 	for (const { layer, entries } of read) {
+		const mended: Mended = layer.source === 'file' ? { document: layer.document } : { document: null };
 		if (layer.source === 'file' && !isObject(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
-			if (!entry && !isKnown && ++unknown > MAX_UNKNOWN) continue;
-			const problem = isKnown
-				? { value }
-				: entry
-					? check(entry, value)
-					: { message: unknownKey(path, known), within: [] };
+			if (!entry && ++unknownCount > MAX_UNKNOWN) continue;
+			const problem = !entry
+				? { message: unknownKey(path, known), within: [] }
+				: isKnown
+					? { value }
+					: check(entry, value);
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				const at = place ? `${where}: ${place}` : where;
-				problems.push(failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`));
+				const told = failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`);
+				problems.push(told);
+				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
+				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : []) {
+					const isOwn = before?.origins.get(one)?.where === where;
+					const kept = isOwn ? valueAt(before.settings, one) : undefined;
+					mend(mended, one.split('.'), kept);
+					if (!isOwn) continue;
+					values.set(one, kept);
+					origins.set(one, { source: layer.source, where });
+				}
 			} else {
 				isUnchanged &&= JSON.stringify(problem.value) === JSON.stringify(value);
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
 			}
 		}
+		if (layer.source === 'file') documents.push({ where: layer.where, document: mended.document });
 	}
-	const unnamed = unknown - MAX_UNKNOWN;
+	const unnamed = unknownCount - MAX_UNKNOWN;
 	const unnamedFault = unnamed === 1 ? '1 more name is not a setting.' : `${unnamed} more names are not settings.`;
-	if (unnamed > 0) problems.push(failure('settings-invalid', unnamedFault));
+	if (unnamed > 0) unknown.push(failure('settings-invalid', unnamedFault));
+	problems.push(...unknown.slice(unnamed > 0 ? -1 : unknown.length));
 	if (problems.length === 0 && isUnchanged) checked.add('settings', text);
-	const settings = nest(values);
-	problems.push(...checkTogether(settings));
-	return { settings, origins, problems };
+	const broken = checkTogether(nest(values), before);
+	problems.push(...broken.map(({ message }) => failure('settings-invalid', message)));
+	const goBack = (paths: readonly string[], to: SettingsBefore | null) => {
+		for (const path of paths) {
+			values.set(path, to ? valueAt(to.settings, path) : known.get(path)?.fallback);
+			origins.set(path, to?.origins.get(path) ?? { source: 'default', where: null });
+		}
+	};
+	if (before) {
+		for (const { paths } of broken) goBack(paths, before);
+		// What does not go together with the rest even so is not used at all.
+		for (const { paths } of checkTogether(nest(values), null)) goBack(paths, null);
+	}
+	return { settings: nest(values), origins, problems, unknown, holdsTogether: broken.length === 0, documents };
 }
+
+/** A document as it was read until it is mended: then a copy. */
+interface Mended {
+	document: unknown;
+	isCopy?: boolean;
+}
+
+/** Puts a value in the place of a bad one; `undefined` takes it out. */
+function mend(mended: Mended, keys: readonly string[], value: unknown): void {
+	if (!isObject(mended.document)) return;
+	if (!mended.isCopy) Object.assign(mended, { document: structuredClone(mended.document), isCopy: true });
+	let at = mended.document as Record<string, unknown>;
+	for (const key of keys.slice(0, -1)) {
+		if (!isObject(at[key])) at[key] = {};
+		at = at[key] as Record<string, unknown>;
+	}
+	const last = keys.at(-1) ?? '';
+	if (value === undefined) delete at[last];
+	else at[last] = value;
+}
+
+const below = (group: string, known: ReadonlyMap<string, unknown>) =>
+	[...known.keys()].filter((path) => path.startsWith(`${group}.`));
 
 /** Unknown names that are told one by one: each is looked for in its file, and compared with all that there are. */
 const MAX_UNKNOWN = 20;
@@ -236,26 +298,42 @@ function editDistance(a: string, b: string, most: number): number {
 	return row[b.length] ?? 0;
 }
 
-/** Rules that need more than one setting. */
-function checkTogether(settings: Settings): Failure[] {
-	const problems: string[] = [];
+/** Rules that need more than one setting, with the settings that go back together where one is broken. */
+function checkTogether(settings: Settings, before: SettingsBefore | null): { message: string; paths: string[] }[] {
+	const problems: { message: string; paths: string[] }[] = [];
 	const { credential, network } = settings;
+	const ofCredential = Object.keys(credential).map((key) => `credential.${key}`);
+	/** The service that was named before, if any was. */
+	const needsBaseUrl = (paths: string[]) => (before?.settings.baseUrl != null ? ['baseUrl'] : paths);
 	const named = (['apiKeyFile', 'basicFile', 'connectionFile'] as const).filter((key) => credential[key] !== null);
 	if (named.length > 1)
-		problems.push(`credential.${named.join(' and credential.')} are set, but only one of them can be used.`);
+		problems.push({
+			message: `credential.${named.join(' and credential.')} are set, but only one of them can be used.`,
+			paths: ofCredential,
+		});
 	// Otherwise a stranger's pairing code could name the host that the key is sent to.
 	const needsHost = credential.selfRegistration ? [...named, 'selfRegistration'] : named;
 	if (settings.baseUrl === null && needsHost.length > 0)
-		problems.push(
-			`credential.${needsHost[0]} needs baseUrl: a credential is only sent to a host that the settings name.`,
-		);
+		problems.push({
+			message: `credential.${needsHost[0]} needs baseUrl: a credential is only sent to a host that the settings name.`,
+			paths: needsBaseUrl(ofCredential),
+		});
 	if (settings.baseUrl === null && settings.service.headersFile !== null)
-		problems.push('service.headersFile needs baseUrl: its headers are only sent to a host that the settings name.');
+		problems.push({
+			message: 'service.headersFile needs baseUrl: its headers are only sent to a host that the settings name.',
+			paths: needsBaseUrl(['service.headersFile']),
+		});
 	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
-		problems.push('network.clientCertificateFile and network.clientKeyFile belong together: set both or none.');
+		problems.push({
+			message: 'network.clientCertificateFile and network.clientKeyFile belong together: set both or none.',
+			paths: ['network.clientCertificateFile', 'network.clientKeyFile'],
+		});
 	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)
-		problems.push('local.http.port needs local.http.applicationsFile: without it no application may use the port.');
-	return problems.map((message) => failure('settings-invalid', message));
+		problems.push({
+			message: 'local.http.port needs local.http.applicationsFile: without it no application may use the port.',
+			paths: ['local.http.port', 'local.http.applicationsFile'],
+		});
+	return problems;
 }
 
 function nest(values: ReadonlyMap<string, unknown>): Settings {

@@ -111,12 +111,12 @@ export const SETTINGS = {
 			'text',
 			channelPlace,
 			DEFAULT_CHANNEL_PATH,
-			'Path of the notification channel under baseUrl, or its whole address (wss://…) where it is elsewhere; it may have a query, and {deviceId} and {workflowId} in it. Taken by the next channel.',
+			'Path of the notification channel under baseUrl, or its whole address (wss://…) where it is elsewhere; it may have a query, and {deviceId} and {workflowId} in it. A change is tried beside the live channel.',
 		),
 		channelAuth: oneOf(
 			['header', 'query', 'queryToken'],
 			'header',
-			'How the channel is authorized: header; query ("Connection TOKEN" in a parameter); queryToken (the token alone in it). Taken by the next channel.',
+			'How the channel is authorized: header; query ("Connection TOKEN" in a parameter); queryToken (the token alone in it). A change is tried beside the live channel.',
 		),
 		queryName: setting(
 			'text',
@@ -126,26 +126,26 @@ export const SETTINGS = {
 		),
 		subprotocol: optionalText(
 			later(() => text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
-			'WebSocket subprotocol that the channel asks for; left out, none. Taken by the next channel.',
+			'WebSocket subprotocol that the channel asks for; left out, none. A change is tried beside the live channel.',
 		),
 		firstMessages: setting(
 			'list',
 			later(() => z.array(messageTemplate('first')).max(8, 'must have at most 8 entries')),
 			[],
-			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. Taken by the next channel.',
+			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. A change is tried beside the live channel.',
 		),
 		confirmKind: optionalText(
 			kindOfMessage,
-			'Kind of the message that confirms a channel: without it the device is not online, and after 10 s the channel is opened again. It is not kept. Taken by the next channel.',
+			'Kind of the message that confirms a channel: without it the device is not online, and after 10 s the channel is opened again. It is not kept. A change is tried beside the live channel.',
 		),
 		heartbeatMode: oneOf(
 			['frame', 'ping', 'off'],
 			'frame',
-			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all; taken by the next channel.',
+			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all; a change is tried beside the live channel.',
 		),
 		heartbeatBody: optionalText(
 			messageTemplate('heartbeat'),
-			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. Taken by the next channel.',
+			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. A change is tried beside the live channel.',
 		),
 		heartbeatFields: setting(
 			'list',
@@ -194,7 +194,7 @@ export const SETTINGS = {
 		silenceLimitSeconds: optionalNumber(
 			0,
 			86_400,
-			'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s). Taken by the next channel.',
+			'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s). A change is tried beside the live channel.',
 		),
 		kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification; left out: type, event or kind.'),
 		notificationIdPointer: optionalText(
@@ -209,7 +209,7 @@ export const SETTINGS = {
 		),
 		nextConnection: optionalText(
 			tokenPlace,
-			'Place of the next Connection where it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. Taken by the next channel.',
+			'Place of the next Connection where it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. A change is tried beside the live channel.',
 		),
 		headers: list(
 			serviceHeader,
@@ -281,7 +281,7 @@ export const SETTINGS = {
 			10,
 			86_400,
 			300,
-			'Seconds in which a change by the fleet plan must be online, else the device stays where it was; 10 to 86400.',
+			'Seconds in which a change by the fleet plan, or of the settings that lead to the service, must be online, else the device stays as it was; 10 to 86400.',
 		),
 	},
 	update: {

@@ -73,6 +73,28 @@ const attemptSchema = later(() =>
 	}),
 );
 
+/** The settings, files and variables by which a link led the device to its service. May hold secrets. */
+const waySchema = later(() =>
+	z.object({
+		/** A hash of the rest, by which links name it. */
+		id: z.string(),
+		/** By path, with where each came from. */
+		settings: z.record(
+			z.string(),
+			z.object({
+				value: z.unknown(),
+				source: z.enum(['default', 'file', 'environment', 'flag']),
+				where: z.string().nullable(),
+			}),
+		),
+		/** Contents of the files that these settings name, by path. */
+		files: z.record(z.string(), z.string()),
+		/** Variables that name proxies. */
+		env: z.record(z.string(), z.string()),
+	}),
+);
+export type Way = z.infer<typeof waySchema>;
+
 export const deviceStateSchema = later(() =>
 	z.object({
 		schemaVersion: z.literal(STATE_SCHEMA_VERSION),
@@ -97,6 +119,8 @@ export const deviceStateSchema = later(() =>
 		confirmedOrigins: z.array(z.string()).max(16),
 		/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
 		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
+		/** By which the device was online last: other settings are tried beside it before it is given up. */
+		lastWay: waySchema.nullable().default(null),
 		/** This device's part of the fleet plan. States that were written before there were plans have none. */
 		plan: planRecordSchema.nullable().default(null),
 		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
@@ -122,6 +146,7 @@ export const EMPTY_STATE: DeviceState = {
 	attempt: null,
 	confirmedOrigins: [],
 	lastSettings: null,
+	lastWay: null,
 	plan: null,
 	serviceTimeMs: null,
 	refusedCredential: null,
@@ -182,6 +207,16 @@ export function withOnlyService(state: DeviceState, baseUrl: string): DeviceStat
 		connections: state.connections.filter((saved) => saved.baseUrl === baseUrl),
 		confirmedOrigins: state.confirmedOrigins.filter((other) => other === origin),
 	};
+}
+
+/** Larger files are not kept: they are read again. */
+const MAX_FILE_LENGTH = 64 * 1024;
+
+/** The state with the way by which the device is online; the same one if it has it already. */
+export function withLastWay(state: DeviceState, way: Way | undefined): DeviceState {
+	if (!way || way.id === state.lastWay?.id) return state;
+	const files = Object.fromEntries(Object.entries(way.files).filter(([, text]) => text.length <= MAX_FILE_LENGTH));
+	return { ...state, lastWay: { ...way, files } };
 }
 
 /** The state with the settings that were good enough to be used; the same one if it has them already. */

@@ -3,7 +3,7 @@ import type { Failure } from '../base/errors.ts';
 import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
-import type { Link, Supervision } from '../connection/supervisor.ts';
+import { isSameWay, type Link, type Supervision, servesRegistration } from '../connection/supervisor.ts';
 import { FORWARDED_AT_ONCE, FORWARDED_EACH, FORWARDED_STALLED, type Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
@@ -161,7 +161,16 @@ function nextAttemptMsOf({ current, next }: Supervision): number | null {
 
 function linkThatMatters(supervision: Supervision): Link | null {
 	const { current, next } = supervision;
+	if (triesWay(supervision)) return current;
 	return current?.state.name === 'online' || hopesForNext(supervision) ? next : current;
+}
+
+/** Whether the next link only tries another way to the same: what comes of it is a warning of its own. */
+function triesWay({ current, next }: Supervision): boolean {
+	if (current?.state.name !== 'online' || next?.reason !== 'desired') return false;
+	return (
+		!isSameWay(current.registration, next.registration) && servesRegistration(current.registration, next.registration)
+	);
 }
 
 function problemOf({ supervision, blocker }: Snapshot): Failure | null {
@@ -207,7 +216,8 @@ function onlineSummary(
 		const seconds = Math.round((waitsUntilMs - nowMs) / 1000);
 		return { code: 'online-waiting', params: { ...params, nextWorkflowId: workflow.workflowId, seconds } };
 	}
-	if (!next) return other ? { code: 'online-wanted', params: { ...params, ...other } } : { code: 'online', params };
+	if (!next || triesWay(supervision))
+		return other ? { code: 'online-wanted', params: { ...params, ...other } } : { code: 'online', params };
 	const purpose = purposeOf(next, current);
 	return { code: purpose.code, params: { ...params, ...purpose.params, ...(problem && { problem: problem.code }) } };
 }

@@ -98,7 +98,7 @@ export function startTelemetry(parts: TelemetryParts) {
 
 	/** @returns the wait that the store asks for. */
 	async function send(url: URL, signal: AbortSignal): Promise<number | null> {
-		const headers = await readHeaders(settings().headersFile, parts.registerSecret);
+		const headers = await readTelemetryHeaders(settings().headersFile, parts.registerSecret);
 		const machine = await parts.machine();
 		noteChanges();
 		const status = agent.status();
@@ -165,7 +165,7 @@ export function startTelemetry(parts: TelemetryParts) {
 }
 
 /** Lines as `Name: value`. @throws AgentError `telemetry-failed`, without a word of a value. */
-async function readHeaders(
+export async function readTelemetryHeaders(
 	file: string | null,
 	registerSecret: (secret: string) => void,
 ): Promise<Readonly<Record<string, string>>> {

@@ -3,7 +3,7 @@
  * identity, credentials, fleet plan, leases and time. Pure; `connection/supervisor.ts` derives the links from the answer.
  */
 import { type Failure, failure } from '../base/errors.ts';
-import { type DesiredRegistration, type Supervision, servesRegistration } from '../connection/supervisor.ts';
+import { type DesiredRegistration, isSameWay, type Supervision, servesRegistration } from '../connection/supervisor.ts';
 import {
 	assessAttempt,
 	isHeldBack,
@@ -11,6 +11,7 @@ import {
 	NO_ATTEMPT,
 	type PlanAttempt,
 	planMoveKey,
+	planRefused,
 } from '../fleet/attempt.ts';
 import { applyDue, confirmed, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
@@ -42,6 +43,8 @@ export interface RegistrationInputs {
 	readonly credentials: CredentialFacts;
 	/** The word of the fleet plan, if there is one. */
 	readonly plan: PlanTarget | null;
+	/** Names the way that the settings want; left out before the device was online by any. */
+	readonly way?: string | undefined;
 }
 
 /** Changes that take their time: what an answer hands to the next question. */
@@ -50,9 +53,11 @@ export interface Progress {
 	readonly change: Change | null;
 	/** The device's try to do as the plan says, under way or given up for now. */
 	readonly attempt: PlanAttempt;
+	/** The same for the way out as the settings have it. */
+	readonly way: PlanAttempt;
 }
 
-export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT };
+export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT, way: NO_ATTEMPT };
 
 export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
 	readonly plan: PlanRecord | null;
@@ -87,10 +92,18 @@ export interface DesiredOutcome {
 export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const { resolved, supervision, leases, before, nowMs, wallMs, random } = inputs;
 	const { fleet, workflow } = resolved.settings;
+	const limitMs = fleet.changeLimitSeconds * 1000;
 	const due = inputs.plan && applyDue(inputs.plan, wallMs);
 	// While the device only stays where it is, no plan moves it.
 	const plan = keptWithoutSettings(resolved.settings, inputs.state) ? null : planTarget(due, wallMs);
-	const { demanded, blocker, missing } = demandedRegistration({ ...inputs, plan });
+	const whole = demandedRegistration({ ...inputs, plan });
+	const { blocker, missing } = whole;
+	const { way, demanded, isAlone } = tryWay(inputs, whole.demanded);
+	if (isAlone) {
+		const reevaluateAtMs = way.name === 'none' ? null : way.untilMs;
+		const progress = { ...before, way };
+		return { desired: demanded, blocker, missing, reevaluateAtMs, progress, plan: due, adoptsProvisioned: false };
+	}
 
 	const key = planMoveKey(demanded, supervision, plan, fixedWorkflow(resolved, plan)?.source === 'plan');
 	const allowed = isHeldBack(before.attempt, key, nowMs) ? keepLastGood(demanded, supervision) : demanded;
@@ -101,11 +114,10 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const waitsUntilMs = deferral.change?.untilMs ?? null;
 	const attempt = assessAttempt(before.attempt, {
 		key,
-		desired: demanded,
 		supervision,
 		isDeferred: waitsUntilMs !== null,
-		revision: plan?.revision ?? 0,
-		limitMs: fleet.changeLimitSeconds * 1000,
+		explain: (cause) => planRefused(cause, { demanded, supervision, revision: plan?.revision ?? 0, limitMs }),
+		limitMs,
 		nowMs,
 		random,
 	});
@@ -114,6 +126,7 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 
 	const planDueMs = due && nextDueMs(due, wallMs);
 	const moments = [
+		way.name === 'none' ? null : way.untilMs,
 		waitsUntilMs,
 		attempt.name === 'none' || waitsUntilMs !== null ? null : attempt.untilMs,
 		planDueMs === null ? null : nowMs + planDueMs - wallMs,
@@ -124,10 +137,57 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 		missing,
 		reevaluateAtMs: moments.length > 0 ? Math.min(...moments) : null,
 		// A move that was given up for now begins again with its next try.
-		progress: { attempt, change: isRefused && waitsUntilMs === null ? null : deferral.change },
+		progress: { attempt, way, change: isRefused && waitsUntilMs === null ? null : deferral.change },
 		plan: confirmFollowed(due, demanded, supervision, wallMs),
 		adoptsProvisioned: desired !== null && isUnseen(inputs, desired),
 	};
+}
+
+/**
+ * The way out as the settings have it is tried alone, beside the link that there is: what else is demanded waits for it, at
+ * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn.
+ */
+function tryWay(
+	{ supervision, before, resolved, nowMs, random }: DesiredInputs,
+	demanded: DesiredRegistration | null,
+): {
+	readonly demanded: DesiredRegistration | null;
+	readonly way: PlanAttempt;
+	readonly isAlone: boolean;
+} {
+	const { current } = supervision;
+	const differs =
+		current !== null &&
+		demanded?.baseUrl === current.registration.baseUrl &&
+		!isSameWay(current.registration, demanded);
+	if (!differs || !demanded) return { demanded, way: NO_ATTEMPT, isAlone: false };
+	const isOnline = current.state.name === 'online';
+	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
+	// What was refused beside a link that worked may be what works now.
+	const isLong = before.way.name === 'refused' && before.way.untilMs - nowMs > limitMs;
+	const way = assessAttempt(isLong && !isOnline ? NO_ATTEMPT : before.way, {
+		key: demanded.way ?? null,
+		supervision,
+		isDeferred: false,
+		limitMs,
+		offline: servesRegistration(current.registration, demanded) ? 'waits' : 'turns',
+		explain: (cause) => wayRefused(cause, limitMs),
+		nowMs,
+		random,
+	});
+	if (way.name === 'refused') return { demanded: { ...demanded, way: current.registration.way }, way, isAlone: false };
+	if (!isOnline) return { demanded, way, isAlone: false };
+	const { request, credentialId } = current.registration;
+	const isSame = credentialId === demanded.credentialId;
+	const hasReusableCredential = demanded.hasReusableCredential && isSame;
+	return { demanded: { ...demanded, request, credentialId, hasReusableCredential }, way, isAlone: true };
+}
+
+function wayRefused(cause: Failure | null, limitMs: number): Failure {
+	const seconds = Math.round(limitMs / 1000);
+	const why = cause ? ` ${cause.message}` : '';
+	const message = `The device was not online with the changed settings within ${seconds} s; those from before stay in force.${why}`;
+	return failure('settings-not-followed', message, { params: { seconds, ...(cause && { problem: cause.code }) } });
 }
 
 /** The registration that all sources together demand, before leases and failures; or why they can demand nothing. */
@@ -150,7 +210,8 @@ function demandedRegistration(inputs: RegistrationInputs): {
 	const keeps = keptWithoutSettings(resolved.settings, state);
 	if (keeps) {
 		const { request, credentialId } = keeps.kept;
-		const demanded = { baseUrl, request, credentialId, hasReusableCredential: false, selfRegistration: false };
+		const { way } = inputs;
+		const demanded = { baseUrl, request, credentialId, hasReusableCredential: false, selfRegistration: false, way };
 		return { ...nothing, demanded, missing: keeps.missing };
 	}
 	const workflow = chosenWorkflow(resolved, state, plan);
@@ -215,7 +276,7 @@ export function hasCredential({ state, credentials }: Pick<RegistrationInputs, '
 }
 
 export function registrationFor(inputs: RegistrationInputs, baseUrl: string, workflowId: string): DesiredRegistration {
-	const { resolved, plan, identity, credentials } = inputs;
+	const { resolved, plan, identity, credentials, way } = inputs;
 	const { deviceId, serial, macAddress } = identity;
 	const { deviceType, credential } = resolved.settings;
 	return {
@@ -231,5 +292,6 @@ export function registrationFor(inputs: RegistrationInputs, baseUrl: string, wor
 		credentialId: credentials.id,
 		hasReusableCredential: credentials.isReusable,
 		selfRegistration: credential.selfRegistration,
+		...(way !== undefined && { way }),
 	};
 }

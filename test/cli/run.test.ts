@@ -167,7 +167,7 @@ describe('run', () => {
 		await home.run();
 		await online;
 		expect((await home.agent(['status'])).stdout).toMatch(
-			/Warning +.*workflowId must be a text\. The last valid settings/,
+			/Warning +.*workflowId must be a text\. The settings from before stay in force\./,
 		);
 	});
 });

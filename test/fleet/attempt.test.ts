@@ -9,6 +9,7 @@ import {
 	NO_ATTEMPT,
 	type PlanAttempt,
 	planMoveKey,
+	planRefused,
 } from '../../src/fleet/attempt.ts';
 import type { PlanTarget } from '../../src/fleet/record.ts';
 
@@ -69,10 +70,15 @@ describe('what the plan demands', () => {
 describe('an attempt', () => {
 	const at = (nowMs: number, more: Partial<AttemptContext> = {}): AttemptContext => ({
 		key: 'k',
-		desired: registration('new'),
 		supervision: moving(ONLINE, { name: 'connecting' }),
 		isDeferred: false,
-		revision: 7,
+		explain: (cause) =>
+			planRefused(cause, {
+				demanded: registration('new'),
+				supervision: more.supervision ?? moving(ONLINE, { name: 'connecting' }),
+				revision: 7,
+				limitMs: 60_000,
+			}),
 		limitMs: 60_000,
 		nowMs,
 		random: () => 0.5,

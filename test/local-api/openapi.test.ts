@@ -161,6 +161,7 @@ function requestsOf(
 		['getIdentity', 'agent', 'GET', LOCAL_ROUTES.identity],
 		['acceptIdentity', 'admin', 'POST', LOCAL_ROUTES.identityAccept],
 		['getScanners', 'agent', 'GET', LOCAL_ROUTES.scanners],
+		['getSettings', 'admin', 'GET', LOCAL_ROUTES.settings],
 		['getMetrics', 'probe', 'GET', LOCAL_ROUTES.metrics],
 		['getLive', 'probe', 'GET', LOCAL_ROUTES.live],
 		['getReady', 'probe', 'GET', LOCAL_ROUTES.ready],

@@ -12,19 +12,17 @@ const warningsOf = (device: { agent: { status(): { warnings: { code: string; mes
 	device.agent.status().warnings;
 
 describe('a reload with settings that are not valid', () => {
-	test('changes nothing, warns with the nearest name, and is over when they are corrected [F101]', async () => {
+	test('warns with the nearest name, takes what is valid, and is over when they are corrected [F101]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service, { settings: { heartbeatCadence: 20 } });
 		const offline = watchOffline(service);
-		await device.home.writeSettings({ heartbeatCadance: 10, workflowId: 'boarding' });
+		await device.home.writeSettings({ heartbeatCadance: 10, deviceType: 7, workflowId: 'boarding' });
 		await device.daemon.reload();
-		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }]);
-		const [warning] = warningsOf(device);
-		expect(warning?.message).toContain('heartbeatCadance');
-		expect(warning?.message).toContain('did you mean heartbeatCadence?');
-		expect(warning?.message).toContain('The settings from before stay in force.');
-		expect(device.agent.status().workflow).toMatchObject({ wanted: 'check-in', live: 'check-in' });
-		expect(registrations(service)).toEqual([201]);
+		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }, { code: 'settings-invalid' }]);
+		const [unknown, invalid] = warningsOf(device);
+		expect(unknown?.message).toMatch(/heartbeatCadance is not a setting; did you mean heartbeatCadence\?$/);
+		expect(invalid?.message).toMatch(/deviceType must be a text\. The settings from before stay in force\.$/);
+		expect(await device.untilLive('boarding')).toMatchObject({ deviceType: 'kiosk' });
 
 		await device.home.writeSettings({ heartbeatCadence: 10, workflowId: 'boarding' });
 		await device.daemon.reload();
@@ -41,7 +39,7 @@ describe('a reload with settings that are not valid', () => {
 		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }]);
 	});
 
-	test('or with a file that is not there keeps the credential from before', async () => {
+	test('or with a file that is not there keeps the credential from before, and takes what else has changed', async () => {
 		const service = await givenService();
 		const home = await givenHome();
 		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
@@ -50,17 +48,17 @@ describe('a reload with settings that are not valid', () => {
 		await device.untilLive('check-in');
 		for (const broken of [
 			{ ...settings, workflowId: 'boarding', credential: { apiKeyFile: `${apiKeyFile}.gone` } },
-			{ ...settings, workflowId: 'boarding', network: { caFile: `${apiKeyFile}.gone` } },
+			{ ...settings, workflowId: 'third', network: { caFile: `${apiKeyFile}.gone` } },
 		]) {
 			await home.writeSettings(broken);
 			await device.daemon.reload();
 			expect(warningsOf(device)).toHaveLength(1);
 			expect(warningsOf(device)[0]?.message).toContain(`${apiKeyFile}.gone`);
-			expect(device.agent.status().workflow.wanted).toBe('check-in');
+			await device.untilLive(broken.workflowId);
 		}
-		await home.writeSettings({ ...settings, workflowId: 'boarding' });
+		await home.writeSettings(settings);
 		await device.daemon.reload();
-		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
+		expect(await device.untilLive('check-in')).toMatchObject({ warnings: [] });
 	});
 });
 
@@ -69,11 +67,13 @@ describe('a start with settings that are not valid', () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service, { settings: { workflowId: 'check-in', heartbeatCadence: 20 } });
 		await device.stop();
-		await device.home.writeSettings({ workflowId: 17 });
+		await device.home.writeSettings({ workflowId: 17, heartbeatCadence: 20 });
 		const again = await givenAgent({ home: device.home });
 		const status = await again.untilLive('check-in');
 		expect(status).toMatchObject({ workflow: { source: 'file' }, warnings: [{ code: 'settings-invalid' }] });
-		expect(status.warnings[0]?.message).toMatch(/workflowId must be a text.*The last valid settings are in force\.$/);
+		expect(status.warnings[0]?.message).toMatch(
+			/workflowId must be a text\. The settings from before stay in force\.$/,
+		);
 		expect(registrations(service)).toEqual([201]);
 		// Another file in its place, of which nobody tells the agent.
 		const changed = join(again.home.directory, 'changed.json');
@@ -103,15 +103,15 @@ describe('a start with settings that are not valid', () => {
 		await givenAgent({ home });
 	});
 
-	test('because a file that they name is gone uses the last valid ones, or goes on without the file', async () => {
+	test('because a file that they name is gone takes the others, and goes on without the file', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
 		await device.stop();
 		const caFile = `${device.home.directory}/ca.pem`;
 		await device.home.writeSettings({ workflowId: 'boarding', network: { caFile } });
 		const again = await givenAgent({ home: device.home });
-		expect(await again.untilLive('check-in')).toMatchObject({ workflow: { source: 'pairing' } });
-		expect(warningsOf(again)[0]?.message).toMatch(/ca\.pem.*The last valid settings are in force\.$/);
+		expect(await again.untilLive('boarding')).toMatchObject({ workflow: { source: 'file' } });
+		expect(warningsOf(again)[0]?.message).toMatch(/ca\.pem\. The settings from before stay in force\.$/);
 		await again.stop();
 	});
 });
@@ -155,7 +155,7 @@ describe('a settings file that is absent', () => {
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
 	});
 
-	test('is named: in the warning where the others are not valid without it, else in the log [F554]', async () => {
+	test('is named where a person asks for a reload: in the warning where the others are not valid without it, else in the log [F554]', async () => {
 		const service = await givenService();
 		const home = await givenHome();
 		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
@@ -171,7 +171,7 @@ describe('a settings file that is absent', () => {
 		const told = expect.stringContaining(
 			`needs baseUrl: a credential is only sent to a host that the settings name. ${site} is not`,
 		);
-		expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [{ message: told }] });
+		expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [{ message: told }, {}] });
 		await writeFile(site ?? '', text);
 		await rm(hour ?? '');
 		await device.daemon.reload();

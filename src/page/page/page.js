@@ -42,6 +42,7 @@ const FOR_SUPPORT = new Set([
 	'restart-needed',
 	'settings-invalid',
 	'settings-unreadable',
+	'settings-not-followed',
 	'scanner-denied',
 	'plan-unreachable',
 	'plan-invalid',

@@ -109,6 +109,7 @@ export default {
 		'settings-unreadable': ['تعذرت قراءة إعدادات هذا الجهاز.', HOTLINE],
 		'provision-invalid': ['في ملف الإعداد خطأ.', HOTLINE],
 		'provision-failed': ['فشل إعداد هذا الجهاز.', HOTLINE],
+		'settings-not-followed': ['لا يتصل هذا الجهاز بالإعدادات المعدلة؛ يعمل بالإعدادات السابقة.', HOTLINE],
 		'restart-needed': ['يتطلب تغييرٌ ما إعادة التشغيل.', 'أعد تشغيل هذا الجهاز.'],
 		'credential-unreadable': ['بيانات الوصول لهذا الجهاز مفقودة.', HOTLINE],
 		'state-unwritable': ['لا يستطيع هذا الجهاز حفظ بياناته.', HOTLINE],

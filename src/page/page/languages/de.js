@@ -140,6 +140,10 @@ export default {
 		'settings-unreadable': ['Die Einstellungen dieses Geräts sind nicht lesbar.', HOTLINE],
 		'provision-invalid': ['Die Datei zur Einrichtung enthält einen Fehler.', HOTLINE],
 		'provision-failed': ['Die Einrichtung dieses Geräts ist gescheitert.', HOTLINE],
+		'settings-not-followed': [
+			'Mit geänderten Einstellungen kommt dieses Gerät nicht online; es arbeitet mit den bisherigen.',
+			HOTLINE,
+		],
 		'restart-needed': ['Eine Änderung braucht einen Neustart.', 'Starten Sie dieses Gerät neu.'],
 		'credential-unreadable': ['Die Zugangsdaten dieses Geräts fehlen.', HOTLINE],
 		'state-unwritable': ['Dieses Gerät kann seine Daten nicht speichern.', HOTLINE],

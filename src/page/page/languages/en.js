@@ -125,6 +125,10 @@ export default {
 		'settings-unreadable': ['The settings of this device cannot be read.', HOTLINE],
 		'provision-invalid': ['The file for setting up has an error.', HOTLINE],
 		'provision-failed': ['Setting up this device has failed.', HOTLINE],
+		'settings-not-followed': [
+			'Changed settings do not bring this device online; it works with the ones from before.',
+			HOTLINE,
+		],
 		'restart-needed': ['A change needs a restart.', 'Restart this device.'],
 		'credential-unreadable': ['The access data of this device are missing.', HOTLINE],
 		'state-unwritable': ['This device cannot save its data.', HOTLINE],

@@ -127,6 +127,10 @@ export default {
 		'settings-unreadable': ['No se pueden leer los ajustes de este equipo.', HOTLINE],
 		'provision-invalid': ['El archivo de instalación tiene un error.', HOTLINE],
 		'provision-failed': ['La instalación de este equipo ha fallado.', HOTLINE],
+		'settings-not-followed': [
+			'Con los ajustes cambiados este equipo no se conecta; sigue con los anteriores.',
+			HOTLINE,
+		],
 		'restart-needed': ['Un cambio necesita un reinicio.', 'Reinicie este equipo.'],
 		'credential-unreadable': ['Faltan los datos de acceso de este equipo.', HOTLINE],
 		'state-unwritable': ['Este equipo no puede guardar sus datos.', HOTLINE],

@@ -131,6 +131,10 @@ export default {
 		'settings-unreadable': ['Les réglages de cet appareil sont illisibles.', HOTLINE],
 		'provision-invalid': ['Le fichier d’installation contient une erreur.', HOTLINE],
 		'provision-failed': ['L’installation de cet appareil a échoué.', HOTLINE],
+		'settings-not-followed': [
+			'Des réglages modifiés ne permettent pas la connexion ; cet appareil garde les précédents.',
+			HOTLINE,
+		],
 		'restart-needed': ['Une modification demande un redémarrage.', 'Redémarrez cet appareil.'],
 		'credential-unreadable': ['Les données d’accès de cet appareil manquent.', HOTLINE],
 		'state-unwritable': ['Cet appareil ne peut pas enregistrer ses données.', HOTLINE],

@@ -1,0 +1,76 @@
+/** The way by which links go: the settings that lead to the service, with the files that they name. Pure. */
+import type { ResolvedSettings } from '../settings/resolve.ts';
+import { listSettings, valueAt } from '../settings/table.ts';
+import type { Way } from '../state/device-state.ts';
+
+/** Of `service.*`: what a channel is opened with. The others are read when they are needed. */
+const OF_CHANNEL = [
+	'channelPath',
+	'channelAuth',
+	'queryName',
+	'subprotocol',
+	'firstMessages',
+	'confirmKind',
+	'heartbeatMode',
+	'heartbeatBody',
+	'silenceLimitSeconds',
+	'nextConnection',
+	'headers',
+	'headersFile',
+];
+const OF_REGISTRATION = ['service.registrationPath', 'service.tokenPointer'];
+
+const isOfRegistration = (path: string) => OF_REGISTRATION.includes(path);
+export const isOfWay = (path: string) =>
+	path.startsWith('network.') ||
+	isOfRegistration(path) ||
+	(path.startsWith('service.') && OF_CHANNEL.includes(path.slice('service.'.length)));
+
+/** The way of the settings. @param files contents by path, of the files that these settings name. */
+export function wayOf(
+	{ settings, origins }: Pick<ResolvedSettings, 'settings' | 'origins'>,
+	files: Way['files'],
+	env: Way['env'],
+	hash: (text: string) => string,
+): Way {
+	const ofWay = Object.fromEntries(
+		[...listSettings().keys()].filter(isOfWay).map((path) => {
+			const { source, where } = origins.get(path) ?? { source: 'default' as const, where: null };
+			return [path, { value: valueAt(settings, path), source, where }];
+		}),
+	);
+	const values = Object.entries(ofWay).map(([path, { value }]) => [path, value] as const);
+	const [channel, registration] = [false, true].map((of) => values.filter(([path]) => isOfRegistration(path) === of));
+	const id = `${hash(JSON.stringify([channel, files, env]))}-${hash(JSON.stringify(registration))}`;
+	return { id, settings: ofWay, files, env };
+}
+
+/** The same settings with those of a way in place of their own. @param isMeant which of them; default all. */
+export function withWay<Loaded extends ResolvedSettings>(
+	loaded: Loaded,
+	way: Way,
+	isMeant = (_path: string) => true,
+): Loaded {
+	const settings = structuredClone(loaded.settings);
+	const origins = new Map(loaded.origins);
+	for (const [path, { value, source, where }] of Object.entries(way.settings)) {
+		if (!isOfWay(path) || !isMeant(path)) continue;
+		const [group = '', key = ''] = path.split('.');
+		(settings as unknown as Record<string, Record<string, unknown>>)[group] = {
+			...(valueAt(settings, group) as Record<string, unknown>),
+			[key]: value,
+		};
+		origins.set(path, { source, where });
+	}
+	return { ...loaded, settings, origins };
+}
+
+/** The settings in which two ways differ; a file whose contents do counts as its setting. */
+export function differences(one: Way, other: Way): string[] {
+	const shown = (way: Way, path: string) => {
+		const value = way.settings[path]?.value;
+		return JSON.stringify([value, path.endsWith('File') && typeof value === 'string' ? way.files[value] : null]);
+	};
+	const found = [...listSettings().keys()].filter((path) => isOfWay(path) && shown(one, path) !== shown(other, path));
+	return found.length > 0 ? found : ['the variables of proxies'];
+}

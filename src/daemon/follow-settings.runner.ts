@@ -1,0 +1,117 @@
+/** Follows the settings: reads them again when they may have changed, has the agent use them, and tells what could not be taken. */
+import type { Agent } from '../agent/agent.runner.ts';
+import type { Clock } from '../base/clock.edge.ts';
+import { type Failure, toFailure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import { joinSentences } from '../base/sentences.ts';
+import {
+	besideLast,
+	namedFiles,
+	type OpenRuntime,
+	openRuntime,
+	type RuntimeParts,
+	toldUnusable,
+	type Unusable,
+} from '../connection/runtime.runner.ts';
+import { type SettingsWatch, watchSettings } from '../settings/files.edge.ts';
+import {
+	bearGone,
+	type LoadedSettings,
+	loadSettings,
+	type SettingsSources,
+	tellGone,
+} from '../settings/load.runner.ts';
+
+export function followSettings(parts: {
+	readonly agent: Pick<Agent, 'applyRuntime' | 'warn' | 'ways'>;
+	readonly clock: Clock;
+	readonly log: Pick<Log, 'setLevel' | 'warn'>;
+	readonly sources: SettingsSources;
+	readonly runtimeParts: RuntimeParts;
+	/** Takes note of each runtime that is opened, to close it. */
+	readonly opened: (runtime: OpenRuntime) => void;
+	/** Of the start. */
+	readonly unusable: readonly Unusable[];
+	/** Has the rest of the device follow what is in force now. */
+	readonly onTaken: (settings: LoadedSettings) => Promise<void>;
+}) {
+	const { agent, clock, log, sources, runtimeParts } = parts;
+	const { paths } = sources;
+	const { ways } = agent;
+	let toldCount = 0;
+	let applied = Promise.resolve();
+	let stopped = false;
+	let watch: SettingsWatch | null = null;
+	const gone = bearGone(paths.configFile, clock, () => void reload(false));
+
+	/** One warning for each thing that is wrong with the settings. */
+	function tell(
+		problems: readonly Failure[],
+		files: readonly Unusable[],
+		{ unknown, notices }: Pick<LoadedSettings, 'unknown' | 'notices'>,
+	): void {
+		const worded = problems.map((told) => (unknown.includes(told) ? told : toldUnusable({ told, stays: true })));
+		const all = [...worded, ...files.map(toldUnusable), ...notices];
+		for (let at = 0; at < Math.max(all.length, toldCount); at += 1)
+			agent.warn(at === 0 ? 'settings' : `settings-${at}`, all[at] ?? null);
+		toldCount = all.length;
+	}
+
+	async function load(isAsked: boolean): Promise<{ changed: LoadedSettings; problems: readonly Failure[] }> {
+		const before = ways.wanted().resolved;
+		const changed = await loadSettings(sources, { loaded: before, ...(!isAsked && { keepsGone: gone.bears }) });
+		gone.looked();
+		const left = tellGone(before.documents, changed.documents);
+		if (!left) return { changed, problems: changed.problems };
+		if (!changed.holdsTogether) {
+			const [last, ...others] = changed.problems.toReversed();
+			if (last) return { changed, problems: [...others.toReversed(), named(last, left)] };
+		}
+		log.warn(`${left} What it has set no longer counts.`, { code: 'settings-unreadable' });
+		return { changed, problems: changed.problems };
+	}
+
+	async function apply(isAsked: boolean): Promise<void> {
+		try {
+			const { changed, problems } = await load(isAsked);
+			watch?.follow(namedFiles(changed));
+			const before = { ...ways.wanted(), way: ways.runtime().way, barely: true };
+			const opened = await openRuntime(changed, runtimeParts, before);
+			parts.opened(opened);
+			const { runtime, tried } = await besideLast(opened, ways.last(), runtimeParts);
+			parts.opened(runtime);
+			log.setLevel(changed.settings.log.level);
+			tell(problems, opened.problems, changed);
+			agent.applyRuntime(runtime, tried);
+			await parts.onTaken(changed);
+		} catch (error) {
+			tell([toFailure(error)], [], { unknown: [], notices: [] });
+		}
+	}
+
+	/** @param isAsked a person asks for it: a file that is gone counts no longer. */
+	function reload(isAsked = true): Promise<void> {
+		if (!stopped) applied = applied.then(() => apply(isAsked));
+		return applied;
+	}
+
+	tell(ways.wanted().resolved.problems, parts.unusable, ways.wanted().resolved);
+	return {
+		reload,
+		/** Watches the files from now on. */
+		begin(): void {
+			watch = watchSettings(paths, () => void reload(false));
+			// The files of the newest settings, also while earlier ones are in force because one of these files is missing.
+			watch.follow(namedFiles(ways.wanted().resolved));
+		},
+		/** Reads nothing any more; resolves when the last change has been applied. */
+		close(): Promise<void> {
+			stopped = true;
+			watch?.close();
+			gone.close();
+			return applied;
+		},
+	};
+}
+
+const named = (told: Failure, left: string): Failure => ({ ...told, message: joinSentences(told.message, left) });

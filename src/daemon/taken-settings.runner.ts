@@ -1,0 +1,91 @@
+/** The settings in force, since when, and those that wait or were refused; each change that is taken is one line of the log. */
+import type { Agent } from '../agent/agent.runner.ts';
+import type { Audit } from '../audit/audit.runner.ts';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Failure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import { differences } from '../connection/way.ts';
+import type { SettingsReport } from '../protocol/local-api.ts';
+import type { LoadedSettings } from '../settings/load.runner.ts';
+import { shownValue } from '../settings/shown.ts';
+import { listSettings, type Settings, valueAt } from '../settings/table.ts';
+
+/** Settings that sockets and files are opened with. All others follow a reload. */
+export const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
+/** Trust in a service or a person, and by which means: changes of these are also in the audit log. */
+const OF_TRUST = /^(baseUrl$|credential|pairing\.|network\.|service\.headers|update\.|local\.|page\.pin)/;
+
+export type TakenSettings = ReturnType<typeof keepTaken>;
+
+export function keepTaken(parts: {
+	readonly agent: Pick<Agent, 'ways' | 'status'>;
+	readonly clock: Pick<Clock, 'wallMs'>;
+	readonly log: Pick<Log, 'info'>;
+	readonly audit: Pick<Audit, 'record'>;
+	readonly atStart: Settings;
+	/** Reads the settings as they are on the disk now. */
+	readonly load: () => Promise<LoadedSettings>;
+}) {
+	const { agent, clock, log, audit, atStart } = parts;
+	let seen = agent.ways.runtime();
+	const startedAt = isoNow(clock);
+	const since = new Map<string, string>();
+
+	/** @param what with its beginning blank, for the log. */
+	function take(path: string, what: string): void {
+		since.set(path, isoNow(clock));
+		log.info(`setting taken: ${path}${what}`);
+		if (OF_TRUST.test(path)) audit.record({ action: 'settingTaken', entrance: 'settings', result: 'ok', to: path });
+	}
+
+	return {
+		/** Settings may have been taken since the last look. */
+		look(): void {
+			const [before, now] = [seen, agent.ways.runtime()];
+			if (before === now) return;
+			seen = now;
+			const changed = new Set(changedPaths(before.resolved.settings, now.resolved.settings));
+			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
+				changed.add(path);
+			for (const path of changed) {
+				const value = listSettings().has(path) ? valueAt(now.resolved.settings, path) : null;
+				const { where, source } = now.resolved.origins.get(path) ?? { where: null, source: 'default' };
+				take(path, ` = ${JSON.stringify(shownValue(path, value))} (${where ?? source})`);
+			}
+			if (before.credentials.id !== now.credentials.id)
+				take('credential', now.credentials.id === '' ? ': there is none' : ', from its file');
+		},
+		async report(): Promise<SettingsReport> {
+			const [{ resolved }, tried] = [agent.ways.runtime(), agent.ways.tried()];
+			const disk = await parts.load();
+			const refusal = agent.status().warnings.find(({ code }) => code === 'settings-not-followed');
+			const isOver = refusal?.params?.['seconds'] !== undefined;
+			const onTry = tried?.way && seen.way ? differences(seen.way, tried.way) : [];
+			const settings = [...listSettings().keys()].map((path) => {
+				const value = valueAt(resolved.settings, path);
+				const there = valueAt(disk.settings, path);
+				const { source, where } = resolved.origins.get(path) ?? { source: 'default', where: null };
+				const bad = [...disk.problems, ...(tried ?? seen).resolved.problems].find((one) => isAbout(one, path));
+				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
+				const isTried = onTry.includes(path) && !isOver;
+				const waitsFor: 'restart' | 'try' | null = waitsForStart ? 'restart' : isTried ? 'try' : null;
+				const refused = onTry.includes(path) && isOver ? refusal : bad;
+				return {
+					...{ path, value: shownValue(path, value), source, where },
+					since: since.get(path) ?? startedAt,
+					...(!isSame(value, there) && { disk: shownValue(path, there) }),
+					...(waitsFor && { waitsFor }),
+					...(refused && { refused: refused.message }),
+				};
+			});
+			return { settings, problems: [...disk.problems], notices: [...disk.notices] };
+		},
+	};
+}
+
+const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
+const isAbout = ({ message }: Failure, path: string) => ` ${message}`.includes(` ${path} `);
+
+function changedPaths(before: Settings, now: Settings): string[] {
+	return [...listSettings().keys()].filter((path) => !isSame(valueAt(before, path), valueAt(now, path)));
+}

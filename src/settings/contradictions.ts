@@ -1,0 +1,92 @@
+/** Settings that are valid, and do not go together or have no effect: probably not meant. Pure. */
+import { type Failure, failure } from '../base/errors.ts';
+import type { ResolvedSettings } from './resolve.ts';
+import type { Settings } from './table.ts';
+
+type Rule = readonly [paths: string | readonly string[], isBroken: (settings: Settings) => boolean, words: string];
+
+/** Set by a person, and not used. */
+const UNUSED: readonly Rule[] = [
+	['service.queryName', ({ service }) => service.channelAuth === 'header', 'service.channelAuth is header'],
+	['service.pongBody', ({ service }) => service.pingKind === null, 'service.pingKind is not set'],
+	[
+		['service.heartbeatBody', 'service.heartbeatFields'],
+		({ service }) => service.heartbeatMode !== 'frame',
+		'service.heartbeatMode is not frame',
+	],
+	['service.heartbeatFields', ({ service }) => service.heartbeatBody !== null, 'service.heartbeatBody is set'],
+	[
+		['fleet.publicKeys', 'fleet.name', 'fleet.intervalSeconds', 'update.enabled'],
+		({ fleet }) => fleet.planUrl === null,
+		'fleet.planUrl is not set',
+	],
+	['update.enabled', ({ fleet }) => fleet.publicKeys.length === 0, 'fleet.publicKeys is empty'],
+	[['update.window', 'update.judgeSeconds'], ({ update }) => !update.enabled, 'update.enabled is not set'],
+	[
+		['telemetry.headersFile', 'telemetry.intervalSeconds'],
+		({ telemetry }) => telemetry.otlpUrl === null,
+		'telemetry.otlpUrl is not set',
+	],
+	[
+		['page.pinFile', 'page.language', 'page.support', 'page.contents'],
+		({ page }) => page.port === null,
+		'page.port is not set',
+	],
+	[
+		['scanner.device', 'scanner.baudRate', 'scanner.suffix'],
+		({ scanner }) => scanner.kind === 'off',
+		'scanner.kind is off',
+	],
+	['scanner.baudRate', ({ scanner }) => scanner.kind === 'keyboard', 'scanner.kind is keyboard'],
+];
+
+/** Limits of which one makes nothing of the other. */
+const CONTRADICTIONS: readonly Rule[] = [
+	[
+		'service.silenceLimitSeconds',
+		({ service, heartbeatCadence }) =>
+			service.silenceLimitSeconds !== null &&
+			service.silenceLimitSeconds > 0 &&
+			service.silenceLimitSeconds < heartbeatCadence,
+		'is less than heartbeatCadence: a channel would end before its next heartbeat',
+	],
+	[
+		'service.connectionLifeSeconds',
+		({ service, heartbeatCadence }) =>
+			service.connectionLifeSeconds !== null && service.connectionLifeSeconds < heartbeatCadence,
+		'is less than heartbeatCadence: a Connection would end before its first heartbeat',
+	],
+	[
+		'service.maxMessageBytes',
+		({ service, events }) => service.maxMessageBytes > events.maxBytes,
+		'is more than events.maxBytes: the largest messages would not be kept',
+	],
+	[
+		'update.judgeSeconds',
+		({ update, heartbeatCadence }) => update.enabled && update.judgeSeconds < heartbeatCadence,
+		'is less than heartbeatCadence: a new version would be judged before its first heartbeat',
+	],
+	[
+		'events.cleanAfterSeconds',
+		({ events }) => events.cleanAfterSeconds > events.maxAgeSeconds,
+		'is more than events.maxAgeSeconds',
+	],
+];
+
+/** `settings-invalid` for each, with the file or the variable that sets it. */
+export function findContradictions({ settings, origins }: Pick<ResolvedSettings, 'settings' | 'origins'>): Failure[] {
+	const told = (path: string, words: string) => {
+		const where = origins.get(path)?.where;
+		return failure('settings-invalid', `${where ? `${where}: ` : ''}${path} ${words}.`);
+	};
+	const isSet = (path: string) => (origins.get(path)?.source ?? 'default') !== 'default';
+	const unused = UNUSED.flatMap(([paths, isBroken, words]) =>
+		isBroken(settings)
+			? [paths].flat().flatMap((path) => (isSet(path) ? [told(path, `has no effect: ${words}`)] : []))
+			: [],
+	);
+	const contradictions = CONTRADICTIONS.flatMap(([path, isBroken, words]) =>
+		isBroken(settings) ? [told([path].flat()[0] ?? '', words)] : [],
+	);
+	return [...contradictions, ...unused];
+}

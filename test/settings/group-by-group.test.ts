@@ -1,0 +1,91 @@
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import { givenAgent, givenHome, type RunningAgent, watchOffline } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const WRONG_KEY = 'a-key-that-is-wrong-0123456789';
+const hasCode = (code: string) => (status: Status) => status.warnings.some((one) => one.code === code);
+
+async function given(settings: object = {}) {
+	const service = await givenService();
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	await mkdir(home.paths.confDirectory, { recursive: true });
+	const inConf = (name: string) => join(home.paths.confDirectory, name);
+	const good = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile }, ...settings };
+	const device = await givenAgent({ home, settings: good });
+	await device.untilLive('check-in');
+	return { service, home, inConf, good, device, offline: watchOffline(service) };
+}
+
+async function report(device: RunningAgent) {
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	return (path: string) => settings.find((one) => one.path === path);
+}
+
+test('two bad changes, a name of another version and a file that is missing keep no good key away [F626]', async () => {
+	const { service, home, inConf, good, device, offline } = await given();
+	await home.secretFile('key', WRONG_KEY);
+	await device.daemon.reload();
+	await device.untilStatus(hasCode('credential-refused'));
+	await writeFile(inConf('10-half.json'), '{ "deviceType": ');
+	await home.secretFile('key', service.credentials.apiKey);
+	const caFile = join(home.directory, 'nowhere.pem');
+	await home.writeSettings({ ...good, heartbeatCadence: 'often', brandNew: true, network: { caFile } });
+	await device.daemon.reload();
+	const status = await device.untilStatus((now) => now.state === 'online' && !hasCode('credential-refused')(now));
+	const told = status.warnings.map(({ message }) => message);
+	for (const words of [/10-half\.json/, /heartbeatCadence must be/, /brandNew is not a setting/, /nowhere\.pem/])
+		expect(told).toContainEqual(expect.stringMatching(words));
+	expect(offline).toEqual([]);
+	await rm(inConf('10-half.json'));
+	await home.writeSettings(good);
+	await device.daemon.reload();
+	expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [] });
+});
+
+test('a file that vanishes keeps what it has set, and is told; after a minute it counts no longer [F627]', async () => {
+	const { inConf, device } = await given();
+	const isGone = ({ warnings }: Status) => warnings.some(({ message }) => message.includes('is not there any more'));
+	await writeFile(inConf('20-type.json'), '{ "deviceType": "scanner" }');
+	await device.untilStatus(({ deviceType }) => deviceType === 'scanner');
+	await rm(inConf('20-type.json'));
+	expect(await device.untilStatus(isGone)).toMatchObject({ deviceType: 'scanner', state: 'online' });
+	await writeFile(inConf('20-type.json'), '{ "deviceType": "scanner" }');
+	expect(await device.untilStatus((status) => !isGone(status))).toMatchObject({ deviceType: 'scanner' });
+	await rm(inConf('20-type.json'));
+	await device.untilStatus(isGone);
+	device.clock.advance(60_000);
+	await device.untilStatus(({ deviceType }) => deviceType === 'kiosk');
+	expect(device.agent.status().warnings).toEqual([]);
+});
+
+test('the agent tells of each setting what is in force since when, what is refused and what waits; a change is a line of the log [F628]', async () => {
+	const { home, good, device } = await given();
+	const startedAt = (await report(device))('deviceType')?.since;
+	device.clock.advance(5000);
+	const { configFile } = home.paths;
+	const changed = { ...good, deviceType: 'scanner', events: { durable: false } };
+	await home.writeSettings({ ...changed, heartbeatCadence: 'often', service: { channelPath: '/no/such/channel' } });
+	await device.daemon.reload();
+	await device.untilStatus(hasCode('settings-not-followed'));
+	const of = await report(device);
+	expect(of('deviceType')).toMatchObject({ value: 'scanner', source: 'file', where: configFile });
+	expect(of('deviceType')?.since).not.toBe(startedAt);
+	expect(of('baseUrl')).toMatchObject({ value: good.baseUrl, since: startedAt });
+	expect(of('heartbeatCadence')).toMatchObject({ value: 30, refused: expect.stringContaining('must be') });
+	expect(of('service.channelPath')).toMatchObject({ value: '/ws/device', disk: '/no/such/channel', waitsFor: 'try' });
+	expect(of('events.durable')).toMatchObject({ value: false, waitsFor: 'restart' });
+	device.clock.advance(300_000);
+	await device.untilStatus(({ warnings }) => warnings.some(({ params }) => params?.['since'] !== undefined));
+	const after = (await report(device))('service.channelPath');
+	expect(after).toMatchObject({ value: '/ws/device', refused: expect.stringContaining('was not online with') });
+	expect(after).not.toHaveProperty('waitsFor');
+	const taken = device.log.filter(({ msg }) => msg.startsWith('setting taken'));
+	expect(taken.map(({ msg }) => msg)).toEqual([
+		`setting taken: deviceType = "scanner" (${configFile})`,
+		`setting taken: events.durable = false (${configFile})`,
+	]);
+});

@@ -1,0 +1,81 @@
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { Status } from '../../src/protocol/local-api.ts';
+import { fixture, identity } from '../connection/network-peers.ts';
+import { givenAgent, givenHome, type RunningAgent, registrations, watchOffline } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const told = ({ warnings }: Status) => warnings.filter(({ code }) => code === 'settings-not-followed');
+const isRefused = (status: Status) => told(status).some(({ message }) => message.includes('was not online with'));
+const LIMIT = { changeLimitSeconds: 20 };
+
+async function given() {
+	const service = await givenService({ tls: identity('server') });
+	const home = await givenHome();
+	const caFile = join(home.directory, 'ca.pem');
+	await cp(fixture('ca.pem'), caFile);
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const baseUrl = service.url.replace('127.0.0.1', 'localhost');
+	const good = { baseUrl, workflowId: 'check-in', credential: { apiKeyFile }, network: { caFile }, fleet: LIMIT };
+	const device = await givenAgent({ home, settings: good });
+	await device.untilLive('check-in');
+	return { service, home, caFile, good, device };
+}
+
+/** Lets the time of the try pass. */
+async function untilRefused(device: RunningAgent): Promise<Status> {
+	await device.untilStatus((status) => told(status).length > 0);
+	device.clock.advance(20_000);
+	return device.untilStatus(isRefused);
+}
+
+const BAD: readonly [what: string, changed: object][] = [
+	['service.channelPath', { service: { channelPath: '/no/such/channel' } }],
+	['service.channelAuth', { service: { channelAuth: 'queryToken' } }],
+	['service.registrationPath', { service: { registrationPath: '/no/such/place' } }],
+	['network.caFile', {}],
+];
+
+test.each(BAD)(
+	'%s that does not bring the device online is refused and told, over a restart, until it is corrected',
+	async (what, changed) => {
+		const { service, home, caFile, good, device } = await given();
+		const offline = watchOffline(service);
+		if (what === 'network.caFile') await cp(fixture('portal.pem'), caFile);
+		await home.writeSettings({ ...good, ...changed, deviceType: 'scanner' });
+		await device.daemon.reload();
+		const tried = await device.untilStatus((status) => told(status).length > 0);
+		expect(tried).toMatchObject({ state: 'online', problem: null, summary: { code: 'online' } });
+		expect(told(tried)[0]?.params).toMatchObject({ changed: what });
+		const refused = await untilRefused(device);
+		expect(refused).toMatchObject({ state: 'online', problem: null });
+		expect(told(refused)).toMatchObject([{ params: { changed: what, seconds: 20 } }]);
+		await device.untilStatus(({ deviceType }) => deviceType === 'scanner');
+		expect(offline).toEqual([]);
+		await device.stop();
+
+		const again = await givenAgent({ home });
+		await again.untilState('online');
+		await again.untilStatus((status) => status.state === 'online' && told(status).length > 0);
+		await cp(fixture('ca.pem'), caFile);
+		await home.writeSettings(good);
+		await again.daemon.reload();
+		await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
+	},
+);
+
+test('a changed way out is taken when the device is online by it, beside the channel from before [F625]', async () => {
+	const { service, home, good, device } = await given();
+	const offline = watchOffline(service);
+	const before = registrations(service).length;
+	await home.writeSettings({ ...good, service: { channelAuth: 'query' }, workflowId: 'boarding' });
+	await device.daemon.reload();
+	await device.untilLive('boarding');
+	expect(device.agent.ways.runtime().resolved.settings.service.channelAuth).toBe('query');
+	expect([offline, registrations(service).length - before]).toEqual([[], 1]);
+	expect(told(device.agent.status())).toEqual([]);
+	await home.writeSettings({ ...good, service: { channelPath: '/nowhere' } });
+	await device.daemon.reload();
+	expect(await untilRefused(device)).toMatchObject({ warnings: [{ code: 'settings-not-followed' }] });
+});
