@@ -2,7 +2,9 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:https';
-import { describe, expect, test } from 'vitest';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
 import type { FailedAnswer } from '../../src/service/faults.ts';
 import { fixture } from '../connection/network-peers.ts';
@@ -163,4 +165,29 @@ test('answers that alternate for ten minutes, while the clock jumps, keep no dev
 	device.clock.advance(60_000);
 	await device.untilState('online');
 	expect(registrations(service)).toEqual([201]);
+});
+
+test('64 uploads of applications that drip keep no device away, before a cut and after it [F694]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const head = 'POST /v1/service/api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{';
+	const uploads = await Promise.all(
+		Array.from({ length: 64 }, async () => {
+			const socket = connect(join(device.home.paths.runDir, 'agent.sock')).on('error', () => {});
+			onTestFinished(() => void socket.destroy());
+			await once(socket, 'connect');
+			socket.write(head);
+			return socket;
+		}),
+	);
+	for (let cut = 0; cut < 3; cut += 1) {
+		const fromMs = device.clock.monotonicMs();
+		for (const socket of uploads) socket.write(' ');
+		service.dropSockets();
+		await device.untilState('offline');
+		await device.passWait();
+		await device.untilState('online');
+		expect(device.clock.monotonicMs() - fromMs).toBeLessThanOrEqual(60_000);
+		expect(await device.client.request('agent', 'GET', '/v1/status')).toMatchObject({ state: 'online' });
+	}
 });
