@@ -300,6 +300,13 @@ describe('a refused upgrade', () => {
 		[500, 'service-failed'],
 		[503, 'service-overloaded', 'retry-after: 7\r\n'],
 	];
+	test('with a date to wait for and none of the answer is reckoned by the clock of this device', async () => {
+		const asked = new Date(Date.now() + 3_600_000).toUTCString();
+		const { port } = await answering(`HTTP/1.1 503 Answer\r\nretry-after: ${asked}\r\ncontent-length: 0\r\n\r\n`);
+		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
+		expect(Math.round((failure.retryAfterMs ?? 0) / 3_600_000)).toBe(1);
+	});
+
 	test.each(rows)('with %i is %s [F020]', async (status, code, header = '') => {
 		const { port, heads } = await answering(`HTTP/1.1 ${status} Answer\r\n${header}content-length: 0\r\n\r\n`);
 		const opened = open(`ws://127.0.0.1:${port}/ws/device`);

@@ -221,14 +221,22 @@ describe('what a channel says', () => {
 	});
 
 	test('its end is told with its line, ends its heartbeats, and with it the frames overlap no more', async () => {
-		const { clock, goOnline, news } = given();
+		const { clock, goOnline, openLink, news } = given();
 		const channel = goOnline(1);
 		await news();
 		channel.say(ended());
 		expect(clock.pending).toBe(0);
 		const [line, event] = await news();
 		expect(line).toEqual(['line', 1, registration(), LINE, false]);
-		expect(event?.[2]).toMatchObject({ type: 'channelEnded', attempt: 1, failure: LOST, closeCode: null });
+		expect(event?.[2]).toMatchObject({
+			type: 'channelEnded',
+			attempt: 1,
+			failure: LOST,
+			closeCode: null,
+			wasOpen: true,
+		});
+		openLink(1).say(ended(null));
+		expect((await news())[0]?.[2]).toMatchObject({ type: 'channelEnded', wasOpen: false });
 	});
 
 	test('is answered where it is a ping of the deployment, and is no frame then', async () => {

@@ -57,4 +57,23 @@ describe('a second device with the same id', () => {
 		expect(told(cutsOf(4409, [20, 20, 20]))).toBe('duplicate-device');
 		expect(told(cutsOf(4100, [20, 20, 20], 'replaced'))).toBe('duplicate-device');
 	});
+
+	test('is likely after five short channels in turn without a word, unless something else explains them', () => {
+		const turns = cutsOf(1006, [17, 28, 21, 25, 16, 29], null, 45).map((cut, index) => ({
+			...cut,
+			atMs: cut.atMs + 3000 * (index % 3),
+		}));
+		const nowMs = 240 * SECOND;
+		expect(told(turns, nowMs)).toBe('duplicate-device');
+		expect(told(turns.slice(2), nowMs)).toBeNull();
+		const unlike = (change: Partial<Cut>) => turns.map((cut, index) => (index === 3 ? { ...cut, ...change } : cut));
+		for (const change of [{ hindered: true }, { lifeMs: 36 * SECOND }, { replaced: null }])
+			expect(told(unlike(change), nowMs)).toBeNull();
+		expect(
+			told(
+				turns.map((cut) => ({ ...cut, silenceMs: 15 * SECOND })),
+				nowMs,
+			),
+		).toBeNull();
+	});
 });

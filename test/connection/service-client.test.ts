@@ -52,6 +52,19 @@ const saying = (status: number, body: string, headers: Record<string, string> = 
 const jwt = `e30.${btoa(JSON.stringify({ iat: 1000, exp: 2000 }))}.c2ln`;
 
 describe('registering', () => {
+	test('is answered with a date to wait for and none of the answer: the clock of this device tells how long', async () => {
+		const wallMs = Date.UTC(2030, 0, 1);
+		const { url } = await service((_request, response) => {
+			response.sendDate = false;
+			response.writeHead(503, { 'retry-after': new Date(wallMs + 40_000).toUTCString() }).end();
+		});
+		const network = await createNetwork({}, {});
+		onTestFinished(() => network.close());
+		const made = createServiceClient({ network, userAgent: 'idv-agent/test', wallMs: () => wallMs });
+		const result = await made.registerDevice({ baseUrl: url, authorization: CODE, request: REQUEST });
+		expect(result).toMatchObject({ failure: { code: 'service-overloaded', retryAfterMs: 40_000 } });
+	});
+
 	test('posts the device with the credential and brings the Connection back', async () => {
 		let seen: unknown;
 		const { url } = await service((request, response, body) => {

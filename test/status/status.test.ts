@@ -346,6 +346,12 @@ describe('the fields', () => {
 		expect(problem).toEqual(unreachable);
 	});
 
+	test('of a device whose old channel has made room for the new one say when the new one is tried', () => {
+		const beside = tell(tell(moving, 'next', registered), 'next', ended(failure('channel-occupied', '409.')));
+		const { channel } = describeStatus(snapshot(beside, gone));
+		expect(channel).toMatchObject({ state: 'connectWait', nextAttemptAt: '2026-03-01T09:46:00.700Z' });
+	});
+
 	test('of an unpaired device are empty', () => {
 		expect(describeStatus(snapshot(NOTHING_SUPERVISED, unpaired))).toMatchObject({
 			baseUrl: null,
