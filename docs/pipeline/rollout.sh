@@ -3,22 +3,24 @@
 # Run it by a schedule, such as once an hour. It changes nothing where devices fail, or where too few have reported.
 # Devices that get another version count as those that get another workflow; next-ring shows both before it signs.
 #
-# PLAN       the signed plan in force, where devices fetch it (it is replaced)
+# PLAN       the signed plan in force, where devices fetch it: a file or an https address (it is replaced); its record lies beside it
 # KEY        the private key of `idv fleet keygen`
 # INVENTORY  every device, with labels
 # SOURCES    where reports come from: --prometheus URL, --from DIRECTORY, or --service
+# MAX_MOVES  the share of the inventory that one ring may move
 set -eu
 
-: "${PLAN:=published.json}" "${KEY:=fleet.key}" "${INVENTORY:=devices.csv}" "${SOURCES:=--service}"
+: "${PLAN:=published.json}" "${KEY:=fleet.key}" "${INVENTORY:=devices.csv}" "${SOURCES:=--service}" "${MAX_MOVES:=100%}"
 : "${FAIL_ABOVE:=2%}" "${MIN_REPORTED:=95%}" "${RINGS:=1,10,50,100}" "${GRACE_SECONDS:=600}" "${IDV:=idv}"
 
-# shellcheck disable=SC2086 # SOURCES holds several words.
-$IDV fleet status --plan "$PLAN" --inventory "$INVENTORY" $SOURCES \
-	--published "$(date -u -r "$PLAN" +%Y-%m-%dT%H:%M:%SZ)" --grace-seconds "$GRACE_SECONDS" \
-	--fail-above "$FAIL_ABOVE" --min-reported "$MIN_REPORTED"
+# When the plan was published is in its record; a plan without one is as old as its file.
+record=${PLAN%.json}.record.json
+published=
+if [ -e "$PLAN" ] && ! [ -e "$record" ]; then published="--published $(date -u -r "$PLAN" +%Y-%m-%dT%H:%M:%SZ)"; fi
 
-next=$PLAN.next
-rm -f "$next"
-$IDV fleet next-ring "$PLAN" --rings "$RINGS" --inventory "$INVENTORY" --key "$KEY" --out "$next"
-# Without a further ring nothing is written. The rename is what devices see: a whole plan, old or new.
-if [ -e "$next" ]; then mv "$next" "$PLAN"; fi
+# shellcheck disable=SC2086 # SOURCES holds several words.
+$IDV fleet status --plan "$PLAN" --inventory "$INVENTORY" $SOURCES $published --record \
+	--grace-seconds "$GRACE_SECONDS" --fail-above "$FAIL_ABOVE" --min-reported "$MIN_REPORTED"
+
+# Without a further ring nothing is written. Devices see a whole plan, old or new.
+$IDV fleet next-ring "$PLAN" --rings "$RINGS" --inventory "$INVENTORY" --max-moves "$MAX_MOVES" --key "$KEY" --out "$PLAN"

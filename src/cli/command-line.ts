@@ -238,3 +238,11 @@ export function shares(text: string): number[] {
 		remedy: 'Write them as 1,10,50,100.',
 	});
 }
+
+/** `2%` or `0.02`, as a share from 0 to 1. @throws AgentError `usage`. */
+export function share(text: string): number {
+	const [, number, sign] = /^(\d+(?:\.\d+)?)\s*(%?)$/.exec(text.trim()) ?? [];
+	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
+	if (value >= 0 && value <= 1) return value;
+	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
+}

@@ -55,6 +55,16 @@ export class Shell {
 		this.line(JSON.stringify(value, null, this.caller.stdout.isTTY ? 2 : undefined));
 	}
 
+	/** For what is said beside an answer that a program reads. */
+	onStderr(): Shell {
+		const { argv, env, stdin, stderr } = this.caller;
+		return new Shell(
+			{ argv, env, stdin, stdout: stderr as unknown as Caller['stdout'], stderr, exitCode: undefined },
+			false,
+			this.clock,
+		);
+	}
+
 	/** A document for a program, a line for a person. */
 	answer(document: unknown, line: string): void {
 		if (this.isJson) this.json(document);

@@ -91,6 +91,8 @@ export interface ServiceRequest {
 	readonly rawBody?: string | undefined;
 	/** Default `application/json`. */
 	readonly accept?: string | undefined;
+	/** More of them, in lower case. */
+	readonly headers?: Readonly<Record<string, string>> | undefined;
 	/** For the whole request, in milliseconds. */
 	readonly deadlineMs: number;
 	/** Largest body that is taken from a successful answer; of any other, so much is read and the rest dropped. */
@@ -229,7 +231,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 		async send(request) {
 			const { method, url, authorization, accept = 'application/json', deadlineMs, maxBytes } = request;
 			const body = request.rawBody ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
-			const headers = requestHeaders(authorization, accept, body !== undefined);
+			const headers = { ...requestHeaders(authorization, accept, body !== undefined), ...request.headers };
 			const exchanged = await attempt({ method, url, headers, body, deadlineMs, maxBytes });
 			if (exchanged.kind === 'failed') {
 				const { failure: lost, written } = exchanged;

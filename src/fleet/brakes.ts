@@ -2,11 +2,10 @@
 import { compareVersions } from '../base/debian-version.ts';
 import { nearestName } from '../settings/resolve.ts';
 import { type Finding, startOf } from './lint.ts';
-import { orderedVersion } from './ordered-version.ts';
 import type { FleetPlan, PlanMatch } from './plan-format.ts';
 import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
 import { comparePlans, nextNumber } from './record.ts';
-import { assignmentAt, compilePlan, compileValues, fittingRules, planFor, VALUES } from './targeting.ts';
+import { compilePlan, compileValues, fittingRules, planFor, rolloutPercentile, VALUES } from './targeting.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
 export interface Brakes {
@@ -20,9 +19,14 @@ export interface Brakes {
 	readonly maxMoves?: number | undefined;
 	/** Devices that are meant to move, whatever their share. */
 	readonly allowMoves?: number | undefined;
+	/** Names that devices were seen with, by other sources than these, and names that are meant although none was. */
+	readonly known?: { readonly workflows: readonly string[]; readonly versions: readonly string[] } | undefined;
+	readonly allowEmptyRing?: boolean | undefined;
+	readonly allowRepeat?: boolean | undefined;
 }
 
 const NAMED = 5;
+const ifMeant = (flag: string) => `if that is meant, pass ${flag}`;
 
 export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 	const { previous, inventory, workflows, allowMoves } = brakes;
@@ -30,24 +34,31 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 	// A number of devices that are meant to move is a person's word on how fast they do.
 	const isMeant = counted !== undefined && allowMoves !== undefined && counted.moves <= allowMoves;
 	return [
-		...(previous ? notNewer(plan, previous) : []),
+		...(previous ? notNewer(plan, previous, brakes.allowRepeat) : []),
 		...(workflows ? unknownWorkflows(plan, workflows) : []),
+		...(previous || inventory ? neverHad(plan, brakes) : []),
 		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
 		...(previous ? olderVersions(plan, previous.plan, brakes.nowMs) : []),
 		...(inventory ? unmatched(plan, inventory) : []),
+		...(inventory && !brakes.allowEmptyRing ? emptyRings(plan, inventory, previous?.plan) : []),
 		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
 	];
 }
 
 const error = (path: Finding['path'], what: string): Finding => ({ level: 'error', path, what });
 
-function notNewer(plan: FleetPlan, { plan: before, isSame }: NonNullable<Brakes['previous']>): Finding[] {
+function notNewer(
+	plan: FleetPlan,
+	{ plan: before, isSame }: NonNullable<Brakes['previous']>,
+	mayRepeat?: boolean,
+): Finding[] {
 	const order = comparePlans(plan, before);
 	if (before.fleet !== undefined && plan.fleet !== before.fleet)
 		return [error(['fleet'], `is not ${JSON.stringify(before.fleet)}, the fleet of the previous plan`)];
 	if (order < 0)
 		return [error(['revision'], `is lower than that of the previous plan (${before.revision}): devices refuse it`)];
-	if (order > 0 || isSame) return [];
+	if (order > 0 || (isSame && mayRepeat)) return [];
+	if (isSame) return [error(['revision'], `is published already, with the same content; ${ifMeant('--allow-repeat')}`)];
 	return [error(['revision'], `was published with other content: give this plan ${nextNumber(before)}`)];
 }
 
@@ -69,6 +80,85 @@ function unknownWorkflows(plan: FleetPlan, workflows: readonly string[]): Findin
 		...check(words.rollout?.to.workflowId, [...path, 'rollout', 'to', 'workflowId']),
 	]);
 }
+
+/** Names that a mistyped one would be: of a workflow or a version that no device has had by the inventory, the plan in force and the record. */
+function neverHad(plan: FleetPlan, { previous, inventory = [], workflows, known }: Brakes): Finding[] {
+	const before = previous ? partsOf(previous.plan).map(({ words }) => words) : [];
+	const had = new Set([
+		...before.flatMap(({ workflowId, rollout }) => [workflowId, rollout?.to.workflowId]),
+		...inventory.map(({ workflowId }) => workflowId),
+		...(known?.workflows ?? []),
+	]);
+	const hadVersions = new Set([
+		...before.flatMap(({ rollout }) => rollout?.rings.map(({ agent }) => agent?.version) ?? []),
+		...inventory.map(({ version }) => version),
+		...(known?.versions ?? []),
+	]);
+	const check = (workflowId: string | null | undefined, path: (string | number)[]): Finding[] => {
+		// One that is not among those of the service is named already.
+		if (workflowId == null || had.has(workflowId) || workflows?.includes(workflowId) === false) return [];
+		const near = nearestName(
+			workflowId,
+			[...had].filter((one) => typeof one === 'string'),
+		);
+		const hint = near === null ? '' : `, and ${near} is one that devices have`;
+		return [
+			error(
+				path,
+				`(${workflowId}) is a workflow that no device has had yet${hint}; ${ifMeant(`--allow-workflow ${workflowId}`)}`,
+			),
+		];
+	};
+	return partsOf(plan).flatMap(({ words: { workflowId, rollout }, path }) => [
+		...check(workflowId, [...path, 'workflowId']),
+		...check(rollout?.to.workflowId, [...path, 'rollout', 'to', 'workflowId']),
+		...(rollout?.rings ?? []).flatMap(({ agent }, index) => {
+			if (!agent || hadVersions.has(agent.version)) return [];
+			const what = `(${agent.version}) is a version that no device has had yet; ${ifMeant(`--allow-version ${agent.version}`)}`;
+			return [error([...path, 'rollout', 'rings', index, 'agent', 'version'], what)];
+		}),
+	]);
+}
+
+/** Rings that would prove nothing: they hold no device of the inventory, or none beside those of a smaller one. */
+function emptyRings(plan: FleetPlan, inventory: readonly InventoryDevice[], before: FleetPlan | undefined): Finding[] {
+	const compiled = compilePlan(plan);
+	const places = new Map<string | null, number[]>();
+	for (const { deviceId, ...device } of inventory) {
+		const [name] = fittingRules(compiled, { deviceId, ...device });
+		const rule = plan.rules.find((one) => one.name === name);
+		const part = rule?.rollout ? rule.name : null;
+		const held = places.get(part) ?? [];
+		held.push(rolloutPercentile(deviceId));
+		places.set(part, held);
+	}
+	const known = new Set((before ? partsOf(before) : []).flatMap(ringKeys));
+	return partsOf(plan).flatMap((part) => {
+		const { name, words, path } = part;
+		const held = places.get(name) ?? [];
+		const rings = words.rollout?.rings ?? [];
+		const count = (percent: number) => held.filter((place) => place < percent).length;
+		return rings.flatMap(({ percent, agent }, index): Finding[] => {
+			if (held.length === 0 || known.has(ringKeys(part)[index] ?? '')) return [];
+			const where = [...path, 'rollout', 'rings', index, 'percent'];
+			const meant = ifMeant('--allow-empty-ring');
+			if (count(percent) === 0) {
+				const least = Math.floor(held.reduce((most, one) => Math.min(most, one)) * 100 + 1) / 100;
+				return [
+					error(where, `reaches none of ${held.length} devices of the inventory: ${least} % would reach one; ${meant}`),
+				];
+			}
+			const smaller = rings.filter((one) => one.percent < percent && one.agent?.version === agent?.version);
+			const adds = smaller.every((one) => count(one.percent) < count(percent));
+			return adds || percent === 100
+				? []
+				: [error(where, `adds no device of the inventory to a smaller ring; ${meant}`)];
+		});
+	});
+}
+
+const ringKeys = ({ name, words }: ReturnType<typeof partsOf>[number]) =>
+	(words.rollout?.rings ?? []).map(({ percent, agent }) => JSON.stringify([name, percent, agent?.version]));
 
 /** A slip where a plan is compared with something; else perhaps the plan in force, looked at once more. */
 const levelOf = ({ previous, inventory }: Brakes): Finding['level'] => (previous || inventory ? 'error' : 'note');
@@ -181,7 +271,7 @@ function tooManyMoves(
 	maxMoves: number | undefined,
 ): Finding[] {
 	const place = plan.rules.length > 0 ? ['rules'] : ['defaults'];
-	const permit = `if that is meant, pass --allow-moves ${moves}`;
+	const permit = ifMeant(`--allow-moves ${moves}`);
 	if (maxMoves !== undefined && moves > maxMoves * count) {
 		const share = Number(((moves / count) * 100).toFixed(1));
 		const limit = Number((maxMoves * 100).toFixed(2));
@@ -218,11 +308,7 @@ export function asAssigned(
 	if (!plan) return inventory;
 	const compiled = compilePlan(plan);
 	return inventory.map((device) => {
-		const order = orderedVersion(compiled, device, nowMs);
-		return {
-			...device,
-			workflowId: assignmentAt(planFor(compiled, device), nowMs).workflowId ?? device.workflowId,
-			version: order !== null && (order.atMs ?? 0) <= nowMs ? order.version : null,
-		};
+		const { workflowId, version } = planFor(compiled, device, nowMs);
+		return { ...device, workflowId: workflowId ?? device.workflowId, version };
 	});
 }

@@ -191,7 +191,7 @@ export function followFleet(parts: FleetParts) {
 		hasBytes = true;
 		parts.onPlan(plan, bytes);
 		if (verdict === 'known' && known.basis === chosenBy && known.etag === etag) return;
-		const part = planFor(compilePlan(plan), planned());
+		const { part } = planFor(compilePlan(plan), planned(), clock.wallMs());
 		const at = { wallMs: clock.wallMs(), spreadSeconds: plan.spreadSeconds, fallback: parts.fallback() };
 		const share = shareOfSpread(planned().deviceId);
 		const validUntilMs = validUntil === undefined ? null : Date.parse(validUntil);

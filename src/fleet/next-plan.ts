@@ -1,12 +1,16 @@
 /** The next plan of a rollout: one ring more, no ring more, or back. Pure; whatever else stands in the document stays. */
-import { indexOfNewest } from './ordered-version.ts';
-import type { FleetPlan, PlanRollout } from './plan-format.ts';
+import { type FleetPlan, PLAN_FORMATS, type PlanRollout } from './plan-format.ts';
+import { indexOfNewest } from './targeting.ts';
 
 export type Step =
 	/** @see RINGS for `percents`. `startAt` ISO 8601; left out, as soon as devices take the plan. */
 	| { readonly kind: 'next-ring'; readonly percents: readonly number[]; readonly startAt?: string | undefined }
 	| { readonly kind: 'pause' }
-	| { readonly kind: 'rollback' };
+	/** `before`: the version that a part ordered earlier, by the record. */
+	| {
+			readonly kind: 'rollback';
+			readonly before?: ((rule: string | null, version: string) => string | null) | undefined;
+	  };
 
 /** Shares of the devices, in percent, that a rollout has reached ring by ring unless it lists rings of its own. */
 export const RINGS: readonly number[] = [1, 10, 50, 100];
@@ -18,6 +22,8 @@ export interface RolloutChange {
 	readonly to: string | null;
 	/** The version that the newest ring orders; `null` for none. */
 	readonly version: string | null;
+	/** Of a way back: the version that is ordered again; `null` for none. */
+	readonly versionAfter?: string | null | undefined;
 	/** Share of the devices that the newest step has reached, in percent, before and after. */
 	readonly before: number;
 	readonly after: number;
@@ -57,15 +63,17 @@ export function nextPlan(
 		const { rollout: writtenRollout, ...others } = words;
 		if (!rollout || !writtenRollout || (only !== undefined && only !== name)) return words;
 		const rings = rollout.rings.map((ring, index) => ({ ring, written: writtenRollout.rings[index] ?? {} }));
-		const after = ringsAfter(rings, step, nowMs);
+		const before = step.kind === 'rollback' && plan.format === PLAN_FORMATS[1] ? step.before : undefined;
+		const after = ringsAfter(rings, step, nowMs, (version) => before?.(name, version) ?? undefined);
 		if (after === null) return words;
 		const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs) && versionOf(ring) === after.version);
-		const before = Math.max(0, ...begun.map(({ ring }) => ring.percent));
+		const reached = Math.max(0, ...begun.map(({ ring }) => ring.percent));
 		const [to, version] = [rollout.to.workflowId ?? null, after.version ?? null];
-		changes.push({ rule: name, to, version, before, after: after.percent ?? before });
+		const back = step.kind === 'rollback' ? { versionAfter: after.versionAfter ?? null } : {};
+		changes.push({ rule: name, to, version, before: reached, after: after.percent ?? reached, ...back });
 		// A rollout without a ring is not valid: without the rollout no device is told to move.
 		if (after.rings.length === 0) return others as Written;
-		return { ...words, rollout: { ...writtenRollout, rings: after.rings } };
+		return { ...words, rollout: { ...writtenRollout, ...(after.isWorkflowBack && { to: {} }), rings: after.rings } };
 	};
 	const next = {
 		...document,
@@ -97,18 +105,44 @@ function reach(
 	return { percent: widest.ring.percent, widest };
 }
 
+interface RingsAfter {
+	readonly rings: readonly object[];
+	readonly version: string | undefined;
+	readonly percent?: number;
+	/** Of a way back: what is ordered again, and whether only versions are left of the rollout. */
+	readonly versionAfter?: string | undefined;
+	readonly isWorkflowBack?: boolean;
+}
+
 /** The rings after the step, the version of the newest, and the share that it reaches (left out: as before); `null` where it changes nothing. */
 function ringsAfter(
 	rings: readonly WrittenRing[],
 	step: Step,
 	nowMs: number,
-): { readonly rings: readonly object[]; readonly version: string | undefined; readonly percent?: number } | null {
+	before: (version: string) => string | undefined,
+): RingsAfter | null {
 	const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs));
 	const toCome = rings.filter(({ ring }) => !hasBegun(ring, nowMs));
 	const written = (those: readonly WrittenRing[]) => those.map((one) => one.written);
 	const reached = reach(rings, nowMs);
 	const version = reached.widest ? versionOf(reached.widest.ring) : undefined;
-	if (step.kind === 'rollback') return { rings: [], version, percent: 0 };
+	if (step.kind === 'rollback') {
+		const kept =
+			version === undefined
+				? begun.filter(({ ring }) => versionOf(ring))
+				: begun.filter(({ ring }) => versionOf(ring) !== version);
+		const said = kept[indexOfNewest(kept.map(({ ring }) => ({ startMs: startMsOf(ring) })))];
+		const earlier = kept.length > 0 || version === undefined ? undefined : before(version);
+		const again = said ? versionOf(said.ring) : earlier;
+		const ordered = earlier === undefined ? written(kept) : [{ percent: 100, agent: { version: earlier } }];
+		return {
+			rings: ordered,
+			version,
+			versionAfter: again,
+			percent: 0,
+			isWorkflowBack: version === undefined || kept.length === 0,
+		};
+	}
 	if (step.kind === 'pause') return toCome.length === 0 ? null : { rings: written(begun), version };
 	const isMore = ({ ring }: WrittenRing) =>
 		!begun.some((one) => versionOf(one.ring) === versionOf(ring) && one.ring.percent >= ring.percent);

@@ -1,8 +1,6 @@
 /** The effect of a plan on a list of devices, and the differences between two plans. Pure. */
-import type { DevicePlan } from '../state/plan-record.ts';
-import { orderedVersions } from './ordered-version.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
-import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor } from './targeting.ts';
+import { type CompiledPlan, type Planned, type PlannedDevice, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 export interface InventoryDevice extends PlannedDevice {
@@ -58,10 +56,10 @@ export function previewPlan(
 	const counts = { devices: 0, moves: 0, stays: 0, leftAlone: 0 };
 	for (const device of devices) {
 		counts.devices += 1;
-		const part = planFor(compiled, device);
-		const moves = [...workflowMoves(part, device, nowMs), ...versionMoves(compiled, part, device, nowMs)];
+		const planned = planFor(compiled, device, nowMs);
+		const moves = movesOf(planned, device);
 		if (moves.length > 0) counts.moves += 1;
-		else if (part.base.workflowId === null && !part.move?.to.workflowId) counts.leftAlone += 1;
+		else if (planned.words.every(({ what, to }) => what === 'version' || to === null)) counts.leftAlone += 1;
 		else counts.stays += 1;
 		for (const move of moves) {
 			onMove(move);
@@ -71,38 +69,15 @@ export function previewPlan(
 	return { ...counts, groups: [...groups.values()] };
 }
 
-function workflowMoves(part: DevicePlan, { deviceId, workflowId }: InventoryDevice, nowMs: number): PlannedMove[] {
-	const { rule, move } = part;
-	const moves: PlannedMove[] = [];
-	const now = assignmentAt(part, nowMs);
-	const isMoved = move !== null && now === move.to;
-	let at = workflowId;
-	if (now.workflowId !== null && now.workflowId !== at) {
-		const percent = isMoved ? move.percent : null;
-		moves.push({ deviceId, what: 'workflow', from: at, to: now.workflowId, rule, percent, at: null });
-		at = now.workflowId;
-	}
-	if (move && !isMoved && move.atMs !== null && move.to.workflowId !== null && move.to.workflowId !== at) {
-		const [to, later] = [move.to.workflowId, new Date(move.atMs).toISOString()];
-		moves.push({ deviceId, what: 'workflow', from: at, to, rule, percent: move.percent, at: later });
-	}
-	return moves;
-}
-
-function versionMoves(
-	compiled: CompiledPlan,
-	{ rule }: DevicePlan,
-	device: InventoryDevice,
-	nowMs: number,
-): PlannedMove[] {
-	const { deviceId } = device;
-	let from = device.version ?? null;
-	return orderedVersions(compiled, device, nowMs).flatMap(({ version, percent, atMs }): PlannedMove[] => {
-		if (version === from) return [];
-		const at = atMs === null || atMs <= nowMs ? null : new Date(atMs).toISOString();
-		const move: PlannedMove = { deviceId, what: 'version', from, to: version, rule, percent, at };
-		from = version;
-		return [move];
+/** The changes from what the device has, each once. */
+export function movesOf({ rule, words }: Planned, device: InventoryDevice): PlannedMove[] {
+	const has = { workflow: device.workflowId, version: device.version ?? null };
+	return words.flatMap(({ what, to, ring, atMs, isNow }): PlannedMove[] => {
+		const from = has[what];
+		if (to === null || to === from) return [];
+		has[what] = to;
+		const at = isNow || atMs === null ? null : new Date(atMs).toISOString();
+		return [{ deviceId: device.deviceId, what, from, to, rule, percent: ring, at }];
 	});
 }
 

@@ -1,7 +1,7 @@
 /** How far a fleet has come with a plan: each device's assignment at this moment beside its own report. Pure. */
-import { orderedVersion } from './ordered-version.ts';
+import { compareVersions } from '../base/debian-version.ts';
 import type { FleetPlan } from './plan-format.ts';
-import { assignmentAt, type CompiledPlan, type PlannedDevice, planFor, shareOfSpread } from './targeting.ts';
+import { type CompiledPlan, type PlannedDevice, type PlannedWord, planFor, shareOfSpread } from './targeting.ts';
 
 /** The newest report of one device, from any source; `null` where the source does not say. */
 export interface DeviceReport {
@@ -23,8 +23,11 @@ export interface DeviceReport {
 	readonly planEpoch?: number | null | undefined;
 	/** Why it refused, in words. */
 	readonly refusal: string | null;
-	/** Why it may be late, in words. */
+	/** Why it may be late, in words; and why it does not have the version that is ordered. */
 	readonly hindrance: string | null;
+	readonly updateHindrance?: string | null | undefined;
+	/** The fleet that it belongs to, where that is said. */
+	readonly fleet?: string | null | undefined;
 	/** The moment at which it takes a revision that it knows already. */
 	readonly next: { readonly revision: number; readonly atMs: number } | null;
 	readonly agentVersion: string | null;
@@ -53,6 +56,8 @@ export interface DeviceStanding {
 	readonly reason: string | null;
 	/** Whether the plan wants it to have moved by now, in a ring that has begun. */
 	readonly isMoveDue: boolean;
+	/** The change by the newest ring that has begun: rule, kind and name. `null` where none has. */
+	readonly step: string | null;
 	/** Whether nothing was heard of it since its move was due, if ever. */
 	readonly isSilent: boolean;
 	/** Whether it counts against the plan: refused, overdue, offline since its move was due, or silent in a ring that has begun. */
@@ -81,24 +86,24 @@ export function standingOf(
 	context: ProgressContext,
 ): DeviceStanding {
 	const { nowMs, staleMs, graceMs, publishedMs } = context;
+	const { plan } = compiled;
 	const device = joined(known, report);
-	const { rule, base, move } = planFor(compiled, device);
-	const target = assignmentAt({ rule, base, move }, nowMs).workflowId;
-	const order = orderedVersion(compiled, device, nowMs);
-	const targetVersion = order !== null && (order.atMs === null || order.atMs <= nowMs) ? order.version : null;
-	const takenAtMs = publishedMs === null ? null : publishedMs + spreadMsOf(compiled.plan, device.deviceId);
-	const isOwnMoveDue = move !== null && (move.atMs === null || move.atMs <= nowMs);
-	const isMoveDue = isOwnMoveDue || targetVersion !== null;
-	const dueMs = (isOwnMoveDue ? move.atMs : isMoveDue ? (order?.atMs ?? null) : null) ?? takenAtMs;
-	const workflowId = report?.workflowId ?? null;
+	const { rule, workflowId: target, version: targetVersion, ring, words } = planFor(compiled, device, nowMs);
+	const has = { workflow: report?.workflowId ?? null, version: report?.agentVersion ?? null };
+	const takenAtMs = publishedMs === null ? null : publishedMs + spreadMsOf(plan, device.deviceId);
+	const dueMs = ({ atMs }: PlannedWord) => atMs ?? takenAtMs;
+	const hasPassed = (word: PlannedWord) => nowMs >= (dueMs(word) ?? 0) + graceMs;
+	const begun = words.filter((word) => word.isNow && word.ring !== null);
+	const newest = begun.at(-1);
 	const shared = {
 		deviceId: device.deviceId,
-		workflowId,
+		workflowId: has.workflow,
 		target,
 		rule,
-		ring: move?.percent ?? order?.percent ?? null,
-		isMoveDue,
-		agentVersion: report?.agentVersion ?? null,
+		ring,
+		isMoveDue: begun.length > 0,
+		step: newest ? [rule ?? 'defaults', newest.what, newest.to].join(' ') : null,
+		agentVersion: has.version,
 		targetVersion,
 		problem: report?.problem ?? null,
 		atMs: null,
@@ -107,64 +112,60 @@ export function standingOf(
 		hasFailed: false,
 	};
 	// A store forgets a device after a while: a ring whose devices are gone must not look like one without a fault.
-	const isSilenceFailure = isMoveDue && (dueMs === null || nowMs >= dueMs + graceMs);
+	const said = begun.length > 0 ? begun : words.filter(({ isNow, to }) => isNow && to !== null);
+	const isSilenceFailure = said.some(hasPassed);
 	if (!report) return { ...shared, standing: 'neverSeen', isSilent: true, hasFailed: isSilenceFailure };
 	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
 	if (!report.online || isStale) {
 		const sinceMs = report.online ? report.heardAtMs : (report.offlineSinceMs ?? report.heardAtMs);
 		const reason = report.online ? 'it said that it was online, but nothing was heard since' : report.hindrance;
-		const isSilent = sinceMs !== null && dueMs !== null && sinceMs < dueMs;
+		const lastDueMs = Math.max(0, ...said.map((word) => dueMs(word) ?? 0));
+		const isSilent = sinceMs !== null && sinceMs < lastDueMs;
 		const hasFailed = isSilent ? isSilenceFailure : true;
 		return { ...shared, standing: 'offline', atMs: sinceMs, reason, isSilent, hasFailed };
 	}
-	const { epoch = 0, revision } = compiled.plan;
+	const { epoch = 0, revision } = plan;
 	const isOfEpoch = (report.planEpoch ?? epoch) === epoch;
+	const refused = (reason: string) => ({ ...shared, standing: 'refused' as const, reason, hasFailed: true });
 	if (isOfEpoch && report.planRefused !== null && report.planRefused >= revision)
-		return {
-			...shared,
-			standing: 'refused',
-			reason: report.refusal ?? 'the device gave no reason',
-			hasFailed: true,
-		};
-	const hasVersion = targetVersion === null || report.agentVersion === targetVersion;
-	const back = report.takenBack?.find(({ version }) => version === targetVersion);
-	if (back && !hasVersion)
-		return {
-			...shared,
-			standing: 'refused',
-			reason: `version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`,
-			hasFailed: true,
-		};
-	if (hasVersion && (target === null || workflowId === target)) {
-		const laterMs = move !== null && !isMoveDue && move.to.workflowId !== workflowId ? move.atMs : null;
-		return { ...shared, standing: laterMs === null ? 'atTarget' : 'dueLater', atMs: laterMs };
+		return refused(report.refusal ?? 'the device gave no reason');
+	const lacking = words.filter(({ what, to, isNow }) => isNow && to !== null && to !== has[what]);
+	const lacksVersion = lacking.some(({ what }) => what === 'version');
+	const back = lacksVersion && report.takenBack?.find(({ version }) => version === targetVersion);
+	if (back) return refused(`version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`);
+	if (lacking.length === 0) {
+		const later = words.find(({ what, to, isNow }) => !isNow && to !== null && to !== has[what]);
+		return { ...shared, standing: later ? 'dueLater' : 'atTarget', atMs: later?.atMs ?? null };
 	}
-	const own = report.next?.revision === revision ? report.next.atMs : null;
-	const laterMs = [dueMs, own].find((ms) => ms !== null && nowMs < ms + graceMs) ?? null;
-	if (laterMs !== null) return { ...shared, standing: 'dueLater', atMs: laterMs };
-	return {
-		...shared,
-		standing: 'overdue',
-		reason:
-			report.hindrance ?? (hasVersion ? lateness(report, compiled.plan) : `it has version ${report.agentVersion}`),
-		hasFailed: true,
-	};
+	const own = report.next?.revision === revision && nowMs < report.next.atMs + graceMs ? report.next.atMs : null;
+	const late = lacking.find((word) => hasPassed(word) && (own === null || word.what === 'version'));
+	if (!late) return { ...shared, standing: 'dueLater', atMs: own ?? dueMs(lacking[0] as PlannedWord) };
+	const why = late.what === 'version' ? versionLateness(report, late.to ?? '') : lateness(report, plan);
+	return { ...shared, standing: 'overdue', reason: why, hasFailed: true };
 }
 
-function lateness({ planRevision }: DeviceReport, { revision }: FleetPlan): string {
+function lateness({ hindrance, planRevision }: DeviceReport, { revision }: FleetPlan): string {
+	if (hindrance !== null) return hindrance;
 	if (planRevision === null) return 'it has confirmed no revision of the plan';
 	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';
 }
 
-/** What the inventory leaves open is the device's own word. */
+function versionLateness({ hindrance, agentVersion, updateHindrance }: DeviceReport, ordered: string): string {
+	const own = updateHindrance ?? hindrance;
+	if (own !== null) return own;
+	if (agentVersion === null) return 'its version is not reported';
+	const isNewer = compareVersions(agentVersion, ordered) > 0;
+	return `it has version ${agentVersion}${isNewer ? ', and no device installs an older one' : ''}`;
+}
+
+/** The device's own word, by which it chooses; what its report leaves open is the inventory's. */
 function joined(known: PlannedDevice | null, report: DeviceReport | null): PlannedDevice {
-	const labels = known && known.labels.length > 0 ? known.labels : (report?.labels ?? []);
 	return {
 		deviceId: known?.deviceId ?? report?.deviceId ?? '',
-		serial: known?.serial ?? report?.serial ?? null,
-		macAddress: known?.macAddress ?? report?.macAddress ?? null,
-		deviceType: known?.deviceType ?? report?.deviceType ?? null,
-		labels,
+		serial: report?.serial ?? known?.serial ?? null,
+		macAddress: report?.macAddress ?? known?.macAddress ?? null,
+		deviceType: report?.deviceType ?? known?.deviceType ?? null,
+		labels: report?.labels ?? known?.labels ?? [],
 	};
 }
 
@@ -199,10 +200,10 @@ export interface FleetProgress extends Record<Standing, number> {
 	/** Live workflows and versions of the agent, each with its devices. */
 	readonly workflows: Readonly<Record<string, number>>;
 	readonly versions: Readonly<Record<string, number>>;
-	/** The basis of a pipeline: devices whose move is due, or all that the plan assigns where no rollout has begun. */
+	/** The basis of a pipeline: devices whose move is due, or all that the plan assigns where no rollout has begun. The worst step. */
 	readonly judged: { readonly devices: number; readonly reported: number; readonly failed: number };
-	/** Of the judged that have failed, those that nothing was heard of since their move was due: they have not reported. */
-	readonly silent: number;
+	/** Each with its devices, the worst first; `silent`: of the failed those that nothing was heard of since their move was due. */
+	readonly steps: readonly (FleetProgress['judged'] & { readonly step: string | null; readonly silent: number })[];
 }
 
 /** Devices that are named for a reason. */
@@ -257,18 +258,21 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
 	if (group.examples.length < EXAMPLES) group.examples.push(deviceId);
 }
 
-/** A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged. */
-function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged' | 'silent'> {
+/** A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged, each step by its own. */
+function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged' | 'steps'> {
 	const begun = devices.filter(({ isMoveDue }) => isMoveDue);
 	const isToCome = ({ standing, ring, isSilent }: DeviceStanding) =>
 		ring !== null && (standing === 'dueLater' || isSilent);
 	const judged = begun.length > 0 ? begun : devices.filter((one) => one.target !== null && !isToCome(one));
-	const reported = judged.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);
-	const failed = judged.filter(({ hasFailed }) => hasFailed);
-	return {
-		judged: { devices: judged.length, reported: reported.length, failed: failed.length },
-		silent: failed.filter(({ isSilent }) => isSilent).length,
-	};
+	const steps = [...Map.groupBy(judged, ({ step }) => step)].map(([step, those]) => {
+		const failed = those.filter(({ hasFailed }) => hasFailed);
+		const reported = those.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);
+		const silent = failed.filter(({ isSilent }) => isSilent).length;
+		return { step, devices: those.length, reported: reported.length, failed: failed.length, silent };
+	});
+	steps.sort((a, b) => b.failed / b.devices - a.failed / a.devices || a.reported / a.devices - b.reported / b.devices);
+	const { devices: count = 0, reported = 0, failed = 0 } = steps[0] ?? {};
+	return { judged: { devices: count, reported, failed }, steps };
 }
 
 function zeroes(): Record<Standing, number> {

@@ -22,7 +22,38 @@ export function compilePlan(plan: FleetPlan): CompiledPlan {
 	return { plan, rules: plan.rules.map((rule) => ({ rule, fits: compileMatch(rule.match) })) };
 }
 
-export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): DevicePlan {
+/** One word of the plan for a device, said now or by a ring to come. */
+export interface PlannedWord {
+	/** What `to` names; a workflow brings its settings along. */
+	readonly what: 'workflow' | 'version';
+	/** `null`: the plan leaves it alone. */
+	readonly to: string | null;
+	/** The ring that brings it, in percent; `null` without one. */
+	readonly ring: number | null;
+	/** From then on, milliseconds since 1970; `null`: as soon as the device has taken the plan. */
+	readonly atMs: number | null;
+	/** The time in which all devices of that ring change, in milliseconds since 1970; `null` for a ring without a time. */
+	readonly window: readonly [fromMs: number, toMs: number] | null;
+	/** Whether it is said now; else it is still to come. */
+	readonly isNow: boolean;
+}
+
+/** All that a plan says to one device at one time. */
+export interface Planned extends Assignment {
+	/** `null` for the plan's defaults. */
+	readonly rule: string | null;
+	/** The version of this program that is ordered now; `null` for none. */
+	readonly version: string | null;
+	/** The ring that holds the device, begun or not, in percent; `null` outside of a rollout. */
+	readonly ring: number | null;
+	/** First what it says now, the workflow before the version, then what each ring will say. */
+	readonly words: readonly PlannedWord[];
+	/** What the device keeps of the plan. */
+	readonly part: DevicePlan;
+}
+
+/** The only place that knows which device a plan tells what, and when: agent, root, preview, brakes and status all ask here. @param wallMs milliseconds since 1970. */
+export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice, wallMs: number): Planned {
 	const rule = rules.find(({ fits }) => fits(device))?.rule ?? null;
 	const defaults = plan.defaults ?? {};
 	const ownAssignment: PlanWord = rule ?? {};
@@ -31,12 +62,71 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice): D
 	// A rule that leaves the workflow to the defaults leaves it to their rollout as well.
 	const inherits = rule !== null && rule.workflowId === undefined && rule.rollout === undefined;
 	const rollout = rule === null || inherits ? defaults.rollout : rule.rollout;
-	const start = rollout && startFor(rollout, rollout.spreadSeconds ?? plan.spreadSeconds, device.deviceId);
-	// A ring that would begin after the end of the plan's trust does not begin.
-	const isTrusted = plan.validUntil === undefined || (start?.atMs ?? 0) <= Date.parse(plan.validUntil);
-	if (!rollout || !start || !isTrusted) return { rule: rule?.name ?? null, base, move: null };
-	const to = inherits ? layered(layered(before, rollout.to), ownAssignment) : layered(base, rollout.to);
-	return { rule: rule?.name ?? null, base, move: isSameAssignment(base, to) ? null : { to, ...start } };
+	const held = rollout ? ringsFor(plan, rollout, device.deviceId) : [];
+	const first = held.find(({ atMs }) => atMs === null) ?? held.toSorted((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0))[0];
+	const to = rollout && (inherits ? layered(layered(before, rollout.to), ownAssignment) : layered(base, rollout.to));
+	const move = first && to && !isSameAssignment(base, to) ? { to, percent: first.ring, atMs: first.atMs } : null;
+	const part: DevicePlan = { rule: rule?.name ?? null, base, move };
+	const now = assignmentAt(part, wallMs);
+	const isMoved = move !== null && now === move.to;
+	const ordering = rule?.rollout ?? defaults.rollout;
+	const orders = ordering === rollout || !ordering ? held : ringsFor(plan, ordering, device.deviceId);
+	const words: PlannedWord[] = [
+		{ what: 'workflow', to: now.workflowId, ...(isMoved && first ? origin(first) : NO_RING), isNow: true },
+		...(move && !isMoved && first
+			? [{ what: 'workflow' as const, to: move.to.workflowId, ...origin(first), isNow: false }]
+			: []),
+		...versionWords(orders, wallMs),
+	];
+	const version = words.find(({ what, isNow }) => what === 'version' && isNow)?.to ?? null;
+	const ring = words.find((word) => word.ring !== null)?.ring ?? null;
+	return { rule: part.rule, ...now, version, ring, words, part };
+}
+
+interface HeldRing extends Pick<PlannedWord, 'atMs' | 'window'> {
+	readonly ring: number;
+	readonly version: string | null;
+}
+
+const NO_RING = { ring: null, atMs: null, window: null };
+const origin = ({ ring, atMs, window }: HeldRing) => ({ ring, atMs, window });
+
+/** The rings of a rollout that hold the device; one that would reach it after the end of the plan's trust does not. */
+function ringsFor(plan: FleetPlan, { rings, spreadSeconds }: PlanRollout, deviceId: string): HeldRing[] {
+	const place = rolloutPercentile(deviceId);
+	const spreadMs = (spreadSeconds ?? plan.spreadSeconds) * 1000;
+	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadMs);
+	const endMs = plan.validUntil === undefined ? Number.POSITIVE_INFINITY : Date.parse(plan.validUntil);
+	return rings.flatMap(({ percent, startAt, agent }): HeldRing[] => {
+		const fromMs = startAt === undefined ? null : Date.parse(startAt);
+		if (place >= percent || (fromMs ?? 0) + offsetMs > endMs) return [];
+		const atMs = fromMs === null ? null : fromMs + offsetMs;
+		const window = fromMs === null ? null : ([fromMs, fromMs + spreadMs] as const);
+		return [{ ring: percent, atMs, window, version: agent?.version ?? null }];
+	});
+}
+
+/** The order that counts now, if there is one, then the one at each moment at which another ring begins. */
+function versionWords(held: readonly HeldRing[], wallMs: number): PlannedWord[] {
+	const orders = held.filter(({ version }) => version !== null);
+	const toCome = orders.flatMap(({ atMs }) => (atMs !== null && atMs > wallMs ? [atMs] : []));
+	return [wallMs, ...toCome.toSorted((a, b) => a - b)].flatMap((momentMs, index): PlannedWord[] => {
+		const begun = orders.filter(({ atMs }) => atMs === null || atMs <= momentMs);
+		const newest = begun[indexOfNewest(begun.map(({ atMs }) => ({ startMs: atMs })))];
+		return newest ? [{ what: 'version', to: newest.version, ...origin(newest), isNow: index === 0 }] : [];
+	});
+}
+
+/** Of rings that have begun, the one that began last; -1 for none. A ring without a time began with the plan that added it: no earlier than those listed before it. */
+export function indexOfNewest(rings: readonly { readonly startMs: number | null }[]): number {
+	let newest = -1;
+	let newestMs = Number.NEGATIVE_INFINITY;
+	for (const [index, { startMs }] of rings.entries()) {
+		if (startMs !== null && startMs < newestMs) continue;
+		newest = index;
+		newestMs = startMs ?? newestMs;
+	}
+	return newest;
 }
 
 /** A move that the device has made, and when. */
@@ -80,20 +170,6 @@ function layered(below: Assignment, { workflowId, settings }: PlanWord): Assignm
 }
 
 type PlannedChange = NonNullable<DevicePlan['move']>;
-
-/** When a rollout reaches the device, and by which ring; `null` while no ring holds it. */
-function startFor({ rings }: PlanRollout, spreadSeconds: number, deviceId: string): Omit<PlannedChange, 'to'> | null {
-	const place = rolloutPercentile(deviceId);
-	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadSeconds * 1000);
-	let earliest: { percent: number; atMs: number } | null = null;
-	for (const { percent, startAt } of rings) {
-		if (place >= percent) continue;
-		if (startAt === undefined) return { percent, atMs: null };
-		const atMs = Date.parse(startAt) + offsetMs;
-		if (!earliest || atMs < earliest.atMs) earliest = { percent, atMs };
-	}
-	return earliest;
-}
 
 export const VALUES: Readonly<Record<MatchKey, (device: PlannedDevice) => readonly (string | null)[]>> = {
 	deviceIds: ({ deviceId }) => [deviceId],

@@ -1,49 +1,176 @@
-/** The flags of `check`, `sign` and `next-ring` that stop a slip, and the files that they name. */
+/** The flags of `check`, `sign` and `next-ring` that stop a slip, the file beside the plan that stands in for them, and what they name. */
+import { dirname, join } from 'node:path';
+import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
-import { applyBrakes, type Brakes } from '../fleet/brakes.ts';
+import { share } from '../cli/command-line.ts';
+import type { Shell } from '../cli/output.ts';
+import { applyBrakes, asAssigned } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
+import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
+import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf } from '../fleet/rollout-record.ts';
+import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
-import { type PlanFile, placed, readBounded, readPlanFile } from './fleet-files.ts';
+import { type PlanFile, placed, planIn, readPlanFile } from './fleet-files.ts';
+import { isAddress, readBounded, readStored, replaceStored } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 
-const MAX_WORKFLOWS_BYTES = 1024 * 1024;
+const MAX_NAMES_BYTES = 1024 * 1024;
+/** Beside the plan; its paths are relative to it. */
+const CHECKS_FILE = 'fleet-checks.json';
+/** In place of the plan in force, for the first plan of a fleet. */
+const NONE = 'none';
 
 export interface BrakeFlags {
 	readonly inventory?: string | undefined;
-	/** The plan in force. */
+	/** The plan in force, as it was seen last; `none` for the first plan of a fleet. */
 	readonly previous?: string | undefined;
 	/** A file, or names with commas between them. */
 	readonly workflows?: string | undefined;
 	readonly maxMoves?: number | undefined;
 	readonly allowMoves?: number | undefined;
+	readonly allowWorkflow?: readonly string[] | undefined;
+	readonly allowVersion?: readonly string[] | undefined;
+	readonly allowEmptyRing?: boolean | undefined;
+	readonly allowRepeat?: boolean | undefined;
+	readonly unchecked?: boolean | undefined;
 }
 
-/** The plan's findings with those of the brakes, errors first. */
-export async function withBrakes(read: PlanFile, flags: BrakeFlags): Promise<PlanFile> {
+const checksSchema = z.strictObject({
+	inventory: z.string().optional(),
+	previous: z.string().nullable().optional(),
+	workflows: z.union([z.string(), z.array(z.string())]).optional(),
+	maxMoves: z.union([z.string(), z.number().min(0).max(1)]).optional(),
+});
+
+/** The flags, and for those that are not given the words of the file beside the plan. @throws AgentError `settings-invalid`. */
+export async function withChecks<Flags extends BrakeFlags>(flags: Flags, plan: string): Promise<Flags> {
+	const directory = isAddress(plan) ? '.' : dirname(plan);
+	const file = join(directory, CHECKS_FILE);
+	const text = await readBounded(file, MAX_NAMES_BYTES, 'settings-invalid', 'checks').catch((error: AgentError) => {
+		if (errnoOf(error.cause) === 'ENOENT') return null;
+		throw error;
+	});
+	if (text === null) return flags;
+	const read = checksSchema.safeParse(parseJson(new TextDecoder().decode(text)));
+	if (!read.success) {
+		const [issue] = read.error.issues;
+		throw new AgentError('settings-invalid', `${file}: /${issue?.path.join('/') ?? ''}: ${issue?.message}.`, {
+			remedy: 'It holds "inventory", "previous", "workflows" and "maxMoves", as the flags of these names.',
+		});
+	}
+	const { inventory, previous, workflows, maxMoves } = read.data;
+	const beside = (name: string) => (isAddress(name) ? name : join(directory, name));
+	const names = Array.isArray(workflows) ? workflows.join(',') : workflows;
+	return {
+		...flags,
+		inventory: flags.inventory ?? (inventory && beside(inventory)),
+		previous: flags.previous ?? (previous === null ? NONE : previous && beside(previous)),
+		workflows: flags.workflows ?? (names !== undefined && /[./]/.test(names) ? beside(names) : names),
+		maxMoves: flags.maxMoves ?? (typeof maxMoves === 'string' ? share(maxMoves) : maxMoves),
+	};
+}
+
+/** A signature is a move of devices: what would notice a slip is wanted. @throws AgentError `usage`. */
+export function wantChecks(shell: Shell, flags: BrakeFlags, wanted: readonly (keyof BrakeFlags)[]): void {
+	const isGiven = (name: keyof BrakeFlags) =>
+		flags[name] !== undefined || (name === 'maxMoves' && flags.allowMoves !== undefined);
+	const missing = wanted.filter((name) => !isGiven(name));
+	if (missing.length === 0) return;
+	const names = missing.map((name) => `--${name.replace('M', '-m')}`).join(', ');
+	if (flags.unchecked) shell.warn(`Signed unchecked, without ${names}: nothing but the plan itself was looked at.`);
+	else
+		throw new AgentError('usage', `A slip would go unnoticed without ${names}.`, {
+			remedy: `Give them, or write them into ${CHECKS_FILE} beside the plan; --unchecked signs all the same.`,
+		});
+}
+
+export interface Braked extends PlanFile {
+	readonly previous: PlanFile | null;
+	/** Whether a person or a step has named the plan in force; else it is what is published now. */
+	readonly isSeen: boolean;
+	/** Who moves; `null` without an inventory. */
+	readonly preview: PlanPreview | null;
+}
+
+/** The plan with its findings and those of the brakes, errors first.
+ * @param known the plan in force, where it is read already, or where it is published. */
+export async function withBrakes(
+	shell: Shell,
+	read: PlanFile,
+	flags: BrakeFlags,
+	known?: PlanFile | string,
+): Promise<Braked> {
 	const { maxMoves, allowMoves } = flags;
 	if (flags.inventory === undefined && (maxMoves ?? allowMoves) !== undefined)
 		throw new AgentError('usage', '--max-moves and --allow-moves require --inventory FILE: it says who would move.');
-	const previous = flags.previous === undefined ? undefined : await readPlanFile(flags.previous);
+	const nowMs = Date.now();
+	const isNamed = flags.previous !== undefined && flags.previous !== NONE && typeof known !== 'object';
+	const published = !isNamed && typeof known === 'string' ? await readStored(shell, known) : null;
+	const named = isNamed ? await readPlanFile(shell, flags.previous ?? '') : null;
+	const inForce = published ? planIn(published.bytes, String(known)) : null;
+	const previous = typeof known === 'object' ? known : (named ?? inForce);
 	const inventory = flags.inventory === undefined ? undefined : await readInventory(flags.inventory);
-	const workflows = flags.workflows === undefined ? undefined : await readWorkflows(flags.workflows);
-	const brakes: Brakes = {
-		nowMs: Date.now(),
-		previous: previous && { plan: previous.plan, isSame: previous.digest === read.digest },
+	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
+	const { signed, seen } = await loadRecord(shell, place);
+	const ordered = signed.flatMap(({ versions }) => Object.values(versions));
+	const more = applyBrakes(read.plan, {
+		nowMs,
+		previous: previous ? { plan: previous.plan, isSame: previous.digest === read.digest } : undefined,
 		inventory,
-		workflows,
+		workflows: flags.workflows === undefined ? undefined : await readNames(flags.workflows),
 		maxMoves,
 		allowMoves,
-	};
-	const more = applyBrakes(read.plan, brakes);
+		known: {
+			workflows: [...(seen?.workflows ?? []), ...(flags.allowWorkflow ?? [])],
+			versions: [...(seen?.versions ?? []), ...ordered, ...(flags.allowVersion ?? [])],
+		},
+		allowEmptyRing: flags.allowEmptyRing,
+		// A second signature says nothing new.
+		allowRepeat: flags.allowRepeat || read.isSigned,
+	});
 	const findings = [...read.findings, ...placed(more, new TextDecoder().decode(read.payload))];
 	const rank = ({ level }: { readonly level: Finding['level'] }) => (level === 'error' ? 0 : 1);
-	return { ...read, findings: findings.sort((a, b) => rank(a) - rank(b)) };
+	const preview = inventory ? changeOf(read, previous, inventory, nowMs) : null;
+	return {
+		...read,
+		findings: findings.sort((a, b) => rank(a) - rank(b)),
+		previous,
+		isSeen: isNamed || typeof known === 'object',
+		preview,
+	};
+}
+
+/** From what the plan in force says to what the new one says, whatever the inventory knows of workflows. */
+export function changeOf(
+	{ plan }: Pick<PlanFile, 'plan'>,
+	before: Pick<PlanFile, 'plan'> | null,
+	inventory: readonly InventoryDevice[],
+	nowMs: number,
+): PlanPreview {
+	return previewPlan(compilePlan(plan), asAssigned(inventory, before?.plan ?? null, nowMs), nowMs);
+}
+
+/** The record beside a plan; an empty one where there is none. @throws AgentError `plan-invalid` for another file. */
+export async function loadRecord(shell: Shell, plan: string): Promise<RolloutRecord> {
+	const place = recordPlaceOf(plan);
+	const stored = plan === NONE ? null : await readStored(shell, place);
+	if (!stored) return NO_RECORD;
+	const record = readRecord(new TextDecoder().decode(stored.bytes));
+	if (record) return record;
+	throw new AgentError('plan-invalid', `${place} is not the record of a rollout.`, {
+		remedy: 'Look at what has written it; without it, nothing is known of earlier signings.',
+	});
+}
+
+export async function saveRecord(shell: Shell, plan: string, record: RolloutRecord): Promise<void> {
+	const place = recordPlaceOf(plan);
+	await replaceStored(shell, place, `${JSON.stringify(record)}\n`, await readStored(shell, place));
 }
 
 /** Names as a list in JSON, one on each line, or with commas between them. @throws AgentError `usage`. */
-async function readWorkflows(given: string): Promise<string[]> {
-	const bytes = await readBounded(given, MAX_WORKFLOWS_BYTES, 'inventory-invalid', 'workflows').catch((error) => {
+async function readNames(given: string): Promise<string[]> {
+	const bytes = await readBounded(given, MAX_NAMES_BYTES, 'inventory-invalid', 'workflows').catch((error) => {
 		const isFile = /\/|\.(txt|csv|json|lst|list)$/i.test(given);
 		if (errnoOf((error as Error).cause) === 'ENOENT' && !isFile) return null;
 		throw error;

@@ -1,6 +1,6 @@
 /** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
 import { AgentError } from '../base/errors.ts';
-import { collect, type LazyCommand, type Subcommands, shares, wholeNumber } from '../cli/command-line.ts';
+import { collect, type LazyCommand, type Subcommands, share, shares, wholeNumber } from '../cli/command-line.ts';
 
 /** What stops a slip before a plan is signed. */
 const brakes = (command: LazyCommand) =>
@@ -12,7 +12,13 @@ const brakes = (command: LazyCommand) =>
 		)
 		.option('--workflows <names>', 'every workflow there is: a file, or names with commas between them')
 		.option('--max-moves <share>', 'refuse a plan that moves more of the inventory, such as 10%', share)
-		.number('--allow-moves <count>', 'so many devices are meant to move', [0, 100_000_000]);
+		.number('--allow-moves <count>', 'allow this many devices to move', [0, 100_000_000])
+		.option('--allow-workflow <id>', 'allow a workflow that no device has had yet (repeatable)', collect)
+		.option('--allow-version <version>', 'allow a version that no device has had yet (repeatable)', collect)
+		.option('--allow-empty-ring', 'allow a ring that holds no device of the inventory');
+
+const unchecked = (command: LazyCommand) =>
+	command.option('--unchecked', 'sign without --inventory, --previous, --workflows or --max-moves');
 
 /** Where the next plan goes. */
 const step = (command: LazyCommand) =>
@@ -58,12 +64,15 @@ export const FLEET_COMMANDS: Subcommands = {
 		command('sign a plan, or add a signature to a signed one')
 			.argument('<plan>', 'the plan')
 			.requiredOption('--key <file>', 'the private key of idv fleet keygen')
-			.option('--out <file>', 'write the signed plan here; default: standard output')
+			.option('--out <place>', 'publish it here, a file or an address that takes PUT; default: standard output')
 			.with(brakes)
+			.option('--allow-repeat', 'allow the plan that is in force already')
+			.with(unchecked)
 			.examples({
-				'idv fleet sign plan.json --key fleet.key --out published.json': 'one file, for any web server',
-				'idv fleet sign plan.json --key fleet.key --inventory devices.csv --max-moves 10%':
-					'refused if more would move',
+				'idv fleet sign plan.json --key fleet.key --out published.json':
+					'by the checks in fleet-checks.json beside the plan',
+				'idv fleet sign plan.json --key fleet.key --inventory devices.csv --max-moves 10% --workflows a,b --previous none':
+					'the first plan of a fleet',
 			})
 			.runs(async () => (await import('./fleet-plan.ts')).signFleetPlan),
 	'next-ring': (command) =>
@@ -72,6 +81,7 @@ export const FLEET_COMMANDS: Subcommands = {
 			.option('--rings <shares>', 'shares in percent after those that the plan lists (default: 1,10,50,100)', shares)
 			.option('--start-at <time>', 'when the ring begins; left out, as soon as devices take the plan', moment)
 			.with(brakes)
+			.with(unchecked)
 			.with(step)
 			.examples({
 				'idv fleet next-ring published.json --inventory devices.csv': 'shows what would happen',
@@ -105,9 +115,11 @@ export const FLEET_COMMANDS: Subcommands = {
 			.option('--service', "also the embedded service's GET /api/device; alone, it is the default")
 			.option('--fail-above <share>', 'fail if more of the devices whose change is due have failed, such as 2%', share)
 			.option('--min-reported <share>', 'fail if fewer of the devices whose change is due have reported', share)
+			.number('--allow-missing <count>', 'allow this many devices to be silent', [0, 100_000_000])
+			.option('--record', "write what was seen into the rollout's record beside the plan")
 			.option(
 				'--published <time>',
-				'when the plan was published: changes without startAt are due within its spread',
+				'when changes without startAt are due, within their spread (default: as the record says)',
 				moment,
 			)
 			.number('--grace-seconds <seconds>', 'a device is overdue so long after its moment', [0, 604_800], 0)
@@ -123,14 +135,6 @@ export const FLEET_COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./fleet-status.ts')).showFleetStatus),
 };
-
-/** `2%` or `0.02`, as a share from 0 to 1. @throws AgentError `usage`. */
-function share(text: string): number {
-	const [, number, sign] = /^(\d+(?:\.\d+)?)\s*(%?)$/.exec(text.trim()) ?? [];
-	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
-	if (value >= 0 && value <= 1) return value;
-	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
-}
 
 /** ISO 8601, in milliseconds since 1970. @throws AgentError `usage`. */
 function moment(text: string): number {

@@ -1,14 +1,13 @@
 /** Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; a key is never shown. */
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { stat } from 'node:fs/promises';
-import { AgentError, type ErrorCode } from '../base/errors.ts';
-import { inWords, readBytes } from '../base/files.edge.ts';
+import { AgentError } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import type { Shell } from '../cli/output.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
-import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/value-schemas.ts';
+import { readBounded, readStored } from './fleet-store.ts';
 import { warnIfOpen } from './service-target.ts';
 
 const MAX_KEY_BYTES = 16 * 1024;
@@ -22,10 +21,17 @@ export interface PlanFile extends ReadPlan {
 	readonly findings: ReturnType<typeof placed>;
 }
 
-/** @param publicKeys one of which has to have signed it; none: nothing is verified.
+/** @param place a file or an address. @param publicKeys one of which has to have signed it; none: nothing is verified.
  * @throws AgentError `plan-invalid` with a line for each problem, or `plan-untrusted`. */
-export async function readPlanFile(file: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
-	const bytes = await readBounded(file, 2 * MAX_PLAN_BYTES, 'plan-invalid', 'plan');
+export async function readPlanFile(shell: Shell, place: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
+	const stored = await readStored(shell, place);
+	if (stored) return planIn(stored.bytes, place, publicKeys);
+	throw new AgentError('plan-invalid', `The plan file ${place} cannot be read: it is not there (ENOENT).`, {
+		remedy: 'Name a file that is there and that this user may read.',
+	});
+}
+
+export function planIn(bytes: Uint8Array, file: string, publicKeys: readonly string[] = []): PlanFile {
 	const reading = readPlan(bytes, file, publicKeys, { isForPeople: true });
 	if (!reading.ok) {
 		const [first] = reading.problems;
@@ -87,15 +93,4 @@ export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObj
 	if (key.asymmetricKeyType !== 'ed25519')
 		throw new AgentError('fleet-key-invalid', `${file} holds a key of type ${key.asymmetricKeyType}, not Ed25519.`);
 	return key;
-}
-
-export async function readBounded(file: string, maxBytes: number, code: ErrorCode, what: string): Promise<Uint8Array> {
-	try {
-		return await readBytes(file, maxBytes);
-	} catch (cause) {
-		throw new AgentError(code, `The ${what} file ${file} cannot be read: ${inWords(cause)}.`, {
-			remedy: 'Name a file that is there and that this user may read.',
-			cause,
-		});
-	}
 }

@@ -5,11 +5,21 @@ import { counted, type Shell } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
+import { withSigning } from '../fleet/rollout-record.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
-import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
-import { checkPublicKeys, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
-import { previewChange, showChange } from './fleet-preview.ts';
-import { replaceFile, saveSecret } from './secret-output.ts';
+import {
+	type Braked,
+	type BrakeFlags,
+	loadRecord,
+	saveRecord,
+	wantChecks,
+	withBrakes,
+	withChecks,
+} from './fleet-brakes.ts';
+import { checkPublicKeys, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
+import { showChange } from './fleet-preview.ts';
+import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
+import { saveSecret } from './secret-output.ts';
 
 export async function makeFleetKey(shell: Shell, flags: { readonly out: string }): Promise<void> {
 	const make = async () => generateKeyPairSync('ed25519').privateKey;
@@ -25,10 +35,11 @@ export async function makeFleetKey(shell: Shell, flags: { readonly out: string }
 
 export async function checkFleetPlan(
 	shell: Shell,
-	flags: BrakeFlags & { readonly publicKey?: readonly string[] },
+	given: BrakeFlags & { readonly publicKey?: readonly string[] },
 	file: string,
 ): Promise<void> {
-	const read = await withBrakes(await readPlanFile(file, checkPublicKeys(flags.publicKey ?? [])), flags);
+	const flags = await withChecks(given, file);
+	const read = await withBrakes(shell, await readPlanFile(shell, file, checkPublicKeys(flags.publicKey ?? [])), flags);
 	const { plan, isSigned, verifiedBy, findings } = read;
 	const errors = findings.filter(({ level }) => level === 'error');
 	if (errors.length > 0) shell.caller.exitCode = EXIT.badData;
@@ -54,26 +65,56 @@ export async function checkFleetPlan(
 /** A signed plan gets one more signature: so a fleet changes its key without a moment in which a device trusts none. */
 export async function signFleetPlan(
 	shell: Shell,
-	flags: BrakeFlags & { readonly key: string; readonly out?: string },
+	given: BrakeFlags & { readonly key: string; readonly out?: string },
 	file: string,
 ): Promise<void> {
+	const flags = await withChecks(given, file);
 	const key = await readPrivateKey(shell, flags.key);
-	const bare = await readPlanFile(file);
-	const read = await withBrakes(bare, flags);
+	const bare = await readPlanFile(shell, file);
+	const { out } = flags;
+	const read = await withBrakes(shell, bare, flags, flags.unchecked ? undefined : out);
+	// One more signature moves no device, and what is published is a plan that was seen.
+	const isNew = !bare.isSigned;
 	refuseErrors(read);
+	if (isNew) wantChecks(shell, { ...flags, previous: flags.previous ?? read.previous?.file }, WANTED);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
 	for (const finding of read.findings)
 		if (!bare.findings.includes(finding)) shell.warn(`${finding.place}: ${finding.message}`);
-	if (flags.out === undefined) return void shell.caller.stdout.write(text);
-	const path = await replaceFile(flags.out, text, 0o644);
+	const { preview } = read;
+	if (out === undefined) {
+		showChange(shell.onStderr(), preview);
+		return void shell.caller.stdout.write(text);
+	}
+	const place = await publishSigned(shell, out, text, read);
 	const { revision } = read.plan;
-	if (shell.isJson) return shell.json({ file: path, revision, publicKey, signatures });
+	if (shell.isJson) return shell.json({ file: place, revision, publicKey, signatures, ...(preview && { preview }) });
 	shell.table([
-		['Saved', path],
+		['Saved', place],
 		['Revision', String(revision)],
 		['Signed by', publicKey],
 		...(signatures > 1 ? [['Signatures', String(signatures)]] : []),
 	]);
+	showChange(shell, preview);
+}
+
+const WANTED = ['inventory', 'previous', 'workflows', 'maxMoves'] as const;
+
+/** Puts a signed plan where devices fetch it, and the record of it beside it: the record first, which knows of both plans whatever happens in between.
+ * @throws AgentError `plan-outdated` where another plan is there than was seen last. */
+export async function publishSigned(shell: Shell, out: string, text: string, plan: Braked): Promise<string> {
+	return withPlace(out, async () => {
+		const stored = await readStored(shell, out);
+		const there = stored && planIn(stored.bytes, out).digest;
+		const record = await loadRecord(shell, out);
+		const last = record.signed.at(-1);
+		const previous = plan.previous?.digest ?? null;
+		const seen = plan.isSeen ? [previous] : last ? [last.digest, last.previous] : [there];
+		if (there !== null && there !== plan.digest && !seen.includes(there)) throw overtaken(out);
+		const at = new Date().toISOString();
+		const moves = plan.preview?.groups ?? [];
+		await saveRecord(shell, out, withSigning(record, plan, { previous: there, at, moves }));
+		return replaceStored(shell, out, text, stored);
+	});
 }
 
 /** As one line. @param before the envelope of the plan: its other signatures stay. @throws AgentError for a plan that devices would refuse. */
@@ -105,9 +146,9 @@ export async function diffFleetPlans(
 	oldFile: string,
 	newFile: string,
 ): Promise<void> {
-	const [before, after] = [await readPlanFile(oldFile), await readPlanFile(newFile)];
+	const [before, after] = [await readPlanFile(shell, oldFile), await readPlanFile(shell, newFile)];
 	const differences = diffPlans(before.plan, after.plan);
-	const preview = await previewChange(before.plan, after.plan, flags.inventory, Date.now());
+	const { preview } = await withBrakes(shell, after, { inventory: flags.inventory }, before);
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
 	if (shell.isJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });

@@ -1,7 +1,5 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
-import { asAssigned } from '../fleet/brakes.ts';
-import type { FleetPlan } from '../fleet/plan-format.ts';
 import { type MoveGroup, type PlannedMove, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';
 import { readPlanFile } from './fleet-files.ts';
@@ -13,7 +11,7 @@ export interface PreviewFlags {
 }
 
 export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: string): Promise<void> {
-	const { plan } = await readPlanFile(file);
+	const { plan } = await readPlanFile(shell, file);
 	const inventory = await readInventory(flags.inventory);
 	const compiled = compilePlan(plan);
 	const moves: PlannedMove[] = [];
@@ -34,12 +32,6 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	shell.line();
 	for (const { deviceId, what, from, to, at } of moves)
 		shell.line(`${deviceId}  ${named(what, from) ?? '?'} → ${named(what, to)}  ${at ?? 'when taken'}`);
-}
-
-/** From what the old plan says to what the new one says, whatever the inventory knows of workflows; `null` without one. */
-export async function previewChange(before: FleetPlan, after: FleetPlan, file: string | undefined, nowMs: number) {
-	if (file === undefined) return null;
-	return previewPlan(compilePlan(after), asAssigned(await readInventory(file), before, nowMs), nowMs);
 }
 
 export function showChange(shell: Shell, preview: PlanPreview | null): void {

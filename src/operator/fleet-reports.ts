@@ -5,11 +5,12 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
-import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
+import { reasonIn } from '../fleet/reasons.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
+import { storeCredential } from './fleet-store.ts';
 import { readJsonLines } from './inventory.ts';
 import { callService, withClient } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
@@ -80,13 +81,20 @@ const statusLineSchema = z.object({
 		.object({
 			revision: z.number().nullish(),
 			epoch: z.number().nullish(),
+			fleet: z.string().nullish(),
 			followed: z.number().nullable(),
 			next: z.object({ revision: z.number(), at: z.string() }).nullish(),
 			refused: z.object({ revision: z.number(), message: z.string() }).nullable(),
 			checkedAt: time,
 		})
 		.nullish(),
-	updates: z.object({ takenBack: z.array(z.object({ version: z.string(), fault: z.string() })) }).nullish(),
+	updates: z
+		.object({
+			reason: z.string().nullish(),
+			failed: told.nullish(),
+			takenBack: z.array(z.object({ version: z.string(), fault: z.string() })),
+		})
+		.nullish(),
 	problem: told.nullish(),
 	warnings: z.array(told).nullish(),
 });
@@ -174,8 +182,16 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		next: next && Number.isFinite(next.atMs) ? next : null,
 		agentVersion: status.agentVersion ?? null,
 		takenBack: status.updates?.takenBack,
+		updateHindrance: updateHindranceOf(status),
+		fleet: plan?.fleet,
 		problem: problem?.code ?? null,
 	};
+}
+
+/** An agent that may not be updated says nothing of updates. */
+function updateHindranceOf({ updates }: StatusLine): string | null {
+	if (!updates) return reasonIn('not-enabled');
+	return updates.failed?.message ?? (updates.reason ? reasonIn(updates.reason) : null);
 }
 
 function readTime(text: string | null | undefined): number | null {
@@ -221,7 +237,7 @@ async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Pro
 
 function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	const { online, lastHeartbeatAt, planRevision, planReason = null, agentVersion = null, problemCode = null } = device;
-	const { updateTakenBack } = device;
+	const { updateTakenBack, updateReason } = device;
 	const { deviceId, serial, macAddress, deviceType, workflowId, planRefused } = device;
 	const heardAtMs = readTime(lastHeartbeatAt);
 	return {
@@ -231,17 +247,23 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 		heardAtMs: online ? nowMs : heardAtMs,
 		offlineSinceMs: online ? null : heardAtMs,
 		refusal: planReason,
-		hindrance: problemCode,
+		hindrance: problemCode && reasonIn(problemCode),
+		updateHindrance: updateReason && reasonIn(updateReason),
 		next: null,
 		takenBack: updateTakenBack === undefined ? [] : [{ version: updateTakenBack, fault: null }],
 		problem: problemCode,
 	};
 }
 
-/** Devices that are silent now: of a day each report, and of a month one an hour, which a store of many devices can answer. */
-const HEARD = ['1d', '30d:1h'].map((range) => `last_over_time(idv_agent_report_time_seconds[${range}])`).join(' or ');
+/** When each device was heard last, by the store's own time: a device's clock may be wrong. Of a day each report, and of a month one an hour, which a store of many devices can answer. */
+const HEARD = ['1d:5m', '30d:1h']
+	.map((range) => `max_over_time(timestamp(idv_agent_report_time_seconds)[${range}])`)
+	.join(' or ');
 
 const answerSchema = z.object({
+	/** Of VictoriaMetrics, and of Thanos, where a part of the store did not answer. */
+	isPartial: z.boolean().optional(),
+	warnings: z.array(z.string()).optional(),
 	data: z.object({
 		result: z.array(z.object({ metric: z.record(z.string(), z.string()), value: z.tuple([z.number(), z.string()]) })),
 	}),
@@ -249,6 +271,8 @@ const answerSchema = z.object({
 interface Point {
 	readonly labels: Readonly<Record<string, string>>;
 	readonly value: number;
+	/** By the store's time, in seconds since 1970. */
+	readonly atSeconds: number;
 }
 
 /** Devices are known by their label `device`: the agent pushes it, and has it in `/metrics`. */
@@ -258,11 +282,11 @@ async function fromPrometheus(shell: Shell, given: string, flags: SourceFlags, n
 		throw new AgentError('usage', '--prometheus is not an http or https address without user, query or fragment.', {
 			remedy: 'Give the address before /api/v1, such as http://127.0.0.1:8428.',
 		});
-	const authorization = storeAuthorization(shell);
+	const authorization = storeCredential(shell, 'IDV_PROMETHEUS_AUTHORIZATION');
 	return withClient({ caFile: flags.caFile ?? shell.env['IDV_CA_FILE'], env: shell.env }, async (client) => {
 		const ask = async (query: string): Promise<Point[]> => {
 			const url = new URL(`${baseUrl.replace(/\/$/, '')}/api/v1/query`);
-			url.search = String(new URLSearchParams({ query, time: String(nowMs / 1000) }));
+			url.search = String(new URLSearchParams({ query }));
 			const request = { method: 'GET', url, authorization, maxBytes: MAX_LIST_BYTES } as const;
 			const { status, body } = await client
 				.send({ ...request, deadlineMs: QUERY_DEADLINE_MS })
@@ -273,27 +297,32 @@ async function fromPrometheus(shell: Shell, given: string, flags: SourceFlags, n
 				});
 			const text = new TextDecoder().decode(body);
 			const read = status === 200 ? readPoints(text) : null;
-			if (read) return read;
-			const said = readStoreError(text);
+			if (typeof read === 'object' && read !== null) return read;
+			const said = read ?? readStoreError(text);
 			const how = said ? `: ${said}` : status === 200 ? ' to a query, and not as Prometheus does' : ' to a query';
 			throw new AgentError('bad-response', `${url.host} answered ${status}${how}.`, {
 				remedy: said || status >= 500 ? 'Look at the metrics store, then run the command again.' : CHECK_STORE,
 			});
 		};
-		const seen = await ask(HEARD);
-		const online = await ask('idv_agent_online');
-		const facts = {
-			workflow: await ask('idv_agent_workflow == 1'),
-			problem: await ask('idv_agent_problem == 1'),
-			confirmed: await ask('idv_agent_plan_confirmed_revision'),
-			refused: await ask('idv_agent_plan_refused > 0'),
-			due: await ask('idv_agent_plan_due_time_seconds'),
-			revision: await ask('idv_agent_plan_revision'),
-			takenBack: await ask('idv_agent_update_taken_back == 1'),
-		};
-		return pointReports(seen, online, facts);
+		const asked = Object.entries(QUERIES).map(async ([name, query]) => [name, await ask(query)] as const);
+		return pointReports(Object.fromEntries(await Promise.all(asked)) as unknown as Facts, nowMs);
 	});
 }
+
+const QUERIES = {
+	heard: HEARD,
+	online: 'idv_agent_online',
+	info: 'idv_agent_info',
+	workflow: 'idv_agent_workflow == 1',
+	problem: 'idv_agent_problem == 1',
+	confirmed: 'idv_agent_plan_confirmed_revision',
+	refused: 'idv_agent_plan_refused > 0',
+	due: 'idv_agent_plan_due_time_seconds',
+	revision: 'idv_agent_plan_revision',
+	ordered: 'idv_agent_update_ordered == 1',
+	takenBack: 'idv_agent_update_taken_back == 1',
+} as const;
+type Facts = Readonly<Record<keyof typeof QUERIES, readonly Point[]>>;
 
 const CHECK_STORE =
 	'Check --prometheus: it is the address before /api/v1. A credential is taken from IDV_PROMETHEUS_AUTHORIZATION.';
@@ -305,52 +334,42 @@ function readStoreError(text: string): string | null {
 	return isError ? cleanText(String(said['error']), 300).replace(/[.!]$/, '') : null;
 }
 
-/** @throws AgentError `credential-unreadable`. */
-function storeAuthorization(shell: Shell): Authorization | null {
-	const text = shell.env['IDV_PROMETHEUS_AUTHORIZATION'];
-	if (text === undefined || text === '') return null;
-	const read = parseAuthorization(text);
-	if (read) return read;
-	throw new AgentError('credential-unreadable', 'IDV_PROMETHEUS_AUTHORIZATION holds no credential.', {
-		remedy: 'Write it as a header has it, such as "Bearer TOKEN" or "Basic …".',
-	});
-}
-
-function readPoints(text: string): Point[] | null {
+/** The points; a text for an answer that is not whole, `null` for one of another form. */
+function readPoints(text: string): Point[] | string | null {
 	const answer = answerSchema.safeParse(parseJson(text)).data;
 	if (!answer) return null;
+	const { isPartial, warnings = [], data } = answer;
+	if (isPartial || warnings.length > 0) return cleanText(['only in part', ...warnings].join(': '), 300);
 	// NaN and infinities are figures of a store, not of a device.
-	return answer.data.result
-		.map(({ metric, value }) => ({ labels: metric, value: Number(value[1]) }))
+	return data.result
+		.map(({ metric, value: [atSeconds, value] }) => ({ labels: metric, value: Number(value), atSeconds }))
 		.filter(({ value }) => Math.abs(value) <= Number.MAX_SAFE_INTEGER);
 }
 
-type Fact = 'workflow' | 'problem' | 'confirmed' | 'refused' | 'due' | 'revision' | 'takenBack';
-type Facts = Readonly<Record<Fact, readonly Point[]>>;
-
-function pointReports(seen: readonly Point[], online: readonly Point[], facts: Facts): DeviceReport[] {
+function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	// A device may have several series while its version or labels change: the one that was heard last applies.
 	const newest = new Map<string, Point>();
-	for (const point of seen) {
+	for (const point of facts.heard) {
 		const { device } = point.labels;
 		if (device !== undefined && point.value >= (newest.get(device)?.value ?? 0)) newest.set(device, point);
 	}
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const isOnline = byDevice(online);
-	const of = {
-		workflow: byDevice(facts.workflow),
-		problem: byDevice(facts.problem),
-		refused: byDevice(facts.refused),
-		numbers: [facts.revision, facts.confirmed, facts.due].map(byDevice),
-	};
+	const { online, info, workflow, problem, refused, revision, confirmed, due, ordered } = Object.fromEntries(
+		Object.entries(facts).map(([name, points]) => [name, byDevice(points)]),
+	) as Record<keyof Facts, Map<string, Point>>;
+	for (const [device, point] of online)
+		if (!newest.has(device)) newest.set(device, { ...point, value: point.atSeconds });
 	const takenBack = Map.groupBy(facts.takenBack, (point) => point.labels['device']);
-	return [...newest].map(([deviceId, { labels, value }]) => {
-		const heardAtMs = value * 1000;
-		const is = isOnline.get(deviceId)?.value === 1;
-		const problem = of.problem.get(deviceId)?.labels['code'] ?? null;
-		const refused = of.refused.get(deviceId);
-		const [revision, confirmed, due] = of.numbers.map((one) => one.get(deviceId)?.value ?? null);
+	return [...newest].map(([deviceId, { labels, value, atSeconds }]) => {
+		// A sample that a store has now is new by the store's time, whatever the device's clock says.
+		const heardAtMs = online.has(deviceId) ? nowMs : nowMs - (atSeconds - value) * 1000;
+		const is = online.get(deviceId)?.value === 1;
+		const code = problem.get(deviceId)?.labels['code'] ?? null;
+		const refusal = refused.get(deviceId);
+		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
+		const reason = ordered.get(deviceId)?.labels['reason'];
+		const { version, fleet } = { ...labels, ...info.get(deviceId)?.labels };
 		return {
 			deviceId,
 			serial: null,
@@ -358,20 +377,22 @@ function pointReports(seen: readonly Point[], online: readonly Point[], facts: F
 			deviceType: null,
 			labels: labels['labels']?.split(',').filter(Boolean) ?? null,
 			online: is,
-			workflowId: of.workflow.get(deviceId)?.labels['workflow'] ?? null,
+			workflowId: workflow.get(deviceId)?.labels['workflow'] ?? null,
 			heardAtMs,
 			offlineSinceMs: is ? null : heardAtMs,
-			planRevision: confirmed ?? null,
-			planRefused: refused?.value ?? null,
-			refusal: refused?.labels['code'] ?? null,
-			hindrance: problem,
-			next: due && revision ? { revision, atMs: due * 1000 } : null,
-			agentVersion: labels['version'] ?? null,
+			planRevision: confirmed.get(deviceId)?.value ?? null,
+			planRefused: refusal?.value ?? null,
+			refusal: refusal?.labels['code'] ? reasonIn(refusal.labels['code'], refusal.labels['workflow']) : null,
+			hindrance: code && reasonIn(code),
+			updateHindrance: reason === undefined || reason === 'none' ? null : reasonIn(reason),
+			fleet: fleet ?? null,
+			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 } : null,
+			agentVersion: version ?? null,
 			takenBack: (takenBack.get(deviceId) ?? []).map(({ labels: { update = '', fault = null } }) => ({
 				version: update,
 				fault,
 			})),
-			problem,
+			problem: code,
 		};
 	});
 }

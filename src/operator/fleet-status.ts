@@ -12,7 +12,9 @@ import {
 	standingOf,
 	sumUp,
 } from '../fleet/progress.ts';
-import { compilePlan } from '../fleet/targeting.ts';
+import { withSeen } from '../fleet/rollout-record.ts';
+import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
+import { loadRecord, saveRecord } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
 import { readInventory } from './inventory.ts';
@@ -30,6 +32,9 @@ export interface StatusFlags extends SourceFlags {
 	readonly failAbove?: number | undefined;
 	readonly minReported?: number | undefined;
 	readonly published?: number | undefined;
+	/** Devices that may be silent. */
+	readonly allowMissing?: number | undefined;
+	readonly record?: boolean | undefined;
 	readonly graceSeconds: number;
 	readonly staleSeconds: number;
 	/** Seconds between two looks; `true` for the usual ones. */
@@ -41,25 +46,26 @@ const WATCH_SECONDS = 30;
 export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise<void> {
 	if (flags.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
 	if (flags.plan === undefined) return showRevisions(shell, flags);
-	const plan = compilePlan((await readPlanFile(flags.plan)).plan);
+	const file = await readPlanFile(shell, flags.plan);
+	const plan = compilePlan(file.plan);
 	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);
 	const known = new Map(inventory.map((device) => [device.deviceId, device]));
+	const { signed } = await loadRecord(shell, flags.plan);
+	const signedMs = Date.parse(signed.find(({ digest }) => digest === file.digest)?.at ?? '');
+	const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
 	const look = async () => {
 		const nowMs = Date.now();
 		const reports = await gatherReports(shell, flags, nowMs);
-		const context = {
-			nowMs,
-			staleMs: flags.staleSeconds * 1000,
-			graceMs: flags.graceSeconds * 1000,
-			publishedMs: flags.published ?? null,
-		};
+		const [staleMs, graceMs] = [flags.staleSeconds * 1000, flags.graceSeconds * 1000];
+		const context = { nowMs, staleMs, graceMs, publishedMs };
 		// An inventory is a person's word on what the fleet is: a foreign device must not make a ring look better.
-		const isOfFleet = ({ deviceId }: DeviceReport) => inventory.length === 0 || known.has(deviceId);
+		const isOfFleet = ({ deviceId, fleet }: DeviceReport) =>
+			inventory.length > 0 ? known.has(deviceId) : !fleet || !file.plan.fleet || fleet === file.plan.fleet;
 		const heard = [...reports.values()].filter(isOfFleet);
 		const unlisted = [...reports.values()].filter((report) => !isOfFleet(report));
 		const ids = inventory.length > 0 ? [...known.keys()] : heard.map(({ deviceId }) => deviceId);
 		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
-		warn(shell, plan.plan, heard, inventory.length > 0);
+		warn(shell, plan.plan, heard, known);
 		return { devices, unlisted };
 	};
 	const isWatching = flags.watch !== undefined;
@@ -76,6 +82,15 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 		}
 		const { devices, unlisted } = looked;
 		const progress = sumUp(devices);
+		if (flags.record) {
+			const seen = withSeen(
+				await loadRecord(shell, flags.plan),
+				progress,
+				file.plan.revision,
+				new Date().toISOString(),
+			);
+			await saveRecord(shell, flags.plan, seen);
+		}
 		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);
 		if (flags.csv) printCsv(shell, devices);
@@ -92,10 +107,16 @@ function warn(
 	shell: Shell,
 	{ revision, validUntil, rules }: FleetPlan,
 	reports: readonly DeviceReport[],
-	hasInventory: boolean,
+	inventory: ReadonlyMap<string, PlannedDevice>,
 ): void {
-	const needsLabels = !hasInventory && rules.some(({ match }) => 'labels' in match);
-	const blind = needsLabels ? reports.filter(({ labels }) => labels === null).length : 0;
+	const hasInventory = inventory.size > 0;
+	const byLabels = rules.some(({ match }) => 'labels' in match);
+	const blind = byLabels && !hasInventory ? reports.filter(({ labels }) => labels === null).length : 0;
+	const others = byLabels ? reports.filter((one) => hasOtherLabels(one, inventory.get(one.deviceId))) : [];
+	if (others.length > 0)
+		shell.warn(
+			`${counted(others.length, 'device')} ${others.length === 1 ? 'has' : 'have'} other labels than the inventory, and by their own they follow the plan: ${names(others)}.`,
+		);
 	if (blind > 0)
 		shell.warn(
 			`The plan chooses by labels, and ${counted(blind, 'device')} ${blind === 1 ? 'reports' : 'report'} none: name them with --inventory FILE.`,
@@ -110,27 +131,39 @@ function warn(
 	if (newer > revision) shell.warn(`Devices report revision ${newer}, and this plan is revision ${revision}.`);
 }
 
+function hasOtherLabels({ labels }: DeviceReport, known: PlannedDevice | undefined): boolean {
+	return labels !== null && known !== undefined && labels.toSorted().join() !== known.labels.toSorted().join();
+}
+
 /** What keeps a pipeline from the next step; `null` when nothing does. */
-function judgement(
-	{ judged, silent, devices: known }: FleetProgress,
-	{ failAbove, minReported }: StatusFlags,
-): Failure | null {
-	if (failAbove === undefined && minReported === undefined) return null;
-	const { devices, reported, failed } = judged;
-	if (known === 0)
+function judgement({ steps, devices }: FleetProgress, flags: StatusFlags): Failure | null {
+	if (flags.failAbove === undefined && flags.minReported === undefined) return null;
+	if (devices === 0)
 		return failure('devices-offline', 'No device has reported, and no inventory names one.', {
 			remedy: 'Name the devices with --inventory FILE, and look at the source of the reports.',
 		});
-	if (devices > 0 && (reported === 0 || reported / devices < (minReported ?? 0))) {
-		const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
-		const missing = reported > 0 ? some : `No device whose change is due has reported (0 of ${devices})`;
-		const limit = minReported === undefined ? '' : `; ${percent(minReported)} must have`;
-		return failure('devices-offline', `${missing}${limit}.`, {
-			remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
-		});
-	}
-	const decided = reported + silent;
-	if (failAbove === undefined || devices === 0 || failed / decided <= failAbove) return null;
+	const failures = steps.map((step) => tooFewReports(step, flags) ?? tooManyFailures(step, flags));
+	return failures.find((one) => one !== null) ?? null;
+}
+
+type JudgedStep = FleetProgress['steps'][number];
+
+function tooFewReports({ devices, reported }: JudgedStep, { minReported }: StatusFlags): Failure | null {
+	if (reported > 0 && reported / devices >= (minReported ?? 0)) return null;
+	const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
+	const missing = reported > 0 ? some : `No device whose change is due has reported (0 of ${devices})`;
+	const limit = minReported === undefined ? '' : `; ${percent(minReported)} must have`;
+	return failure('devices-offline', `${missing}${limit}.`, {
+		remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
+	});
+}
+
+/** A silent device has failed, unless a person says how many may be silent. */
+function tooManyFailures(step: JudgedStep, { failAbove, allowMissing = 0 }: StatusFlags): Failure | null {
+	const silent = Math.max(0, step.silent - allowMissing);
+	const failed = step.failed - step.silent + silent;
+	const decided = step.reported + silent;
+	if (failAbove === undefined || decided === 0 || failed / decided <= failAbove) return null;
 	const unheard = silent === 0 ? '' : ` (${silent} of them not heard since)`;
 	const message = `${failed} of ${counted(decided, 'device')} whose change is due have failed${unheard}: ${percent(failed / decided)}, and ${percent(failAbove)} may.`;
 	return failure('plan-not-followed', message, {

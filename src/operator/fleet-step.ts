@@ -1,14 +1,20 @@
 /** `idv fleet next-ring`, `pause` and `rollback`: the next plan, made from the one in force and shown before it is written. */
+import { compareVersions } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
-import type { Shell } from '../cli/output.ts';
+import { counted, type Shell } from '../cli/output.ts';
+import { asAssigned } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { readPlan } from '../fleet/verify-plan.runner.ts';
-import { type BrakeFlags, withBrakes } from './fleet-brakes.ts';
-import { type PlanFile, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
-import { signPayload } from './fleet-plan.ts';
-import { previewChange, showChange } from './fleet-preview.ts';
+import { versionBefore } from '../fleet/rollout-record.ts';
+import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
+import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
+import { publishSigned, signPayload } from './fleet-plan.ts';
+import { showChange } from './fleet-preview.ts';
+import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
+
+/** Devices that are named. */
+const NAMED = 10;
 
 export interface StepFlags extends BrakeFlags {
 	readonly rule?: string | undefined;
@@ -25,8 +31,12 @@ export function nextRing(shell: Shell, flags: StepFlags, file: string): Promise<
 
 export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 	takeStep(shell, { kind: 'pause' }, flags, file);
-export const rollBack = (shell: Shell, flags: StepFlags, file: string) =>
-	takeStep(shell, { kind: 'rollback' }, flags, file);
+
+export async function rollBack(shell: Shell, flags: StepFlags, file: string): Promise<void> {
+	const record = await loadRecord(shell, file);
+	const before = (rule: string | null, version: string) => versionBefore(record, rule, version);
+	return takeStep(shell, { kind: 'rollback', before }, flags, file);
+}
 
 /** With each number as it is written, also one in `extensions` that JavaScript would round. */
 function parseExactly(text: string): unknown {
@@ -46,8 +56,9 @@ const NOTHING: Readonly<Record<Step['kind'], string>> = {
 	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
 };
 
-async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string): Promise<void> {
-	const before = await readPlanFile(file);
+async function takeStep(shell: Shell, step: Step, given: StepFlags, file: string): Promise<void> {
+	const flags = await withChecks(given, file);
+	const before = await readPlanFile(shell, file);
 	const nowMs = Date.now();
 	const names = before.plan.rules.map(({ name }) => name);
 	if (flags.rule !== undefined && !names.includes(flags.rule))
@@ -64,42 +75,68 @@ async function takeStep(shell: Shell, step: Step, flags: StepFlags, file: string
 		throw new AgentError('plan-invalid', `${file} has revision ${before.plan.revision}, and no revision is higher.`, {
 			remedy: `Publish it first with ${nextNumber(before.plan)}, in format idv-fleet-plan/2.`,
 		});
-	const next = await checked(document, before, step, flags);
-	const preview = await previewChange(before.plan, next.plan, flags.inventory, nowMs);
+	const isForward = step.kind === 'next-ring';
+	if (isForward && flags.key !== undefined) wantChecks(shell, flags, ['inventory', 'maxMoves']);
+	const next = await checked(shell, document, before, flags, isForward);
+	const { preview } = next;
+	const cannot = isForward || flags.inventory === undefined ? null : await stuck(before, next, flags.inventory, nowMs);
 	const saved = await save(shell, next, flags);
 	const { revision } = next.plan;
-	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...(preview && { preview }), ...saved });
+	const told = { ...(preview && { preview }), ...(cannot && { cannotGoBack: cannot }) };
+	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...told, ...saved });
 	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
 	shell.table(changes.map(rowOf));
 	showChange(shell, preview);
+	if (cannot && cannot.length > 0)
+		shell.line(
+			`\n${counted(cannot.length, 'device')} cannot go back, for no device installs an older version: ${cannot.slice(0, NAMED).join(', ')}${cannot.length > NAMED ? ', …' : ''}`,
+		);
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
 
-function rowOf({ rule, to, version, before, after }: RolloutChange): string[] {
+/** Devices that a newer version was ordered for than they are to have now. */
+async function stuck(before: PlanFile, next: PlanFile, inventory: string, nowMs: number): Promise<string[]> {
+	const devices = await readInventory(inventory);
+	const then = asAssigned(devices, next.plan, nowMs);
+	return asAssigned(devices, before.plan, nowMs).flatMap(({ deviceId, version }, index) => {
+		const had = devices[index]?.version ?? version;
+		const again = then[index]?.version;
+		return had && (!again || compareVersions(again, had) < 0) ? [deviceId] : [];
+	});
+}
+
+function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {
 	const name = rule === null ? 'defaults' : `rule ${rule}`;
 	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
+	const back = versionAfter
+		? `version ${versionAfter} again`
+		: to === null && version !== null
+			? 'no ring'
+			: 'all back';
 	// No device installs an older version than it has had.
 	const stays = version === null ? '' : '; the version stays where it is installed';
-	const back = `${to === null && version !== null ? 'no ring' : 'all back'}${stays}`;
-	const share = after === 0 ? back : `${after} %`;
+	const share = after === 0 ? `${back}${stays}` : `${after} %`;
 	return [name, `to ${words}`, `${before} %`, '→', before === after ? `${share}, no ring more` : share];
 }
 
 /** The new plan as any plan is read; a way back is never stopped by a brake. */
-async function checked(document: object, before: PlanFile, step: Step, flags: StepFlags): Promise<PlanFile> {
+async function checked(
+	shell: Shell,
+	document: object,
+	before: PlanFile,
+	flags: StepFlags,
+	isForward: boolean,
+): Promise<Braked> {
 	const payload = Buffer.from(`${JSON.stringify(document, null, 2)}\n`);
-	const reading = readPlan(payload, 'The next plan', []);
-	if (!reading.ok) throw new AgentError('plan-invalid', reading.problems.map(({ message }) => message).join('\n'));
-	const file: PlanFile = { ...reading.read, file: 'The next plan', payload, bytes: before.bytes, findings: [] };
-	if (step.kind !== 'next-ring') return file;
-	const braked = await withBrakes(file, { ...flags, previous: before.file });
-	refuseErrors(braked);
+	const file: PlanFile = { ...planIn(payload, 'The next plan'), findings: [] };
+	const braked = await withBrakes(shell, file, isForward ? flags : { inventory: flags.inventory }, before);
+	if (isForward) refuseErrors(braked);
 	return braked;
 }
 
-async function save(shell: Shell, { payload }: PlanFile, { key, out }: StepFlags) {
+async function save(shell: Shell, next: Braked, { key, out }: StepFlags) {
 	if (out === undefined) return null;
-	if (key === undefined) return { file: await replaceFile(out, new TextDecoder().decode(payload), 0o644) };
-	const { text, publicKey } = signPayload(payload, await readPrivateKey(shell, key), null, out);
-	return { file: await replaceFile(out, text, 0o644), publicKey };
+	if (key === undefined) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
+	const { text, publicKey } = signPayload(next.payload, await readPrivateKey(shell, key), null, out);
+	return { file: await publishSigned(shell, out, text, next), publicKey };
 }

@@ -12,7 +12,7 @@ import {
 import { isObject, parseJson } from '../protocol/json.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { labelSchema } from '../settings/value-schemas.ts';
-import { readBounded } from './fleet-files.ts';
+import { readBounded } from './fleet-store.ts';
 
 const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;
 /** Lines that are named at once. */
@@ -30,8 +30,11 @@ const rowSchema = z.object({
 		z.array(labelSchema),
 	),
 	workflowId: emptyAsNull(workflowIdSchema),
+	version: emptyAsNull(z.string('must be a text').regex(/^\d\S{0,255}$/, 'must be a version such as 0.3.0')),
 });
 const COLUMNS = Object.keys(rowSchema.shape);
+
+const MADE_A_NUMBER = /^\d(?:[.,]\d+)?E\+\d+$/;
 
 interface Row {
 	readonly line: number;
@@ -47,7 +50,7 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 	};
 	const text = await readWhole(file, 'inventory');
 	const devices: InventoryDevice[] = [];
-	const lines = new Map<string, number>();
+	const lines = new Map<string, { readonly line: number; readonly said: string }>();
 	const isCsv = !/^\s*[{[]/.test(text);
 	for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
 		const read = rowSchema.safeParse(fields);
@@ -56,11 +59,16 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 			note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
 			continue;
 		}
+		const said = JSON.stringify(read.data);
 		const before = lines.get(read.data.deviceId);
-		if (before !== undefined) note(line, `deviceId is there already, on line ${before}`);
+		// Who copies a row twice says nothing new.
+		if (before?.said === said) continue;
+		if (before) note(line, `deviceId is there already, on line ${before.line}, and says something else there`);
+		if (MADE_A_NUMBER.test(read.data.deviceId))
+			note(line, `deviceId ${read.data.deviceId}: a spreadsheet has made a number of it; format the column as text`);
 		const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
 		if (mistaken) note(line, mistaken);
-		lines.set(read.data.deviceId, line);
+		lines.set(read.data.deviceId, { line, said });
 		devices.push(read.data);
 	}
 	if (lines.size === 0) note(1, 'no device follows');
@@ -82,7 +90,8 @@ const readWhole = async (file: string, what: string) =>
 function decode(bytes: Uint8Array, file: string): string {
 	let text: string;
 	try {
-		text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+		const isWide = bytes[0] === 0xff && bytes[1] === 0xfe;
+		text = new TextDecoder(isWide ? 'utf-16le' : 'utf-8', { fatal: true }).decode(bytes);
 	} catch {
 		throw new AgentError('inventory-invalid', `${file} is not UTF-8.`, { remedy: 'Save it as UTF-8.' });
 	}
@@ -116,14 +125,24 @@ function jsonLines(text: string, note: NoteProblem): Row[] {
 async function csvRows(text: string, file: string, note: NoteProblem): Promise<Row[]> {
 	const { parse, CsvError } = await import('csv-parse/sync');
 	try {
-		const rows = parse(text, {
-			delimiter: delimiterOf(text),
-			trim: true,
-			skip_empty_lines: true,
-			info: true,
-			columns: (names: string[]) => checkHead(names, file),
-		}) as unknown as { record: Record<string, string>; info: { lines: number } }[];
-		return rows.map(({ record, info }) => ({ line: info.lines, fields: record }));
+		// Excel's own first line.
+		const [hint = '', given] = /^sep=(.)\r?\n/i.exec(text) ?? [];
+		const body = text.slice(hint.length);
+		const options = { delimiter: given ?? delimiterOf(body), trim: true, skip_empty_lines: true };
+		const read = parse(body, { ...options, info: true, relax_column_count: true });
+		const rows = (read as unknown as { record: string[]; info: { lines: number } }[]).map(({ record, info }) => ({
+			line: info.lines + (hint === '' ? 0 : 1),
+			cells: record.map((cell) => cell.trim()),
+		}));
+		const [head, ...rest] = rows;
+		const names = checkHead(head?.cells ?? [], file);
+		return rest.flatMap(({ line, cells }): Row[] => {
+			// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
+			if (cells.every((cell) => cell === '')) return [];
+			if (cells.slice(names.length).some((cell) => cell !== ''))
+				note(line, FAULTS['CSV_RECORD_INCONSISTENT_COLUMNS'] ?? '');
+			return [{ line, fields: Object.fromEntries(names.map((name, index) => [name, cells[index] ?? ''])) }];
+		});
 	} catch (error) {
 		if (!(error instanceof CsvError)) throw error;
 		const line = Number((error as { lines?: unknown }).lines ?? 1);
@@ -133,8 +152,7 @@ async function csvRows(text: string, file: string, note: NoteProblem): Promise<R
 }
 
 const FAULTS: Readonly<Record<string, string>> = {
-	CSV_RECORD_INCONSISTENT_COLUMNS: 'there are more or fewer fields than the head has columns',
-	CSV_INCONSISTENT_RECORD_LENGTH: 'there are more or fewer fields than the head has columns',
+	CSV_RECORD_INCONSISTENT_COLUMNS: 'there are more fields than the head has columns',
 	CSV_QUOTE_NOT_CLOSED: 'a field in quotes does not end',
 	CSV_INVALID_CLOSING_QUOTE: 'after a field in quotes a comma must follow',
 	INVALID_OPENING_QUOTE: 'a quote stands inside a field that does not begin with one',
@@ -177,6 +195,7 @@ const OTHER_NAMES: Readonly<Record<string, RegExp>> = {
 	deviceType: /^(type|kind)$/,
 	labels: /^(label.*|tags?)$/,
 	workflowId: /^workflow.*$/,
+	version: /^(agent)?version$/,
 };
 
 /** Which of the columns a name may stand for; `null` for one of another meaning. */

@@ -58,7 +58,7 @@ export async function replaceFile(out: string, content: string | Uint8Array, mod
 	}
 }
 
-function unwritable(path: string, error: unknown): AgentError {
+export function unwritable(path: string, error: unknown): AgentError {
 	if (errnoOf(error) === 'EEXIST')
 		return new AgentError('usage', `${path} is there already.`, { remedy: 'Name another file, or remove this one.' });
 	return new AgentError('state-unwritable', `${path} cannot be written: ${inWords(error)}.`, {

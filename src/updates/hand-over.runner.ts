@@ -1,12 +1,11 @@
 /** Hands a plan that orders another version to root, in the site's window and while no lease holds. Root reads everything again. */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
-import type { Order } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import type { PlannedDevice } from '../fleet/targeting.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
-import { orderFor, untilWindowMs } from './order.ts';
+import { type Order, orderFor, untilWindowMs } from './order.ts';
 
 /** The two ends of what agent and root tell each other. */
 export interface Updates {

@@ -1,14 +1,22 @@
 /** The version that a fleet plan orders for a device, and whether it is carried out now. Pure: both the agent and root ask it. */
 import { compareVersions, versionProblem } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
-import { type Order, orderedVersion } from '../fleet/ordered-version.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
-import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
+import { compilePlan, type PlannedDevice, planFor } from '../fleet/targeting.ts';
 import type { Outcomes } from './record.ts';
 
-/** As {@link orderedVersion}, for one look. */
-export const orderFor = (plan: FleetPlan, device: PlannedDevice, wallMs: number): Order | null =>
-	orderedVersion(compilePlan(plan), device, wallMs);
+export interface Order {
+	readonly version: string;
+	/** From then on, milliseconds since 1970; `null`: at once. */
+	readonly atMs: number | null;
+}
+
+/** The version that a plan orders now, else the next one; `null` for none. */
+export function orderFor(plan: FleetPlan, device: PlannedDevice, wallMs: number): Order | null {
+	const { words } = planFor(compilePlan(plan), device, wallMs);
+	const word = words.find(({ what, to }) => what === 'version' && to !== null);
+	return word?.to ? { version: word.to, atMs: word.atMs } : null;
+}
 
 /** Milliseconds until the window is open; 0 while it is. A window may end on the next day. */
 export function untilWindowMs(window: string | null, now: Date): number {

@@ -161,13 +161,17 @@ for (const listed of [0, 10_000, 55_000]) {
 	if (!reading.ok) throw new Error(reading.problems[0]?.message);
 	const compiled = await measure('  a device chooses its part', () => {
 		const ready = compilePlan(reading.read.plan);
-		planFor(ready, {
-			deviceId: 'KIOSK-999999',
-			serial: null,
-			macAddress: null,
-			deviceType: 'kiosk',
-			labels: ['site-39'],
-		});
+		planFor(
+			ready,
+			{
+				deviceId: 'KIOSK-999999',
+				serial: null,
+				macAddress: null,
+				deviceType: 'kiosk',
+				labels: ['site-39'],
+			},
+			Date.now(),
+		);
 		return ready;
 	});
 	await measure('  idv fleet check: rules that never count, overlaps', () => checkPlan(reading.read.plan));

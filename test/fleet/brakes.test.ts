@@ -3,10 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { applyBrakes, type Brakes } from '../../src/fleet/brakes.ts';
 import { checkLimits } from '../../src/fleet/lint.ts';
 import { nextPlan, RINGS, type Step } from '../../src/fleet/next-plan.ts';
-import { orderedVersion } from '../../src/fleet/ordered-version.ts';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
 import { type InventoryDevice, previewPlan } from '../../src/fleet/preview.ts';
-import { assignmentAt, compilePlan, planFor, rolloutPercentile } from '../../src/fleet/targeting.ts';
+import { compilePlan, planFor, rolloutPercentile } from '../../src/fleet/targeting.ts';
 import { MAX_LISTED_VALUES } from '../../src/fleet/terms.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 12);
@@ -24,8 +23,12 @@ const device = (deviceId: string, labels: string[] = [], workflowId: string | nu
 	workflowId,
 });
 const INVENTORY = Array.from({ length: 100 }, (_, n) => device(`K-${n}`, [n < 5 ? 'lobby' : 'yard']));
+/** Names that devices are known to have had. */
+const KNOWN = { workflows: ['old', 'new'], versions: ['0.3.0', '0.3.1', '0.4.0', '0.9.0', '0.10.0', '0.11.0'] };
 const said = (plan: ReturnType<typeof planOf>, brakes: Partial<Brakes>) =>
-	applyBrakes(plan, { nowMs: NOW, ...brakes }).map(({ level, path, what }) => `${level} /${path.join('/')} ${what}`);
+	applyBrakes(plan, { nowMs: NOW, known: KNOWN, allowEmptyRing: true, allowRepeat: true, ...brakes }).map(
+		({ level, path, what }) => `${level} /${path.join('/')} ${what}`,
+	);
 const lobby = (rings: object[] | null, match: object = { labels: ['lobby'] }) =>
 	planOf({
 		rules: [
@@ -260,6 +263,52 @@ describe('brakes', () => {
 	});
 });
 
+describe('what no device would notice', () => {
+	const [ring] = [lobby([{ percent: 1 }])];
+	const none = { inventory: INVENTORY, allowEmptyRing: false };
+
+	test('a ring that reaches no device is named, with the share that would reach one', () => {
+		const inLobby = INVENTORY.slice(0, 5).map(({ deviceId }) => rolloutPercentile(deviceId));
+		const [what = ''] = said(ring, none);
+		expect(what).toMatch(/^error \/rules\/0\/rollout\/rings\/0\/percent reaches none of 5 devices of the inventory: /);
+		const least = Number(/: ([\d.]+) % would reach one; if that is meant, pass --allow-empty-ring$/.exec(what)?.[1]);
+		expect(inLobby.filter((place) => place < least)).toHaveLength(1);
+		expect(said(lobby([{ percent: least }]), none)).toEqual([]);
+		expect(said(ring, { ...none, allowEmptyRing: true })).toEqual([]);
+		expect(said(lobby([{ percent: least }, { percent: least + 0.01 }]), none)).toEqual([
+			expect.stringContaining('/rings/1/percent adds no device of the inventory to a smaller ring'),
+		]);
+		// One that was allowed once is not asked for again by the next ring.
+		const previous = { plan: ring, isSame: false };
+		const next = { ...lobby([{ percent: 1 }, { percent: least }]), revision: 8 };
+		expect(said(next, { ...none, previous })).toEqual([]);
+	});
+
+	test('a workflow or a version that no device has had is named with the one that is nearly it', () => {
+		const known = { workflows: [], versions: [] };
+		const typo = planOf({ defaults: { workflowId: 'olld' } });
+		const brakes = { inventory: INVENTORY, known, allowMoves: 100 };
+		expect(said(typo, brakes)).toEqual([
+			'error /defaults/workflowId (olld) is a workflow that no device has had yet, and old is one that devices have; if that is meant, pass --allow-workflow olld',
+		]);
+		expect(said(typo, { ...brakes, known: { ...known, workflows: ['olld'] } })).toEqual([]);
+		const version = planOf(update('0.5.0', 50));
+		expect(said(version, { ...brakes, allowEmptyRing: true })).toEqual([
+			expect.stringMatching(/\(0\.5\.0\) is a version that no device has had yet; .* --allow-version 0\.5\.0$/),
+		]);
+		// The plan in force has been asked for its own names when it was signed.
+		const previous = { plan: version, isSame: false };
+		expect(said({ ...version, revision: 8 }, { ...brakes, previous })).toEqual([]);
+	});
+
+	test('the plan that is in force already is no new one', () => {
+		const previous = { plan: planOf({}), isSame: true };
+		expect(said(planOf({}), { previous, allowRepeat: false })).toEqual([
+			'error /revision is published already, with the same content; if that is meant, pass --allow-repeat',
+		]);
+	});
+});
+
 describe('limits of a device', () => {
 	test('are seen in the plan, with another way to write it', () => {
 		const ids = (count: number) => Array.from({ length: count }, (_, n) => `KIOSK-${n}`);
@@ -401,9 +450,8 @@ describe('the next plan', () => {
 				const after = compilePlan(planSchemaOf(next).parse(next));
 				for (let n = 0; n < 20; n += 1) {
 					const one = device(`K-${n}`);
-					const had = orderedVersion(compilePlan(plan), one, NOW);
-					const hasBegun = had !== null && (had.atMs === null || had.atMs <= NOW - HOUR);
-					if (hasBegun) expect(orderedVersion(after, one, NOW)?.version).toBeTruthy();
+					const { version } = planFor(compilePlan(plan), one, NOW - HOUR);
+					if (version !== null) expect(planFor(after, one, NOW).version).toBeTruthy();
 				}
 			}),
 		);
@@ -424,11 +472,43 @@ describe('the next plan', () => {
 		expect(take(written, ring).changes).toEqual([{ rule: null, to: 'new', ...expected }]);
 	});
 
+	const V2 = { agent: { version: '0.2.0' } };
+	test.each<[string, object[], object | null, string | null]>([
+		[
+			'rings of the version before stay',
+			[
+				{ percent: 100, ...V2 },
+				{ percent: 10, ...PAST, ...V4 },
+				{ percent: 50, ...SOON, ...V4 },
+			],
+			{ to: { workflowId: 'new' }, rings: [{ percent: 100, ...V2 }] },
+			'0.2.0',
+		],
+		[
+			'a version that the record has is ordered again',
+			[{ percent: 10, ...V4 }],
+			{ to: {}, rings: [{ percent: 100, ...V2 }] },
+			'0.2.0',
+		],
+		[
+			'a workflow goes back, and the version that is ordered stays',
+			[{ percent: 100, ...V2 }, { percent: 10 }],
+			{ to: {}, rings: [{ percent: 100, ...V2 }] },
+			'0.2.0',
+		],
+		['nothing was before', [{ percent: 10, agent: { version: '0.1.0' } }], null, null],
+	])('back, with versions: %s', (_, rings, expected, versionAfter) => {
+		const written = { ...rollout(rings), format: 'idv-fleet-plan/2' };
+		const step: Step = { kind: 'rollback', before: (_rule, version) => (version === '0.4.0' ? '0.2.0' : null) };
+		const { document: next, changes } = take(written, step);
+		expect((next['defaults'] as { rollout?: object }).rollout ?? null).toEqual(expected);
+		expect(changes).toMatchObject([{ after: 0, versionAfter }]);
+	});
+
 	test('back: every device is where it was before the rollout', () => {
 		const { document: next, changes } = take(rollout([{ percent: 100 }]), { kind: 'rollback' });
-		const part = planFor(compilePlan(planSchemaOf(next).parse(next)), device('K-1'));
-		expect(assignmentAt(part, NOW).workflowId).toBe('old');
-		expect(changes).toEqual([{ rule: null, to: 'new', version: null, before: 100, after: 0 }]);
+		expect(planFor(compilePlan(planSchemaOf(next).parse(next)), device('K-1'), NOW).workflowId).toBe('old');
+		expect(changes).toEqual([{ rule: null, to: 'new', version: null, versionAfter: null, before: 100, after: 0 }]);
 	});
 
 	test('keeps what it does not know, the format, the epoch and the rollouts of other rules', () => {

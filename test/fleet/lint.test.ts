@@ -60,7 +60,7 @@ describe('a rule that can never count', () => {
 					const compiled = compilePlan(plan);
 					const names = checkPlan(plan).flatMap(({ level, path }) => (level === 'error' ? [`r${path[1]}`] : []));
 					hidden += names.length;
-					for (const one of devices) expect(names).not.toContain(planFor(compiled, one).rule);
+					for (const one of devices) expect(names).not.toContain(planFor(compiled, one, 0).rule);
 				},
 			),
 			{ numRuns: 500 },
@@ -158,7 +158,7 @@ describe('a preview', () => {
 					given({ defaults: { workflowId: 'a', rollout: { to: { workflowId: 'b' }, rings: [ring] } } }),
 				);
 				const devices = inventory(200);
-				const inRing = devices.filter((device) => planFor(compiled, device).move !== null).length;
+				const inRing = devices.filter((device) => planFor(compiled, device, NOW).part.move !== null).length;
 				expect(previewPlan(compiled, devices, NOW).moves).toBe(inRing);
 			}),
 		);

@@ -117,12 +117,13 @@ describe('a device', () => {
 		expect(refused.reason).toBe('No such workflow.');
 	});
 
-	test('is chosen by the labels of the inventory, else by its own', () => {
+	test('is chosen by its own labels, as the device chooses; by those of the inventory where it reports none', () => {
 		const plan = planOf({ rules: [{ name: 'lobby', match: { labels: ['lobby'] }, workflowId: 'new' }] });
 		const known = { deviceId: 'K-1', serial: null, macAddress: null, deviceType: null, labels: ['yard'] };
 		expect(standingOf(plan, null, report({ labels: ['lobby'] }), CONTEXT).target).toBe('new');
-		expect(standingOf(plan, known, report({ labels: ['lobby'] }), CONTEXT).target).toBeNull();
-		expect(standingOf(plan, { ...known, labels: [] }, report({ labels: ['lobby'] }), CONTEXT).target).toBe('new');
+		expect(standingOf(plan, known, report({ labels: ['lobby'] }), CONTEXT).target).toBe('new');
+		expect(standingOf(plan, { ...known, labels: ['lobby'] }, report(), CONTEXT).target).toBe('new');
+		expect(standingOf(plan, { ...known, labels: ['lobby'] }, report({ labels: [] }), CONTEXT).target).toBeNull();
 	});
 });
 
@@ -143,7 +144,7 @@ test('a device is at its target exactly if it is live with what the agent itself
 				const plan = rollout(JSON.parse(JSON.stringify(rings)));
 				const deviceId = `K-${id}`;
 				const device = { deviceId, serial: null, macAddress: null, deviceType: null, labels: [] };
-				const part = planFor(plan, device);
+				const part = planFor(plan, device, NOW).part;
 				const target = assignmentAt(part, NOW).workflowId;
 				const { standing } = standingOf(plan, device, report({ deviceId, workflowId: live }), CONTEXT);
 				const moves = part.move !== null && assignmentAt(part, NOW) !== part.move.to;

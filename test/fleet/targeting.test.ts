@@ -20,7 +20,7 @@ function device(more: Partial<PlannedDevice> = {}): PlannedDevice {
 	return { deviceId: 'K-1', serial: null, macAddress: null, deviceType: null, labels: [], ...more };
 }
 
-const partOf = (document: object, of = device()): DevicePlan => planFor(compilePlan(given(document)), of);
+const partOf = (document: object, of = device()): DevicePlan => planFor(compilePlan(given(document)), of, 0).part;
 const word = (workflowId: string | null, heartbeatCadence: number | null = null) => ({ workflowId, heartbeatCadence });
 const deviceIds = fc.stringMatching(/^[A-Z]{1,4}-\d{1,6}$/);
 
@@ -62,7 +62,7 @@ describe('which rule is a device', () => {
 			workflowId: name,
 		}));
 		const compiled = compilePlan(given({ rules }));
-		expect(planFor(compiled, device())).toMatchObject({ rule: 'b', base: word('b') });
+		expect(planFor(compiled, device(), 0)).toMatchObject({ rule: 'b', ...word('b') });
 		expect(fittingRules(compiled, device())).toEqual(['b', 'c']);
 	});
 

@@ -6,6 +6,8 @@ import { operatorOfFile, succeeded } from './operator.ts';
 
 const operator = operatorOfFile();
 
+const ALLOWED = ['--allow-workflow', 'checkout', '--allow-empty-ring'];
+
 async function given() {
 	const key = join(operator.directory, 'fleet.key');
 	const { publicKey } = succeeded(await operator.idv(['fleet', 'keygen', '--out', key, '--json']));
@@ -20,7 +22,7 @@ async function given() {
 	const inventory = await operator.file('devices.csv', `deviceId,labels,workflowId\n${rows.join('\n')}\n`);
 	const out = join(operator.directory, 'published.json');
 	const sign = (file: string, ...flags: string[]) =>
-		operator.idv(['fleet', 'sign', file, '--key', key, '--out', out, ...flags]);
+		operator.idv(['fleet', 'sign', file, '--key', key, '--out', out, '--unchecked', ...ALLOWED, ...flags]);
 	return { key, publicKey: publicKey as string, plan, inventory, out, sign };
 }
 const rollout = (...rings: object[]) => ({ rollout: { to: { workflowId: 'checkout' }, rings } });
@@ -105,7 +107,7 @@ test('next-ring shows first, then makes a signed plan of the same format; pause 
 		if (!reading.ok) throw new Error(reading.problems[0]?.message);
 		return reading.read.plan;
 	};
-	expect((await step('next-ring', out, ...write)).status).toBe(0);
+	expect((await step('next-ring', out, '--unchecked', ...write)).status).toBe(0);
 	expect(await read()).toMatchObject({
 		format: 'idv-fleet-plan/2',
 		fleet: 'north',
@@ -113,7 +115,7 @@ test('next-ring shows first, then makes a signed plan of the same format; pause 
 		rules: [rollout({ percent: 1 }, { percent: 10 })],
 	});
 	const later = new Date(Date.now() + 3_600_000).toISOString();
-	await step('next-ring', out, '--start-at', later, ...write);
+	await step('next-ring', out, '--unchecked', '--start-at', later, ...write);
 	expect(await read()).toMatchObject({
 		revision: 9,
 		rules: [{ rollout: { rings: [{}, {}, { percent: 50, startAt: later }] } }],

@@ -226,7 +226,10 @@ describe('idv fleet status --plan', () => {
 			'devices.csv',
 			`deviceId\n${Array.from({ length: 40 }, (_, n) => `K-${n}`).join('\n')}\n`,
 		);
-		const gate = [...args, '--inventory', more, '--fail-above', '10%', '--min-reported'];
+		const words = /21 of 40 devices whose change is due have failed \(20 of them not heard since\)/;
+		const missing = [...args, '--inventory', more, '--fail-above', '10%'];
+		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, missing);
+		const gate = [...missing, '--allow-missing', '20', '--min-reported'];
 		expect((await operator.idv([...gate, '50%'])).status).toBe(0);
 		await operator.expectRefused(
 			{

@@ -41,6 +41,13 @@ const INVENTORY =
 const plan = (text = PLAN, name = 'plan.json') => operator.file(name, text, 0o644);
 const inventory = (text = INVENTORY, name = 'devices.csv') => operator.file(name, text, 0o644);
 
+/** What is signed by nobody's checks is said on standard error. */
+async function signed(file: string, key: string, out: string) {
+	const outcome = await operator.idv(['fleet', 'sign', file, '--unchecked', '--key', key, '--out', out, '--json']);
+	expect(outcome).toMatchObject({ status: 0 });
+	return JSON.parse(outcome.stdout);
+}
+
 /** A key of `idv fleet keygen`. */
 async function givenKey(name = 'fleet.key') {
 	const file = join(operator.directory, name);
@@ -58,7 +65,14 @@ test.each([
 		const file = await plan(PLAN_2.replace('0.3.0', version));
 		const { file: key } = await givenKey();
 		await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, ['fleet', 'check', file]);
-		await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, ['fleet', 'sign', file, '--key', key]);
+		await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, [
+			'fleet',
+			'sign',
+			'--unchecked',
+			file,
+			'--key',
+			key,
+		]);
 	},
 );
 
@@ -149,7 +163,7 @@ describe('idv fleet check', () => {
 		expect(status).toBe(65);
 		const key = await givenKey();
 		const out = join(operator.directory, 'signed.json');
-		const signed = await operator.idv(['fleet', 'sign', file, '--key', key.file, '--out', out]);
+		const signed = await operator.idv(['fleet', 'sign', '--unchecked', file, '--key', key.file, '--out', out]);
 		expect(signed).toMatchObject({ status: 65, stderr: expect.stringMatching(/can never count.*\[plan-invalid\]/) });
 		await expect(stat(out)).rejects.toThrow();
 	});
@@ -174,15 +188,14 @@ describe('idv fleet sign', () => {
 		const [one, two] = [await givenKey('one.key'), await givenKey('two.key')];
 		const out = join(operator.directory, 'signed.json');
 		const file = await plan();
-		const signed = succeeded(await operator.idv(['fleet', 'sign', file, '--key', one.file, '--out', out, '--json']));
-		expect(signed).toMatchObject({ revision: 7, publicKey: one.publicKey, signatures: 1 });
+		expect(await signed(file, one.file, out)).toMatchObject({ revision: 7, publicKey: one.publicKey, signatures: 1 });
 		expect(await modeOf(out)).toBe('644');
 		const { payload } = JSON.parse(await readFile(out, 'utf8'));
 		expect(Buffer.from(payload, 'base64').toString()).toBe(PLAN);
 		const check = (key: string) => operator.idv(['fleet', 'check', out, '--public-key', key, '--json']);
 		expect(succeeded(await check(one.publicKey))).toMatchObject({ isSigned: true, verifiedBy: one.publicKey });
 		expect(await check(two.publicKey)).toMatchObject({ status: 65, stdout: expect.stringMatching(/plan-untrusted/) });
-		succeeded(await operator.idv(['fleet', 'sign', out, '--key', two.file, '--out', out, '--json']));
+		await signed(out, two.file, out);
 		expect(succeeded(await check(one.publicKey))).toMatchObject({ verifiedBy: one.publicKey });
 		expect(succeeded(await check(two.publicKey))).toMatchObject({ verifiedBy: two.publicKey });
 	});
@@ -190,12 +203,12 @@ describe('idv fleet sign', () => {
 	test('signs a plan of format 2 as well, byte for byte, and leaves what others have added to the envelope', async () => {
 		const key = await givenKey();
 		const out = join(operator.directory, 'signed.json');
-		succeeded(await operator.idv(['fleet', 'sign', await plan(PLAN_2), '--key', key.file, '--out', out, '--json']));
+		await signed(await plan(PLAN_2), key.file, out);
 		const envelope = JSON.parse(await readFile(out, 'utf8'));
 		expect(Buffer.from(envelope.payload, 'base64').toString()).toBe(PLAN_2);
 		await writeFile(out, JSON.stringify({ ...envelope, extensions: { log: 'x' } }));
 		const other = await givenKey('two.key');
-		succeeded(await operator.idv(['fleet', 'sign', out, '--key', other.file, '--out', out, '--json']));
+		await signed(out, other.file, out);
 		expect(JSON.parse(await readFile(out, 'utf8'))).toMatchObject({ extensions: { log: 'x' }, signatures: [{}, {}] });
 		const check = await operator.idv(['fleet', 'check', out, '--public-key', key.publicKey, '--json']);
 		expect(succeeded(check)).toMatchObject({ format: 'idv-fleet-plan/2', verifiedBy: key.publicKey });
@@ -203,7 +216,7 @@ describe('idv fleet sign', () => {
 
 	test('to standard output is the envelope and nothing else', async () => {
 		const key = await givenKey();
-		const { status, stdout } = await operator.idv(['fleet', 'sign', await plan(), '--key', key.file]);
+		const { status, stdout } = await operator.idv(['fleet', 'sign', '--unchecked', await plan(), '--key', key.file]);
 		expect(status).toBe(0);
 		expect(Object.keys(JSON.parse(stdout))).toEqual(['payloadType', 'payload', 'signatures']);
 	});
@@ -220,6 +233,7 @@ describe('idv fleet sign', () => {
 		await operator.expectRefused({ status: 78, code: 'fleet-key-invalid', words }, [
 			'fleet',
 			'sign',
+			'--unchecked',
 			await plan(),
 			'--key',
 			file,
@@ -233,12 +247,15 @@ describe('idv fleet sign', () => {
 		await operator.expectRefused({ status: 78, code: 'fleet-key-invalid', words: /type ec, not Ed25519/ }, [
 			'fleet',
 			'sign',
+			'--unchecked',
 			await plan(),
 			'--key',
 			file,
 		]);
 		const { file: made } = await givenKey();
-		expect(await operator.idv(['fleet', 'sign', await plan(), '--key', made])).toMatchObject({ status: 0 });
+		expect(await operator.idv(['fleet', 'sign', '--unchecked', await plan(), '--key', made])).toMatchObject({
+			status: 0,
+		});
 	});
 
 	test('a public key in another form is refused', async () => {
@@ -255,7 +272,7 @@ describe('idv fleet sign', () => {
 		const { privateKey } = createSigner();
 		const pem = privateKey.export({ format: 'pem', type: 'pkcs8' }).toString();
 		const file = await operator.file('open.key', pem, 0o644);
-		const { status, stderr } = await operator.idv(['fleet', 'sign', await plan(), '--key', file]);
+		const { status, stderr } = await operator.idv(['fleet', 'sign', '--unchecked', await plan(), '--key', file]);
 		expect(status).toBe(0);
 		expect(stderr).toMatch(/^Warning: Other users may read .*chmod 600/);
 	});

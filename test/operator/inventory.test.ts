@@ -7,7 +7,7 @@ import { readInventory } from '../../src/operator/inventory.ts';
 const INVENTORY =
 	'deviceId,serial,labels,workflowId\nK-1,S-1,lobby,checkin\nK-2,,,checkin\nK-3,S-3,lobby;berlin,checkout\n';
 
-async function read(text: string) {
+async function read(text: string | Buffer) {
 	const directory = await mkdtemp(join(tmpdir(), 'inventory-'));
 	onTestFinished(() => rm(directory, { recursive: true, force: true }));
 	const file = join(directory, 'devices');
@@ -17,7 +17,7 @@ async function read(text: string) {
 
 test.each<[string, string, RegExp]>([
 	['no deviceId column', 'devcieId,serial\nK-1,S\n', /line 1: there is no column deviceId; is devcieId meant/],
-	['a field too many', `${INVENTORY}K-4,a,b,c,d\n`, /line 5: there are more or fewer fields/],
+	['a field too many', `${INVENTORY}K-4,a,b,c,d\n`, /line 5: there are more fields/],
 	['a quote that does not end', `${INVENTORY}"K-4,a,b,c\n`, /line \d: a field in quotes does not end/],
 	['an empty deviceId', `${INVENTORY},S-4,,\n`, /line 5: deviceId must not be empty/],
 	['a device that is there twice', `${INVENTORY}K-2,,,\n`, /line 5: deviceId is there already, on line 3/],
@@ -67,7 +67,43 @@ test('names twenty bad lines at most', async () => {
 
 test('reads a head in other capitals, quotes, a byte order mark and empty lines', async () => {
 	expect(await read('\ufeff"Device ID",MAC_Address,"x"\n"K-1",00-1B-21-0A-0B-0C,"a, b"\n\nK-2,,c\n')).toEqual([
-		{ deviceId: 'K-1', serial: null, macAddress: '00:1b:21:0a:0b:0c', deviceType: null, labels: [], workflowId: null },
-		{ deviceId: 'K-2', serial: null, macAddress: null, deviceType: null, labels: [], workflowId: null },
+		{
+			deviceId: 'K-1',
+			serial: null,
+			macAddress: '00:1b:21:0a:0b:0c',
+			deviceType: null,
+			labels: [],
+			workflowId: null,
+			version: null,
+		},
+		{ deviceId: 'K-2', serial: null, macAddress: null, deviceType: null, labels: [], workflowId: null, version: null },
 	]);
+});
+
+test.each<[string, string, number]>([
+	['rows of nothing at the end', 'deviceId;labels;workflowId\r\nK-1;a;w\r\n;;\r\n;;\r\n', 1],
+	['empty cells behind the last column', 'deviceId,labels,,\nK-1,a,,,,\nK-2\n', 2],
+	['the same row twice', 'deviceId,labels\nK-1,a\nK-1,a\n', 1],
+	["Excel's hint of the separator", 'sep=;\r\nDEVICEID;Labels\r\n"K-1";"a,b"\r\n', 1],
+	['spaces that do not break', 'deviceId,labels\nK-1\u00a0,\u00a0a\n', 1],
+	['line ends of old machines', 'deviceId,labels\rK-1,a\rK-2,b\r', 2],
+])('a spreadsheet writes %s, and each device counts once [F730]', async (_, text, count) => {
+	expect((await read(text)).map(({ deviceId }) => deviceId)).toEqual(['K-1', 'K-2'].slice(0, count));
+});
+
+test('a file in UTF-16, as spreadsheets call Unicode text', async () => {
+	expect(await read(Buffer.from('\ufeffdeviceId\tlabels\r\nK-1\tä\r\n'.replace('ä', 'a'), 'utf16le'))).toHaveLength(1);
+});
+
+test('an id that a spreadsheet has made a number of is named', async () => {
+	await expect(read('deviceId\n1.23E+11\n')).rejects.toThrow(
+		/line 2: deviceId 1\.23E\+11: a spreadsheet has made a number/,
+	);
+});
+
+test('100,000 rows of a spreadsheet are read, with the version that each device has', async () => {
+	const rows = Array.from({ length: 100_000 }, (_, n) => `"K-${n}";"lobby";;0.2.${n % 3}\r\n`).join('');
+	const devices = await read(`\ufeffDEVICEID;LABELS;WORKFLOWID;VERSION\r\n${rows};;;\r\n`);
+	expect(devices).toHaveLength(100_000);
+	expect(devices.at(-1)).toMatchObject({ deviceId: 'K-99999', workflowId: null, version: '0.2.0' });
 });

@@ -1,7 +1,7 @@
 /** The rollout that stops: docs/pipeline/rollout.sh against real agents, of which some cannot follow the plan. */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -116,6 +116,14 @@ test(
 			inventory,
 			'--max-moves',
 			'100%',
+			'--previous',
+			'none',
+			'--workflows',
+			'first,second',
+			'--allow-workflow',
+			'first',
+			'--allow-workflow',
+			'second',
 			'--out',
 			planFile,
 		);
@@ -147,7 +155,12 @@ test(
 			).length;
 		await expect.poll(asPlanned, { timeout: TIMEOUT_MS, interval: 1000 }).toBe(first.length);
 		// As if the plan had been published long ago.
-		await utimes(planFile, 0, 0);
+		const recordFile = planFile.replace('.json', '.record.json');
+		const record = JSON.parse(readFileSync(recordFile, 'utf8'));
+		await writeFile(
+			recordFile,
+			JSON.stringify({ ...record, signed: [{ ...record.signed[0], at: '2020-01-01T00:00:00Z' }] }),
+		);
 		const { status, stdout, stderr } = await run('sh', join(ROOT, 'docs/pipeline/rollout.sh'));
 		console.log(stdout, stderr);
 		const failed = first.filter((id) => bad.has(id)).length;

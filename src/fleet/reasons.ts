@@ -1,0 +1,30 @@
+/** Why a device is not as it should be, in words, from the codes that metrics and heartbeats carry. Pure. */
+const REASONS: Readonly<Record<string, string>> = {
+	'workflow-unknown': 'the service does not know the workflow',
+	'access-forbidden': 'the service does not allow it the workflow',
+	'credential-refused': 'the service refuses its credential',
+	'request-rejected': 'the service rejects its registration',
+	'service-unreachable': 'the service cannot be reached',
+	'service-failed': 'the service fails',
+	'service-overloaded': 'the service is overloaded',
+	'dns-failed': 'the name of the service was not found',
+	'captive-portal': 'its network asks for a sign-in',
+	'network-down': 'it has no network',
+	'clock-wrong': 'its clock is wrong',
+	'channel-silent': 'its line is dead',
+	'plan-not-followed': 'it was not online with it in time',
+	'disk-low': 'its disk is nearly full',
+	'not-installed': 'idv-agent-updates is not installed on it',
+	'not-enabled': 'its settings do not allow updates (update.enabled)',
+	window: 'it waits for its update window',
+	lease: 'an application on it holds a lease',
+	'update-failed': 'apt did not install the version',
+	'update-refused': 'root refuses the order',
+	'update-not-alone': 'apt would change other packages as well',
+};
+
+/** @param workflowId the workflow that it is about. */
+export function reasonIn(code: string, workflowId?: string): string {
+	const words = REASONS[code] ?? code;
+	return workflowId ? words.replace(/the workflow$/, `the workflow ${workflowId}`) : words;
+}

@@ -1,0 +1,87 @@
+/** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
+import * as z from 'zod';
+import { parseJson } from '../protocol/json.ts';
+import type { FleetPlan } from './plan-format.ts';
+import type { MoveGroup } from './preview.ts';
+import type { FleetProgress } from './progress.ts';
+
+const FORMAT = 'idv-fleet-record/1';
+/** Signings that are kept; the oldest go. */
+const MAX_SIGNED = 100;
+
+const signingSchema = z.looseObject({
+	epoch: z.int(),
+	revision: z.int(),
+	/** SHA-256 of the plan's bytes, and of the plan that it replaces. */
+	digest: z.string(),
+	previous: z.string().nullable(),
+	/** ISO 8601. */
+	at: z.string(),
+	/** The version that the newest ring of each part orders: of the defaults under an empty name. */
+	versions: z.record(z.string(), z.string()),
+	moves: z.array(z.unknown()),
+});
+export type Signing = z.infer<typeof signingSchema>;
+
+const recordSchema = z.looseObject({
+	format: z.literal(FORMAT),
+	/** Oldest first. */
+	signed: z.array(signingSchema),
+	seen: z
+		.looseObject({
+			at: z.string(),
+			revision: z.int(),
+			counts: z.record(z.string(), z.number()),
+			/** All that devices were ever seen with. */
+			workflows: z.array(z.string()),
+			versions: z.array(z.string()),
+		})
+		.nullable(),
+});
+export type RolloutRecord = z.infer<typeof recordSchema>;
+
+export const NO_RECORD: RolloutRecord = { format: FORMAT, signed: [], seen: null };
+
+/** `null` for any other text. */
+export const readRecord = (text: string): RolloutRecord | null => recordSchema.safeParse(parseJson(text)).data ?? null;
+
+/** The plan's name with `.record` in it: `published.json` has `published.record.json`, also in an address. */
+export const recordPlaceOf = (plan: string) => plan.replace(/(\.json)?(\?.*)?$/, '.record.json$2');
+
+/** @param previous the plan that it replaces; `null` for none. */
+export function withSigning(
+	record: RolloutRecord,
+	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
+	{ previous, at, moves }: { previous: string | null; at: string; moves: readonly MoveGroup[] },
+): RolloutRecord {
+	const { epoch = 0, revision } = plan;
+	const others = record.signed.filter((one) => one.digest !== digest);
+	const signing = { epoch, revision, digest, previous, at, versions: versionsOf(plan), moves: [...moves] };
+	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
+}
+
+function versionsOf({ defaults, rules }: FleetPlan): Record<string, string> {
+	const parts = [{ name: '', rollout: defaults?.rollout }, ...rules];
+	return Object.fromEntries(
+		parts.flatMap(({ name, rollout }) => {
+			const version = rollout?.rings.findLast(({ agent }) => agent)?.agent?.version;
+			return version === undefined ? [] : [[name, version]];
+		}),
+	);
+}
+
+/** The version that a part of the plan ordered before this one; `null` where it ordered none. */
+export function versionBefore({ signed }: RolloutRecord, rule: string | null, version: string): string | null {
+	const ordered = signed.map(({ versions }) => versions[rule ?? '']);
+	const first = ordered.indexOf(version);
+	return ordered.slice(0, first < 0 ? ordered.length : first).findLast((one) => one !== undefined) ?? null;
+}
+
+export function withSeen(record: RolloutRecord, progress: FleetProgress, revision: number, at: string): RolloutRecord {
+	const { atTarget, dueLater, overdue, refused, offline, neverSeen, workflows, versions } = progress;
+	const counts = { atTarget, dueLater, overdue, refused, offline, neverSeen };
+	const all = (before: readonly string[] = [], now: object) => [...new Set([...before, ...Object.keys(now)])].sort();
+	const { seen } = record;
+	const ever = { workflows: all(seen?.workflows, workflows), versions: all(seen?.versions, versions) };
+	return { ...record, seen: { at, revision, counts, ...ever } };
+}

@@ -1,0 +1,202 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { listen } from '../connection/network-peers.ts';
+import { operatorOfFile, succeeded } from './operator.ts';
+
+const operator = operatorOfFile();
+
+async function given() {
+	const key = join(operator.directory, 'fleet.key');
+	succeeded(await operator.idv(['fleet', 'keygen', '--out', key, '--json']));
+	const rows = Array.from({ length: 100 }, (_, n) => `K-${n},old,0.2.0`);
+	await operator.file('devices.csv', `deviceId,workflowId,version\n${rows.join('\n')}\n`);
+	const checks = { inventory: 'devices.csv', workflows: ['old', 'new', 'other'], maxMoves: '100%' };
+	await operator.file('fleet-checks.json', JSON.stringify({ ...checks, previous: null }));
+	const plan = (revision: number, to: string, more: object = {}) =>
+		operator.file(
+			`plan-${revision}-${to}.json`,
+			JSON.stringify({
+				...{ format: 'idv-fleet-plan/2', revision, spreadSeconds: 0 },
+				defaults: { workflowId: 'old', rollout: { to: { workflowId: to }, rings: [{ percent: 50 }] } },
+				...more,
+			}),
+			0o644,
+		);
+	const sign = (file: string, out: string, ...flags: string[]) =>
+		operator.idv(['fleet', 'sign', file, '--key', key, '--out', out, '--allow-workflow', 'new', ...flags]);
+	const out = join(operator.directory, 'published.json');
+	const published = async () => {
+		const { payload } = JSON.parse(await readFile(out, 'utf8'));
+		return JSON.parse(Buffer.from(payload, 'base64').toString());
+	};
+	return { key, plan, sign, out, published, record: join(operator.directory, 'published.record.json') };
+}
+
+/** A store that takes PUT. */
+async function givenStore({ knowsIfMatch = true } = {}) {
+	const kept = new Map<string, string>();
+	const asked: string[] = [];
+	let meanwhile = () => {};
+	const overtake = (act: () => void) => {
+		meanwhile = act;
+	};
+	const etag = (text: string | undefined) => `"${text?.length}-${text?.slice(-40)}"`.replaceAll(/[^\w"-]/g, '');
+	const server = createServer(async (request, response) => {
+		const path = request.url ?? '';
+		if (request.method === 'GET') {
+			const text = kept.get(path);
+			response.writeHead(
+				text === undefined ? 404 : 200,
+				knowsIfMatch && text !== undefined ? { etag: etag(text) } : {},
+			);
+			return response.end(text);
+		}
+		const body = (await request.toArray()).join('');
+		if (!path.includes('record')) meanwhile();
+		const condition = request.headers['if-match'] ?? request.headers['if-none-match'] ?? '';
+		asked.push(`${path} ${condition === '' ? 'whatever is there' : condition === '*' ? 'nothing' : 'the same'}`);
+		const fits = condition === '*' ? !kept.has(path) : condition === '' || condition === etag(kept.get(path));
+		if (knowsIfMatch && !fits) return response.writeHead(412).end();
+		kept.set(path, body);
+		return response.writeHead(201).end();
+	});
+	const url = `http://127.0.0.1:${await listen(server)}/plans/published.json`;
+	return { url, kept, asked, overtake };
+}
+
+test('without the checks nothing is signed; --unchecked says so, and the file beside the plan stands in for flags', async () => {
+	const { key, plan, sign, out } = await given();
+	const file = await plan(1, 'new');
+	const signed = await sign(file, out);
+	expect(signed).toMatchObject({ status: 0, stderr: '' });
+	expect(signed.stdout).toMatch(/^\d+ +old +→ +new +defaults +ring of 50 % +when taken$/m);
+	await writeFile(join(operator.directory, 'fleet-checks.json'), '{ "inventory": "devices.csv" }');
+	const words = /without --workflows, --max-moves\. .*fleet-checks\.json/;
+	const args = ['fleet', 'sign', await plan(2, 'new'), '--key', key, '--out', out, '--allow-workflow', 'new'];
+	await operator.expectRefused({ status: 64, code: 'usage', words }, args);
+	const unchecked = await operator.idv([...args, '--unchecked']);
+	expect(unchecked).toMatchObject({
+		status: 0,
+		stderr: expect.stringMatching(/^Warning: Signed unchecked, without .*--workflows/),
+	});
+	await writeFile(join(operator.directory, 'fleet-checks.json'), '{ "inventry": "devices.csv" }');
+	await operator.expectRefused({ status: 78, code: 'settings-invalid', words: /fleet-checks\.json/ }, args);
+});
+
+test('of two managers who have seen the same plan, the second is refused until he has seen that of the first [F731]', async () => {
+	const { plan, sign, out, published } = await given();
+	await sign(await plan(1, 'new'), out);
+	const seen = await operator.file('seen.json', await readFile(out, 'utf8'), 0o644);
+	expect((await sign(await plan(2, 'new'), out, '--previous', seen)).status).toBe(0);
+	const mine = await plan(3, 'other');
+	const refused = await sign(mine, out, '--previous', seen, '--allow-workflow', 'other');
+	expect(refused).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/another manager has published there.*plan-outdated/),
+	});
+	expect(await published()).toMatchObject({ revision: 2 });
+	expect((await sign(mine, out, '--previous', out, '--allow-workflow', 'other')).status).toBe(0);
+	expect((await sign(mine, out, '--allow-workflow', 'other')).stderr).toMatch(/is published already.*--allow-repeat/);
+});
+
+test('a plan that came by another way than idv fleet is not replaced unseen', async () => {
+	const { plan, sign, out } = await given();
+	await sign(await plan(1, 'new'), out);
+	await writeFile(out, await readFile(await plan(5, 'new')));
+	expect(await sign(await plan(6, 'new'), out)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/plan-outdated/),
+	});
+});
+
+test('a run that was killed between signing and publishing is repeated as it was [F732]', async () => {
+	const { plan, sign, out, published, record } = await given();
+	await sign(await plan(1, 'new'), out);
+	const before = await readFile(out, 'utf8');
+	await sign(await plan(2, 'new'), out);
+	// The record was written, the plan was not.
+	await writeFile(out, before);
+	expect((await sign(await plan(2, 'new'), out)).status).toBe(0);
+	expect(await published()).toMatchObject({ revision: 2 });
+	const { signed } = JSON.parse(await readFile(record, 'utf8'));
+	expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1, 2]);
+});
+
+test('a store that knows If-Match decides who comes first [F733]', async () => {
+	const { plan, sign } = await given();
+	const store = await givenStore();
+	expect((await sign(await plan(1, 'new'), store.url)).status).toBe(0);
+	expect((await sign(await plan(2, 'new'), store.url)).status).toBe(0);
+	expect(store.asked.filter((one) => one.startsWith('/plans/published.json'))).toEqual([
+		'/plans/published.json nothing',
+		'/plans/published.json the same',
+	]);
+	const theirs = '{"format":"idv-fleet-plan/2","revision":9}';
+	store.overtake(() => store.kept.set('/plans/published.json', theirs));
+	expect(await sign(await plan(3, 'new'), store.url)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/plan-outdated/),
+	});
+	expect(store.kept.get('/plans/published.json')).toBe(theirs);
+});
+
+test('elsewhere the plan that was seen last must be there', async () => {
+	const { plan, sign } = await given();
+	const store = await givenStore({ knowsIfMatch: false });
+	expect((await sign(await plan(1, 'new'), store.url)).status).toBe(0);
+	expect(store.kept.has('/plans/published.record.json')).toBe(true);
+	store.kept.set('/plans/published.json', '{"format":"idv-fleet-plan/2","revision":9}');
+	expect(await sign(await plan(10, 'new'), store.url)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/plan-outdated/),
+	});
+});
+
+test('rollback orders the version before again, by the record, and names the devices that cannot go back', async () => {
+	const { key, plan, sign, out, published } = await given();
+	const ids = Array.from({ length: 100 }, (_, n) => `K-${n}`);
+	await operator.file('devices.csv', `deviceId\n${ids.join('\n')}\n`);
+	const rings = (version: string, percent: number) => ({
+		defaults: { workflowId: 'old', rollout: { to: {}, rings: [{ percent, agent: { version } }] } },
+	});
+	const allowed = [
+		'--allow-workflow',
+		'old',
+		'--allow-version',
+		'0.3.0',
+		'--allow-version',
+		'0.4.0',
+		'--allow-moves',
+		'100',
+	];
+	expect((await sign(await plan(1, 'x', rings('0.3.0', 100)), out, ...allowed)).status).toBe(0);
+	expect((await sign(await plan(2, 'x', rings('0.4.0', 10)), out, ...allowed)).status).toBe(0);
+	const back = succeeded(await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out, '--json']));
+	expect(back.changes).toMatchObject([{ version: '0.4.0', versionAfter: '0.3.0', before: 10, after: 0 }]);
+	expect(back.cannotGoBack.length).toBeGreaterThan(3);
+	expect(await published()).toMatchObject({
+		revision: 3,
+		defaults: { rollout: { rings: [{ percent: 100, agent: { version: '0.3.0' } }] } },
+	});
+	const going = { what: 'version', from: '0.4.0', to: '0.3.0', devices: back.cannotGoBack.length };
+	expect(back.preview.groups).toContainEqual(expect.objectContaining(going));
+});
+
+test('status knows by the record since when a plan is published, and writes there what it saw', async () => {
+	const { plan, sign, out, record } = await given();
+	await sign(await plan(1, 'new'), out);
+	const line = { deviceId: 'K-1', state: 'online', agentVersion: '0.2.0', workflow: { live: 'old', wanted: 'old' } };
+	const from = await operator.file('gathered.jsonl', JSON.stringify(line));
+	const inventory = join(operator.directory, 'devices.csv');
+	const status = ['fleet', 'status', '--plan', out, '--inventory', inventory, '--from', from, '--json'];
+	const soon = JSON.parse((await operator.idv([...status, '--grace-seconds', '600', '--record'])).stdout);
+	expect(soon).toMatchObject({ overdue: 0, judged: { failed: 0 } });
+	const kept = JSON.parse(await readFile(record, 'utf8'));
+	expect(kept.seen).toMatchObject({ revision: 1, counts: { neverSeen: 99 }, workflows: ['old'], versions: ['0.2.0'] });
+	const [first] = kept.signed;
+	await writeFile(record, JSON.stringify({ ...kept, signed: [{ ...first, at: '2020-01-01T00:00:00Z' }] }));
+	const late = JSON.parse((await operator.idv([...status, '--grace-seconds', '600'])).stdout);
+	expect(late.judged.failed).toBeGreaterThan(30);
+});
