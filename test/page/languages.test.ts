@@ -1,7 +1,7 @@
 /** The words of the page: complete in every language, made from codes, and English only in English. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { CATALOGUE } from '../../src/base/errors.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
@@ -16,12 +16,28 @@ interface Words {
 	readonly codes: Record<string, readonly [what: string, todo: string]>;
 	readonly kinds: Record<string, string>;
 	readonly interruptions: Record<string, string>;
+	/** Of a duration, where it is not as it stands alone. */
+	readonly inSentence: Record<string, string>;
 	readonly text: Record<string, string>;
 }
 const WORDS = new Map<string, Words>();
 for (const tag of TAGS) WORDS.set(tag, (await import(join(PAGE, `languages/${tag}.js`))).default);
 const wordsOf = (tag: string): Words => WORDS.get(tag) as Words;
 const EN = wordsOf('en');
+const { ago, duration, interruptions, moment, words: spoken } = (await import(join(PAGE, 'words.js'))) as PageWords;
+interface PageWords {
+	readonly words: object;
+	readonly ago: (iso: string, nowMs: number) => string;
+	readonly duration: (seconds: number) => string;
+	readonly interruptions: (count: number) => string;
+	readonly moment: (iso: string, nowMs: number) => string;
+}
+/** By seconds, where the form in a sentence is another than that alone. */
+const DUALS: Record<string, Record<number, string>> = {
+	ar: { 2: 'ثانيتين', 120: 'دقيقتين', 7200: 'ساعتين', 172800: 'يومين' },
+	de: { 172800: '2 Tagen' },
+};
+const BUTTONS = ['tryNow', 'enterCode', 'show', 'go', 'camera', 'cameraStop', 'picture', 'close', 'yes', 'no'];
 
 /** Every sentence by its place. */
 function sentences({ states, summaries, codes, kinds, text }: Words): Map<string, string> {
@@ -49,6 +65,21 @@ test('there is a file for each language, and no other', () => {
 	expect(files.toSorted()).toEqual(TAGS.toSorted());
 });
 
+/** By language, words with a second meaning that a person at the screen takes first. */
+const TWO_MEANINGS: Record<string, RegExp> = {
+	// "Wipe", and "site" or "website".
+	ar: /امسح|ممسوح|الموقع/,
+	fr: /\bce site\b/,
+	es: /\bdispositivo\b|\beste lugar\b/,
+	// A pairing code is the only code.
+	en: /\bcode (?:that stands|shown)\b/,
+};
+
+test.each(TAGS)('%s has no word that means something else at the screen', (tag) => {
+	const found = TWO_MEANINGS[tag];
+	for (const [place, sentence] of sentences(wordsOf(tag))) if (found) expect(sentence, place).not.toMatch(found);
+});
+
 describe.each(TAGS)('%s', (tag) => {
 	const words = wordsOf(tag);
 
@@ -65,6 +96,44 @@ describe.each(TAGS)('%s', (tag) => {
 		for (const [place, sentence] of own) {
 			expect(sentence.trim(), place).not.toBe('');
 			expect(parameters(sentence), place).toEqual(parameters(english.get(place) ?? ''));
+		}
+	});
+
+	describe('says a number', () => {
+		beforeEach(() => void Object.assign(spoken, words, { tag }));
+
+		test('in the one kind of digits that names and addresses have', () => {
+			const at = new Date(2026, 10, 21, 13, 45).toISOString();
+			const said = [1, 2, 40, 119, 300, 3600, 7200, 100_000, 999_999].map(duration);
+			said.push(ago(at, Date.parse(at) + 300_000), moment(at, 0), ...[0, 1, 2, 3, 11, 100, 1234].map(interruptions));
+			for (const one of said) expect(one.replaceAll(/\d/g, ''), one).not.toMatch(/\p{Nd}/u);
+		});
+
+		test('in the form that its sentence needs', () => {
+			// Of a duration in a sentence, Arabic has the oblique dual and German the dative; none is the form that stands alone.
+			const said = [2, 120, 7200, 172_800].map(duration).join();
+			expect(said).not.toMatch(/(?:ثانيتان|دقيقتان|ساعتان|يومان)|Tage\b/);
+			expect(said).toBe([2, 120, 7200, 172_800].map((seconds) => DUALS[tag]?.[seconds] ?? duration(seconds)).join());
+		});
+
+		test('of interruptions as a sentence of its own', () => {
+			for (const count of [0, 1, 2, 3, 11, 100, 1_000_000]) {
+				const told = interruptions(count);
+				expect(told).toMatch(/^[\p{Lu}\p{Lo}\d].*\.$/u);
+				expect(told).not.toContain('{');
+			}
+		});
+	});
+
+	test('is short enough for the smallest screen', () => {
+		const { states, text, codes, summaries } = words;
+		const longest = (sentences: readonly string[]) => Math.max(...sentences.map((one) => one.length));
+		expect(longest(Object.values(states))).toBeLessThanOrEqual(22);
+		expect(longest(BUTTONS.map((key) => text[key] ?? ''))).toBeLessThanOrEqual(26);
+		expect(longest(Object.values(summaries))).toBeLessThanOrEqual(125);
+		for (const [code, [what, todo]] of Object.entries(codes)) {
+			expect(what.length, `${code}: ${what}`).toBeLessThanOrEqual(85);
+			expect(todo.length, `${code}: ${todo}`).toBeLessThanOrEqual(110);
 		}
 	});
 

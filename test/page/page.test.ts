@@ -34,6 +34,13 @@ test('the last hour is a bar for each state, as long as it lasted, and a sentenc
 	expect(text('timeline-words')).toMatch(/30 minutes.*40 minutes/);
 });
 
+test('a device that never was online in the last hour says so, and not for how long', async () => {
+	const timeline = [{ fromMs: VIEW.nowMs - 300_000, state: 'offline' }] as const;
+	const { state, text } = await givenScreen({ before: ({ tell }) => tell({ timeline }) });
+	await expect.poll(state, LOOK).toBe('online');
+	expect(text('timeline-words').replaceAll(/[\u2068\u2069]/g, '')).toBe('Not online in the last 5 minutes.');
+});
+
 describe('a language that cannot be loaded', () => {
 	test('while the agent is away leaves the page alive, and is spoken when the agent is back [F500]', async () => {
 		const { agent, state, text, choose, inSteps, document } = await givenScreen();
@@ -193,7 +200,9 @@ describe('pairing', () => {
 		expect(text('workflow-line')).toBe('Workflow: w');
 		agent.trouble('/api/pair', 'gone');
 		submit('confirm');
-		await expect.poll(() => text('answer'), LOOK).toBe('The device gave no answer. Look at its state.');
+		await expect
+			.poll(() => text('answer'), LOOK)
+			.toBe('The device gave no answer. Look at its state. The code may have been used: try the same code once more.');
 		expect(at('yes').disabled).toBe(false);
 	});
 });

@@ -315,13 +315,14 @@ function showTimeline({ timeline }) {
 	);
 	const onlineMs = stretches.filter(({ state }) => state === 'online').reduce((sum, { ms }) => sum + ms, 0);
 	const away = stretches.filter(({ state, ms }) => ms > 0 && (state === 'offline' || state === 'blocked')).length;
-	const online = onlineMs < 1000 ? duration(1) : duration(onlineMs / 1000);
+	const known = duration(knownMs / 1000);
+	const online = text('onlineFor', { online: duration(onlineMs / 1000), known });
 	const told =
 		knownMs < 60_000
 			? text('justStarted')
-			: [text('onlineFor', { online, known: duration(knownMs / 1000) }), away > 0 ? interruptions(away) : '']
-					.filter(Boolean)
-					.join(' ');
+			: onlineMs === 0
+				? text('neverOnline', { known })
+				: [online, away > 0 ? interruptions(away) : ''].filter(Boolean).join(' ');
 	setText(at('timeline-words'), told);
 	at('timeline').setAttribute('aria-label', told);
 }

@@ -165,7 +165,7 @@ async function take(found) {
 	}
 	const { problem } = answer.body;
 	if (problem?.code === 'not-a-pairing-code') {
-		sayNotACode(one);
+		sayNotACode(one, problem.params?.reason);
 		return false;
 	}
 	if (problem !== null && problem.code !== 'origin-unconfirmed' && problem.code !== 'workflow-missing') {
@@ -183,7 +183,9 @@ function isPairingCode({ ok, body }) {
 	return ok && body.problem?.code !== 'not-a-pairing-code';
 }
 
-function sayNotACode(one) {
+function sayNotACode(one, reason) {
+	if (reason === 'otherLayout') return say(text('otherLayout'));
+	if (reason === 'capitals') return say(text('capitals'));
 	const kind = kindOf(one);
 	const [what, todo] = problemWords('not-a-pairing-code');
 	say([kind === null ? what : fill(words.kinds[kind], { kind: one.format ?? '' }), todo].join(' '));
@@ -280,7 +282,8 @@ async function pairNow() {
 		at('status').focus();
 		return;
 	}
-	sayProblem(body);
+	if (body.code === undefined) say([text('noAnswer'), text('codeUncertain')].join(' '));
+	else sayProblem(body);
 	// A wrong PIN costs nothing; anything else may have cost the code.
 	if (body.code === 'access-denied') at('pin').focus();
 	else {
@@ -325,7 +328,13 @@ function sayProblem({ code: named, params = {} }) {
 		return say(text(keys[params.reason] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) }));
 	}
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return say(text('gone'));
-	say(problemWords(named).join(' '));
+	const [what, todo] = problemWords(named);
+	const worth = {
+		valid: text('codeValid'),
+		used: text('codeUsed'),
+		uncertain: text('codeUncertain'),
+	}[named === 'code-expired-or-used' ? '' : params.pairingCode];
+	say([what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' '));
 }
 
 async function post(path, body) {

@@ -22,7 +22,7 @@ export async function load(tag, withinMs) {
 	const again = failures === 0 ? '' : `?again=${failures}`;
 	let late;
 	try {
-		const file = import(`/languages/${tag}.js${again}`);
+		const file = import(/* @vite-ignore */ `/languages/${tag}.js${again}`);
 		const tooLate = new Promise((_resolve, reject) => {
 			late = setTimeout(reject, withinMs);
 		});
@@ -60,6 +60,10 @@ export function problemWords(code) {
 	return words.codes[code] ?? words.codes.internal;
 }
 
+/** One kind of digits: names and addresses have them as well. */
+const locale = () => `${words.tag}-u-nu-latn`;
+
+/** As it stands in a sentence. */
 export function duration(seconds) {
 	const [value, unit] =
 		seconds < 120
@@ -69,21 +73,22 @@ export function duration(seconds) {
 				: seconds < 172_800
 					? [Math.round(seconds / 3600), 'hour']
 					: [Math.round(seconds / 86_400), 'day'];
-	return new Intl.NumberFormat(words.tag, { style: 'unit', unit, unitDisplay: 'long' }).format(value);
+	const alone = new Intl.NumberFormat(locale(), { style: 'unit', unit, unitDisplay: 'long' }).format(value);
+	return Object.entries(words.inSentence).reduce((said, [form, inside]) => said.replace(form, inside), alone);
 }
 
 export function interruptions(count) {
 	const forms = words.interruptions;
 	const form = forms[new Intl.PluralRules(words.tag).select(count)] ?? forms.other;
-	return form.replace('{count}', new Intl.NumberFormat(words.tag).format(count));
+	return form.replace('{count}', new Intl.NumberFormat(locale()).format(count));
 }
 
 /** A moment as people say it: the time today, else with the day. */
 export function moment(iso, now) {
 	const at = new Date(iso);
-	const time = at.toLocaleTimeString(words.tag, { hour: '2-digit', minute: '2-digit' });
+	const time = at.toLocaleTimeString(locale(), { hour: '2-digit', minute: '2-digit' });
 	if (at.toDateString() === new Date(now).toDateString()) return text('today', { time });
-	return at.toLocaleString(words.tag, {
+	return at.toLocaleString(locale(), {
 		weekday: 'long',
 		day: 'numeric',
 		month: 'long',
@@ -97,5 +102,5 @@ export function ago(iso, now) {
 	const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
 	const [value, unit] =
 		seconds < 120 ? [seconds, 'second'] : seconds < 7200 ? [seconds / 60, 'minute'] : [seconds / 3600, 'hour'];
-	return new Intl.RelativeTimeFormat(words.tag).format(-Math.round(value), unit);
+	return new Intl.RelativeTimeFormat(locale(), { numeric: 'auto' }).format(-Math.round(value), unit);
 }

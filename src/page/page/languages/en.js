@@ -1,5 +1,5 @@
 /* English, the language that the other files of this folder are compared with. `codes`: what is wrong, and what to do at the device. */
-const HOTLINE = 'Tell your support the code that stands under Details.';
+const HOTLINE = 'Call your support and read out what stands under “Details”.';
 const NETWORK = 'Check the network cable or the Wi-Fi of this device.';
 const NEW_CODE = 'Ask for a new pairing code and scan it.';
 const SAME_CODE = 'Use a pairing code of the service that this device belongs to.';
@@ -16,10 +16,10 @@ export default {
 	},
 	summaries: {
 		unpaired: 'This device waits for its pairing code.',
-		'unpaired-uncertain': 'The service did not answer to the last code. It may be used up.',
+		'unpaired-uncertain': 'The service did not answer. The last code may have been used: try it once more.',
 		connecting: 'The device connects to {host}.',
 		online: 'Everything works.',
-		'online-wanted': 'The device works. It is to change to {nextWorkflowId}.',
+		'online-wanted': 'The device works. A change to {nextWorkflowId} is pending.',
 		'online-waiting':
 			'The device works. It changes to {nextWorkflowId} as soon as it is free, in {duration} at the latest.',
 		'online-renewing': 'The device works and renews its connection.',
@@ -89,7 +89,7 @@ export default {
 		'workflow-missing': ['This code names no workflow.', 'Type the name of the workflow.'],
 		'workflow-fixed': ['This code is for another workflow.', 'Ask for a code for the workflow of this device.'],
 		'workflow-conflict': ['This code is for another workflow.', 'Leave the field for the workflow empty.'],
-		'pairing-uncertain': ['The service did not answer. The code may be used up.', NEW_CODE],
+		'pairing-uncertain': ['The service gave no usable answer.', 'If it is refused, ask for a new pairing code.'],
 		'pairing-under-way': ['A pairing is under way.', 'Wait a moment.'],
 		unpaired: ['This device is not paired.', 'Scan a pairing code.'],
 		'plan-unreachable': ['The fleet plan cannot be loaded.', HOTLINE],
@@ -98,7 +98,7 @@ export default {
 		'plan-outdated': ['The fleet plan is older than the one in force.', HOTLINE],
 		'plan-for-other-fleet': ['The fleet plan is for other devices.', HOTLINE],
 		'plan-expired': ['The fleet plan is out of date.', HOTLINE],
-		'plan-unattested': ['No valid key stands behind the fleet plan any more.', HOTLINE],
+		'plan-unattested': ['The fleet plan is no longer signed by a trusted key.', HOTLINE],
 		'telemetry-failed': ['Metrics could not be delivered.', HOTLINE],
 		'file-exposed': ['A file of this device can be changed by others.', HOTLINE],
 		'answer-withheld': ['An answer of the service was not passed on.', HOTLINE],
@@ -163,7 +163,8 @@ export default {
 		product: 'This is a bar code of a product or a label.',
 		other: 'This is a code of another kind ({kind}).',
 	},
-	interruptions: { one: 'one interruption', other: '{count} interruptions' },
+	interruptions: { one: 'One interruption.', other: '{count} interruptions.' },
+	inSentence: {},
 	text: {
 		nothingToDo: 'Nothing to do.',
 		tryNow: 'Try now',
@@ -206,10 +207,10 @@ export default {
 		pinSetting: 'This device cannot be paired on the screen: it has no PIN and knows no service. Call your support.',
 		gone: 'The scanned code is too old. Scan it again.',
 		noAnswer: 'The device gave no answer. Look at its state.',
-		cameraNone: 'This browser gives no camera to pages. Choose a picture.',
+		cameraNone: 'The camera cannot be used in this browser. Choose a picture.',
 		cameraDenied: 'The camera may not be used. Allow it, or choose a picture.',
 		cameraMissing: 'No camera was found. Choose a picture.',
-		readerFailed: 'The code reader could not be loaded. Type the code.',
+		readerFailed: 'The program that reads codes could not be loaded. Type the code.',
 		details: 'Details',
 		kind: 'Type',
 		mac: 'MAC address',
@@ -224,6 +225,14 @@ export default {
 		now: 'now',
 		justStarted: 'Started less than a minute ago.',
 		onlineFor: 'Online for {online} of the last {known}.',
+		codeValid: 'The code was not used and stays valid.',
+		codeUsed: 'The code is used up. Ask for a new pairing code and scan it.',
+		codeUncertain: 'The code may have been used: try the same code once more.',
+		otherLayout:
+			'The scanner types for another keyboard layout. Set it to the layout of this device, then scan the code again.',
+		capitals:
+			'The scanner changes all letters into capitals. Switch that off in the scanner, then scan the code again.',
+		neverOnline: 'Not online in the last {known}.',
 		notifications: 'Last notifications',
 		none: 'None yet.',
 		language: 'Language',

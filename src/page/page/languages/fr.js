@@ -1,5 +1,5 @@
 /* French. */
-const HOTLINE = 'Donnez à l’assistance le code affiché sous « Détails ».';
+const HOTLINE = 'Appelez l’assistance et lisez-lui ce qui figure sous « Détails ».';
 const NETWORK = 'Vérifiez le câble réseau ou le Wi-Fi de cet appareil.';
 const NEW_CODE = 'Demandez un nouveau code d’appairage et scannez-le.';
 const SAME_CODE = 'Utilisez un code d’appairage du service auquel appartient cet appareil.';
@@ -16,10 +16,11 @@ export default {
 	},
 	summaries: {
 		unpaired: 'Cet appareil attend son code d’appairage.',
-		'unpaired-uncertain': 'Le service n’a pas répondu au dernier code. Il est peut-être déjà utilisé.',
+		'unpaired-uncertain':
+			'Le service n’a pas répondu. Le dernier code a peut-être déjà servi : essayez-le encore une fois.',
 		connecting: 'L’appareil se connecte à {host}.',
 		online: 'Tout fonctionne.',
-		'online-wanted': 'L’appareil fonctionne. Il doit passer à {nextWorkflowId}.',
+		'online-wanted': 'L’appareil fonctionne. Le passage à {nextWorkflowId} est en attente.',
 		'online-waiting':
 			'L’appareil fonctionne. Il passera à {nextWorkflowId} dès qu’il sera libre, au plus tard dans {duration}.',
 		'online-renewing': 'L’appareil fonctionne et renouvelle sa connexion.',
@@ -43,10 +44,10 @@ export default {
 		'duplicate-device': ['Un autre appareil utilise probablement le nom de celui-ci.', HOTLINE],
 		'channel-flapping': ['La connexion se coupe sans cesse.', NETWORK],
 		'registering-too-often': ['Le service réenregistre cet appareil trop souvent.', HOTLINE],
-		'clock-wrong': ['L’horloge de cet appareil est fausse.', 'Réglez la date et l’heure de cet appareil.'],
+		'clock-wrong': ['L’horloge de cet appareil n’est pas à l’heure.', 'Réglez la date et l’heure de cet appareil.'],
 		'certificate-expired': [
 			'Le certificat du service a expiré.',
-			'Vérifiez la date et l’heure ; si elles sont justes, appelez l’assistance.',
+			'Vérifiez la date et l’heure ; si elles sont correctes, appelez l’assistance.',
 		],
 		'certificate-untrusted': ['Le certificat du service n’est pas reconnu.', HOTLINE],
 		'certificate-wrong-host': [
@@ -54,9 +55,18 @@ export default {
 			'Vérifiez que cet appareil est sur le bon réseau.',
 		],
 		'tls-failed': ['La connexion sécurisée est impossible.', HOTLINE],
-		'proxy-failed': ['Le proxy de ce site ne répond pas.', 'Prévenez l’administrateur réseau de ce site.'],
-		'proxy-refused': ['Le proxy de ce site refuse cet appareil.', 'Prévenez l’administrateur réseau de ce site.'],
-		'captive-portal': ['Le réseau demande d’abord une connexion.', 'Connectez cet appareil au réseau de ce site.'],
+		'proxy-failed': [
+			'Le proxy de l’établissement ne répond pas.',
+			'Prévenez l’administrateur réseau de l’établissement.',
+		],
+		'proxy-refused': [
+			'Le proxy de l’établissement refuse cet appareil.',
+			'Prévenez l’administrateur réseau de l’établissement.',
+		],
+		'captive-portal': [
+			'Le réseau demande d’abord une identification.',
+			'Identifiez cet appareil sur le réseau de l’établissement.',
+		],
 		'redirect-refused': ['Le service a changé d’adresse.', HOTLINE],
 		'service-failed': ['Le service est en panne.', 'Attendez quelques minutes ; si cela dure, appelez l’assistance.'],
 		'service-overloaded': ['Le service est surchargé.', 'Attendez quelques minutes.'],
@@ -92,7 +102,10 @@ export default {
 		'workflow-missing': ['Ce code n’indique aucun workflow.', 'Tapez le nom du workflow.'],
 		'workflow-fixed': ['Ce code est pour un autre workflow.', 'Demandez un code pour le workflow de cet appareil.'],
 		'workflow-conflict': ['Ce code est pour un autre workflow.', 'Laissez vide le champ du workflow.'],
-		'pairing-uncertain': ['Le service n’a pas répondu. Le code est peut-être déjà utilisé.', NEW_CODE],
+		'pairing-uncertain': [
+			'Le service n’a pas donné de réponse exploitable.',
+			'S’il est refusé, demandez un nouveau code d’appairage.',
+		],
 		'pairing-under-way': ['Un appairage est en cours.', 'Attendez un instant.'],
 		unpaired: ['Cet appareil n’est pas appairé.', 'Scannez un code d’appairage.'],
 		'plan-unreachable': ['Le plan de la flotte ne peut pas être chargé.', HOTLINE],
@@ -118,16 +131,22 @@ export default {
 		'plan-not-followed': ['Le plan de la flotte n’a pas pu être suivi.', HOTLINE],
 		'fleet-key-invalid': ['Une clé de la flotte n’est pas valable.', HOTLINE],
 		'inventory-invalid': ['La liste des appareils contient une erreur.', HOTLINE],
-		'picture-unreadable': ['Ce fichier n’est pas une image lisible.', 'Choisissez une image PNG, JPEG ou WebP.'],
-		'picture-without-code': ['Aucun code trouvé dans l’image.', 'Reprenez la photo : le code entier, net et droit.'],
+		'picture-unreadable': [
+			'Ce fichier n’est pas une photo lisible.',
+			'Choisissez une photo au format PNG, JPEG ou WebP.',
+		],
+		'picture-without-code': [
+			'Aucun code n’a été trouvé sur la photo.',
+			'Reprenez la photo : le code entier, net et droit.',
+		],
 		'picture-with-several-codes': [
-			'L’image montre plusieurs codes d’appairage.',
+			'La photo montre plusieurs codes d’appairage.',
 			'Photographiez seulement celui qui convient.',
 		],
 		usage: ['La commande n’a pas été comprise.', HOTLINE],
 		'scanner-denied': ['Le lecteur de codes ne peut pas être utilisé.', HOTLINE],
 		'scanner-failed': ['Le lecteur de codes ne fonctionne pas.', 'Débranchez le lecteur et rebranchez-le.'],
-		'settings-invalid': ['Un réglage de cet appareil est faux.', HOTLINE],
+		'settings-invalid': ['Un réglage de cet appareil est incorrect.', HOTLINE],
 		'settings-unreadable': ['Les réglages de cet appareil sont illisibles.', HOTLINE],
 		'provision-invalid': ['Le fichier d’installation contient une erreur.', HOTLINE],
 		'provision-failed': ['L’installation de cet appareil a échoué.', HOTLINE],
@@ -142,8 +161,8 @@ export default {
 		'state-corrupt': ['Les données de cet appareil étaient endommagées.', NEW_CODE],
 		'state-in-use': ['Le programme est lancé deux fois.', 'Redémarrez cet appareil.'],
 		'socket-failed': ['Les programmes de cet appareil sont injoignables.', HOTLINE],
-		'agent-not-running': ['Le programme de cet appareil ne tourne pas.', 'Redémarrez cet appareil.'],
-		'access-denied': ['Un mauvais code PIN a été tapé plusieurs fois.', 'Regardez qui utilise l’écran.'],
+		'agent-not-running': ['Le programme de cet appareil n’est pas lancé.', 'Redémarrez cet appareil.'],
+		'access-denied': ['Un code PIN incorrect a été tapé plusieurs fois.', 'Vérifiez qui utilise l’écran.'],
 		'disk-low': ['Le disque de cet appareil est presque plein.', HOTLINE],
 		'memory-low': ['La mémoire de cet appareil est presque pleine.', 'Redémarrez cet appareil.'],
 		'unit-not-ready': ['Le programme de cet appareil n’est pas prêt.', 'Redémarrez cet appareil.'],
@@ -160,7 +179,7 @@ export default {
 			'Ce texte est plus long que tout code d’appairage.',
 			'Scannez le code d’appairage créé pour cet appareil.',
 		],
-		internal: ['Le programme a une erreur.', HOTLINE],
+		internal: ['Le programme a rencontré une erreur.', HOTLINE],
 	},
 	kinds: {
 		wifi: 'C’est un code de réseau Wi-Fi.',
@@ -169,7 +188,8 @@ export default {
 		product: 'C’est le code-barres d’un produit ou d’une étiquette.',
 		other: 'C’est un code d’un autre type ({kind}).',
 	},
-	interruptions: { one: 'une interruption', many: '{count} d’interruptions', other: '{count} interruptions' },
+	interruptions: { one: '{count} interruption.', many: '{count} d’interruptions.', other: '{count} interruptions.' },
+	inSentence: {},
 	text: {
 		nothingToDo: 'Rien à faire.',
 		tryNow: 'Réessayer maintenant',
@@ -196,7 +216,7 @@ export default {
 		elsewhere: 'affiché ailleurs comme {host}',
 		workflow: 'Workflow de l’appareil',
 		chooseWorkflow: 'Choisissez le workflow de cet appareil.',
-		pin: 'Code PIN de ce site',
+		pin: 'Code PIN de l’établissement',
 		deleteDigit: 'Effacer le dernier chiffre',
 		yes: 'Oui, appairer',
 		no: 'Non',
@@ -205,18 +225,18 @@ export default {
 		pairing: 'Appairage …',
 		paired: 'Appairé.',
 		cancelled: 'Annulé. Le code n’a pas été utilisé.',
-		pinMissing: 'Tapez le code PIN de ce site.',
-		pinWrong: 'Le code PIN est faux. Réessayez.',
-		pinPause: 'Trop de codes PIN faux. Réessayez dans {duration}.',
+		pinMissing: 'Tapez le code PIN de l’établissement.',
+		pinWrong: 'Le code PIN est incorrect. Réessayez.',
+		pinPause: 'Trop de codes PIN incorrects. Réessayez dans {duration}.',
 		pinShort: 'Le code PIN de cet appareil est trop court. Dites à l’assistance qu’il faut six chiffres.',
 		pinSetting:
 			'Cet appareil ne peut pas être appairé à l’écran : il n’a ni code PIN ni service connu. Appelez l’assistance.',
 		gone: 'Le code scanné est trop ancien. Scannez-le à nouveau.',
-		noAnswer: 'L’appareil n’a pas répondu. Regardez son état.',
-		cameraNone: 'Ce navigateur ne donne pas de caméra aux pages. Choisissez une photo.',
+		noAnswer: 'L’appareil n’a pas répondu. Vérifiez l’état affiché.',
+		cameraNone: 'La caméra est inutilisable dans ce navigateur. Choisissez une photo.',
 		cameraDenied: 'La caméra ne peut pas être utilisée. Autorisez-la ou choisissez une photo.',
 		cameraMissing: 'Aucune caméra trouvée. Choisissez une photo.',
-		readerFailed: 'Le lecteur de codes n’a pas pu être chargé. Tapez le code.',
+		readerFailed: 'Le programme qui lit les codes n’a pas pu être chargé. Tapez le code.',
 		details: 'Détails',
 		kind: 'Type d’appareil',
 		mac: 'Adresse MAC',
@@ -230,7 +250,15 @@ export default {
 		ago: 'il y a 60 minutes',
 		now: 'maintenant',
 		justStarted: 'Démarré il y a moins d’une minute.',
-		onlineFor: 'En ligne {online} sur les {known} écoulées.',
+		onlineFor: 'En ligne pendant {online} sur les {known} écoulées.',
+		codeValid: 'Le code n’a pas servi et reste valable.',
+		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
+		codeUncertain: 'Le code a peut-être déjà servi : essayez encore une fois le même code.',
+		otherLayout:
+			'Le lecteur écrit pour une autre disposition de clavier. Réglez-le sur celle de cet appareil, puis scannez de nouveau le code.',
+		capitals:
+			'Le lecteur met toutes les lettres en majuscules. Désactivez ce réglage du lecteur, puis scannez de nouveau le code.',
+		neverOnline: 'Pas en ligne pendant les {known} écoulées.',
 		notifications: 'Dernières notifications',
 		none: 'Aucune pour l’instant.',
 		language: 'Langue',
