@@ -92,7 +92,7 @@ export interface PageView {
 type Shown = Pick<PairPreview, 'host' | 'hostInUnicode' | 'baseUrl' | 'workflowId'>;
 
 export const SHOWN_EVENTS = 20;
-/** Of a content, in characters. */
+/** Of a kind and of a content, in characters. */
 const SHOWN_LENGTH = 200;
 /** Open pages. */
 export const MAX_STREAMS = 8;
@@ -290,7 +290,12 @@ export async function openPage(parts: PageParts) {
 }
 
 function toPageEvent({ id, at, kind, content }: Entry, withContent: boolean): PageEvent {
-	return { id, at, kind, ...(withContent ? { content: content.slice(0, SHOWN_LENGTH) } : {}) };
+	return {
+		id,
+		at,
+		kind: kind.slice(0, SHOWN_LENGTH),
+		...(withContent ? { content: content.slice(0, SHOWN_LENGTH) } : {}),
+	};
 }
 
 const ok = (body: unknown): LocalReply => ({ status: 200, body });

@@ -41,6 +41,46 @@ test('a device that never was online in the last hour says so, and not for how l
 	expect(text('timeline-words').replaceAll(/[\u2068\u2069]/g, '')).toBe('Not online in the last 5 minutes.');
 });
 
+test('after an hour untouched the page is as it was at first: language, dialog and a half-typed code [F755]', async () => {
+	const waiting = { standing: 'first', status: { ...VIEW.status, state: 'unpaired' } } as const;
+	const { agent, clock, at, state, text, choose, document } = await givenScreen({
+		before: ({ tell }) => tell(waiting),
+	});
+	await expect.poll(state, LOOK).toBe('unpaired');
+	choose('de');
+	await expect.poll(() => document.documentElement.lang, LOOK).toBe('de');
+	at('start').click();
+	at('code').value = 'https://id.example.com/mobile?auth';
+	const isOpen = () => document.getElementById('pairing')?.hasAttribute('open');
+	expect(isOpen()).toBe(true);
+	let looks = 0;
+	const pass = async (minutes: number) => {
+		for (const end = looks + 2 * minutes; looks < end; looks += 1) {
+			agent.tell({ ...waiting, status: { ...waiting.status, deviceId: `look-${looks}` } });
+			await expect.poll(() => text('name'), LOOK).toBe(`look-${looks}`);
+			clock.advance(30_000);
+		}
+	};
+	await pass(58);
+	expect([isOpen(), at('code').value.length, document.documentElement.lang]).toEqual([true, 34, 'de']);
+	await pass(4);
+	await expect.poll(() => document.documentElement.lang, LOOK).toBe('en');
+	expect([isOpen(), at('code').value]).toEqual([false, '']);
+	expect(at('language').value).toBe('en');
+});
+
+test('names of 10,000 characters, with markup and signs that turn the direction, are shown cut and as text [F756]', async () => {
+	const name = `<img src=x onerror=alert(1)>\u202e${'w'.repeat(10_000)}`;
+	const summary = { code: 'online-wanted', params: { nextWorkflowId: name } } as const;
+	const { text, state, document } = await givenScreen({
+		before: ({ tell }) => tell({ status: { ...VIEW.status, summary, deviceId: name } }),
+	});
+	await expect.poll(state, LOOK).toBe('online');
+	expect(text('sentence')).toMatch(/^The device works\. A change to <img src=x onerror=alert\(1\)>w+…w+ is pending\.$/);
+	expect(text('sentence')?.length).toBeLessThan(150);
+	expect(document.querySelectorAll('main img').length).toBe(0);
+});
+
 describe('a language that cannot be loaded', () => {
 	test('while the agent is away leaves the page alive, and is spoken when the agent is back [F500]', async () => {
 		const { agent, state, text, choose, inSteps, document } = await givenScreen();

@@ -39,7 +39,7 @@ export const VIEW: PageView = {
 };
 
 /** Serves the page's own files, and what a test wants of the rest. */
-async function givenPageAgent() {
+export async function givenPageAgent() {
 	const troubles = new Map<string, Trouble>();
 	const asked: { readonly path: string; readonly body: string }[] = [];
 	const answers = new Map<string, { readonly status: number; readonly text: string }>();

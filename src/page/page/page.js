@@ -1,5 +1,5 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
-import { followPairing, openPairing, pairedNote } from './pair.js';
+import { followPairing, leavePairing, openPairing, pairedNote } from './pair.js';
 import { encode } from './qr.js';
 import {
 	ago,
@@ -17,6 +17,10 @@ import {
 } from './words.js';
 
 const HOUR_MS = 3_600_000;
+/** In pixels: below this people cannot read, and scroll instead. */
+const SMALLEST = 10;
+/** Without a touch, a key or a change of a field for so long, the next person finds the page as it was at first. */
+const UNTOUCHED_MS = HOUR_MS;
 /** Until the agent is asked again where the browser does not do it. */
 const AGAIN_MS = 3_000;
 /** Between two looks at what moves on while nothing happens. */
@@ -110,13 +114,30 @@ at('start').addEventListener('click', () => openPairing());
 at('retry').addEventListener('click', () => fetch('/api/retry', { method: 'POST' }).catch(() => {}));
 document.addEventListener('paired', () => render());
 // On a tall screen there is room for everything.
-at('details').open = matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
+const isTall = () => matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
+at('details').open = isTall();
+addEventListener('resize', fitScreen);
+let touchedMs = performance.now();
+for (const kind of ['pointerdown', 'keydown', 'input'])
+	addEventListener(kind, () => {
+		touchedMs = performance.now();
+	});
 listen();
 // The timeline, "20 seconds ago" and "for 4 minutes" move on while nothing happens.
 setInterval(() => {
 	if (performance.now() - heardMs > SILENCE_MS) lose(live);
+	if (performance.now() - touchedMs > UNTOUCHED_MS) beginAgain();
 	render();
 }, LOOK_MS);
+
+/** Language, dialog, half-typed code and details are those of a page that was just opened. */
+function beginAgain() {
+	touchedMs = performance.now();
+	chosen = null;
+	at('details').open = isTall();
+	leavePairing();
+	scrollTo(0, 0);
+}
 
 function listen() {
 	const stream = new EventSource('/api/live');
@@ -165,6 +186,22 @@ function render() {
 		} catch (error) {
 			console.error(error);
 		}
+	}
+	fitScreen();
+}
+
+let fitted = '';
+/** Smaller letters until the next step, its button and the hotline are on the screen, whatever their words are. */
+function fitScreen() {
+	const now = [innerWidth, innerHeight, at('status').textContent, at('start').hidden, at('retry').hidden].join();
+	if (now === fitted) return;
+	fitted = now;
+	const { style } = document.documentElement;
+	style.fontSize = '';
+	let size = parseFloat(getComputedStyle(document.documentElement).fontSize);
+	while (size > SMALLEST && at('status').getBoundingClientRect().bottom + scrollY > innerHeight) {
+		size -= 1;
+		style.fontSize = `${size}px`;
 	}
 }
 
@@ -266,11 +303,16 @@ function statusWords({ status, standing, pinNeed }) {
 function showIdentity({ status, support }) {
 	setText(at('name'), status.deviceId ?? '…');
 	const serial = status.serial === status.deviceId ? null : status.serial;
-	showFacts(at('who'), [
-		[text('serial'), serial],
-		[text('support'), support],
-	]);
-	drawIdentity([status.deviceId, status.serial, support].filter(Boolean).join('\n'));
+	showFacts(at('who'), [[text('serial'), serial]]);
+	at('hotline').hidden = !support;
+	setText(at('support'), support ?? '');
+	// Begins as no pairing code does: a scanner that is held before it reads a text.
+	const lines = { Device: status.deviceId, Serial: status.serial, Help: support };
+	drawIdentity(
+		Object.entries(lines)
+			.flatMap(([name, value]) => (value ? [`${name}: ${value}`] : []))
+			.join('\n'),
+	);
 }
 
 let drawn = null;

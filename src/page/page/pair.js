@@ -50,6 +50,11 @@ export function openPairing() {
 	at('code').focus();
 }
 
+/** The person has left. A pairing that is under way goes on. */
+export function leavePairing() {
+	if (at('pairing').open && !at('yes').disabled) close();
+}
+
 function open() {
 	if (at('pairing').open) return;
 	at('pairing').showModal();

@@ -48,7 +48,17 @@ export function speak(tag) {
 
 /** Names and numbers in a sentence; each keeps its own direction of writing. */
 export function fill(template, params) {
-	return template.replaceAll(/\{(\w+)\}/g, (_all, name) => `\u2068${params[name] ?? ''}\u2069`);
+	return template.replaceAll(/\{(\w+)\}/g, (_all, name) => `\u2068${shown(params[name] ?? '')}\u2069`);
+}
+
+/** A name as a sentence has room for it, without signs that turn the direction of what follows. */
+function shown(value) {
+	const signs = [
+		...String(value)
+			.slice(0, 500)
+			.replaceAll(/[\p{Cc}\p{Cf}]/gu, ''),
+	];
+	return signs.length > 72 ? [...signs.slice(0, 56), '…', ...signs.slice(-12)].join('') : signs.join('');
 }
 
 export function text(key, params = {}) {

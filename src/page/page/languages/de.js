@@ -256,6 +256,7 @@ export default {
 		capitals:
 			'Der Scanner macht alle Buchstaben groß. Schalten Sie das am Scanner ab und scannen Sie den Code noch einmal.',
 		neverOnline: 'In den letzten {known} war das Gerät nicht verbunden.',
+		notForPairing: 'Name des Geräts, kein Kopplungscode',
 		notifications: 'Letzte Nachrichten',
 		none: 'Noch keine.',
 		language: 'Sprache',

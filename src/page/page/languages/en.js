@@ -233,6 +233,7 @@ export default {
 		capitals:
 			'The scanner changes all letters into capitals. Switch that off in the scanner, then scan the code again.',
 		neverOnline: 'Not online in the last {known}.',
+		notForPairing: 'Name of the device, not a pairing code',
 		notifications: 'Last notifications',
 		none: 'None yet.',
 		language: 'Language',

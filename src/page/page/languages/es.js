@@ -243,6 +243,7 @@ export default {
 		capitals:
 			'El lector convierte todas las letras en mayúsculas. Desactívelo en el lector y escanee el código de nuevo.',
 		neverOnline: 'Sin conexión en los últimos {known}.',
+		notForPairing: 'Nombre del equipo, no un código de vinculación',
 		notifications: 'Últimas notificaciones',
 		none: 'Ninguna todavía.',
 		language: 'Idioma',

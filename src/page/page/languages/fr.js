@@ -259,6 +259,7 @@ export default {
 		capitals:
 			'Le lecteur met toutes les lettres en majuscules. Désactivez ce réglage du lecteur, puis scannez de nouveau le code.',
 		neverOnline: 'Pas en ligne pendant les {known} écoulées.',
+		notForPairing: 'Nom de l’appareil, pas un code d’appairage',
 		notifications: 'Dernières notifications',
 		none: 'Aucune pour l’instant.',
 		language: 'Langue',
