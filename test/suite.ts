@@ -67,6 +67,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		run: vitest('test/scanning/devices/vitest.config.ts'),
 		short: {},
 	},
+	memory: {
+		says: '128 readers of full stores within the memory of the unit (--seconds S)',
+		needs: 'shows more with control groups',
+		run: ['node', '--no-warnings', 'test/memory/run.ts'],
+		short: { args: ['--seconds', '4'] },
+	},
 	clients: {
 		says: "clients generated from docs/openapi.json, and the packed library in a developer's project",
 		needs: 'the npm registry',

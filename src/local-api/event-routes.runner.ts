@@ -4,7 +4,7 @@ import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError } from '../base/errors.ts';
-import { type Entry, isEventId } from '../events/event.ts';
+import { type Entry, isEventId, sizeOf } from '../events/event.ts';
 import { formatEvent } from '../events/feed.runner.ts';
 import { pieceOf } from '../events/reading.ts';
 import {
@@ -77,7 +77,40 @@ export async function acknowledge(
 }
 
 /** All streams get the same list of new events, and it is serialized once. */
-const written = new WeakMap<readonly Entry[], Buffer>();
+const written = new WeakMap<readonly Entry[], readonly Buffer[]>();
+/** Large events that readers wait with, by id: however many they are, they hold the same bytes. */
+const large = new Map<string, WeakRef<Buffer>>();
+
+/** One reader after another is read for, so that what arrives meanwhile goes out in between. */
+let turns: Promise<unknown> = Promise.resolve();
+function inTurn(): Promise<unknown> {
+	turns = turns.then(() => new Promise(setImmediate));
+	return turns;
+}
+
+function writeLarge(entry: Entry): Buffer {
+	const known = large.get(entry.id)?.deref();
+	if (known) return known;
+	const bytes = Buffer.from(formatEvent(entry));
+	for (const [id, held] of large) if (!held.deref()) large.delete(id);
+	large.set(entry.id, new WeakRef(bytes));
+	return bytes;
+}
+
+/** The bytes of texts and events in this order. */
+function writeDown(parts: readonly (string | Entry)[]): readonly Buffer[] {
+	const pieces: Buffer[] = [];
+	let text = '';
+	for (const part of parts) {
+		if (typeof part === 'string') text += part;
+		else if (sizeOf(part) < PIECE) text += formatEvent(part);
+		else {
+			pieces.push(Buffer.from(text), writeLarge(part));
+			text = '';
+		}
+	}
+	return [...pieces, Buffer.from(text)];
+}
 
 /** Without their contents, for an application that may not have them. */
 function shownTo(application: LocalRequest['application'], entries: readonly Entry[]): readonly Entry[] {
@@ -85,13 +118,13 @@ function shownTo(application: LocalRequest['application'], entries: readonly Ent
 	return entries.map((entry) => (entry.type === 'gap' ? entry : { ...entry, format: 'json', content: 'null' }));
 }
 
-function framesOf(entries: readonly Entry[]): Buffer {
+function framesOf(entries: readonly Entry[]): readonly Buffer[] {
 	const known = written.get(entries);
 	if (known) return known;
-	let text = '';
 	// Nothing in it has a line end, so that it needs no look at each.
-	for (const entry of entries) text += `id: ${entry.id}\nevent: ${entry.type}\ndata: ${formatEvent(entry)}\n\n`;
-	const frames = Buffer.from(text);
+	const frames = writeDown(
+		entries.flatMap((entry) => [`id: ${entry.id}\nevent: ${entry.type}\ndata: `, entry, '\n\n']),
+	);
 	written.set(entries, frames);
 	return frames;
 }
@@ -115,7 +148,7 @@ export function streamEvents(
 			return false;
 		}
 		[last, lastNumber] = [newest?.id ?? last, newest?.number ?? lastNumber];
-		return sink.sendAll(framesOf(shownTo(application, entries)));
+		return sink.sendAll(...framesOf(shownTo(application, entries)));
 	};
 	const live = (entries: readonly Entry[]) => {
 		// Many that were flushed together could be more than may wait for a reader, which would count as slow at once.
@@ -125,16 +158,21 @@ export function streamEvents(
 		stop();
 		begin();
 	};
+	/** Of its own, so that nothing holds the events while their bytes wait for the reader. */
+	const sendNext = (): 'some' | 'all' | 'over' => {
+		if (over) return 'over';
+		const { entries } = agent.events.after(last, undefined, PIECE);
+		if (entries.length === 0) return 'all';
+		return send(entries) ? 'some' : 'over';
+	};
 	const replay = async () => {
-		await sink.drained();
 		await agent.events.settled();
-		for (;;) {
-			const { entries } = agent.events.after(last, undefined, PIECE);
-			if (over) return;
-			if (entries.length === 0) break;
-			if (!send(entries)) return;
-			// One piece for each reader is in memory, however many there are.
+		// One piece for each reader is in memory, however many there are.
+		for (let has: ReturnType<typeof sendNext> = 'some'; has !== 'all'; ) {
 			await sink.drained();
+			await inTurn();
+			has = sendNext();
+			if (has === 'over') return;
 		}
 		// Nothing can have arrived in between: this runs in the same turn as the read that found nothing more.
 		stop = agent.events.subscribe(live);
@@ -185,10 +223,11 @@ export async function pageOfEvents(agent: Agent, clock: Timer, since: string | n
 	await agent.events.settled();
 	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
 		await nextEvent(agent, clock, waitSeconds, request.signal);
+	await inTurn();
 	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
 	const next = entries.at(-1)?.id ?? since;
-	const shown = shownTo(request.application, entries).map(formatEvent);
-	return { status: 200, json: `{"events":[${shown.join(',')}],"next":${JSON.stringify(next)}}` };
+	const shown = shownTo(request.application, entries).flatMap((entry, at) => (at === 0 ? [entry] : [',', entry]));
+	return { status: 200, json: writeDown(['{"events":[', ...shown, `],"next":${JSON.stringify(next)}}`]) };
 }
 
 /** Resolves with the next event, when the time is over, or when the caller has left. */

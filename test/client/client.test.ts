@@ -176,10 +176,14 @@ test('a lease is renewed as soon as the agent is back, and nothing renews it onc
 test('a lease outlives the work of this process as long as that of another one goes on under its name', async () => {
 	const { device, client } = await givenDevice();
 	const names = () => device.agent.leases.list().leases.map(({ name }) => name);
-	device.agent.leases.hold('kiosk', 60, 'of-another-process');
-	await client.withLease('kiosk', async () => {});
-	expect(names()).toEqual(['kiosk']);
-	device.agent.leases.release('kiosk', 'of-another-process');
+	// What another process has: a client that shares nothing with this one.
+	vi.resetModules();
+	const { createClient: createOther } = await import('../../src/client/client.runner.ts');
+	const other = createOther({ socketPath: join(device.home.paths.runDir, 'agent.sock') });
+	await other.withLease('kiosk', async () => {
+		await client.withLease('kiosk', async () => {});
+		expect(names()).toEqual(['kiosk']);
+	});
 	expect(names()).toEqual([]);
 });
 

@@ -54,16 +54,18 @@ export function sendText(
 	context: Answering,
 	response: Response,
 	status: number,
-	text: string | Uint8Array | undefined,
+	text: string | Uint8Array | readonly Uint8Array[] | undefined,
 	contentType = 'application/json',
 ): void {
-	const bytes = typeof text === 'string' ? Buffer.from(text) : text;
-	if (bytes) response.setHeader('Content-Length', bytes.length);
-	startHead(context, response, bytes ? contentType : null)
-		.writeHead(status)
-		.end(bytes);
+	const pieces = (Array.isArray(text) ? text : [text]).map((one) => (typeof one === 'string' ? Buffer.from(one) : one));
+	if (text !== undefined) response.setHeader('Content-Length', lengthOf(pieces));
+	startHead(context, response, text === undefined ? null : contentType).writeHead(status);
+	for (const piece of pieces.slice(0, -1)) response.write(piece);
+	response.end(pieces.at(-1));
 	leaveIfStuck(context, response);
 }
+
+const lengthOf = (pieces: readonly Uint8Array[]) => pieces.reduce((sum, { length }) => sum + length, 0);
 
 /** Sets the headers of every answer that the route has not set. */
 function startHead(context: Answering, response: Response, contentType: string | null): Response {
@@ -129,15 +131,15 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		response.end(formatEvent({ event: 'closed', data: JSON.stringify({ reason }) }));
 		leaveIfStuck(context, response);
 	};
-	const write = (bytes: Buffer) => {
+	const write = (...frames: readonly Buffer[]) => {
 		if (over || response.destroyed) return false;
 		const queued = response.writableLength;
 		if (queued === 0) tookAll = true;
-		if (queued > 0 && queued + bytes.length > context.limits.streamQueueBytes) {
+		if (queued > 0 && queued + lengthOf(frames) > context.limits.streamQueueBytes) {
 			end('slow');
 			return false;
 		}
-		response.write(bytes);
+		for (const frame of frames) response.write(frame);
 		return true;
 	};
 	const beats = setInterval(() => {

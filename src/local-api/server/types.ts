@@ -63,7 +63,7 @@ export interface EventSink {
 	/** `false` once the stream is over, also when this very event was one too many for a slow consumer. */
 	send(event: StreamEvent): boolean;
 	/** Several at once, written down by `formatEvent` once for all consumers; each whole. As {@link EventSink.send}. */
-	sendAll(frames: Buffer): boolean;
+	sendAll(...frames: readonly Buffer[]): boolean;
 	/** Ends the stream with `event: closed`; default reason `finished`. */
 	close(reason?: StreamEnd): void;
 	/** Whether so much waits for the consumer that it had better come later: half of what may. */
@@ -82,7 +82,7 @@ export type LocalReply =
 	/** `body` becomes JSON; `undefined` sends none. */
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly body?: unknown }
 	/** JSON that is written down already and goes out untouched. */
-	| { readonly status: number; readonly headers?: ReplyHeaders; readonly json: string }
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly json: readonly Uint8Array[] }
 	/** `text/plain; charset=utf-8`, unless the headers say otherwise; bytes go out untouched. */
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly text: string | Uint8Array }
 	/** A Server-Sent Events stream. Returns a function that is called exactly once when the stream is over. */

@@ -1,0 +1,217 @@
+/**
+ * `npm run suite -- memory [--seconds S]`: 128 readers of full stores of 4 and 64 MiB, with large and tiny events, who stop, are slow, read
+ * all, ask for pages and cancel, before and after a restart of the agent. The agent runs as the unit has it: 256 MiB in a control group
+ * (192 MiB soft), or within a heap of 96 MiB where this machine permits no group. It must live, and a good reader get each notification
+ * within 200 ms, besides what this process itself is late by on a busy machine.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as pause } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
+import { bundle } from '../../scripts/bundle.ts';
+import { createEventStreamParser } from '../../src/client/agent-socket.edge.ts';
+import { createEventStore } from '../../src/events/store.edge.ts';
+import { startService } from '../../src/service/embedded-service.ts';
+import { pairOnce } from '../bench/paired-device.ts';
+
+const MIB = 1024 * 1024;
+const READERS = 124;
+const LATEST_MS = 200;
+const { values } = parseArgs({ options: { seconds: { type: 'string', default: '10' } } });
+const phaseMs = Number(values.seconds) * 1000;
+const ROOT = join(import.meta.dirname, '../..');
+const directory = mkdtempSync(join(tmpdir(), 'idv-memory-'));
+
+const STORES = [
+	{ store: 4, bytes: 512 * 1024 },
+	{ store: 4, bytes: 200 },
+	{ store: 64, bytes: 4 * MIB },
+	{ store: 64, bytes: 700 },
+] as const;
+
+/** A control group of this run, by the version that the machine has; `null` where it permits none. */
+function makeGroup() {
+	for (const [at, limits, peak] of [
+		['/sys/fs/cgroup', { 'memory.max': 256, 'memory.high': 192 }, 'memory.peak'],
+		[
+			'/sys/fs/cgroup/memory',
+			{ 'memory.limit_in_bytes': 256, 'memory.soft_limit_in_bytes': 192 },
+			'memory.max_usage_in_bytes',
+		],
+	] as const) {
+		const group = join(at, `idv-memory-${process.pid}`);
+		try {
+			mkdirSync(group);
+			for (const [file, mib] of Object.entries(limits))
+				writeFileSync(join(group, file), String(mib * MIB), { flag: 'r+' });
+			return { group, peakMib: () => Number(readFileSync(join(group, peak), 'utf8')) / MIB };
+		} catch {
+			rmSync(group, { recursive: true, force: true });
+		}
+	}
+	return null;
+}
+
+/** The most that a process has had in memory, in MiB. */
+const peakOf = ({ pid }: ChildProcess) =>
+	Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024;
+
+async function fill(stateDir: string, { store, bytes }: (typeof STORES)[number]): Promise<number> {
+	const bounds = { maxCount: 100_000, maxBytes: store * MIB, maxAgeMs: 86_400_000 };
+	const events = createEventStore({ directory: stateDir, epoch: 'memory', bounds });
+	const filler = 'x'.repeat(bytes - 40);
+	for (let number = 1; number <= (store * MIB) / bytes - 1; number += 1)
+		events.append({
+			...{ at: new Date().toISOString(), type: 'notification', kind: 'filler', serviceId: null },
+			...{ workflowId: 'document-check', format: 'json', content: JSON.stringify({ number, filler }) },
+		} as Parameters<typeof events.append>[0]);
+	await events.settled();
+	const { count } = events;
+	await events.close();
+	return count;
+}
+
+async function run(of: (typeof STORES)[number]) {
+	const service = await startService();
+	const base = join(directory, `${of.store}-${of.bytes}`);
+	const { flags } = await pairOnce(service, base);
+	const kept = await fill(join(base, 'state'), of);
+	const group = makeGroup();
+	const sets = [`events.maxBytes=${of.store * MIB}`, 'events.maxCount=100000'].flatMap((set) => ['--set', set]);
+	let rss = 0;
+	const start = () => {
+		const program = [join(ROOT, 'node_modules/.bin/node'), ...(group ? [] : ['--max-old-space-size=96'])];
+		const args = [...program, join(directory, 'dist/idv-agent.cjs'), 'run', ...flags, ...sets];
+		const enter = group ? `echo $$ > ${join(group.group, 'cgroup.procs')} && ` : '';
+		const child = spawn('sh', ['-c', `${enter}exec "$@"`, 'sh', ...args], { stdio: ['ignore', 'ignore', 'inherit'] });
+		const look = setInterval(() => {
+			rss = Math.max(rss, peakOf(child) || 0);
+		}, 250);
+		child.once('exit', () => clearInterval(look));
+		return child;
+	};
+	let agent = start();
+	const socketPath = join(base, 'run/agent.sock');
+	await untilOnline(socketPath);
+	const good = followAsGoodReader(socketPath, service);
+	const readers = new Worker(join(import.meta.dirname, 'readers.ts'), { workerData: { socketPath, count: READERS } });
+	await pause(phaseMs);
+	const died = [agent.exitCode, agent.signalCode].some((one) => one !== null);
+	good.pause();
+	agent.kill('SIGTERM');
+	if (!died) await once(agent, 'exit');
+	agent = start();
+	const isBack = await untilOnline(socketPath).then(
+		() => true,
+		() => false,
+	);
+	good.resume();
+	await pause(phaseMs);
+	const diedAgain = !isBack || [agent.exitCode, agent.signalCode].some((one) => one !== null);
+	const { worstMs, seen, ownMs } = good.stop();
+	readers.postMessage('enough');
+	const [counts] = (await once(readers, 'message')) as [{ connections: number; bytes: number }];
+	await readers.terminate();
+	agent.kill('SIGTERM');
+	if (agent.exitCode === null && agent.signalCode === null) await once(agent, 'exit');
+	await service.close();
+	const inGroup = group?.peakMib() ?? Number.NaN;
+	if (group) rmdirSync(group.group);
+	const deaths = Number(died) + Number(diedAgain);
+	return { store: `${of.store} MiB of ${of.bytes} B`, kept, ...counts, rss, inGroup, deaths, seen, worstMs, ownMs };
+}
+
+async function untilOnline(socketPath: string): Promise<void> {
+	for (let turn = 0; turn < 100; turn += 1) {
+		const status = await new Promise<number>((resolve) => {
+			const asking = request({ socketPath, path: '/readyz', agent: false }, (answer) =>
+				resolve(answer.resume().statusCode ?? 0),
+			);
+			asking.on('error', () => resolve(0)).end();
+		});
+		if (status === 200) return;
+		await pause(50);
+	}
+	throw new Error(`The agent at ${socketPath} is not online.`);
+}
+
+/** Gets a notification each 100 ms; how late the latest came, without those of a restart. */
+function followAsGoodReader(socketPath: string, service: Awaited<ReturnType<typeof startService>>) {
+	let worstMs = 0;
+	let seen = 0;
+	let isPaused = false;
+	let isOver = false;
+	const follow = async () => {
+		const status = await new Promise<string>((resolve) => {
+			const asking = request({ socketPath, path: '/v1/status', agent: false }, async (answer) => {
+				resolve(Buffer.concat(await answer.toArray()).toString());
+			});
+			asking.on('error', () => resolve('{}')).end();
+		});
+		const { newestEventId = '' } = JSON.parse(status || '{}') as { newestEventId?: string };
+		const asking = request({ socketPath, path: `/v1/events/stream?since=${newestEventId}`, agent: false }, (answer) => {
+			const parse = createEventStreamParser();
+			answer
+				.on('error', () => {})
+				.on('data', (bytes: Buffer) => {
+					for (const { data } of parse(bytes)) {
+						const { sentMs } = (JSON.parse(data) as { data?: { sentMs?: number } }).data ?? {};
+						if (sentMs === undefined || isPaused) continue;
+						seen += 1;
+						worstMs = Math.max(worstMs, performance.now() - sentMs);
+					}
+				});
+		});
+		asking
+			.on('error', () => {})
+			.on('close', () => void (isOver || setTimeout(() => void follow(), 100)))
+			.end();
+	};
+	void follow();
+	// What this process itself was late by says nothing of the agent.
+	const own = monitorEventLoopDelay({ resolution: 10 });
+	own.enable();
+	const ticks = setInterval(() => {
+		if (!isPaused) service.notify({ type: 'tick', sentMs: performance.now() });
+	}, 100);
+	return {
+		pause() {
+			isPaused = true;
+		},
+		resume: () =>
+			setTimeout(() => {
+				isPaused = false;
+			}, 1000),
+		stop() {
+			isOver = true;
+			clearInterval(ticks);
+			own.disable();
+			return { worstMs, seen, ownMs: own.max / 1e6 };
+		},
+	};
+}
+
+try {
+	await bundle({ root: ROOT, entries: { 'idv-agent': 'src/cli/idv-agent.ts' }, outDir: join(directory, 'dist') });
+	const rows = [];
+	for (const of of STORES) rows.push(await run(of));
+	console.table(
+		rows.map(({ store, kept, connections, bytes, rss, inGroup, deaths, seen, worstMs, ownMs }) => ({
+			...{ store, events: kept, readers: READERS + 1, connections, 'MiB read': Math.round(bytes / MIB) },
+			...{ 'peak RSS, MiB': Math.round(rss), 'peak of the group, MiB': Math.round(inGroup), deaths },
+			...{ notifications: seen, 'latest, ms': Math.round(worstMs), 'this process itself, ms': Math.round(ownMs) },
+		})),
+	);
+	const failed = rows.filter(
+		({ deaths, worstMs, ownMs, seen }) => deaths > 0 || seen === 0 || worstMs - ownMs > LATEST_MS,
+	);
+	if (failed.length > 0) process.exitCode = 1;
+} finally {
+	rmSync(directory, { recursive: true, force: true });
+}
