@@ -5,7 +5,7 @@ import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import { failureOf } from '../connection/link.ts';
-import { judgeReusable, withJudged } from '../connection/refused-credential.ts';
+import { judgeReusable, refusedBesideOnline, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
@@ -82,6 +82,8 @@ export function superviseLinks(
 		const refused = event.type === 'paired' ? before.current : null;
 		// It stays so behind a Connection that works: the day this one ends, the device needs the credential.
 		if (refused && failureOf(refused.state)?.code === 'credential-refused') keepJudged('refused', refused.registration);
+		const besideOnline = refusedBesideOnline(event, before);
+		if (besideOnline) keepJudged('refused', besideOnline);
 		step(event);
 		parts.onStep(before, supervision);
 		parts.onChange();

@@ -363,7 +363,8 @@ export function livenessOf(
 function explained(refused: Failure, { kind }: Credential, files: Settings['credential']): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
 	if (!isRefusal || kind === 'selfRegistration') return refused;
-	if (kind === 'reusable') {
+	// The one of the settings is tried before the Connection.
+	if (kind === 'reusable' || files.apiKeyFile !== null || files.basicFile !== null) {
 		const [name, file] =
 			files.apiKeyFile === null
 				? ['credential.basicFile', files.basicFile]

@@ -3,7 +3,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { LinkState } from './link.ts';
-import type { Registration } from './supervisor.ts';
+import type { Registration, Supervision, SupervisorEvent } from './supervisor.ts';
 
 /** The verdict of a registration that has just succeeded on the reusable credential, which is tried before the others. */
 export function judgeReusable(state: LinkState): 'works' | 'refused' | null {
@@ -11,6 +11,17 @@ export function judgeReusable(state: LinkState): 'works' | 'refused' | null {
 	const index = state.credentials.findIndex(({ kind }) => kind === 'reusable');
 	if (index < 0 || index > state.credentialIndex) return null;
 	return index === state.credentialIndex ? 'works' : 'refused';
+}
+
+/** Of the next link, whose reusable credential is refused by this event while the current one is online; `null` for any other event. */
+export function refusedBesideOnline(event: SupervisorEvent, { current, next }: Supervision): Registration | null {
+	if (event.type !== 'link' || next?.generation !== event.generation || next.state.name !== 'registering') return null;
+	const { credentials, credentialIndex, attempt } = next.state;
+	const said = event.event;
+	const isRefusal =
+		said.type === 'registerFailed' && said.failure.code === 'credential-refused' && said.attempt === attempt;
+	const isOnline = current?.state.name === 'online';
+	return isRefusal && isOnline && credentials[credentialIndex]?.kind === 'reusable' ? next.registration : null;
 }
 
 /** The same state if nothing of this has changed. @param at ISO 8601. */

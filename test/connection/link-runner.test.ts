@@ -306,7 +306,8 @@ describe('a registration', () => {
 		[{ apiKeyFile: '/etc/key', basicFile: null }, 'reusable', /the one in \/etc\/key \(credential\.apiKeyFile\)/],
 		[{ apiKeyFile: null, basicFile: '/etc/basic' }, 'reusable', /the one in \/etc\/basic \(credential\.basicFile\)/],
 		[{ apiKeyFile: null, basicFile: null }, 'reusable', /the credential of this device was refused/],
-		[{ apiKeyFile: '/etc/key', basicFile: null }, 'connection', /scan a new pairing code/],
+		[{ apiKeyFile: '/etc/key', basicFile: null }, 'connection', /the one in \/etc\/key \(credential\.apiKeyFile\)/],
+		[{ apiKeyFile: null, basicFile: null }, 'connection', /scan a new pairing code/],
 	] as const)('that is refused says what to bring: %j, %s', async (files, kind, remedy) => {
 		const { registers, news } = given({}, files);
 		registers(1, kind).answer(REFUSED('credential-refused'));

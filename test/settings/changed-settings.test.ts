@@ -256,6 +256,21 @@ describe('a credential that is refused while another one works', () => {
 	});
 });
 
+test('a credential that is refused is named where the service lets no Connection register either [F557]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const device = await givenAgent({ home, settings });
+	await device.untilLive('check-in');
+	service.failNext('/api/device/connection', { status: 401 }, 2);
+	await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+	await device.daemon.reload();
+	const status = await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+	expect(status.problem?.remedy).toContain(`the one in ${apiKeyFile} (credential.apiKeyFile) was refused`);
+	expect(status).toMatchObject({ state: 'online', warnings: [{ params: { path: apiKeyFile } }] });
+});
+
 test('a credential that was never accepted is named as refused beside the Connection of a code [F555]', async () => {
 	const service = await givenService();
 	const home = await givenHome();
