@@ -10,6 +10,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 import * as zod from 'zod';
+import { PAGE_LANGUAGES } from '../src/settings/table.ts';
 
 export interface BundleOptions {
 	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. Its commit is built in as well. */
@@ -88,7 +89,7 @@ const DECODERS: Readonly<Record<string, string>> = {
 const PAGE = [
 	...[
 		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js'],
-		...['en', 'de', 'fr', 'es', 'ar'].map((language) => `languages/${language}.js`),
+		...PAGE_LANGUAGES.filter((tag) => tag !== 'auto').map((language) => `languages/${language}.js`),
 	].map((name) => [`page/${name}`, `src/page/page/${name}`, undefined] as const),
 	// Neither package exports a path to its script: each is found beside the module that it does export.
 	['page/zxing-reader.js', 'zxing-wasm/reader', '../../../iife/reader/index.js'] as const,

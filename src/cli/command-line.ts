@@ -70,6 +70,8 @@ Exit status: 0 done, 64 usage, 65 bad data, 69 unavailable, 70 internal fault, 7
 
 /** A program whose commands say nothing of their own about mistakes: {@link runProgram} does. */
 export function createProgram(shell: Shell, name: string, description: string): LazyCommand {
+	const { stdout } = shell.caller;
+	const columns = () => (stdout.isTTY && stdout.columns) || Number(shell.env['COLUMNS']) || 0;
 	return new LazyCommand(shell, name)
 		.description(description)
 		.version(VERSION, '-V, --version', 'show the version')
@@ -77,11 +79,25 @@ export function createProgram(shell: Shell, name: string, description: string): 
 		.helpCommand('help [command]', 'show the help of a command')
 		.exitOverride()
 		.configureOutput({
-			writeOut: (text) => shell.text(text),
+			getOutHelpWidth: () => columns() || 80,
+			writeOut: (text) => shell.text(folded(text, columns() || Number.POSITIVE_INFINITY)),
 			writeErr: (text) => shell.caller.stderr.write(text),
 			outputError: () => {},
 		})
-		.configureHelp({ visibleOptions });
+		.configureHelp({ visibleOptions, minWidthToWrap: 20 });
+}
+
+/** Longer lines go on in the next one, four further in: at the gap between two columns if there is one, else at a space. */
+function folded(text: string, width: number): string {
+	const fold = (line: string): string => {
+		if (line.length <= width) return line;
+		const indent = /^ */.exec(line)?.[0].length ?? 0;
+		const gap = line.search(/(?<=\S) {2,}(?=\S)/);
+		const at = gap > indent && gap <= width ? gap : line.lastIndexOf(' ', width);
+		if (at <= indent) return line;
+		return `${line.slice(0, at).trimEnd()}\n${fold(' '.repeat(indent + 4) + line.slice(at).trimStart())}`;
+	};
+	return text.split('\n').map(fold).join('\n');
 }
 
 /** The program `idv-agent`, or the part of it that is a program of its own: what all of its commands take. */

@@ -225,3 +225,20 @@ describe('without a running agent', () => {
 		expectRefusal(outcome, { status: 74, code: 'socket-failed', words: /shorter path/ });
 	});
 });
+
+test.each([
+	['idv-agent'],
+	['idv-agent', 'run'],
+	['idv-agent', 'pair'],
+	['idv-agent', 'scanner', 'test'],
+	['idv-agent', 'service'],
+	['idv'],
+	['idv', 'qrcode'],
+	['idv', 'fleet', 'status'],
+] as const)('the help of %s %s %s fits a terminal of 60 columns', async (program, ...path) => {
+	const { stdout, status } = await finish(program, [...path, '--help'], { COLUMNS: '60' });
+	expect(status).toBe(0);
+	// A word that is longer than the line stays whole.
+	expect(stdout.split('\n').filter((line) => line.length > 60 && /\S\s+\S/.test(line.slice(0, 60)))).toEqual([]);
+	expect(stdout).toMatch(/^Usage: /);
+});

@@ -1,8 +1,9 @@
 /** The words of the page: complete in every language, made from codes, and English only in English. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { globSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CATALOGUE } from '../../src/base/errors.ts';
+import { PAGE_FILES } from '../../src/page/files.edge.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 
@@ -24,9 +25,17 @@ const WORDS = new Map<string, Words>();
 for (const tag of TAGS) WORDS.set(tag, (await import(join(PAGE, `languages/${tag}.js`))).default);
 const wordsOf = (tag: string): Words => WORDS.get(tag) as Words;
 const EN = wordsOf('en');
-const { ago, duration, interruptions, moment, words: spoken } = (await import(join(PAGE, 'words.js'))) as PageWords;
+const {
+	ago,
+	duration,
+	interruptions,
+	LANGUAGES,
+	moment,
+	words: spoken,
+} = (await import(join(PAGE, 'words.js'))) as PageWords;
 interface PageWords {
 	readonly words: object;
+	readonly LANGUAGES: Record<string, string>;
 	readonly ago: (iso: string, nowMs: number) => string;
 	readonly duration: (seconds: number) => string;
 	readonly interruptions: (count: number) => string;
@@ -38,6 +47,39 @@ const DUALS: Record<string, Record<number, string>> = {
 	de: { 172800: '2 Tagen' },
 };
 const BUTTONS = ['tryNow', 'enterCode', 'show', 'go', 'camera', 'cameraStop', 'picture', 'close', 'yes', 'no'];
+
+/** Where the project says which languages there are, each with those it names. */
+function placesOf(): Record<string, readonly string[]> {
+	const screen = readFileSync(join(PAGE, '../../../docs/screen.md'), 'utf8');
+	const setting = /\| `page\.language` \| (.*?), or `auto`/.exec(screen)?.[1] ?? '';
+	return {
+		'a file of src/page/page/languages/': readdirSync(join(PAGE, 'languages')).map((name) => name.replace('.js', '')),
+		'LANGUAGES of src/page/page/words.js': Object.keys(LANGUAGES),
+		'what the server of the page serves': Object.keys(PAGE_FILES).flatMap(
+			(path) => /^\/languages\/(\w+)\.js$/.exec(path)?.[1] ?? [],
+		),
+		'page.language in docs/screen.md': [...setting.matchAll(/`(\w+)`/g)].map(([, tag]) => tag ?? ''),
+	};
+}
+
+/** The places that lack one of the languages. */
+const lacking = (tags: readonly string[]) =>
+	Object.entries(placesOf()).flatMap(([place, named]) => (tags.every((tag) => named.includes(tag)) ? [] : [place]));
+
+test('every place names each language, and a sixth is missed at all of them but the list itself', () => {
+	expect(lacking(TAGS)).toEqual([]);
+	for (const named of Object.values(placesOf())) expect(named.length).toBe(TAGS.length);
+	// The server follows the list, as the build does.
+	expect(lacking([...TAGS, 'xx'])).toEqual(Object.keys(placesOf()));
+});
+
+test('no other file has a list of its own', () => {
+	const root = join(PAGE, '../../..');
+	const files = globSync(['src/**/*.{ts,js}', 'scripts/**/*.ts'], { cwd: root });
+	expect(files.length).toBeGreaterThan(300);
+	const lists = files.filter((file) => /'de', 'fr'|'fr', 'de'/.test(readFileSync(join(root, file), 'utf8')));
+	expect(lists).toEqual(['src/settings/table.ts']);
+});
 
 /** Every sentence by its place. */
 function sentences({ states, summaries, codes, kinds, text }: Words): Map<string, string> {
@@ -59,11 +101,6 @@ function sentences({ states, summaries, codes, kinds, text }: Words): Map<string
 	]);
 }
 const parameters = (sentence: string) => (sentence.match(/\{\w+\}/g) ?? []).toSorted();
-
-test('there is a file for each language, and no other', () => {
-	const files = readdirSync(join(PAGE, 'languages')).map((name) => name.replace('.js', ''));
-	expect(files.toSorted()).toEqual(TAGS.toSorted());
-});
 
 /** By language, words with a second meaning that a person at the screen takes first. */
 const TWO_MEANINGS: Record<string, RegExp> = {

@@ -6,6 +6,7 @@ import { Browser, type BrowserWindow, type Element } from 'happy-dom';
 import { expect, onTestFinished } from 'vitest';
 import { PAGE_FILES, readPageFile } from '../../src/page/files.edge.ts';
 import type { PageView } from '../../src/page/page.runner.ts';
+import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 /** What the agent in its place does with a path: answers, or one of these. */
@@ -162,7 +163,9 @@ export async function givenScreen({
 			hidden: boolean;
 			click(): void;
 		};
-	await expect.poll(() => [at('language').children.length, at('pad').children.length]).toEqual([5, 12]);
+	await expect
+		.poll(() => [at('language').children.length, at('pad').children.length])
+		.toEqual([PAGE_LANGUAGES.length - 1, 12]);
 	return {
 		agent,
 		clock,

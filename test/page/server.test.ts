@@ -14,6 +14,7 @@ import { type TimelineSegment, withState } from '../../src/page/timeline.ts';
 import type { Standing } from '../../src/pairing/rescue.ts';
 import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
 import type { Proposal } from '../../src/scanning/scanning.runner.ts';
+import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 
 const PAGE = path.join(import.meta.dirname, '../../src/page/page');
 const CODE = 'https://id.example.com/mobile?authorization=Token%20tr-0123456789012345678901234567';
@@ -224,7 +225,7 @@ describe('the files', () => {
 		['/codes.js', 'text/javascript', 'getUserMedia'],
 		['/words.js', 'text/javascript', 'Intl'],
 		['/qr.js', 'text/javascript', 'EccMap'],
-		...['en', 'de', 'fr', 'es', 'ar'].map(
+		...PAGE_LANGUAGES.filter((tag) => tag !== 'auto').map(
 			(tag) => [`/languages/${tag}.js`, 'text/javascript', 'HOTLINE'] as [string, string, string],
 		),
 		['/zxing-reader.js', 'text/javascript', 'ZXingWASM'],
