@@ -119,6 +119,8 @@ export function openSegment(
 			if ((lengths[number - first] ?? 0) >= ERASED) return 'erased';
 			return startOf(number) === NOWHERE ? 'lost' : 'kept';
 		},
+		/** Whether an erased record made room for others: it has its tag still. */
+		madeRoom: (number: number): boolean => !untagged.has(number) && (segment.tagOf(number)?.some(Boolean) ?? false),
 		timeOf: (number: number): number | null => (startOf(number) === NOWHERE ? null : (times[number - first] ?? null)),
 		tagOf: (number: number): Uint8Array | null => segment.readAt(startOf(number), 0)?.header.tag ?? null,
 		/** The payload of a record; `null` where it is not as it was written, or cannot be read. */

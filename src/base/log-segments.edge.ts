@@ -4,7 +4,7 @@ import path from 'node:path';
 import { errnoOf } from './files.edge.ts';
 import { type FileCalls, openSegment, type Segment } from './log-segment.edge.ts';
 import { parseSegmentName, segmentName } from './record-format.ts';
-import type { Found } from './record-log-types.ts';
+import type { Found, Waiting } from './record-log-types.ts';
 
 export type Segments = ReturnType<typeof createSegments>;
 
@@ -52,8 +52,8 @@ export function createSegments(directory: string, name: string, access: 'write' 
 	const segmentOf = (number: number) =>
 		ranges().find(({ from, to }) => number >= from && number <= to)?.segment ?? null;
 
-	/** Whole records after a number, and what is lost at its place. */
-	function* after(number: number): Iterable<Found> {
+	/** Whole records after a number, and what is lost at its place. @param oldest the first that is kept: from there on, what made room is lost. */
+	function* after(number: number, oldest: number): Iterable<Found> {
 		let next = number + 1;
 		let lost = null as { readonly number: number; readonly lostFrom: number } | null;
 		let earlier = null as Segment | null;
@@ -66,7 +66,7 @@ export function createSegments(directory: string, name: string, access: 'write' 
 			for (next = Math.max(next, from); next <= to; next += 1) {
 				const is = segment.has(next);
 				const payload = is === 'kept' ? segment.read(next) : null;
-				if (is === 'erased') continue;
+				if (is === 'erased' && !(next > oldest && segment.madeRoom(next))) continue;
 				if (payload === null) lost = { number: next, lostFrom: lost?.lostFrom ?? next };
 				else {
 					if (lost) yield lost;
@@ -183,4 +183,16 @@ export function createSegments(directory: string, name: string, access: 'write' 
 			return found;
 		},
 	};
+}
+
+/** Records that are not on the disk, and what is lost between them. @param oldest as for `after`. */
+export function* foundIn(records: Iterable<Waiting>, oldest: number): Iterable<Found> {
+	let lostFrom: number | null = null;
+	for (const { number, timeMs, payload, tag } of records) {
+		if (payload) {
+			if (lostFrom !== null) yield { number: number - 1, lostFrom };
+			lostFrom = null;
+			yield { number, timeMs, payload };
+		} else if (number > oldest && tag.some(Boolean)) lostFrom ??= number;
+	}
 }

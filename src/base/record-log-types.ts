@@ -65,9 +65,10 @@ export interface RecordLog {
 	tags(limit: number): { readonly number: number; readonly tag: Uint8Array }[];
 	/**
 	 * From now on the records up to a number, or these, read as erased; {@link clean} erases them on the disk. Tags of a list go as well.
-	 * @param isDone because all that they were for have them, which {@link doneUpTo} says to the next start.
+	 * @param because `done`: all that they were for have them, which {@link doneUpTo} says to the next start. `room`: tags stay, and where older
+	 * records are kept, those that have one read as lost, also after the next start.
 	 */
-	erase(which: number | Iterable<number>, isDone?: boolean): void;
+	erase(which: number | Iterable<number>, because?: 'done' | 'room'): void;
 	/** The newest record that was erased because it was done with; 0 without any. */
 	doneUpTo(): number;
 	/**
@@ -82,7 +83,8 @@ export interface RecordLog {
 }
 
 /** A record or a note that is not on the disk. */
-export interface Waiting extends Pick<Header, 'kind' | 'number' | 'timeMs' | 'tag'> {
+export interface Waiting extends Pick<Header, 'kind' | 'number' | 'timeMs'> {
+	tag: Header['tag'];
 	/** `null` once it is erased. */
 	payload: Uint8Array | null;
 }

@@ -11,7 +11,7 @@ import nodeFs from 'node:fs';
 import path from 'node:path';
 import { idleClock } from './clock.edge.ts';
 import type { Segment } from './log-segment.edge.ts';
-import { createSegments } from './log-segments.edge.ts';
+import { createSegments, foundIn } from './log-segments.edge.ts';
 import { HEADER_BYTES, NO_TAG, tagOfHead } from './record-format.ts';
 import type { Found, RecordLog, RecordLogOptions, Waiting } from './record-log-types.ts';
 
@@ -226,7 +226,8 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		}
 	}
 
-	function forget(record: Waiting): void {
+	function forget(record: Waiting, keepsTag = true): void {
+		if (!keepsTag) record.tag = NO_TAG;
 		waitingBytes -= record.payload?.length ?? 0;
 		waitingKept -= Number(record.kind === 'record' && record.payload !== null);
 		record.payload = null;
@@ -287,12 +288,10 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 	}
 
 	function* after(number: number): Iterable<Found> {
-		yield* disk.after(number);
-		for (const { number: each, timeMs, payload } of inMemory(Math.max(number, disk.newest()) + 1))
-			if (payload) yield { number: each, timeMs, payload };
+		yield* disk.after(number, log.first());
+		yield* foundIn(inMemory(Math.max(number, disk.newest()) + 1), log.first());
 	}
-
-	/** The stored ones in memory, from a number on. */
+	/** The stored ones in memory, from a number on, also erased ones. */
 	function* inMemory(from = 0): Iterable<Waiting> {
 		let [low, high] = [0, waiting.length];
 		while (low < high) {
@@ -302,7 +301,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		}
 		for (; low < waiting.length && (waiting[low]?.number ?? 0) <= stored; low += 1) {
 			const record = waiting[low];
-			if (record?.kind === 'record' && record.payload) yield record;
+			if (record?.kind === 'record') yield record;
 		}
 	}
 
@@ -311,7 +310,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		for (const { segment, from, to } of disk.ranges())
 			for (let number = Math.max(from, erasedUpTo + 1); number <= to; number += 1)
 				if (segment.has(number) !== 'erased') yield { number, timeMs: segment.timeOf(number) };
-		yield* inMemory();
+		for (const record of inMemory()) if (record.payload) yield record;
 	}
 
 	const log: RecordLog = {
@@ -358,17 +357,18 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			return found.reverse();
 		},
 		doneUpTo: () => Math.max(0, ...segments.map((segment) => segment.doneUpTo)),
-		erase(which, isDone = false) {
+		erase(which, because) {
 			const isMeant = typeof which === 'number' ? (number: number) => number <= Math.min(which, stored) : undefined;
 			const numbers = new Set(typeof which === 'number' ? [] : which);
+			const [isDone, keepsTag] = [because === 'done', because === 'room' || isMeant !== undefined];
 			for (const { segment, from, to } of disk.ranges()) {
 				if (isMeant)
 					for (let n = Math.max(from, erasedUpTo + 1); n <= to && isMeant(n); n += 1) segment.erase(n, { isDone });
-				for (const number of numbers) if (number >= from && number <= to) segment.erase(number, { keepsTag: false });
+				for (const number of numbers) if (number >= from && number <= to) segment.erase(number, { keepsTag });
 			}
 			for (const record of waiting) {
 				if (isMeant && !isMeant(record.number)) break;
-				if (record.kind === 'record' && (isMeant !== undefined || numbers.has(record.number))) forget(record);
+				if (record.kind === 'record' && (isMeant || numbers.has(record.number))) forget(record, keepsTag);
 			}
 			if (typeof which === 'number') erasedUpTo = Math.max(erasedUpTo, Math.min(which, stored));
 		},

@@ -14,6 +14,7 @@ import { keyOf, rememberMessages } from './duplicates.ts';
 import { type Entry, type Epoch, idOf, neededEpochs, numberOf, ownEvent, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { readAfter } from './reading.ts';
+import { keepShares } from './shares.ts';
 import * as stored from './stored-event.ts';
 import { dropSetAside, takeOver } from './takeover.edge.ts';
 
@@ -39,6 +40,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let opened: RecordLog | null = null;
 	let closed = false;
 	let epochs: readonly Epoch[] = [];
+	const shares = keepShares((number) => stored.decodeEvents(opened?.after(number) ?? []));
 	const ages = keepAges(wallMs() - monotonicMs());
 	let taken: stored.Taken | undefined;
 	let taking: Promise<void> = Promise.resolve();
@@ -79,6 +81,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	function takeUp(log: RecordLog, state: stored.StoredState): void {
 		const last = log.last();
+		shares.forget();
 		epochs = [...(state.epochs ?? []).filter(({ first }) => first <= last), ...epochs];
 		ages.load(state.shifts ?? [], last, wallMs());
 		({ taken } = state);
@@ -100,7 +103,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			onTaken: (now) => (taken = now),
 			onNewest: (at) => (newestHandedOn ??= at),
 			onUnusable: (file, error) => noticeDamage({ file, error }),
-		});
+		}).finally(shares.forget);
 		given = Math.max(given, log.next() - 1);
 		trim(log);
 	}
@@ -170,6 +173,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const entries = pending.filter(({ number }) => number <= last);
 		pending = pending.filter(({ number }) => number > last);
 		newestHandedOn = entries.at(-1)?.at ?? newestHandedOn;
+		for (const { kind, number } of entries) shares.add(kind, number);
 		if (opened) trim(opened);
 		if (entries.length > 0) for (const listener of listeners) listener(entries);
 	}
@@ -186,27 +190,29 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			log.note(stored.encodeState({ shifts: ages.shifts(log.first()) }));
 	}
 
-	/** Deletes events that all have acknowledged, that are too old or too many; the newest can only be too old. */
+	/** Deletes events that all have acknowledged, that are too old or too many (see `shares.ts`); the newest can only be too old. */
 	function trim(log: RecordLog): void {
 		noticeClock(log);
 		const now = wallMs();
 		const acknowledged = consumers.acknowledgedByAll();
 		done = Math.max(done, Math.min(acknowledged, log.last()));
-		let left = log.count();
+		let over = log.count() - Math.max(1, bounds.maxCount);
 		let upTo = Math.max(gone, Math.min(acknowledged, log.last()));
 		let oldestMs: number | null = null;
 		for (const { number, timeMs } of log.kept()) {
 			const since = ages.keptSince(number, timeMs);
-			if (number > upTo && since + bounds.maxAgeMs > now && left <= Math.max(1, bounds.maxCount)) {
+			if (number > upTo && since + bounds.maxAgeMs > now) {
 				oldestMs = since;
 				break;
 			}
 			upTo = Math.max(upTo, number);
-			left -= 1;
+			over -= 1;
 		}
 		gone = Math.min(upTo, log.last());
-		if (gone >= log.first()) {
-			log.erase(acknowledged, true);
+		if (over > 0) log.erase(shares.take(over, gone), 'room');
+		gone = over > 0 ? Math.max(gone, log.first() - 1) : gone;
+		if (gone >= log.first() || over > 0) {
+			log.erase(acknowledged, 'done');
 			log.erase(gone);
 			uncleanSinceMs ??= monotonicMs();
 		}
@@ -359,6 +365,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				else if (key) known.set(key.join(), key);
 			}
 			log.erase(going);
+			shares.forget();
 			duplicates.clear();
 			duplicates.load([...known.values()]);
 			log.note(stored.encodeState({ keys: knownKeys() }));

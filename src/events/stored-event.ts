@@ -1,4 +1,5 @@
 /** An event as a record of the log: its parts, its tag, and the state that heads and notes carry. Pure. */
+import type { Found } from '../base/record-log-types.ts';
 import type { Shift } from './ages.ts';
 import { KEY_BYTES, type MessageKey, readKey, writeKey } from './duplicates.ts';
 import type { Entry, Epoch } from './event.ts';
@@ -52,6 +53,10 @@ export function decodeEvent(number: number, payload: Uint8Array): Entry & { read
 	const [epoch, at, type, kind, workflowId, format, serviceId] = JSON.parse(text.decode(payload.subarray(0, end)));
 	const content = text.decode(payload.subarray(end + 1));
 	return { id: `${epoch}-${number}`, number, epoch, at, type, kind, workflowId, format, content, serviceId };
+}
+
+export function* decodeEvents(records: Iterable<Found>): Iterable<Entry> {
+	for (const each of records) if ('payload' in each) yield decodeEvent(each.number, each.payload);
 }
 
 /** Outlives the contents: when the event was received, and what tells its duplicates. */
