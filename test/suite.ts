@@ -33,7 +33,8 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		short: { args: ['--rounds', '1'], env: { UPDATE: 'short' } },
 	},
 	dialects: {
-		says: 'idv probe against services drawn from a seed, each online by its file alone',
+		says: 'idv probe against services of four stacks and services drawn from a seed, each online by its file alone',
+		needs: 'go, ruby and tornado of Debian',
 		run: vitest('test/dialects/vitest.config.ts'),
 		short: { env: { DIALECTS_COUNT: '20' } },
 	},

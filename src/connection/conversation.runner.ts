@@ -91,8 +91,10 @@ export function converse(parts: ConversationParts) {
 	function hear(message: Frame): void {
 		const { pingKind, pongBody, kindPointer, notificationIdPointer, ignoreKinds } = parts.settings();
 		const read = readNotification(message, { kindPointer, notificationIdPointer });
+		// Words about the channel may be written in another way than notifications.
+		const usual = read.kind === 'unknown' ? readNotification(message).kind : read.kind;
 		const isOf = (kind: string | null) =>
-			kind !== null && (read.kind === kind || (message.type === 'text' && message.text.trim() === kind));
+			kind !== null && (usual === kind || (message.type === 'text' && message.text.trim() === kind));
 		const isChange = message.type === 'text' && nextConnection?.startsWith('/') && changes({ body: message.text });
 		if (isOf(pingKind)) send(fillTemplate(pongBody, fields({ id: read.writtenId ?? '' })));
 		else if (isOf(confirmKind)) {

@@ -120,6 +120,13 @@ const COMMANDS: Subcommands = {
 			.option('--force', 'replace files that are there')
 			.number('--seconds <seconds>', 'time for which the channel is watched', [1, 3600], 60)
 			.option('--channel-path <path...>', 'paths of the channel to try before the usual ones', collect)
+			.option(
+				'--query-name <name...>',
+				'query parameters that may carry the Connection, tried before the usual ones',
+				collect,
+			)
+			.option('--subprotocol <name>', 'the WebSocket subprotocol that the channel asks for')
+			.option('--device <file>', 'write a provision.json for the device that was registered: no further code is needed')
 			.option('--transcript <file>', 'write what was said on the wire to this file, without secrets')
 			.examples({
 				'idv probe --url https://id.example.com --code-file code.txt --yes --out service.json': '',

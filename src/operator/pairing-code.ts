@@ -5,8 +5,8 @@ import { type Shell, untilTime } from '../cli/output.ts';
 import type { ServiceAnswer } from '../connection/service-client.edge.ts';
 import { workflowIdSchema } from '../protocol/device-connection.ts';
 import { ENDPOINTS, isLoopback } from '../protocol/endpoints.ts';
-import { parseJson } from '../protocol/json.ts';
 import { type PairingCode, readPairingCode } from '../protocol/pairing-code.ts';
+import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { renderQrTerminal, writeQrPng, writeQrSvg } from '../service/qr-code.ts';
 import { checkPlaceForSecret, replaceFile } from './secret-output.ts';
@@ -85,18 +85,26 @@ function checkFlags(shell: Shell, flags: PairingCodeFlags): 'png' | 'svg' | null
 	return extension === '.svg' ? 'svg' : extension === '.png' ? 'png' : null;
 }
 
-/** A picture is read like a scanner reads it; of a document, the first text that is a code. */
+/** A picture is read like a scanner reads it; of a document, the first text in it that is a link, else one that is a token or a picture. */
 async function readAnswer({ headers, body }: ServiceAnswer): Promise<FoundCode> {
-	if (/^image\//i.test(headers['content-type'] ?? ''))
-		return { text: await readSingleCode(body), expiresAt: null, png: body };
-	const text = new TextDecoder().decode(body).trim();
-	const document = parseJson(text);
-	if (typeof document === 'string') return { text: document, expiresAt: null, png: null };
-	const fields: Readonly<Record<string, unknown>> = Object(document);
-	const texts = Object.values(fields).filter((value) => typeof value === 'string');
-	const link = texts.find((value) => value.includes('authorization='));
-	const { expiresAt } = fields;
-	return { text: link ?? text, expiresAt: typeof expiresAt === 'string' ? expiresAt : null, png: null };
+	const ofPicture = async (png: Uint8Array) => ({ text: await readSingleCode(png), expiresAt: null, png });
+	if (/^image\//i.test(headers['content-type'] ?? '')) return ofPicture(body);
+	const whole = new TextDecoder().decode(body).trim();
+	const texts = readAnswerTexts({ body: whole });
+	const codes = texts.filter(({ text }) => readPairingCode(text).kind !== 'notACode');
+	const link = codes.find(({ text }) => text.includes('authorization='));
+	const named = codes.find(({ place }) => /(?:^|token|code|secret)$/i.test(place));
+	const picture = texts.map(({ text }) => /^data:image\/\w+;base64,(.+)$/s.exec(text)?.[1]).find(Boolean);
+	if (!link && picture !== undefined) return ofPicture(Buffer.from(picture, 'base64'));
+	const expiresAt = texts.find(
+		({ place, text }) => /\/expires_?at$/i.test(place) && !Number.isNaN(Date.parse(text)),
+	)?.text;
+	const isCode = readPairingCode(whole).kind !== 'notACode';
+	return {
+		text: link?.text ?? (isCode ? whole : ((named ?? codes[0])?.text ?? '')),
+		expiresAt: expiresAt ?? null,
+		png: null,
+	};
 }
 
 /** Warnings about a code that would surprise its user. */

@@ -66,6 +66,14 @@ export function createPace(
 			return sentAtMs.length;
 		},
 		left: () => MAX_REQUESTS - sentAtMs.length,
+		turn,
+		/** Whether one more request may be made at once; then it counts. */
+		take(): boolean {
+			const tenth = sentAtMs.at(-PER_MINUTE) ?? Number.NEGATIVE_INFINITY;
+			const may = sentAtMs.length < MAX_REQUESTS && tenth + MINUTE_MS <= clock.monotonicMs();
+			if (may) sentAtMs.push(clock.monotonicMs());
+			return may;
+		},
 		/**
 		 * One request, made again after a wait where the answer is about this moment only.
 		 * @param isOnce the request may be repeated only after an answer that has surely not used it up (429).

@@ -5,16 +5,18 @@ import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 export const CHANNEL_PATHS: readonly string[] = [
 	DEFAULT_CHANNEL_PATH,
 	'/api/ws/device',
+	'/ws/device/{deviceId}',
 	'/api/v1/ws/device',
-	'/v1/ws/device',
-	'/ws',
 	'/device/ws',
 	'/api/device/ws',
+	'/ws',
+	'/v1/ws/device',
+	'/api/ws/device/{deviceId}',
 	'/ws/devices',
-	'/websocket/device',
-	'/socket/device',
-	'/api/device/channel',
+	'/ws/devices/{deviceId}',
 	'/notifications',
+	'/api/device/channel',
+	'/websocket/device',
 ];
 const SUBPROTOCOLS = ['device', 'v1', 'device.v1', 'v1.device', 'ws-device', 'json', 'notifications', 'idv', 'idv.v1'];
 /** Handshakes that offer more look like an attack to some proxies. */
@@ -44,6 +46,8 @@ export interface HandshakeAnswer {
 	readonly hints: readonly string[];
 	/** The one that the service chose. */
 	readonly subprotocol: string | null;
+	/** Places of the channel that the answer names. */
+	readonly paths?: readonly string[];
 	/** The same for answers that say the same, whatever the path. */
 	readonly fingerprint: string;
 }
@@ -65,24 +69,60 @@ const OTHER_FORMS = QUERY_PLACES.map(
 
 type Search = Generator<Handshake, Handshake | null, HandshakeAnswer>;
 
+/** What is known of the handshake before. */
+export interface Known {
+	/** Names of query parameters, tried before the usual ones. */
+	readonly queryNames?: readonly string[] | undefined;
+	readonly subprotocol?: string | undefined;
+	/** Paths that the operator or the service has named: every way is tried there before another path is. */
+	readonly named?: readonly string[] | undefined;
+}
+
 /** Each step is one handshake to try; the last one before the return is the one. `null`: none was accepted. */
-export function* findChannel(paths: readonly string[], candidates: number): Search {
+export function* findChannel(paths: readonly string[], candidates: number, known: Known = {}): Search {
 	const answers: { readonly path: string; readonly answer: HandshakeAnswer }[] = [];
-	for (const path of paths) {
+	const { queryNames = [], subprotocol, named = [] } = known;
+	const own = queryNames.map((name) => ({ name, form: 'token' }) as const);
+	const places = [...own, ...QUERY_PLACES.filter(({ name }) => !queryNames.includes(name))];
+	const allWays = (path: string): Handshake => ({
+		...{ path, candidate: 0, inHeader: true, inQuery: places },
+		subprotocols: subprotocol === undefined ? [] : [subprotocol],
+	});
+	const left = [...paths];
+	const done = new Set<string>();
+	for (let path = left.shift(); path !== undefined; path = left.shift()) {
+		if (answers.some((one) => one.path === path)) continue;
 		const answer = yield allWays(path);
 		if (answer.status === 101) return yield* narrow(allWays(path), answer);
+		left.unshift(...(answer.paths ?? []));
 		answers.push({ path, answer });
 		// Nothing but a path that exists answers so.
-		const found = wantsSubprotocol(answer) ? yield* offer(allWays(path), answer) : null;
+		const offered = wantsSubprotocol(answer) ? yield* offer(allWays(path), answer) : null;
+		const found = offered ?? (named.includes(path) ? yield* pursue(path, answer) : yield* pursueOdd());
 		if (found) return found;
 	}
 	for (const { path, answer } of refusedAmong(answers)) {
+		const found = done.has(path) ? null : yield* pursue(path, answer);
+		if (found) return found;
+	}
+	return null;
+
+	/** One path that refuses where others say that there is nothing is the one: it comes before all that are left. */
+	function* pursueOdd(): Search {
+		if (!answers.some(({ answer }) => isElsewhere(answer))) return null;
+		const odd = answers.find(({ path, answer }) => !done.has(path) && !isElsewhere(answer));
+		return odd ? yield* pursue(odd.path, odd.answer) : null;
+	}
+
+	function* pursue(path: string, answer: HandshakeAnswer): Search {
+		done.add(path);
 		const base = allWays(path);
+		const others = [...own.map(({ name }) => ({ name, form: 'scheme' }) as const), ...OTHER_FORMS];
 		const ways: Handshake[] = [
-			{ ...base, inHeader: false, inQuery: OTHER_FORMS },
+			{ ...base, inHeader: false, inQuery: others },
 			// Two credentials at once are refused by some.
 			{ ...base, inQuery: [] },
-			{ ...base, inHeader: false, inQuery: QUERY_PLACES.slice(0, 1) },
+			{ ...base, inHeader: false, inQuery: places.slice(0, 1) },
 			...(wantsSubprotocol(answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(answer) }]),
 			{ ...base, inQuery: [], subprotocols: subprotocolsFor(answer) },
 		];
@@ -91,17 +131,9 @@ export function* findChannel(paths: readonly string[], candidates: number): Sear
 			const found = yield* attempt(way);
 			if (found) return found;
 		}
+		return null;
 	}
-	return null;
 }
-
-const allWays = (path: string): Handshake => ({
-	path,
-	candidate: 0,
-	inHeader: true,
-	inQuery: QUERY_PLACES,
-	subprotocols: [],
-});
 
 /** The paths that seem to be there, the likely ones first; among equal answers, the usual paths. */
 function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(answers: readonly Answered[]): Answered[] {
@@ -151,7 +183,7 @@ function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search 
 	const inQuery = (inQuery: readonly QueryPlace[]) => ({ ...chosen, inHeader: false, inQuery });
 	let places = chosen.inQuery;
 	const [first] = places;
-	if (first?.name === 'authorization' && places.length > 1) {
+	if (first && places.length > 1) {
 		if (yield* isAccepted(inQuery([first]))) return inQuery([first]);
 		places = places.slice(1);
 	}
@@ -195,7 +227,7 @@ function subprotocolsFor({ hints }: HandshakeAnswer): string[] {
 /** Words of a refusal that may be the name of a subprotocol, what stands behind the word itself first. */
 export function subprotocolHints(header: string | undefined, body: string): string[] {
 	const named = (header ?? '').split(',').map((name) => name.trim());
-	const said = body.slice(0, 2000);
+	const said = body.slice(0, 2000).replaceAll('\\"', '"');
 	const after = [...said.matchAll(/protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)/gi)].map(
 		(hit) => hit[1],
 	);
@@ -204,4 +236,45 @@ export function subprotocolHints(header: string | undefined, body: string): stri
 		.map((word) => (word ?? '').replace(/\.+$/, ''))
 		.filter((word) => /^[\w~.-]{2,64}$/.test(word))
 		.slice(0, 8);
+}
+
+/**
+ * Where a text says that the channel is, as `service.channelPath` has it: an address, or a path that tells by its words. The id of the
+ * device and its workflow become fields; a credential in the query goes.
+ */
+export function channelPlaces(
+	text: string,
+	{ baseUrl, deviceId, workflowId }: Asked,
+): { place: string; query: string[] }[] {
+	const base = new URL(baseUrl);
+	const found = text.match(/(?:wss?|https?):\/\/[^\s"'<>\\]+|\/[\w./{}:%~?=&-]*[\w}]/g) ?? [];
+	return found.flatMap((word) => {
+		const url = URL.parse(word, base);
+		if (
+			!url ||
+			!/\b(?:ws|wss|websocket|socket|channel|stream|notif\w*|push|realtime|rt|live|hub|events|feed)\b/i.test(word)
+		)
+			return [];
+		const names = [...url.searchParams.keys()];
+		const path = url.pathname
+			.replaceAll(encodeURIComponent(deviceId), '{deviceId}')
+			.replace(/%7B(?:device_?id|id)%7D|<(?:string:)?device_?id>|:device_?id\b/gi, '{deviceId}')
+			.replaceAll(encodeURIComponent(workflowId), '{workflowId}')
+			.replace(/%7Bworkflow_?(?:id)?%7D|:workflow_?id\b/gi, '{workflowId}');
+		const isOwn = url.host === base.host;
+		const prefix = base.pathname.replace(/\/$/, '');
+		if (isOwn && !path.startsWith(`${prefix}/`)) return [];
+		return [
+			{
+				place: isOwn ? path.slice(prefix.length) : `${url.protocol.replace('http', 'ws')}//${url.host}${path}`,
+				query: names,
+			},
+		];
+	});
+}
+
+interface Asked {
+	readonly baseUrl: string;
+	readonly deviceId: string;
+	readonly workflowId: string;
 }

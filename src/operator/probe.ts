@@ -11,12 +11,14 @@ import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
 import { createNetwork } from '../connection/network.edge.ts';
 import { createServiceClient } from '../connection/service-client.edge.ts';
-import { workflowIdSchema } from '../protocol/device-connection.ts';
+import { DEFAULT_HEARTBEAT_CADENCE, workflowIdSchema } from '../protocol/device-connection.ts';
 import { cleanText } from '../protocol/problem.ts';
+import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
+import { choosePaths } from '../settings/paths.runner.ts';
 import { targetOfCode } from './api-key.ts';
-import { settingsFrom } from './probe-decisions.ts';
+import { settingsFrom } from './probe-findings.ts';
 import { MAX_REQUESTS } from './probe-pace.ts';
-import { type ProbeReport, runProbe } from './probe-run.ts';
+import { type DeviceReport, type ProbeReport, runProbe } from './probe-run.ts';
 import { replaceFile } from './secret-output.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -32,12 +34,17 @@ export interface ProbeFlags extends TargetFlags {
 	readonly force?: boolean | undefined;
 	readonly seconds: number;
 	readonly channelPath?: readonly string[] | undefined;
+	readonly queryName?: readonly string[] | undefined;
+	readonly subprotocol?: string | undefined;
+	/** File for a device that goes on as the one that was registered: a `provision.json`. */
+	readonly device?: string | undefined;
 	readonly transcript?: string | undefined;
 }
 
 export async function probeService(shell: Shell, flags: ProbeFlags): Promise<void> {
 	checkPlace(flags.out, flags.force);
 	checkPlace(flags.transcript, flags.force);
+	checkPlace(flags.device, flags.force);
 	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const named = 'workflowId' in target && typeof target.workflowId === 'string' ? target.workflowId : undefined;
 	const workflowId = checkWorkflow(flags.workflow ?? named);
@@ -53,23 +60,42 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 
 	const report = await run(shell, flags, target, { deviceId, workflowId });
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
-	const unsaved = await save(flags, report, settings);
+	const unsaved = await save(flags, report, settings, { deviceId, workflowId });
 	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved }, settings, unsaved === null);
 	// As shells say it.
 	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
 }
 
 /** @returns why a file could not be written: what was found is printed all the same. */
-async function save(flags: ProbeFlags, { findings, lines }: Outcome, settings: object): Promise<Failure | null> {
+async function save(
+	flags: ProbeFlags,
+	{ findings, lines, connection }: Outcome,
+	settings: ReturnType<typeof settingsFrom>,
+	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
+): Promise<Failure | null> {
 	try {
-		if (flags.out !== undefined && findings.length > 0)
-			await replaceFile(flags.out, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
+		if (flags.out !== undefined && findings.length > 0) await replaceFile(flags.out, asFile(settings), 0o644);
+		const { baseUrl, service } = settings;
+		const further = { deviceId, ...(service && { service }) };
+		if (flags.device !== undefined && connection !== null)
+			await replaceFile(flags.device, asFile({ baseUrl, workflowId, connection, settings: further }));
 		if (flags.transcript !== undefined && lines.length > 0)
 			await replaceFile(flags.transcript, `${lines.join('\n')}\n`);
 		return null;
 	} catch (error) {
 		return toFailure(error);
 	}
+}
+
+const asFile = (document: object) => `${JSON.stringify(document, null, '\t')}\n`;
+
+/** The settings as a device reads them, from the file where one is named. */
+async function written({ out }: ProbeFlags, settings: object): Promise<LoadedSettings> {
+	const nothing = { env: {}, sets: [] };
+	if (out === undefined) return resolveWith([{ where: 'probe', document: JSON.parse(asFile(settings)) }], nothing);
+	await replaceFile(out, asFile(settings), 0o644);
+	const paths = choosePaths({ config: out }, {});
+	return loadSettings({ paths: { ...paths, confDirectory: `${paths.configFile}.d` }, ...nothing });
 }
 
 interface Outcome extends ProbeReport {
@@ -89,7 +115,6 @@ async function run(
 ): Promise<Outcome> {
 	const lines: string[] = [];
 	const network = await createNetwork({ caFile: target.caFile }, target.env);
-	const userAgent = `idv/${VERSION}`;
 	const over = new AbortController();
 	let endedBy: Outcome['endedBy'] = null;
 	const end = (signal: (typeof SIGNALS)[number]) => {
@@ -104,11 +129,13 @@ async function run(
 			clock: shell.clock,
 			target,
 			network,
-			client: createServiceClient({ network, userAgent }),
-			userAgent,
-			request,
+			client: createServiceClient({ network, userAgent: `idv/${VERSION}` }),
+			version: VERSION,
+			request: { ...request, deviceType: 'kiosk', heartbeatCadence: DEFAULT_HEARTBEAT_CADENCE },
 			seconds: flags.seconds,
 			channelPaths: flags.channelPath ?? [],
+			known: { queryNames: flags.queryName, subprotocol: flags.subprotocol },
+			save: (settings) => written(flags, settings),
 			createKey: flags.createKey ?? false,
 			transcript: createTranscript((line) => void lines.push(line), Date.now),
 			onStep: (text) => {
@@ -148,33 +175,55 @@ function planOf(
 		`Registers the device ${deviceId} for workflow ${workflowId} at ${baseUrl}: one device connection, which stays until it ends.`,
 		isCode ? `Uses up the code from ${credentialFrom}.` : `Uses the credential from ${credentialFrom}.`,
 		flags.createKey ? 'Creates the API key idv-probe, which ends after 60 s.' : 'Creates no API key.',
-		`Sends at most ${MAX_REQUESTS} requests, ten in a minute, and watches the channel twice for ${flags.seconds} s.`,
+		`Sends at most ${MAX_REQUESTS} requests, ten in a minute, watches the channel for ${flags.seconds} s, and runs a device with the settings for as long.`,
 	];
 }
 
 function tell(
 	shell: Shell,
 	flags: ProbeFlags,
-	{ findings, requests, stopped, isInterrupted }: ProbeReport,
+	{ findings, requests, device, connection, stopped, isInterrupted }: ProbeReport,
 	settings: object,
 	isSaved: boolean,
 ): void {
 	const file = isSaved && findings.length > 0 ? flags.out : undefined;
+	const deviceFile = isSaved && connection !== null ? flags.device : undefined;
 	if (shell.isJson) {
 		const ended = isInterrupted && { interrupted: true };
-		const said = { findings, requests, settings, ...(file !== undefined && { file }), ...ended };
+		const files = {
+			...(file !== undefined && { file }),
+			...(deviceFile !== undefined && { deviceFile }),
+		};
+		const said = { findings, requests, settings, device, ...files, ...ended };
 		if (stopped) shell.fail(stopped, said);
 		else shell.json(said);
 		return;
 	}
+	const bySureness = (['proved', 'guessed', 'not seen'] as const).flatMap((sure) =>
+		findings.filter((one) => one.certainty === sure),
+	);
 	shell.line();
 	shell.table([
 		['Point', 'Tried', 'Found', 'How sure'],
-		...findings.map(({ point, tried, found, certainty }) => [point, tried, cleanText(found, 160), certainty]),
+		...bySureness.map(({ point, tried, found, certainty }) => [point, tried, cleanText(found, 160), certainty]),
 	]);
 	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
 	if (file !== undefined) shell.line(`Saved: ${file}`);
+	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
+	if (device) tellDevice(shell, device);
 	if (isInterrupted) shell.line('It was interrupted: the rest was not tried.');
 	if (stopped) shell.fail(stopped);
+}
+
+function tellDevice(shell: Shell, { isOnline, seconds, kinds, withId, acknowledgements, closes }: DeviceReport): void {
+	const names = Object.entries(kinds).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
+	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
+	const ended = closes.map(({ code, afterSeconds }) => `${code ?? 'no code'} after ${afterSeconds} s`);
+	shell.table([
+		[`A device with these settings, for ${seconds} s`, isOnline ? 'online' : 'was online, not at the end'],
+		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
+		['Acknowledgements', String(acknowledgements)],
+		['Channels that the service ended', ended.join(', ') || 'none'],
+	]);
 }

@@ -1,6 +1,18 @@
 /** Services that fill the open points of the interface in ways of their own: each drawn from a seed, every field of the dialect at random. */
-import { CHANNEL_PATHS } from '../../src/operator/probe-search.ts';
 import type { DialectOptions } from '../../src/service/embedded-service.ts';
+
+/** Places that somebody who reads the interface might give the channel: written down without the probe's list. */
+const CHANNEL_PATHS = [
+	'/ws/device',
+	'/api/ws/device',
+	'/api/v1/ws/device',
+	'/v1/ws/device',
+	'/ws',
+	'/device/ws',
+	'/api/device/ws',
+	'/ws/devices',
+	'/notifications',
+] as const;
 
 /** Uniform in [0, 1), the same numbers for the same seed (mulberry32). */
 export function randomOf(seed: number): () => number {
@@ -41,7 +53,7 @@ export function drawDialect(seed: number): Required<DialectOptions> {
 		tokenPrefix: pick('', '', 'Connection ', 'Bearer ', 'token='),
 		gzipAnswers: pick(false, true),
 		connectionForm: pick('jwt', 'opaque'),
-		channelPath: pick(CHANNEL_PATHS[0] ?? '', ...CHANNEL_PATHS),
+		channelPath: pick<string>(...CHANNEL_PATHS),
 		channelAuth: pick('either', 'header', 'query', 'queryToken'),
 		queryName: pick(
 			'authorization',

@@ -1,0 +1,131 @@
+/** A device of `idv probe`: the whole agent in memory, with the settings that were found and the Connection that was given. */
+import { startAgent } from '../agent/agent.runner.ts';
+import { isoNow, systemClock } from '../base/clock.edge.ts';
+import { createCounters } from '../base/counters.ts';
+import { AgentError, failure } from '../base/errors.ts';
+import type { Log } from '../base/log.edge.ts';
+import type { Transcript } from '../base/transcript.ts';
+import { openRuntime } from '../connection/runtime.runner.ts';
+import type { Entry } from '../events/event.ts';
+import { newEpoch } from '../events/feed.runner.ts';
+import type { Status } from '../protocol/local-api.ts';
+import { NO_CREDENTIALS } from '../settings/credentials.runner.ts';
+import type { LoadedSettings } from '../settings/load.runner.ts';
+import { createEventBuffer, NULL_ANSWER_FILE, NULL_STATE_STORE } from '../simulation/in-memory-stores.ts';
+import { EMPTY_STATE } from '../state/device-state.ts';
+import { type Life, openNoted } from './probe-wire.ts';
+
+export interface DeviceRun {
+	readonly resolved: LoadedSettings;
+	/** The Connection: a secret. */
+	readonly token: string;
+	readonly deviceId: string;
+	readonly workflowId: string;
+	readonly caFile: string | undefined;
+	readonly env: Readonly<Record<string, string | undefined>>;
+	readonly version: string;
+	readonly transcript: Transcript;
+	/** How long it runs. */
+	readonly ms: number;
+	/** How much longer at most while it has not been online. */
+	readonly untilOnlineMs?: number;
+	/** Between two heartbeats; the first comes after half of it. */
+	readonly cadenceMs: number;
+	/** Whether one more channel may be opened; where not, the run is over. */
+	readonly mayOpen: () => boolean;
+	readonly signal: AbortSignal;
+}
+
+export interface Ran {
+	/** In order; the last one may not have ended. */
+	readonly lives: readonly Life[];
+	readonly wasOnline: boolean;
+	/** It was so at the end, too. */
+	readonly isOnline: boolean;
+	/** What applications would have. */
+	readonly events: readonly Entry[];
+	/** The one that is good for the next channel. */
+	readonly token: string;
+	/** What kept it from being online at the end. */
+	readonly problem: Status['problem'];
+}
+
+const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel() {} };
+const BOUNDS = { maxCount: 20_000, maxBytes: 64 * 1024 * 1024 };
+const OVER = failure('connection-lost', 'The run is over.');
+
+/** @throws AgentError for settings that no device would take. */
+export async function runDevice(run: DeviceRun): Promise<Ran> {
+	const { resolved, deviceId, workflowId, transcript, signal } = run;
+	const [problem] = resolved.problems;
+	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Report this: the probe wrote it.' });
+	const settings = {
+		...resolved.settings,
+		...{ deviceId, heartbeatCadence: run.cadenceMs / 1000 },
+		network: { ...resolved.settings.network, caFile: run.caFile ?? null },
+	};
+	const parts = { userAgent: `idv-agent/${run.version}`, env: run.env, registerSecret: () => {} };
+	const opened = await openRuntime({ ...resolved, settings }, parts);
+	const credentials = { ...NO_CREDENTIALS, provisioned: run.token, id: 'probe' };
+	const clock = systemClock;
+	const events = createEventBuffer(newEpoch(clock.wallMs(), Math.random), BOUNDS);
+	const lives: Life[] = [];
+	let token = run.token;
+	let wasOnline = false;
+	let over = () => {};
+	const isOver = new Promise<void>((resolve) => {
+		over = resolve;
+	});
+	const agent = startAgent({
+		clock,
+		random: () => 0.5,
+		version: run.version,
+		runtime: { ...opened, credentials },
+		store: {
+			...NULL_STATE_STORE,
+			save: async ({ connections }) => {
+				token = connections.at(-1)?.token ?? token;
+			},
+		},
+		answerFile: NULL_ANSWER_FILE,
+		state: { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'pairing', at: isoNow(clock) } },
+		facts: { serials: [], interfaces: [], machineIdHash: null, unreadable: [] },
+		newDeviceId: () => deviceId,
+		counters: createCounters(),
+		openEvents: () => events,
+		openChannel(options, listener) {
+			if (!run.mayOpen()) {
+				over();
+				const end = () => listener({ type: 'ended', failure: OVER, closeCode: null, timedOut: false, line: null });
+				return { sendText: () => false, close: end, terminate: end, bufferedAmount: 0 };
+			}
+			const { channel, life } = openNoted(options, listener, transcript);
+			lives.push(life);
+			return channel;
+		},
+		log: SILENT_LOG,
+		registerSecret: () => {},
+	});
+	let isLate = false;
+	const look = () => {
+		wasOnline ||= agent.status().state === 'online';
+		if (isLate && wasOnline) over();
+	};
+	agent.onStatus(look);
+	look();
+	let timer = setTimeout(() => {
+		isLate = true;
+		look();
+		timer = setTimeout(over, run.untilOnlineMs ?? 0);
+	}, run.ms);
+	signal.addEventListener('abort', over);
+	await isOver;
+	clearTimeout(timer);
+	signal.removeEventListener('abort', over);
+	if (process.env.DBG) console.error(JSON.stringify(agent.status()), lives);
+	const { state, problem: found } = agent.status();
+	await agent.stop();
+	await opened.close();
+	const entries = events.after(null, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY).entries;
+	return { lives, wasOnline, isOnline: state === 'online', events: entries, token, problem: found };
+}

@@ -1,0 +1,91 @@
+/** The common ground of the steps of `idv probe`, and how its ends are told. */
+import type { Clock } from '../base/clock.edge.ts';
+import { AgentError } from '../base/errors.ts';
+import type { Network } from '../connection/network.edge.ts';
+import { cleanText } from '../protocol/problem.ts';
+import type { LoadedSettings } from '../settings/load.runner.ts';
+import type { Finding } from './probe-findings.ts';
+import type { TokenPlace } from './probe-readings.ts';
+import type { Asking } from './probe-requests.ts';
+import { answersInWords, type HandshakeAnswer, type Known } from './probe-search.ts';
+import type { Life } from './probe-wire.ts';
+
+export interface ProbeOptions extends Omit<Asking, 'pace'> {
+	readonly network: Network;
+	readonly version: string;
+	/** Ends it early, with what was found. */
+	readonly signal: AbortSignal;
+	/** What the pace of the requests goes by; a channel is watched in the machine's time. */
+	readonly clock: Clock;
+	/** How long a channel is watched, and how long the device runs at the end. */
+	readonly seconds: number;
+	/** Tried before the usual ones. */
+	readonly channelPaths: readonly string[];
+	readonly known: Known;
+	readonly createKey: boolean;
+	/** Says in a few words what is being done. */
+	readonly onStep: (text: string) => void;
+	/** Writes what was found for the device that runs at the end. @returns the settings as a device reads them from there. */
+	readonly save: (settings: object, connection: string) => Promise<LoadedSettings>;
+}
+
+/** All that the steps share, and what they have found. */
+export interface Run extends ProbeOptions, Asking {
+	readonly note: (...findings: readonly Finding[]) => void;
+	readonly findings: () => Finding[];
+	/** What is shown at handshakes; a Connection may change at each. */
+	token: string;
+	/** Places where an earlier channel may have named the next Connection. */
+	offered: readonly TokenPlace[];
+	nextConnection: string | null;
+}
+
+/** Of a channel that opened and did not stay open. */
+export interface CutOff {
+	readonly path: string;
+	readonly life: Life;
+}
+
+/** The first answer of each path. */
+export type PathAnswers = ReadonlyMap<string, HandshakeAnswer>;
+
+export function notFound(run: Run, answers: PathAnswers): AgentError {
+	const { isSeen, words } = answersInWords(answers);
+	const named = run.channelPaths
+		.filter((path) => answers.has(path))
+		.map((path) => `${path}, which was named, answered ${answers.get(path)?.status || 'nothing'}`);
+	const said = [
+		`No handshake that the probe tried opened the channel: ${words}.`,
+		...named.map((one) => `${one}.`),
+	].join(' ');
+	return stop(said, isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY);
+}
+
+export function notLasting(run: Run, { ended }: Life): AgentError {
+	const path = run.findings().find(({ point }) => point === 'channel-path')?.found;
+	const how = ended?.code == null ? 'without a close code' : `with close code ${ended.code}`;
+	const why = ended?.reason ? ` ("${cleanText(ended.reason, 120)}")` : '';
+	const after = `${((ended?.atMs ?? 0) / 1000).toFixed(1)} s`;
+	const said = `No channel at ${path} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
+	return stop(said, NOT_LASTING_REMEDY);
+}
+
+export function notAgain(run: Run, life: Life | undefined): AgentError {
+	const path = run.findings().find(({ point }) => point === 'channel-path')?.found;
+	const why = life?.failure?.message ?? '';
+	return stop(`The channel at ${path} opened, but not again by the same handshake. ${why}`.trim(), NOT_AGAIN_REMEDY);
+}
+
+const NOT_FOUND_REMEDY =
+	'Ask the operator for the path of the channel and name it with --channel-path; the transcript (--transcript) shows what the service answered.';
+
+const REFUSED_REMEDY =
+	'The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: service.headers); the transcript (--transcript) shows what the service answered.';
+
+const NOT_AGAIN_REMEDY =
+	'If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why. The transcript (--transcript) shows what the service answered.';
+
+export const NOT_LASTING_REMEDY =
+	'Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody. The transcript (--transcript) shows what it said.';
+
+export const stop = (message: string, remedy: string) => new AgentError('channel-not-found', message, { remedy });

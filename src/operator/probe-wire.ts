@@ -1,0 +1,137 @@
+/** The agent's own channel, with everything noted that goes over it: for the transcript, and for what `idv probe` reads from it. */
+import { WebSocket } from 'ws';
+import type { Failure } from '../base/errors.ts';
+import type { Transcript } from '../base/transcript.ts';
+import { type Channel, type ChannelEvent, type ChannelOptions, openChannel } from '../connection/channel.edge.ts';
+import { flatHeaders } from '../connection/exchange.edge.ts';
+import { type ReadRefusal, readRefusal } from '../connection/read-refusal.edge.ts';
+import type { Frame } from '../protocol/channel.ts';
+
+/** One life of a channel; times in milliseconds since it was opened. */
+export interface Life {
+	/** What came in place of an upgrade. */
+	refusal: ReturnType<ReadRefusal> | null;
+	isOpen: boolean;
+	/** Of the upgrade. */
+	headers: Readonly<Record<string, string>>;
+	/** The one that the service chose. */
+	subprotocol: string | null;
+	readonly heard: { readonly atMs: number; readonly frame: Exclude<Frame, { type: 'oversized' }> }[];
+	readonly said: { readonly atMs: number; readonly text: string }[];
+	pings: number;
+	pongs: number;
+	/** When the newest came; 0 before. */
+	pongAtMs: number;
+	/** `null`: it was open until the probe ended it. `code` is `null` where no close frame came. */
+	ended: { readonly atMs: number; readonly code: number | null; readonly reason: string } | null;
+	/** Why, in the agent's words. */
+	failure: Failure | null;
+}
+
+/** Of one channel, so that a service that speaks without end fills no memory. */
+const MAX_HEARD = 20_000;
+
+/** @param subprotocols offered in place of the one of the options. */
+export function openNoted(
+	options: ChannelOptions,
+	listener: (event: ChannelEvent) => void,
+	transcript: Transcript,
+	subprotocols?: readonly string[],
+): { readonly channel: Channel; readonly life: Life } {
+	const { url, authorization } = options;
+	const exchange = transcript.next();
+	const life: Life = {
+		...{ refusal: null, isOpen: false, headers: {}, subprotocol: null, heard: [], said: [] },
+		...{ pings: 0, pongs: 0, pongAtMs: 0, ended: null, failure: null },
+	};
+	let openedMs = performance.now();
+	let isLeaving = false;
+	let refusal: ReadRefusal | null = null;
+	const atMs = () => performance.now() - openedMs;
+	const note = (direction: 'toService' | 'toDevice', frame: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
+		transcript.note({ kind: 'frame', exchange, direction, frame, body });
+
+	function createSocket(...[address, protocols, given]: ConstructorParameters<typeof WebSocket>): WebSocket {
+		const offered = subprotocols ?? protocols ?? [];
+		const socket = new WebSocket(address, [...offered], given);
+		const { send, ping } = socket;
+		socket.send = (data: unknown) => {
+			life.said.push({ atMs: atMs(), text: String(data) });
+			note('toService', 'text', String(data));
+			send.call(socket, String(data), {});
+		};
+		socket.ping = (...given: Parameters<typeof ping>) => {
+			life.pings += 1;
+			note('toService', 'ping');
+			ping.apply(socket, given);
+		};
+		socket.once('upgrade', ({ headers }) => {
+			life.headers = flatHeaders(headers);
+		});
+		socket.once('unexpected-response', (_request, response) => {
+			refusal = readRefusal(response, () => {});
+		});
+		socket.once('open', () => {
+			openedMs = performance.now();
+			Object.assign(life, { isOpen: true, subprotocol: socket.protocol || null });
+			transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
+		});
+		socket.on('message', (data: Buffer, isBinary) => {
+			const text = isBinary ? '' : data.toString('utf8');
+			note('toDevice', isBinary ? 'binary' : 'text', isBinary ? `[${data.length} bytes]` : text);
+			const frame = isBinary ? { type: 'binary' as const, bytes: data } : { type: 'text' as const, text };
+			if (life.heard.length < MAX_HEARD) life.heard.push({ atMs: atMs(), frame });
+		});
+		socket.on('pong', () => {
+			life.pongs += 1;
+			life.pongAtMs = atMs();
+			note('toDevice', 'pong');
+		});
+		socket.on('ping', () => note('toDevice', 'ping'));
+		socket.once('close', (given, bytes) => {
+			if (!life.isOpen) return;
+			const code = given === 1006 || given === 1005 ? null : given;
+			const reason = bytes.toString('utf8');
+			if (!isLeaving) life.ended = { atMs: atMs(), code, reason };
+			transcript.note({ kind: 'close', exchange, direction: isLeaving ? 'toService' : 'toDevice', code, reason });
+		});
+		transcript.note({
+			kind: 'request',
+			exchange,
+			method: 'GET',
+			path: url.pathname,
+			query: Object.fromEntries(url.searchParams),
+			headers: {
+				upgrade: 'websocket',
+				...(authorization !== null && { authorization }),
+				...(offered.length > 0 && { 'sec-websocket-protocol': [...offered].join(', ') }),
+			},
+			body: '',
+		});
+		return socket;
+	}
+
+	const channel = openChannel({ ...options, createSocket }, (event) => {
+		if (event.type === 'ended') {
+			life.refusal = refusal?.() ?? null;
+			life.failure = event.failure;
+			if (!life.isOpen)
+				transcript.note({ kind: 'answer', exchange, ...(life.refusal ?? { status: 0, headers: {}, body: '' }) });
+		}
+		listener(event);
+	});
+	return {
+		life,
+		channel: {
+			sendText: channel.sendText,
+			close(code, reason) {
+				isLeaving = true;
+				channel.close(code, reason);
+			},
+			terminate: channel.terminate,
+			get bufferedAmount() {
+				return channel.bufferedAmount;
+			},
+		},
+	};
+}
