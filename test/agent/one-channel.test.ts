@@ -23,6 +23,24 @@ describe('a service that refuses a second channel of a device', () => {
 		expect(registrations(service)).toEqual([201, 201, 201]);
 	});
 
+	test.each([1000, 1008, 4000, 4401])(
+		'by ending the new one with %i once it is open has it back at once [F692]',
+		async (code) => {
+			const service = await givenService();
+			const device = await givenPairedAgent(service);
+			await device.agent.setWorkflow('boarding');
+			await device.untilLive('boarding');
+			const fromMs = device.clock.monotonicMs();
+			service.closeChannels(code, 'one channel');
+			const { problem } = await device.untilState('offline');
+			expect(problem).toMatchObject({ code: 'channel-occupied', recovers: true });
+			await device.passWait();
+			await device.untilLive('boarding');
+			expect(device.clock.monotonicMs() - fromMs).toBeLessThan(3000);
+			expect(registrations(service)).toEqual([201, 201]);
+		},
+	);
+
 	test('and that still refuses the new one gets the old one back at once', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
