@@ -24,7 +24,7 @@ describe('a service that refuses a second channel of a device', () => {
 	});
 
 	test.each([1000, 1008, 4000, 4401])(
-		'by ending the new one with %i once it is open has it back at once [F692]',
+		'by ending the new one with %i once it is open has it back at once [F695]',
 		async (code) => {
 			const service = await givenService();
 			const device = await givenPairedAgent(service);
