@@ -6,6 +6,7 @@ import { AgentError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { keepWarnings } from '../base/warnings.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
+import { tellEnds } from '../connection/credential-ends.ts';
 import { keepDeviceTime } from '../connection/device-time.runner.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
@@ -76,7 +77,10 @@ export function openBase(options: AgentOptions) {
 	const publish = () => {
 		for (const listener of statusListeners) listener();
 	};
-	const warnings = keepWarnings(log, publish);
+	const kept = keepWarnings(log, publish);
+	/** Ends come without an event: they are looked at whenever the warnings are. */
+	const list = () => [...kept.list(), ...tellEnds(runtime.ends ?? [], time.nowMs())];
+	const warnings = { ...kept, list };
 	const events = createEventsFeed(options.openEvents(warnings.set), counters);
 	let shownAtMs = Number.NEGATIVE_INFINITY;
 	let cancelShow: (() => void) | null = null;

@@ -202,6 +202,7 @@ export const CATALOGUE = {
 		'file-exposed': 'Give the file to root, with mode 0644, or 0640 for one with a secret in it.',
 		'fleet-key-invalid': 'Give a key that idv fleet keygen has made.',
 		'settings-invalid': 'Correct the settings named in the message; idv-agent config check shows the rest.',
+		'credential-ending': 'Put a newer one into its file before it ends; a changed file is tried at once.',
 		'settings-unreadable': "Make sure the file exists and the agent's user can read it.",
 		'restart-needed': 'Start the agent again: systemctl restart idv-agent.',
 		'identity-changed':

@@ -49,6 +49,6 @@ export function refund({ begunAtMs, heldBackAtMs }: RegistrationBudget): Registr
 export function budgetWarning({ heldBackAtMs }: RegistrationBudget, nowMs: number): Failure | null {
 	if (heldBackAtMs === null || nowMs - heldBackAtMs >= HOUR) return null;
 	const limits = LIMITS.map(({ most, words }) => `${most} times ${words}`).join(' or ');
-	const message = `The service makes this device register more often than ${limits}; the newest workflow it asks for is taken when there is room.`;
+	const message = `This device is made to register more often than ${limits}, by its service or by changes of its settings; the newest workflow is taken when there is room.`;
 	return failure('registering-too-often', message);
 }

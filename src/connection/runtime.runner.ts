@@ -1,5 +1,5 @@
 /** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash, randomUUID, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { secretsInWord } from '../base/redact.ts';
@@ -10,6 +10,7 @@ import { type Headers, readHeader, readHeaderLines, secretsOfHeaders } from '../
 import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 import { valueAt } from '../settings/table.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
+import type { CredentialEnd } from './credential-ends.ts';
 import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
 import { wayOf, withWay } from './way.ts';
@@ -27,6 +28,8 @@ export interface Runtime {
 	readonly client: ServiceClient;
 	/** What `service.headers` and `service.headersFile` add for a service; the file's are for that of the settings only. */
 	readonly headersFor: (baseUrl: string) => Headers;
+	/** When its key and its client certificate end, as far as they say so. */
+	readonly ends?: readonly CredentialEnd[];
 	/** The way by which links go; left out, they are not told apart by it. */
 	readonly way?: Way;
 }
@@ -81,6 +84,11 @@ export interface Unusable {
 export function toldUnusable({ told, stays }: Unusable): Failure {
 	const consequence = stays ? 'The settings from before stay in force.' : 'The agent goes on without it.';
 	return { ...told, message: joinSentences(told.message, consequence) };
+}
+
+/** The faults of settings, with what follows from each. */
+export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {
+	return problems.map((told) => (unknown.includes(told) ? told : toldUnusable({ told, stays: true })));
 }
 
 /** Settings that name a file by which links are made. */
@@ -290,6 +298,7 @@ function assemble(
 		client,
 		headersFor,
 		way,
+		ends: endsOf(resolved, credentials, way),
 		problems,
 		async retire() {
 			await idle();
@@ -297,6 +306,25 @@ function assemble(
 		},
 		close: () => network.close(),
 	};
+}
+
+function endsOf(
+	{ settings: { credential, network } }: LoadedSettings,
+	{ endsAtMs }: Credentials,
+	{ files }: Way,
+): CredentialEnd[] {
+	const ends: CredentialEnd[] = [];
+	if (credential.apiKeyFile !== null && endsAtMs !== undefined)
+		ends.push({ what: 'The API key', path: credential.apiKeyFile, atMs: endsAtMs });
+	const path = network.clientCertificateFile;
+	const text = path === null ? undefined : files[path];
+	try {
+		if (path !== null && text !== undefined)
+			ends.push({ what: 'The client certificate', path, atMs: Date.parse(new X509Certificate(text).validTo) });
+	} catch {
+		// It was told that it cannot be used.
+	}
+	return ends;
 }
 
 /** The same client, which knows when nothing is under way. */

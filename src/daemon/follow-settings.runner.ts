@@ -10,6 +10,7 @@ import {
 	type OpenRuntime,
 	openRuntime,
 	type RuntimeParts,
+	toldProblems,
 	toldUnusable,
 	type Unusable,
 } from '../connection/runtime.runner.ts';
@@ -50,8 +51,7 @@ export function followSettings(parts: {
 		files: readonly Unusable[],
 		{ unknown, notices }: Pick<LoadedSettings, 'unknown' | 'notices'>,
 	): void {
-		const worded = problems.map((told) => (unknown.includes(told) ? told : toldUnusable({ told, stays: true })));
-		const all = [...worded, ...files.map(toldUnusable), ...notices];
+		const all = [...toldProblems(problems, unknown), ...files.map(toldUnusable), ...notices];
 		for (let at = 0; at < Math.max(all.length, toldCount); at += 1)
 			agent.warn(at === 0 ? 'settings' : `settings-${at}`, all[at] ?? null);
 		toldCount = all.length;

@@ -9,7 +9,7 @@ import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
-import { type OpenRuntime, openFirstRuntime, toldUnusable } from '../connection/runtime.runner.ts';
+import { type OpenRuntime, openFirstRuntime, toldProblems, toldUnusable } from '../connection/runtime.runner.ts';
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
@@ -81,7 +81,11 @@ export function openContext(options: DoctorOptions) {
 		const parts = { userAgent, env: inspected.env, registerSecret };
 		return openFirstRuntime((before) => loadSettings(inspected, before), await stateOrEmpty(), inspected, parts);
 	});
-	const runtime = async (): Promise<OpenRuntime> => (await firstRuntime()).runtime;
+	/** As the running agent has it; else as the next start would try it. */
+	const runtime = async (): Promise<OpenRuntime> => {
+		const first = await firstRuntime();
+		return (await daemon()).kind === 'runs' ? first.runtime : (first.tried ?? first.runtime);
+	};
 	/** `null` while no service is named. */
 	const route = once(async (): Promise<Route | null> => {
 		const { network, resolved } = await runtime();
@@ -154,7 +158,7 @@ export const CHECKS = [
 			const running = await daemon();
 			// Only the agent knows what it has tried or refused.
 			const told = running.kind === 'runs' ? running.status.warnings : [];
-			const refused = told.find(({ code }) => code === 'settings-not-followed');
+			const refused = told.find(({ code }) => code === 'settings-not-followed' || code === 'credential-ending');
 			const { unreadable } = runtime.credentials;
 			// The agent waits for the file; without a saved Connection it has nothing else to do.
 			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
@@ -162,7 +166,7 @@ export const CHECKS = [
 			const missing = keptWithoutSettings(runtime.resolved.settings, await stateOrEmpty())?.missing;
 			const withoutUpdates = missingFor(runtime.resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
 			const [problem = (refused as Failure | undefined) ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = [
-				...runtime.resolved.problems,
+				...toldProblems(runtime.resolved.problems, runtime.resolved.unknown),
 				...problems.map(toldUnusable),
 			];
 			if (problem) return warning(problem);

@@ -81,11 +81,18 @@ export function planHeartbeat(
 /** The fields of `service.heartbeatFields` that there is something to say for. */
 export function heartbeatExtras(
 	fields: readonly (keyof HeartbeatExtras)[],
-	{ agentVersion, problem, plan, updates }: Pick<Status, 'agentVersion' | 'problem' | 'plan' | 'updates'>,
+	{
+		agentVersion,
+		problem,
+		plan,
+		updates,
+		warnings,
+	}: Pick<Status, 'agentVersion' | 'problem' | 'plan' | 'updates' | 'warnings'>,
 ): HeartbeatExtras {
 	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
 		agentVersion,
-		problemCode: problem?.code ?? null,
+		// Beside a Connection that works as well: the day it ends, the device needs its key.
+		problemCode: problem?.code ?? warnings.find(({ code }) => code === 'credential-refused')?.code ?? null,
 		planRevision: plan?.followed ?? null,
 		planRing: plan?.ring ?? null,
 		planReason: plan?.refused?.message ?? null,

@@ -158,7 +158,7 @@ async function listFiles(path: string): Promise<string[]> {
 }
 
 function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {
-	const { deviceId, workflow, plan, channel, problem } = status;
+	const { deviceId, workflow, plan, channel, problem, warnings } = status;
 	const online = status.state === 'online';
 	const [heartbeatMs, checkedMs, sinceMs] = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since].map(readTime);
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
@@ -184,7 +184,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		takenBack: status.updates?.takenBack,
 		updateHindrance: updateHindranceOf(status),
 		fleet: plan?.fleet,
-		problem: problem?.code ?? null,
+		problem: problem?.code ?? warnings?.find(({ code }) => code === 'credential-refused')?.code ?? null,
 	};
 }
 
@@ -314,7 +314,9 @@ const QUERIES = {
 	online: 'idv_agent_online',
 	info: 'idv_agent_info',
 	workflow: 'idv_agent_workflow == 1',
-	problem: 'idv_agent_problem == 1',
+	// Also a key that is refused beside a Connection that works.
+	problem:
+		'idv_agent_problem == 1 or on(device) label_replace(idv_agent_credential_refused == 1, "code", "credential-refused", "", "")',
 	confirmed: 'idv_agent_plan_confirmed_revision',
 	refused: 'idv_agent_plan_refused > 0',
 	due: 'idv_agent_plan_due_time_seconds',

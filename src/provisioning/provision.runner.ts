@@ -7,9 +7,10 @@ import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { namedFiles, openRuntime } from '../connection/runtime.runner.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
 import { isObject } from '../protocol/json.ts';
-import { loadSettings, resolveWith } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { readProvisionFile, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
@@ -113,7 +114,10 @@ async function apply(
 	const refusal = mayProvision(provision, state, where);
 	if (refusal) throw asError(refusal);
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
-	notices.push(...(await checkTogether(provisionedSettings(provision, '/'), where, settingsFile, parts)));
+	const isFirst = state.lastSettings === null;
+	notices.push(
+		...(await checkTogether(provisionedSettings(provision, NO_FILE_YET), where, settingsFile, isFirst, parts)),
+	);
 	const kept = provision.secret ? await registerSecret(provision.secret, parts, notices) : null;
 	const settings = provisionedSettings(provision, kept?.readAs ?? null);
 	// After the secret: who reads these settings looks for it at once.
@@ -130,16 +134,26 @@ async function checkTogether(
 	document: object,
 	where: string,
 	settingsFile: string,
+	isFirst: boolean,
 	{ paths }: ProvisionParts,
 ): Promise<Failure[]> {
 	const sources = { env: {}, sets: [] };
-	const { documents } = await loadSettings({ paths, ...sources });
+	const { documents, ...loaded } = await loadSettings({ paths, ...sources });
 	const others = documents.filter((other) => other.where !== settingsFile);
 	const isBelow = ({ where }: { where: string }) => where === paths.configFile || basename(where) < PROVISION_SETTINGS;
 	const above = others.filter((other) => !isBelow(other));
 	const merged = resolveWith([...others.filter(isBelow), { where: settingsFile, document }, ...above], sources);
-	const before = new Set(resolveWith(others, sources).problems.map(({ message }) => message));
-	const fresh = merged.problems.map(({ message }) => message).filter((message) => !before.has(message));
+	const messages = (problems: readonly Failure[]) => problems.map(({ message }) => message);
+	const before = messages(resolveWith(others, sources).problems);
+	const ofValues = resolveWith(documents, sources).problems;
+	// Before there were valid settings the agent does not start with any fault, such as a file beside it that is broken.
+	const ofFiles = loaded.problems.slice(0, loaded.problems.length - ofValues.length);
+	const stops = isFirst ? messages(ofFiles.filter(({ code, params }) => code === 'settings-invalid' || params)) : [];
+	const fresh = [
+		...messages(merged.problems).filter((message) => !before.includes(message)),
+		...stops,
+		...(await unusableFiles(merged, isFirst ? null : JSON.stringify(document))),
+	];
 	if (fresh.length > 0) {
 		const message = `${where} does not go together with the other settings of this device: ${fresh.join(' ')}`;
 		throw new AgentError('provision-invalid', message);
@@ -153,6 +167,20 @@ async function checkTogether(
 		return [failure('settings-invalid', message, { remedy })];
 	});
 	return open ? [...overruled, open] : overruled;
+}
+
+/** The secret is written after the check. */
+const NO_FILE_YET = '/';
+
+/** Why files that the settings name cannot be used. @param only where this text names them; default all. */
+async function unusableFiles(settings: LoadedSettings, only: string | null): Promise<string[]> {
+	const isMeant = (file: string) => file !== NO_FILE_YET && (only === null || only.includes(JSON.stringify(file)));
+	if (!namedFiles(settings).some(isMeant)) return [];
+	const parts = { userAgent: 'idv-agent', env: {}, registerSecret() {} };
+	const runtime = await openRuntime(settings, parts, { barely: true }).catch((error) => toFailure(error));
+	if ('message' in runtime) return [runtime.message];
+	await runtime.close();
+	return runtime.problems.flatMap(({ told }) => (told.params?.['path'] === NO_FILE_YET ? [] : [told.message]));
 }
 
 function pathsOf(document: object): string[] {

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
 import { MIN_SECRET_LENGTH } from '../base/redact.ts';
 import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';
+import { readTokenLife } from '../protocol/token-life.ts';
 import type { Settings } from './table.ts';
 
 export interface Credentials {
@@ -14,6 +15,8 @@ export interface Credentials {
 	readonly id: string;
 	/** What must never be printed. */
 	readonly secrets: readonly string[];
+	/** When it ends, milliseconds since 1970, where it says so. */
+	readonly endsAtMs?: number;
 	/** Why the one that the settings name is not among them. */
 	readonly unreadable?: Failure;
 }
@@ -37,7 +40,9 @@ export async function readCredentials(
 	};
 	if (apiKeyFile !== null) {
 		const credential = await token(apiKeyFile, 'ApiKey');
-		return reusable({ scheme: 'ApiKey', credential }, [credential]);
+		const life = readTokenLife(credential);
+		const key = reusable({ scheme: 'ApiKey', credential }, [credential]);
+		return life ? { ...key, endsAtMs: life.expiresAtSeconds * 1000 } : key;
 	}
 	if (basicFile !== null) {
 		const pair = await read(basicFile, 'Basic');

@@ -125,6 +125,32 @@ describe('config check', () => {
 		expect([json.status, valid, notices.length]).toEqual([0, true, 7]);
 	});
 
+	test('opens every file that is named, and warns of limits that contradict each other and of settings without effect [F631]', async () => {
+		const home = await givenHome({
+			baseUrl: 'https://id.example.com',
+			heartbeatCadence: 60,
+			credential: { apiKeyFile: '/nowhere/key' },
+			network: { caFile: '/nowhere/ca.pem' },
+			page: { pinFile: '/nowhere/pin' },
+			telemetry: { headersFile: '/nowhere/headers' },
+			service: { silenceLimitSeconds: 20, queryName: 'token' },
+			fleet: { publicKeys: [`ed25519:${Buffer.alloc(32).toString('base64')}`] },
+		});
+		const env = { IDV_AGENT_HEARTBEAT_CADENCE: '' };
+		const { stdout } = await home.agent(['config', 'check', '--json'], { env });
+		const { valid, problems, notices } = JSON.parse(stdout);
+		const words = (told: { message: string }[]) => told.map(({ message }) => message).join('\n');
+		expect(valid).toBe(false);
+		for (const file of ['key', 'ca.pem', 'pin', 'headers']) expect(words(problems)).toContain(`/nowhere/${file}`);
+		for (const told of [
+			/service\.silenceLimitSeconds is less than heartbeatCadence/,
+			/service\.queryName has no effect: service\.channelAuth is header/,
+			/fleet\.publicKeys has no effect: fleet\.planUrl is not set/,
+			/page\.pinFile has no effect: page\.port is not set/,
+		])
+			expect(words(notices)).toMatch(told);
+	});
+
 	test('says where a file is no JSON', async () => {
 		const home = await givenHome('{\n\t"workflowId": "a",\n}');
 		const { status, stderr } = await home.agent(['config', 'check']);

@@ -76,7 +76,7 @@ describe('settings', () => {
 	test('that were pushed and are wrong are a warning while the last valid ones are in force', async () => {
 		const { home } = await givenStopped();
 		const { checks } = await examine({ home, settings: '{ "baseUrl": ' }, 'settings', 'dns');
-		expectProblem(checks.settings, 'warning', 'settings-invalid', /line 1.*The last valid settings are in force\.$/s);
+		expectProblem(checks.settings, 'warning', 'settings-invalid', /line 1.*The settings from before stay in force\.$/s);
 		expect(checks.dns?.status).not.toBe('failed');
 	});
 });

@@ -175,6 +175,24 @@ describe('a provisioning file', () => {
 		await expect(place.settings()).rejects.toThrow('ENOENT');
 	});
 
+	test('that an agent could not start with leaves the medium as it is: a file that is missing, a broken file beside it [F630]', async () => {
+		const place = await givenPlace();
+		const caFile = join(place.directory, 'nowhere.pem');
+		await place.bring({ ...FILE, settings: { network: { caFile } } });
+		await expect(place.take()).rejects.toMatchObject({
+			code: 'provision-invalid',
+			message: expect.stringContaining(caFile),
+		});
+		expect(await readFile(place.medium, 'utf8')).toContain(SECRET);
+		await mkdir(join(place.directory, 'etc/conf.d'), { recursive: true });
+		await writeFile(join(place.directory, 'etc/conf.d/10-site.json'), '{ "deviceType": ');
+		await place.bring(FILE);
+		await expect(place.take()).rejects.toThrow(/10-site\.json/);
+		expect(await readFile(place.medium, 'utf8')).toContain(SECRET);
+		await rm(join(place.directory, 'etc/conf.d/10-site.json'));
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
 	test('tells which of its settings are set elsewhere, too', async () => {
 		const place = await givenPlace();
 		await mkdir(join(place.directory, 'etc/conf.d'), { recursive: true });

@@ -248,3 +248,24 @@ describe('when a credential is gone', () => {
 		expect(again.agent.status().warnings).toEqual([]);
 	});
 });
+
+test('a key that says when it ends is told of 30 days before, and no more when another one is in its place [F629]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const claims = (days: number) => ({ exp: Math.floor(Date.now() / 1000) + days * 86_400 });
+	const key = (days: number) => `a.${Buffer.from(JSON.stringify(claims(days))).toString('base64url')}.0123456789abcdef`;
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const device = await givenAgent({ home, settings });
+	await device.untilLive('check-in');
+	const isTold = () => device.agent.status().warnings.filter(({ code }) => code === 'credential-ending');
+	await home.secretFile('key', key(29));
+	await device.daemon.reload();
+	expect(isTold()).toMatchObject([{ message: expect.stringContaining(`The API key in ${apiKeyFile} ends at`) }]);
+	await home.secretFile('key', key(-1));
+	await device.daemon.reload();
+	expect(isTold()).toMatchObject([{ message: expect.stringContaining('has ended at') }]);
+	await home.secretFile('key', key(31));
+	await device.daemon.reload();
+	expect(isTold()).toEqual([]);
+});

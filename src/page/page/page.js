@@ -47,6 +47,7 @@ const FOR_SUPPORT = new Set([
 	'settings-invalid',
 	'settings-unreadable',
 	'settings-not-followed',
+	'credential-ending',
 	'scanner-denied',
 	'plan-unreachable',
 	'plan-invalid',

@@ -110,6 +110,7 @@ export default {
 		'provision-invalid': ['في ملف الإعداد خطأ.', HOTLINE],
 		'provision-failed': ['فشل إعداد هذا الجهاز.', HOTLINE],
 		'settings-not-followed': ['لا يتصل هذا الجهاز بالإعدادات المعدلة؛ يعمل بالإعدادات السابقة.', HOTLINE],
+		'credential-ending': ['ستنتهي قريبًا صلاحية بيانات اعتماد هذا الجهاز.', HOTLINE],
 		'restart-needed': ['يتطلب تغييرٌ ما إعادة التشغيل.', 'أعد تشغيل هذا الجهاز.'],
 		'credential-unreadable': ['بيانات دخول هذا الجهاز إلى الخدمة مفقودة.', HOTLINE],
 		'state-unwritable': ['لا يستطيع هذا الجهاز حفظ بياناته.', HOTLINE],

@@ -151,6 +151,7 @@ export default {
 			'Mit geänderten Einstellungen kommt dieses Gerät nicht online; es arbeitet mit den bisherigen.',
 			HOTLINE,
 		],
+		'credential-ending': ['Zugangsdaten dieses Geräts laufen bald ab.', HOTLINE],
 		'restart-needed': ['Eine Änderung braucht einen Neustart.', 'Starten Sie dieses Gerät neu.'],
 		'credential-unreadable': ['Die Zugangsdaten dieses Geräts fehlen.', HOTLINE],
 		'state-unwritable': ['Dieses Gerät kann seine Daten nicht speichern.', HOTLINE],

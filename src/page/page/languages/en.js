@@ -129,6 +129,7 @@ export default {
 			'Changed settings do not bring this device online; it works with the ones from before.',
 			HOTLINE,
 		],
+		'credential-ending': ['A credential of this device ends soon.', HOTLINE],
 		'restart-needed': ['A change needs a restart.', 'Restart this device.'],
 		'credential-unreadable': ['The access data of this device are missing.', HOTLINE],
 		'state-unwritable': ['This device cannot save its data.', HOTLINE],

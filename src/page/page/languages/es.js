@@ -138,6 +138,7 @@ export default {
 			'Con los ajustes cambiados este equipo no se conecta; sigue con los anteriores.',
 			HOTLINE,
 		],
+		'credential-ending': ['Una credencial de este equipo caduca pronto.', HOTLINE],
 		'restart-needed': ['Un cambio necesita un reinicio.', 'Reinicie este equipo.'],
 		'credential-unreadable': ['Faltan los datos de acceso de este equipo.', HOTLINE],
 		'state-unwritable': ['Este equipo no puede guardar sus datos.', HOTLINE],

@@ -154,6 +154,7 @@ export default {
 			'Des réglages modifiés ne permettent pas la connexion ; cet appareil garde les précédents.',
 			HOTLINE,
 		],
+		'credential-ending': ['Un identifiant de cet appareil expire bientôt.', HOTLINE],
 		'restart-needed': ['Une modification demande un redémarrage.', 'Redémarrez cet appareil.'],
 		'credential-unreadable': ['Les données d’accès de cet appareil manquent.', HOTLINE],
 		'state-unwritable': ['Cet appareil ne peut pas enregistrer ses données.', HOTLINE],
