@@ -12,7 +12,7 @@ test('the state, the identity and what to do are shown as soon as the agent tell
 	expect(document.title).toBe('Online: kiosk-7');
 });
 
-test('the last hour is a bar for each state, as long as it lasted, and a sentence', async () => {
+test('the last day is a bar for each state, as long as it lasted, and a sentence', async () => {
 	const at = (minutes: number) => VIEW.nowMs - minutes * 60_000;
 	const timeline = [
 		{ fromMs: at(40), state: 'online' },
@@ -23,10 +23,10 @@ test('the last hour is a bar for each state, as long as it lasted, and a sentenc
 	await expect.poll(state, LOOK).toBe('online');
 	const bars = [...document.querySelectorAll('#timeline i')].map((bar) => {
 		const { dataset, style } = bar as unknown as { dataset: { state: string }; style: { flexGrow: string } };
-		return [dataset.state, Math.round(Number(style.flexGrow) * 60)];
+		return [dataset.state, Math.round(Number(style.flexGrow) * 1440)];
 	});
 	expect(bars).toEqual([
-		['none', 20],
+		['none', 1400],
 		['online', 20],
 		['offline', 10],
 		['online', 10],
@@ -34,7 +34,7 @@ test('the last hour is a bar for each state, as long as it lasted, and a sentenc
 	expect(text('timeline-words')).toMatch(/30 minutes.*40 minutes/);
 });
 
-test('a device that never was online in the last hour says so, and not for how long', async () => {
+test('a device that never was online says so, and not for how long', async () => {
 	const timeline = [{ fromMs: VIEW.nowMs - 300_000, state: 'offline' }] as const;
 	const { state, text } = await givenScreen({ before: ({ tell }) => tell({ timeline }) });
 	await expect.poll(state, LOOK).toBe('online');
@@ -211,6 +211,38 @@ describe('pairing', () => {
 		pinNeed: 'nothing',
 		status: { ...VIEW.status, state: 'unpaired', summary: { code: 'unpaired', params: {} } },
 	} as const;
+
+	test.each([
+		['valid', 'The code was not used and stays valid. Wait a few minutes.', 'service-overloaded'],
+		['uncertain', 'try the same code once more. If it is refused, ask for a new pairing code.', 'pairing-uncertain'],
+		['used', 'The code is used up. Ask for a new pairing code and scan it.', 'pairing-uncertain'],
+		['invalid', 'This code has expired or was used before. Ask for a new pairing code', 'code-expired-or-used'],
+	] as const)('that is refused says that the code is %s', async (pairingCode, said, code) => {
+		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		const preview = { host: 'id.example.com', baseUrl: 'https://id.example.com', workflowId: 'w', problem: null };
+		agent.answer('/api/inspect', 200, preview);
+		at('code').value = 'a-code';
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 502, { code, params: { pairingCode } });
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toContain(said);
+	});
+
+	test.each([
+		['otherLayout', /^The scanner types for another keyboard layout\. Set it/],
+		['capitals', /^The scanner changes all letters into capitals\. Switch that off/],
+	] as const)('with a code that a scanner has changed (%s) names the one thing to do', async (reason, said) => {
+		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		agent.answer('/api/inspect', 200, { problem: { code: 'not-a-pairing-code', params: { reason } } });
+		at('code').value = 'httpsÖ--';
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toMatch(said);
+	});
 
 	test.each([
 		['no answer', ['gone', null]],

@@ -362,16 +362,16 @@ describe('what it shows', () => {
 });
 
 describe('the timeline', () => {
-	test('holds an hour, with the state in which it began', () => {
-		const minute = 60_000;
+	test('holds a day, with the state in which it began', () => {
+		const step = 24 * 60_000;
 		let timeline: readonly TimelineSegment[] = [{ fromMs: 0, state: 'connecting' }];
-		timeline = withState(timeline, 'online', 10 * minute);
-		timeline = withState(timeline, 'online', 20 * minute);
+		timeline = withState(timeline, 'online', 10 * step);
+		timeline = withState(timeline, 'online', 20 * step);
 		expect(timeline).toHaveLength(2);
-		timeline = withState(timeline, 'offline', 80 * minute);
+		timeline = withState(timeline, 'offline', 80 * step);
 		expect(timeline).toEqual([
-			{ fromMs: 10 * minute, state: 'online' },
-			{ fromMs: 80 * minute, state: 'offline' },
+			{ fromMs: 10 * step, state: 'online' },
+			{ fromMs: 80 * step, state: 'offline' },
 		]);
 		expect(withState(timeline, 'online', 0)).toEqual([{ fromMs: 0, state: 'online' }]);
 	});

@@ -470,7 +470,7 @@ test('contents of notifications are shown where a site has switched them on', as
 	await keep(page, 'tall-contents');
 });
 
-test('the last hour is drawn and put into words, and moves on while nothing happens', async () => {
+test('the last day is drawn and put into words, and moves on while nothing happens', async () => {
 	const device = await givenPageDevice();
 	const page = await openPage(browser, device.pageUrl, LOW);
 	expect((await device.pair(device.code(), '--trust', device.service.url)).status).toBe(0);

@@ -16,11 +16,11 @@ import {
 	words,
 } from './words.js';
 
-const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
 /** In pixels: below this people cannot read, and scroll instead. */
 const SMALLEST = 10;
 /** Without a touch, a key or a change of a field for so long, the next person finds the page as it was at first. */
-const UNTOUCHED_MS = HOUR_MS;
+const UNTOUCHED_MS = 3_600_000;
 /** Until the agent is asked again where the browser does not do it. */
 const AGAIN_MS = 3_000;
 /** Between two looks at what moves on while nothing happens. */
@@ -340,19 +340,19 @@ function eventItem({ at: when, kind, content }) {
 
 function showTimeline({ timeline }) {
 	const end = now();
-	const since = end - HOUR_MS;
+	const since = end - DAY_MS;
 	const stretches = timeline.map(({ fromMs, state }, index) => {
 		const from = Math.min(end, Math.max(since, fromMs));
 		const to = Math.min(end, Math.max(since, timeline[index + 1]?.fromMs ?? end));
 		return { state, ms: Math.max(0, to - from) };
 	});
 	const knownMs = stretches.reduce((sum, { ms }) => sum + ms, 0);
-	const bars = [{ state: 'none', ms: HOUR_MS - knownMs }, ...stretches].filter(({ ms }) => ms > 0);
+	const bars = [{ state: 'none', ms: DAY_MS - knownMs }, ...stretches].filter(({ ms }) => ms > 0);
 	at('timeline').replaceChildren(
 		...bars.map(({ state, ms }) => {
 			const bar = make('i');
 			bar.dataset.state = state;
-			bar.style.flexGrow = String(ms / HOUR_MS);
+			bar.style.flexGrow = String(ms / DAY_MS);
 			return bar;
 		}),
 	);
