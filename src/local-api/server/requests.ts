@@ -118,7 +118,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	// On loopback, where a caller that has left cannot be told from it, a request that is closed for writing is given up.
 	if (listener in LOCAL_SOCKETS) {
 		Object.assign(server, { httpAllowHalfOpen: true });
-		server.on('connection', (socket) => socket.on('end', () => lookForCaller(pending.get(socket))));
+		server.on('connection', (socket) => socket.on('end', () => lookForCaller(context, pending.get(socket))));
 	}
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
@@ -140,11 +140,14 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 }
 
 /** A Unix socket refuses the bytes where the caller has left, and takes them where it has only closed its own side. */
-function lookForCaller(answers: Iterable<Response> = []): void {
+function lookForCaller({ limits }: Context, answers: Iterable<Response> = []): void {
 	for (const response of [...answers].slice(0, 1)) {
-		// HTTP/1.0 has no interim answers.
-		if (!response.headersSent && response.req.httpVersionMinor > 0) response.writeContinue();
-		else if (response.getHeader('Content-Type') === 'text/event-stream') response.write(KEEP_ALIVE);
+		if (response.getHeader('Content-Type') === 'text/event-stream') response.write(KEEP_ALIVE);
+		// Most answers come before; HTTP/1.0 has no interim ones.
+		const look = setTimeout(() => {
+			if (!response.headersSent && response.req.httpVersionMinor > 0) response.writeContinue();
+		}, limits.lingerMs);
+		response.once('close', () => clearTimeout(look));
 	}
 }
 
@@ -207,7 +210,7 @@ function takeShare(context: Context, request: Request, response: Response): Prob
 
 /**
  * A new caller gets in: when all places are taken, the connection that has waited longest without having asked anything
- * whole makes room. Only where all ask something a new one is told to come again.
+ * whole, or whose caller has closed its side and most likely left, makes room. Only where all ask something a new one is told to come again.
  */
 function makeRoom(context: Context, open: Set<net.Socket>, socket: net.Socket): void {
 	open.add(socket);
@@ -216,7 +219,8 @@ function makeRoom(context: Context, open: Set<net.Socket>, socket: net.Socket): 
 	if (open.size <= limits.connections) return;
 	for (const other of open) {
 		const answers = [...(pending.get(other) ?? [])];
-		if (other !== socket && answers.some(({ req }) => req.complete)) continue;
+		const asks = answers.some(({ req }) => req.complete) && !other.readableEnded;
+		if (other !== socket && asks) continue;
 		if (other === socket && open.size <= limits.connections + SPARE_CONNECTIONS) surplus.add(socket);
 		else other.destroy();
 		return;
