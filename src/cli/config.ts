@@ -49,7 +49,8 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 		});
 	else if (flags.explain)
 		for (const row of rows) {
-			shell.line(`${row.path} = ${showValue(row.value)} (${describeOrigin(row)})`);
+			const since = row.since ? `, since ${row.since}` : '';
+			shell.line(`${row.path} = ${showValue(row.value)} (${describeOrigin(row)}${since})`);
 			shell.folded('  ', aboutOf(row.path));
 			for (const { open, assumed } of assumptionsOf(row.path))
 				shell.folded('  ', `The interface leaves open: ${open} Assumed: ${assumed}`);

@@ -73,7 +73,7 @@ export function keepTaken(parts: {
 				return {
 					...{ path, value: shownValue(path, value), source, where },
 					since: since.get(path) ?? startedAt,
-					...(!isSame(value, there) && { disk: shownValue(path, there) }),
+					...(!bad && !isSame(value, there) && { disk: shownValue(path, there) }),
 					...(waitsFor && { waitsFor }),
 					...(refused && { refused: refused.message }),
 				};

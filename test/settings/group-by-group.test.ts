@@ -76,6 +76,7 @@ test('the agent tells of each setting what is in force since when, what is refus
 	expect(of('deviceType')?.since).not.toBe(startedAt);
 	expect(of('baseUrl')).toMatchObject({ value: good.baseUrl, since: startedAt });
 	expect(of('heartbeatCadence')).toMatchObject({ value: 30, refused: expect.stringContaining('must be') });
+	expect(of('heartbeatCadence')).not.toHaveProperty('disk');
 	expect(of('service.channelPath')).toMatchObject({ value: '/ws/device', disk: '/no/such/channel', waitsFor: 'try' });
 	expect(of('events.durable')).toMatchObject({ value: false, waitsFor: 'restart' });
 	device.clock.advance(300_000);
