@@ -10,6 +10,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 import * as zod from 'zod';
+import { readWords } from '../src/base/shapes.edge.ts';
 import { PAGE_LANGUAGES } from '../src/settings/table.ts';
 
 export interface BundleOptions {
@@ -122,6 +123,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		define: {
 			...DEFINED,
 			IDV_AGENT_VERSION: JSON.stringify(version),
+			IDV_AGENT_WORDS: JSON.stringify(readWords(join(PROJECT, 'src'))),
 			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
 			IDV_AGENT_TOOLS_APART: String(toolsApart),
 		},

@@ -128,8 +128,8 @@ export function nativeOf(architecture: Architecture): string {
 }
 
 /**
- * `NODE_TLS_REJECT_UNAUTHORIZED` and the like are gone before anything else, by the launcher. `NODE_EXTRA_CA_CERTS` is read by Node
- * itself before that: it only adds to what is trusted, and the unit takes it away from the daemon. Of the tools, the one that is
+ * `NODE_TLS_REJECT_UNAUTHORIZED`, `NODE_EXTRA_CA_CERTS` and the like are gone before anything else: where one is present, the launcher
+ * starts the program afresh without it. Of the tools, the one that is
  * called by its name is the one that is evaluated.
  */
 function entrySource(root: string, name: ProgramName): string {

@@ -5,6 +5,15 @@
  */
 import { createHash } from 'node:crypto';
 
+/**
+ * Variables by which Node and OpenSSL decide which authorities count, what to load and what to write, most of them before any code runs.
+ * Source: Node 26, doc/node.1 and src/node_options.cc; OpenSSL 3.5, openssl-env(7).
+ */
+const FOREIGN = /^(?:NODE_|OPENSSL_|SSL_CERT_(?:FILE|DIR)$|SSLKEYLOGFILE$|CTLOG_FILE$|RANDFILE$)/;
+
+/** The tools take an authority from `NODE_EXTRA_CA_CERTS`, which Node has read by now: a pipeline may stand behind an inspecting proxy. */
+const OF_NODE = /^NODE_(?!EXTRA_CA_CERTS$)/;
+
 /** A CommonJS file as the function that Node would make of it. */
 export function wrapped(program: string): string {
 	return `(function(exports,require,module,__filename,__dirname){${program}\n})`;
@@ -22,7 +31,13 @@ const { Script } = require('node:vm');
 const { hash } = require('node:crypto');
 const { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } = require('node:fs');
 const { basename, dirname, isAbsolute, join } = require('node:path');
-for (const name of Object.keys(process.env)) if (name.startsWith('NODE_')) delete process.env[name];
+const isForeign = (name) => ${program === '' ? OF_NODE : FOREIGN}.test(name);
+if (Object.keys(process.env).some(isForeign)) {
+	// Node and OpenSSL have read some of them by now.
+	const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !isForeign(name)));
+	process.removeAllListeners('warning');
+	process.execve(process.execPath, [process.argv0, ...process.argv.slice(2)], env);
+}
 const here = dirname(process.execPath);
 const cacheFile = join(here, 'program-${hash}.cache');
 const loaded = new Map();

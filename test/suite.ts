@@ -38,6 +38,11 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		run: vitest('test/dialects/vitest.config.ts'),
 		short: { env: { DIALECTS_COUNT: '20' } },
 	},
+	limits: {
+		says: 'every parser of outside bytes at its limit, with texts made to cost time or memory',
+		run: ['node', '--no-warnings', '--expose-gc', 'test/limits/run.ts'],
+		short: {},
+	},
 	fleet: {
 		says: 'fleet plans from a real nginx',
 		needs: 'nginx',
@@ -142,7 +147,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	},
 	'bench:refusals': { says: 'a minute of wrong 401s for 10,000 devices', run: ['node', 'test/bench/refusals.ts'] },
 	'bench:rate-limit': { says: 'kiosks behind one limited address', run: ['node', 'test/bench/rate-limit.ts'] },
-	'bench:redact': { says: 'what the redaction costs', run: ['node', 'test/bench/redact.ts'] },
 	'bench:scan': { says: 'codes read in pictures', run: ['node', 'test/bench/scan.ts'] },
 	'bench:fleet': { says: 'a plan for 100,000 devices', run: ['node', 'test/bench/fleet.ts'] },
 	'bench:telemetry': { says: 'a push of metrics', run: ['node', 'test/bench/telemetry.ts'] },

@@ -27,6 +27,7 @@ import type {
 	Status,
 } from '../protocol/local-api.ts';
 import { trackConnectivity } from '../status/connectivity.runner.ts';
+import { ownTexts } from '../status/own-texts.ts';
 import { describeStatus, stateOf } from '../status/status.ts';
 import { createHandOver } from '../updates/hand-over.runner.ts';
 import { missingFor } from '../updates/package.ts';
@@ -50,6 +51,8 @@ export interface Agent {
 	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
 	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
+	/** The device's own hosts and ids, which its log shows. */
+	ownTexts(): string[];
 	status(): Status;
 	/** The `state` of the status, for those who are called back at every heartbeat and need no more. */
 	state(): Status['state'];
@@ -109,7 +112,7 @@ type Device = ReturnType<typeof assemble>;
 /** The parts of the device and what each tells the others. */
 function assemble(options: AgentOptions, base: Base) {
 	const { clock, time, stateWriter, identity, settings, runtime, publish } = base;
-	const { counters, maskSecrets = (text: string) => text } = options;
+	const { counters } = options;
 	/** In a row, since the device was online last. */
 	let refusals = 0;
 	const requestReconcile = () => reconciler.reconcile();
@@ -237,11 +240,7 @@ function assemble(options: AgentOptions, base: Base) {
 		const { takenBack = [] } = options.updates ?? {};
 		const hasUpdates = settings().update.enabled || takenBack.length > 0;
 		const updates = hasUpdates ? { ordered: handOver.ordered, reason: handOver.reason, takenBack } : undefined;
-		const now = statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
-		const { sentence, summary, problem, warnings } = now;
-		if (!problem && warnings.length === 0) return now;
-		// What a service says may hold what it was sent.
-		return { ...now, ...JSON.parse(maskSecrets(JSON.stringify({ sentence, summary, problem, warnings }))) };
+		return statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
 	};
 	const state = () => {
 		const { supervision } = links;
@@ -353,6 +352,7 @@ function offer(base: Base, device: Device): Agent {
 		events: base.events,
 		leases,
 		access: () => accessOf(links.supervision),
+		ownTexts: () => ownTexts(base.settings(), stateWriter.state, [base.agentVersion, ...base.identity.ids()]),
 		status,
 		state,
 		standing,

@@ -58,9 +58,6 @@ export interface AgentOptions {
 	/** Default: nothing is recorded. */
 	readonly audit?: Pick<Audit, 'record'>;
 	/** Called with every secret that the agent comes to hold, so that it is never printed. */
-	readonly registerSecret: (secret: string) => void;
-	/** The text with a mark in place of every secret that was registered. Default: as it is. */
-	readonly maskSecrets?: (text: string) => string;
 }
 
 export type Base = ReturnType<typeof openBase>;
@@ -69,7 +66,7 @@ export type Base = ReturnType<typeof openBase>;
 const SHOW_EVENTS_MS = 100;
 
 export function openBase(options: AgentOptions) {
-	const { clock, log, random, registerSecret, counters } = options;
+	const { clock, log, random, counters } = options;
 	const jumpListeners = new Set<() => void>();
 	let { runtime, tried = null } = options;
 	let stopped = false;
@@ -100,7 +97,6 @@ export function openBase(options: AgentOptions) {
 	);
 	// Its caller waited until it was live, and has not heard that it was.
 	stateWriter.keep((state) => withoutTrial(state, state.assignedWorkflow, false));
-	for (const { token } of stateWriter.state.connections) registerSecret(token);
 	const startedWallMs = clock.wallMs();
 	const settings = () => runtime.resolved.settings;
 	const time = keepDeviceTime({
@@ -129,7 +125,6 @@ export function openBase(options: AgentOptions) {
 		time,
 		log,
 		random,
-		registerSecret,
 		warnings,
 		events,
 		stateWriter,

@@ -8,7 +8,7 @@ import { documentsOf, readDocuments } from '../base/documents.edge.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
-import { redact, type SecretRegistry } from '../base/redact.ts';
+import type { Shaper } from '../base/shapes.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
 import { leftOutOf, NO_PACES, paced } from './pace.ts';
 
@@ -48,7 +48,8 @@ export async function openAudit(parts: {
 	readonly stateDir: string;
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'schedule'>;
-	readonly secrets: SecretRegistry;
+	/** Writes what goes to the journal. */
+	readonly shaper: Shaper;
 	/** Versions that did not work here and were taken back. */
 	readonly takenBack?: readonly string[];
 	/** Where each line goes besides the log. */
@@ -56,7 +57,7 @@ export async function openAudit(parts: {
 	/** Told when the log cannot be written, and `null` when it can again. Not before this function has resolved. */
 	readonly onSaved: (problem: Failure | null) => void;
 }) {
-	const { stateDir, version, clock, secrets } = parts;
+	const { stateDir, version, clock, shaper } = parts;
 	const { wallMs, schedule } = clock;
 	const listeners = new Set<(entry: AuditEntry) => void>();
 	let paces = NO_PACES;
@@ -79,12 +80,11 @@ export async function openAudit(parts: {
 
 	function write(fact: AuditFact): void {
 		const entry: AuditEntry = { at: isoNow(clock), ...fact, version };
-		const line = redact(JSON.stringify(entry), secrets);
-		log.append(new TextEncoder().encode(line), wallMs());
+		log.append(new TextEncoder().encode(JSON.stringify(entry)), wallMs());
 		// What failed at the start was not told.
 		if (problem && isOpen) parts.onSaved(problem);
-		void parts.journal(line);
-		for (const listener of listeners) listener(JSON.parse(line) as AuditEntry);
+		void parts.journal(JSON.stringify(shaper.document(entry)));
+		for (const listener of listeners) listener(entry);
 	}
 
 	function writeCounts(leftOut: Readonly<Record<string, number>>): void {

@@ -1,12 +1,13 @@
 /**
  * The agent's log: one line for each event on standard output, as JSON, or as plain text on a terminal.
- * Passes on known fields only and scrubs every line. Never throws, never waits for a reader that is slow or gone,
+ * Passes on known fields only; of foreign words only the shape. Never throws, never waits for a reader that is slow or gone,
  * never lets a server's text break a line.
  */
 import { fstatSync, writeSync } from 'node:fs';
 import { pino } from 'pino';
 import { cleanText } from '../protocol/problem.ts';
-import { redact, type SecretRegistry } from './redact.ts';
+import { openShaper } from './shapes.edge.ts';
+import type { Shaper } from './shapes.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
@@ -28,7 +29,7 @@ export interface Log extends Record<LogLevel, (message: string, fields?: LogFiel
 	setLevel(level: LogLevel): void;
 }
 
-/** Where lines go. `write` gets one line with its line end, already scrubbed, and must not throw. */
+/** Where lines go. `write` gets one line with its line end, and must not throw. */
 export interface LogDestination {
 	/** `json`: as it is; `journal`: JSON after its priority, `<4>`; `terminal`: plain text. Default `json`. */
 	readonly form?: 'json' | 'journal' | 'terminal';
@@ -44,11 +45,11 @@ const MAX_UNSENT_BYTES = 64 * 1024;
 /**
  * Creates a log.
  * @param options.level the least severe level that is written; default `info`.
- * @param options.secrets the live secrets, scrubbed from every line.
+ * @param options.shaper writes texts; default one that knows no host or id.
  * @param options.destination default: standard output, in the form that suits it.
  */
-export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; destination?: LogDestination }): Log {
-	const { level = 'info', secrets, destination = openLogDestination() } = options;
+export function createLog(options: { level?: LogLevel; shaper?: Shaper; destination?: LogDestination } = {}): Log {
+	const { level = 'info', shaper = openShaper(), destination = openLogDestination() } = options;
 	const formed = { json: (line: string) => line, journal: forJournal, terminal: forTerminal }[
 		destination.form ?? 'json'
 	];
@@ -59,13 +60,14 @@ export function createLog(options: { level?: LogLevel; secrets: SecretRegistry; 
 			timestamp: pino.stdTimeFunctions.isoTime,
 			formatters: { level: (label) => ({ level: label }) },
 		},
-		{ write: (line) => destination.write(redact(formed(line), secrets)) },
+		{ write: (line) => destination.write(formed(line)) },
 	);
 	const at = (severity: LogLevel) => (message: string, fields?: LogFields) => {
 		if (!logger.isLevelEnabled(severity)) return;
-		// A text is scrubbed before it is cut: the first half of a secret would not be known as one.
-		const clean = (text: string, max: number) => cleanText(redact(text, secrets), max);
-		logger[severity](fields ? pick(fields, (text) => clean(text, MAX_FIELD)) : {}, clean(message, MAX_MESSAGE));
+		const shown = shaper.document(fields ? pick(fields) : {}) as Record<string, unknown>;
+		for (const [name, text] of Object.entries(shown))
+			if (typeof text === 'string') shown[name] = cleanText(text, MAX_FIELD);
+		logger[severity](shown, cleanText(shaper.said(message), MAX_MESSAGE));
 	};
 	return {
 		debug: at('debug'),
@@ -128,13 +130,13 @@ function isJournal(fd: number, stream: string | undefined): boolean {
 	}
 }
 
-function pick(fields: LogFields, clean: (text: string) => string): Record<string, string | number | boolean | null> {
+function pick(fields: LogFields): Record<string, string | number | boolean | null> {
 	const picked: Record<string, string | number | boolean | null> = {};
 	for (const field of LOG_FIELDS) {
 		// Callers may have more than the type says, such as an object from a foreign answer.
 		const value: unknown = Object.hasOwn(fields, field) ? fields[field] : undefined;
-		if (typeof value === 'string') picked[field] = clean(value);
-		else if (typeof value === 'number' || typeof value === 'boolean' || value === null) picked[field] = value;
+		if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' || value === null)
+			picked[field] = value;
 	}
 	return picked;
 }

@@ -1,8 +1,6 @@
-/** The talk of a device and a service as lines of JSON; every secret is a placeholder, the same one each time. */
-import { AUTHORIZATION_SCHEMES } from '../protocol/authorization.ts';
-import { parseJson } from '../protocol/json.ts';
-import { looksLikeToken } from '../protocol/registration-answer.ts';
-import { createSecretRegistry, redact } from './redact.ts';
+/** The talk of a device and a service as lines of JSON: names, statuses and times as they are, every other value as its shape. */
+import { isObject, parseJson } from '../protocol/json.ts';
+import type { Shaper } from './shapes.ts';
 
 export type Direction = 'toService' | 'toDevice';
 
@@ -13,7 +11,7 @@ interface Line {
 	readonly exchange: number;
 }
 
-/** How a request presents itself; masked like everything else. */
+/** How a request presents itself. */
 export interface RequestLine extends Line {
 	readonly kind: 'request';
 	readonly method: string;
@@ -48,7 +46,7 @@ export type TranscriptLine =
 	  });
 
 type Unnumbered<Some> = Some extends unknown ? Omit<Some, 'at'> : never;
-/** A line as it was seen, with its secrets. */
+/** A line as it was seen. */
 export type SeenLine = Unnumbered<TranscriptLine>;
 
 export interface Transcript {
@@ -57,67 +55,59 @@ export interface Transcript {
 	note(line: SeenLine): void;
 }
 
-/** Longest body that is written, in characters. */
-const MAX_BODY = 64 * 1024;
-/** A placeholder says whether it stood for a JWT, since what reads one may depend on it. */
-export const PLACEHOLDER = /\[(jwt|token)-(\d+)\]/g;
+/** What a registration says of the device itself. */
+const IDS = ['deviceId', 'workflowId', 'serial', 'macAddress'];
+/** Ids that are remembered. */
+const MAX_IDS = 1000;
 
-const HARMLESS_HEADERS =
-	/^(?:content-type|date|retry-after|server|via|allow|upgrade|connection|vary|www-authenticate|cache-control|content-length|content-encoding|sec-websocket-(?:protocol|version|extensions)|x-powered-by|accept)$/;
-const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
-const PIECE = /[\w.~+/=|-]{20,}/g;
-const TELLING = /^(?=.*\d)(?=.*[A-Za-z])/;
-const SCHEME = new RegExp(`^(${AUTHORIZATION_SCHEMES.join('|')})\\s+(.+)$`, 'is');
+/** Headers whose words are those of servers. */
+const SPOKEN =
+	/^(?:content-type|server|via|allow|upgrade|connection|vary|(?:www|proxy)-authenticate|cache-control|content-encoding|x-powered-by|accept|accept-encoding|transfer-encoding|user-agent|location|host)$/;
+const COUNTED = /^(?:content-length|retry-after|age|sec-websocket-version|x-ratelimit-.*|ratelimit-.*)$/;
 
-/** @param write takes one line, without its end. */
-export function createTranscript(write: (line: string) => void, now: () => number): Transcript {
-	const masks = new Map<string, string>();
-	const secrets = createSecretRegistry();
+/**
+ * @param write takes one line, without its end. @param openShaper makes the writer; gets what it may show.
+ * @param ids of the device, and hosts, that are known before anything is said.
+ */
+export function createTranscript(
+	write: (line: string) => void,
+	now: () => number,
+	openShaper: (own: () => readonly string[]) => Shaper,
+	ids: readonly string[] = [],
+): Transcript {
+	const own = [...ids];
+	const shaper = openShaper(() => own);
+	const { name, said, foreign } = shaper;
 	let exchanges = 0;
 
-	function placeholder(secret: string): string {
-		const known = masks.get(secret) ?? `[${JWT.test(secret) ? 'jwt' : 'token'}-${masks.size + 1}]`;
-		masks.set(secret, known);
-		return known;
+	function learn(body: string): void {
+		const document = body.length < 4096 ? parseJson(body) : undefined;
+		for (const id of isObject(document) ? IDS.map((one) => document[one]) : [])
+			if (typeof id === 'string' && id.length <= 128 && own.length < MAX_IDS && !own.includes(id)) own.push(id);
 	}
 
-	/** A text that stands under a name. */
-	function maskText(name: string, text: string): string {
-		const [, scheme, credential] = SCHEME.exec(text) ?? [];
-		if (scheme !== undefined && credential !== undefined && /^\S+$/.test(credential))
-			return `${scheme} ${placeholder(credential)}`;
-		let masked = text;
-		for (const [secret, mask] of masks) if (secret.length >= 6) masked = masked.replaceAll(secret, mask);
-		masked = masked.replace(PIECE, (piece) => (TELLING.test(piece) ? placeholder(piece) : piece));
-		if (masked === text && looksLikeToken({ place: `/${name}`, text }))
-			masked = text.replace(/\S+$/, (word) => placeholder(word));
-		const parts = masked.split(/(\[(?:jwt|token)-\d+\])/);
-		return parts.map((part, at) => (at % 2 === 1 ? part : redact(part, secrets))).join('');
+	const listed = (text: string) => shaper.names(text.replaceAll(/,\s+/g, ','), ',');
+
+	function headerOf(header: string, value: string): string {
+		if (COUNTED.test(header) && /^\d{1,9}$/.test(value)) return value;
+		if (header === 'sec-websocket-protocol') return listed(value);
+		if (/^(?:set-)?cookie$/.test(header))
+			return value
+				.split(/;\s*|,\s*(?=[\w-]+=)/)
+				.map((pair) => pair.split('='))
+				.map(([key = '', ...text]) =>
+					text.length === 0
+						? /^[A-Za-z-]+$/.test(key)
+							? said(key)
+							: foreign(key)
+						: `${name(key)}=${foreign(text.join('='))}`,
+				)
+				.join('; ');
+		return SPOKEN.test(header) ? said(value) : String(foreign(value));
 	}
 
-	function maskValue(name: string, value: unknown): unknown {
-		if (typeof value === 'string') return maskText(name, value);
-		if (Array.isArray(value)) return value.map((one) => maskValue(name, one));
-		if (typeof value !== 'object' || value === null) return value;
-		return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, maskValue(key, one)]));
-	}
-
-	function maskBody(body: string): string {
-		try {
-			return JSON.stringify(maskValue('', JSON.parse(body)));
-		} catch {
-			return /^\s*\S{8,}\s*$/.test(body) ? maskText('token', body.trim()) : maskText('', body.slice(0, MAX_BODY));
-		}
-	}
-
-	function maskHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
-		const entries = Object.entries(headers).map(([name, value]) => {
-			if (HARMLESS_HEADERS.test(name)) return [name, value] as const;
-			if (name === 'sec-websocket-key') return [name, '[hidden]'] as const;
-			const masked = maskText(name, value);
-			return [name, masked.search(PLACEHOLDER) >= 0 ? masked : '[hidden]'] as const;
-		});
-		return Object.fromEntries(entries);
+	function pairs(of: Readonly<Record<string, string>>, write: (key: string, value: string) => string) {
+		return Object.fromEntries(Object.entries(of).map(([key, value]) => [name(key), write(key, value)]));
 	}
 
 	return {
@@ -127,15 +117,16 @@ export function createTranscript(write: (line: string) => void, now: () => numbe
 		},
 		note(line) {
 			const seen: Record<string, unknown> = { at: now(), ...line };
-			if ('headers' in line) seen['headers'] = maskHeaders(line.headers);
-			if ('query' in line) seen['query'] = maskValue('', line.query);
-			if ('path' in line)
-				seen['path'] = line.path
-					.split('/')
-					.map((part) => maskText('', part))
-					.join('/');
-			if ('body' in line) seen['body'] = maskBody(line.body);
-			if ('reason' in line) seen['reason'] = maskText('', line.reason);
+			if (line.kind === 'request') {
+				learn(line.body);
+				seen['method'] = name(line.method);
+				seen['path'] = shaper.names(line.path, '/');
+				seen['query'] = pairs(line.query, (key, value) => String(foreign(value, key)));
+			}
+			if ('headers' in line) seen['headers'] = pairs(line.headers, headerOf);
+			if ('body' in line) seen['body'] = shaper.body(line.body);
+			if ('reason' in line) seen['reason'] = said(line.reason);
+			if ('subprotocol' in line) seen['subprotocol'] = listed(line.subprotocol);
 			write(JSON.stringify(seen));
 		},
 	};

@@ -13,7 +13,7 @@ import { findContradictions } from '../settings/contradictions.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
-import { shownValue } from '../settings/shown.ts';
+import { shownValue } from '../settings/shown.runner.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
@@ -157,7 +157,7 @@ function beginningOf(file: string): string {
 
 /** The files that the settings name, one by one. */
 async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
-	const parts = { userAgent: 'idv-agent', env: shell.env, registerSecret: () => {} };
+	const parts = { userAgent: 'idv-agent', env: shell.env };
 	const problems: Failure[] = [];
 	const attempt = <Made>(made: Promise<Made>) => made.catch((error) => void problems.push(toFailure(error)));
 	const runtime = await attempt(openRuntime(loaded, parts, { barely: true }));
@@ -170,7 +170,7 @@ async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Fa
 		);
 	if (telemetry.headersFile !== null) {
 		const { readTelemetryHeaders } = await import('../telemetry/telemetry.runner.ts');
-		await attempt(readTelemetryHeaders(telemetry.headersFile, () => {}));
+		await attempt(readTelemetryHeaders(telemetry.headersFile));
 	}
 	const { applicationsFile } = local.http;
 	if (applicationsFile !== null) await attempt(readBrowserApplications(applicationsFile));

@@ -42,12 +42,10 @@ export async function examine(
 		readonly checks: readonly CheckId[];
 		readonly warningsAsErrors: boolean;
 		readonly onCheck?: (check: CheckReport) => void;
-		readonly registerSecret?: (secret: string) => void;
 	},
 ) {
-	const { registerSecret = () => {} } = options;
 	const at = new Date(systemClock.wallMs()).toISOString();
-	const context = openContext({ inspected, clock: systemClock, userAgent: `idv-agent/${VERSION}`, registerSecret });
+	const context = openContext({ inspected, clock: systemClock, userAgent: `idv-agent/${VERSION}` });
 	try {
 		const diagnosis = await diagnose({ ...options, list: CHECKS, context, clock: systemClock });
 		return {

@@ -1,6 +1,5 @@
 /** `idv-agent hooks`: follows the agent and runs the site's commands, until no hook is set or a signal comes. */
 import { createLog } from '../base/log.edge.ts';
-import { createSecretRegistry } from '../base/redact.ts';
 import { followHooks } from '../hooks/hooks.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
@@ -10,7 +9,7 @@ import type { Shell } from './output.ts';
 export async function runHooks(shell: Shell, flags: AskFlags): Promise<void> {
 	const paths = choosePaths(flags, shell.env);
 	const sources = { paths, env: shell.env, sets: flags.set ?? [] };
-	const log = createLog({ secrets: createSecretRegistry() });
+	const log = createLog();
 	let last: LoadedSettings | null = null;
 	const settings = async () => {
 		// As the agent does: what is broken gives way to what was there before.

@@ -4,6 +4,7 @@ import { openSync, writeSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { openShaper } from '../base/shapes.edge.ts';
 import { createTranscript, readTranscript, type Transcript, type TranscriptLine } from '../base/transcript.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
@@ -73,7 +74,7 @@ function openTranscript(file: string): Transcript {
 			cause,
 		});
 	}
-	return createTranscript((line) => void writeSync(descriptor, `${line}\n`), Date.now);
+	return createTranscript((line) => void writeSync(descriptor, `${line}\n`), Date.now, openShaper);
 }
 
 /** Answers from a transcript until it is told to end. @throws AgentError `body-invalid` for a file that is none. */

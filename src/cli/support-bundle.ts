@@ -2,9 +2,7 @@
 import { open, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { AgentError } from '../base/errors.ts';
-import { createSecretRegistry } from '../base/redact.ts';
 import { CHECK_IDS } from '../diagnosis/check-list.runner.ts';
-import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
 import { HOOKS_UNIT } from '../diagnosis/hook-rights.ts';
 import { becomeServiceUser, findInspectionTarget, UNIT } from '../diagnosis/inspection-target.runner.ts';
 import { readJournal } from '../diagnosis/machine-probes.edge.ts';
@@ -15,9 +13,6 @@ import { examine } from './doctor.ts';
 import type { AskFlags } from './local-agent.ts';
 import type { Shell } from './output.ts';
 import { VERSION } from './version.ts';
-
-/** A device holds a dozen; a key in PEM has one for each line. */
-const MAX_SECRETS = 250;
 
 export async function supportBundle(shell: Shell, flags: AskFlags & { readonly out?: string | undefined }) {
 	const at = new Date().toISOString();
@@ -30,12 +25,9 @@ export async function supportBundle(shell: Shell, flags: AskFlags & { readonly o
 		// As the calling user: the user of the service may read neither the journal nor write here.
 		const journal = await readJournal([UNIT, HOOKS_UNIT], JOURNAL_LINES);
 		becomeServiceUser(inspected);
-		const secrets = createSecretRegistry(MAX_SECRETS);
-		const tell = (secret: string) => secrets.add(secret);
 		const loaded = await loadSettings(inspected);
-		const doctor = await examine(inspected, { checks: CHECK_IDS, warningsAsErrors: false, registerSecret: tell });
-		await registerSecrets(inspected, loaded, tell);
-		const files = await gatherBundle({ inspected, loaded, doctor, journal, agentVersion: VERSION, at, secrets });
+		const doctor = await examine(inspected, { checks: CHECK_IDS, warningsAsErrors: false });
+		const files = await gatherBundle({ inspected, loaded, doctor, journal, agentVersion: VERSION, at });
 		// One folder, wherever it is unpacked.
 		const folder = `idv-agent-support-${at.slice(0, 19).replaceAll(':', '')}`;
 		const inFolder = files.map(({ name, text }) => ({ name: `${folder}/${name}`, text }));

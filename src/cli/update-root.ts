@@ -5,9 +5,8 @@
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import { createSecretRegistry, redact } from '../base/redact.ts';
+import { openShaper } from '../base/shapes.edge.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
-import { registerSecrets } from '../diagnosis/collect-secrets.runner.ts';
 import { tryChannel } from '../diagnosis/probe-channel.runner.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { chooseIdentity, keptId } from '../identity/identity.ts';
@@ -17,6 +16,7 @@ import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
+import { ownTexts } from '../status/own-texts.ts';
 import { applyOrder } from '../updates/apply.runner.ts';
 import { runJudge } from '../updates/judge.runner.ts';
 import { openUpdateKeep } from '../updates/keep.edge.ts';
@@ -65,7 +65,6 @@ async function prepare(shell: Shell, to: string): Promise<void> {
 async function judgeUpdate(shell: Shell): Promise<void> {
 	const client = clientFor(shell, {});
 	const loaded = await loadSettings(sourcesOf(shell));
-	const secrets = createSecretRegistry();
 	const end = await runJudge({
 		keep: openUpdateKeep(),
 		system,
@@ -77,9 +76,10 @@ async function judgeUpdate(shell: Shell): Promise<void> {
 		getsThrough: () => getsThrough(shell, loaded).catch(() => false),
 		isDue: () => whatIsDue(shell, loaded),
 		judgeSeconds: loaded.settings.update.judgeSeconds,
-		async redactAll(lines) {
-			await registerSecrets(sourcesOf(shell), loaded, secrets.add);
-			return lines.map((line) => redact(line, secrets));
+		async shapeAll(lines) {
+			const { state } = await lookAtState(choosePaths({}, shell.env).stateDir).catch(() => ({ state: EMPTY_STATE }));
+			const { line } = openShaper(() => ownTexts(loaded.settings, state), true);
+			return lines.map(line);
 		},
 		say: (text) => shell.line(text),
 	});
@@ -104,7 +104,7 @@ async function getsThrough(shell: Shell, loaded: LoadedSettings): Promise<boolea
 	const baseUrl = serviceOf(loaded.settings, state) ?? state.connections.at(-1)?.baseUrl;
 	if (baseUrl === undefined) return false;
 	const userAgent = `idv-agent/${VERSION}`;
-	const runtime = await openRuntime(loaded, { userAgent, env: {}, registerSecret() {} });
+	const runtime = await openRuntime(loaded, { userAgent, env: {} });
 	try {
 		const channel = await tryChannel(runtime, state, userAgent);
 		const { status } = channel.handshake;

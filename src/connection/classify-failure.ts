@@ -1,6 +1,6 @@
 /** The meaning of an HTTP answer or a close code. Names host and status, never a credential or a query. Pure. */
 import { type ErrorCode, type Failure, failure, type Params } from '../base/errors.ts';
-import { redact, registryOf, SECRET_MARK } from '../base/redact.ts';
+import { cutOut } from '../base/escapes.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
@@ -213,10 +213,7 @@ function redirected(answer: HttpAnswer): Failure {
 		return failure('redirect-refused', `${host} answered ${status} without an address to go to.`, { params });
 	// A path that echoes a credential is not shown at all: what a URL makes of it may no longer be known as one.
 	const echoes = (answer.secrets ?? []).some((secret) => secret.length >= 4 && location?.includes(secret));
-	const shown = cleanText(
-		withoutSecrets(`${target.origin}${echoes ? '' : target.pathname}`, answer.secrets ?? []),
-		200,
-	);
+	const shown = cleanText(cutOut(`${target.origin}${echoes ? '' : target.pathname}`, answer.secrets ?? []), 200);
 	if (location !== undefined && !/^(?:[a-z][a-z\d+.-]*:|[/\\]{2})/i.test(location))
 		return failure('redirect-refused', `${host} answered ${status} and points at its own path ${pathOf(shown)}.`, {
 			params: { ...params, address: cleanText(target.origin, 120) },
@@ -256,23 +253,14 @@ function afterColon(detail: string): string {
 	return detail === '' ? '.' : `: ${joinSentences(detail)}`;
 }
 
-/** The words of the service, without secrets; empty for nothing that can be read. */
+/** The words of the service, without what it was sent; empty for nothing that can be read. */
 function detailOf({ body, secrets = [] }: HttpAnswer): string {
 	// Before it is cut and after: half of a secret is not known as one, and escapes hide one.
-	const registry = registryOf(body === '' ? [] : secrets);
-	return withoutSecrets(readErrorDetail(withoutSecrets(body, secrets, registry)), secrets, registry);
+	return cutOut(readErrorDetail(cutOut(body, secrets)), secrets);
 }
 
 function paramsOf({ host, status, workflowId }: HttpAnswer, detail: string): Params {
 	return { host, status, ...(workflowId !== undefined && { workflowId }), ...(detail !== '' && { detail }) };
-}
-
-/** Cuts credentials out of a text from outside. Shorter than four characters is a letter, not a secret. */
-function withoutSecrets(text: string, secrets: readonly string[], registry = registryOf(secrets)): string {
-	const known = secrets
-		.filter((secret) => secret.length >= 4)
-		.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
-	return redact(known, registry);
 }
 
 /**
@@ -325,7 +313,7 @@ export function classifyClose(close: ChannelClose): Failure {
 	const { code, host } = close;
 	if (code === 1006) return failure('connection-lost', `The connection to ${host} was lost.`, { params: { host } });
 	const words = CLOSE_WORDS[code];
-	const reason = cleanText(withoutSecrets(close.reason, close.secrets ?? []), 123);
+	const reason = cleanText(cutOut(close.reason, close.secrets ?? []), 123);
 	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;
 	const params = { host, closeCode: code, ...(reason !== '' && { detail: reason }) };
 	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });

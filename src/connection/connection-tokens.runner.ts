@@ -79,17 +79,15 @@ export function keepConnections(parts: {
 	readonly clock: Pick<Clock, 'monotonicMs'>;
 	readonly time: Pick<DeviceTime, 'best'>;
 	readonly stateWriter: Pick<PersistedState, 'state' | 'keep'>;
-	readonly registerSecret: (secret: string) => void;
 	/** As they are now. */
 	readonly credentials: () => Credentials;
 	readonly settings: () => Pick<Settings, 'service'>;
 }): Connections {
-	const { stateWriter, registerSecret } = parts;
+	const { stateWriter } = parts;
 	/** By the service's time, where this device's clock is wrong. */
 	const clock = { monotonicMs: parts.clock.monotonicMs, wallMs: () => parts.time.best().ms };
 
 	function saved({ baseUrl, request, credentialId }: Registration, token: string, obtainedAt: string): SavedConnection {
-		registerSecret(token);
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
 

@@ -2,11 +2,10 @@
 import { createHash, randomUUID, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
-import { secretsInWord } from '../base/redact.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
-import { type Headers, readHeader, readHeaderLines, secretsOfHeaders } from '../settings/header-lines.ts';
+import { type Headers, readHeader, readHeaderLines } from '../settings/header-lines.ts';
 import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 import { valueAt } from '../settings/table.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
@@ -48,7 +47,6 @@ export interface RuntimeParts {
 	readonly userAgent: string;
 	/** The variables of the process, for proxies. */
 	readonly env: Readonly<Record<string, string | undefined>>;
-	readonly registerSecret: (secret: string) => void;
 	/** The device's clock, beside which the service's is held. */
 	readonly wallMs?: () => number;
 }
@@ -275,16 +273,8 @@ function assemble(
 	credentials: Credentials,
 	pin: string | null,
 	problems: readonly Unusable[],
-	{ userAgent, env, registerSecret, wallMs }: RuntimeParts,
+	{ userAgent, wallMs }: RuntimeParts,
 ): OpenRuntime {
-	const proxies = [
-		resolved.settings.network.proxy ?? '',
-		...Object.entries(env).map(([name, value = '']) => (/_proxy$/i.test(name) ? value : '')),
-	];
-	const inProxies = proxies.filter((url) => url.includes('://')).flatMap(secretsInWord);
-	for (const secret of [...credentials.secrets, ...secretsOfHeaders(secretHeaders), ...inProxies])
-		registerSecret(secret);
-	if (pin !== null) registerSecret(pin);
 	const plain = Object.fromEntries(resolved.settings.service.headers.map((line) => readHeader(line, true)) as Pairs);
 	const headersFor = (baseUrl: string) =>
 		baseUrl === resolved.settings.baseUrl ? { ...plain, ...secretHeaders } : plain;

@@ -10,7 +10,7 @@ import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { capacityOf } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
-import { createSecretRegistry, redact } from '../base/redact.ts';
+import { openShaper } from '../base/shapes.edge.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
 import { type OpenRuntime, openFirstRuntime, type Runtime, type RuntimeParts } from '../connection/runtime.runner.ts';
@@ -35,6 +35,7 @@ import { type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { keepHistory } from '../status/history.runner.ts';
+import { ownTexts } from '../status/own-texts.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 import { leaseFile } from '../workflow/lease-file.edge.ts';
@@ -95,13 +96,9 @@ export async function startDaemon(options: DaemonOptions) {
 		const updates = await readUpdates(root);
 		const answerFile = await openAnswerFile(paths.stateDir);
 
-		const secrets = createSecretRegistry();
-		const registerSecret = (secret: string) => secrets.add(secret);
-		const registerLasting = (secret: string) => secrets.add(secret, true);
 		const parts: RuntimeParts = {
 			userAgent: `idv-agent/${version}`,
 			env: options.env,
-			registerSecret: registerLasting,
 			wallMs: clock.wallMs,
 		};
 		const first = await openFirstRuntime(
@@ -119,14 +116,16 @@ export async function startDaemon(options: DaemonOptions) {
 
 		const atStart = settings();
 		const { log: logSettings, local } = atStart;
+		let own = () => ownTexts(settings(), state);
+		const shaper = openShaper(() => own());
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
-		const log = createLog({ level: logSettings.level, secrets, destination: recentLog.destination });
+		const log = createLog({ level: logSettings.level, shaper, destination: recentLog.destination });
 		const facts = await looking;
 		const audit = await openAudit({
 			stateDir: paths.stateDir,
 			version,
 			clock,
-			secrets,
+			shaper,
 			takenBack: updates.takenBack.map((one) => one.version),
 			journal: recentLog.destination.form === 'journal' ? sendToJournal : async () => {},
 			onSaved: (problem) => agent.warn('audit', problem),
@@ -177,10 +176,10 @@ export async function startDaemon(options: DaemonOptions) {
 			leaseStore: leaseFile(paths.runDir),
 			openChannel: options.openChannel ?? openChannel,
 			log,
-			registerSecret,
-			maskSecrets: secrets.mask,
 		});
 		({ runtime } = agent.ways);
+		let scannerPath = '';
+		own = () => [...agent.ownTexts(), scannerPath];
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);
@@ -192,7 +191,10 @@ export async function startDaemon(options: DaemonOptions) {
 			settings: () => settings().scanner,
 			find: (device) => findScanners({ root, device }),
 			watch: (device, onChange) => watchScanners({ root, device }, onChange),
-			open: openScanner,
+			open(device, ...more) {
+				scannerPath = device.path;
+				return openScanner(device, ...more);
+			},
 			clock,
 			log,
 		});
@@ -236,7 +238,6 @@ export async function startDaemon(options: DaemonOptions) {
 			...(options.listen ? { listen: options.listen } : {}),
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
-			maskSecrets: secrets.mask,
 		});
 		closers.push(() => server.close());
 		await handleArrived();
@@ -286,13 +287,10 @@ export async function startDaemon(options: DaemonOptions) {
 					settings,
 					pin: () => runtime().pin,
 					onFault,
-					maskSecrets: secrets.mask,
 				}),
 			warn: agent.warn,
 			log,
 			onFault,
-			maskSecrets: secrets.mask,
-			registerSecret: registerLasting,
 		});
 		closers.push(() => ports.close());
 		await ports.apply(settings());
@@ -307,11 +305,10 @@ export async function startDaemon(options: DaemonOptions) {
 				// Only on a device that sends metrics.
 				const { startTelemetry } = await import('../telemetry/telemetry.runner.ts');
 				telemetry = startTelemetry({
-					...{ agent, counters, clock, random, log, machine, registerSecret },
+					...{ agent, counters, clock, random, log, machine },
 					userAgent: parts.userAgent,
 					settings: () => settings().telemetry,
 					network: () => runtime().network,
-					redact: (text) => redact(text, secrets),
 				});
 			}
 		};

@@ -7,7 +7,7 @@ import type { Log } from '../base/log.edge.ts';
 import { differences } from '../connection/way.ts';
 import type { SettingsReport } from '../protocol/local-api.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
-import { shownValue } from '../settings/shown.ts';
+import { shownValue } from '../settings/shown.runner.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 
 /** Settings that sockets and files are opened with. All others follow a reload. */

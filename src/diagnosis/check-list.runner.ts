@@ -49,8 +49,6 @@ export interface DoctorOptions {
 	readonly inspected: InspectionTarget;
 	readonly clock: Clock;
 	readonly userAgent: string;
-	/** Called with every secret found. */
-	readonly registerSecret: (secret: string) => void;
 	/** Root of the file system in which the machine is looked at; default `/`. */
 	readonly machineRoot?: string | undefined;
 }
@@ -66,19 +64,18 @@ interface Route {
 export type DoctorContext = ReturnType<typeof openContext>;
 
 export function openContext(options: DoctorOptions) {
-	const { inspected, userAgent, registerSecret } = options;
+	const { inspected, userAgent } = options;
 	const { paths } = inspected;
 	const settings = once(() => loadSettings(inspected));
 	const daemon = once(() => askDaemon(paths.runDir, paths.stateDir));
 	const loadedState = once(() => lookAtState(paths.stateDir));
 	const savedState = once(async () => {
 		const { state } = await loadedState();
-		for (const { token } of state.connections) registerSecret(token);
 		return state;
 	});
 	const stateOrEmpty = () => savedState().catch(() => EMPTY_STATE);
 	const firstRuntime = once(async () => {
-		const parts = { userAgent, env: inspected.env, registerSecret };
+		const parts = { userAgent, env: inspected.env };
 		return openFirstRuntime((before) => loadSettings(inspected, before), await stateOrEmpty(), inspected, parts);
 	});
 	/** As the running agent has it; else as the next start would try it. */

@@ -1,10 +1,10 @@
-/** The contents of a support bundle, redacted at the end by value and by form, each of them bounded. */
+/** The contents of a support bundle: what may leave as it is, of everything else the shape, each file bounded. */
 import { lstat, readdir } from 'node:fs/promises';
-import { arch, cpus, loadavg, networkInterfaces, release, uptime } from 'node:os';
+import { arch, cpus, hostname, loadavg, networkInterfaces, release, uptime } from 'node:os';
 import { join } from 'node:path';
 import { readAuditLog } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
-import { redact, type SecretRegistry } from '../base/redact.ts';
+import { openShaper } from '../base/shapes.edge.ts';
 import { createLocalClient } from '../client/local-client.edge.ts';
 import { readMachineFacts } from '../identity/machine-facts.edge.ts';
 import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-api.ts';
@@ -15,6 +15,7 @@ import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { readHistory } from '../status/history.runner.ts';
 import { toldHistory } from '../status/history.ts';
+import { ownTexts } from '../status/own-texts.ts';
 import type { InspectionTarget } from './inspection-target.runner.ts';
 import { readDiskSpace, readMemory, readSystemName } from './machine-probes.edge.ts';
 import type { PackedFile } from './tarball.edge.ts';
@@ -33,15 +34,13 @@ export interface BundleParts {
 	readonly journal: string | null;
 	readonly agentVersion: string;
 	readonly at: string;
-	/** Every secret that is known. */
-	readonly secrets: SecretRegistry;
 }
 
-type Contents = readonly (readonly [name: string, about: string, text: string])[];
+type Contents = readonly (readonly [name: string, about: string, content: unknown])[];
 
-/** The files of a bundle, redacted, the one to read first in front. Never throws: a missing text says why. */
+/** The files of a bundle, the one to read first in front. Never throws: a missing text says why. */
 export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
-	const { inspected, loaded, secrets } = parts;
+	const { inspected, loaded } = parts;
 	const client = createLocalClient({ runDir: inspected.paths.runDir });
 	const ask = (socket: 'agent' | 'admin', path: string) =>
 		client.request(socket, 'GET', path, undefined, { deadlineMs: ASK_MS }).catch((error) => {
@@ -49,31 +48,60 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 			return { error: { code, message } };
 		});
 	const { state } = await lookAtState(inspected.paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
+	const system = await describeSystem(parts);
+	const identity = await ask('agent', LOCAL_ROUTES.identity);
+	const events = await listEvents(ask);
+	const own = ownOf(parts, state, [system.machine, system.interfaces, system.system, identity, epochsOf(events)]);
+	const shaper = openShaper(() => own, true);
 	const contents: Contents = [
-		['status.json', 'the status of the agent', json(await ask('agent', LOCAL_ROUTES.status))],
-		['doctor.json', 'the findings of idv-agent doctor', json(parts.doctor)],
-		['settings.json', 'every setting, where it comes from, and what is wrong', json(describeSettings(loaded))],
-		['identity.json', 'the identity of the device and its sources', json(await ask('agent', LOCAL_ROUTES.identity))],
-		['state.json', 'the saved state, without any token', json(describeState(state))],
-		['events.json', 'when notifications came and of which kind, without their contents', json(await listEvents(ask))],
+		['status.json', 'the status of the agent', await ask('agent', LOCAL_ROUTES.status)],
+		['doctor.json', 'the findings of idv-agent doctor', parts.doctor],
+		['settings.json', 'every setting, where it comes from, and what is wrong', describeSettings(loaded)],
+		['identity.json', 'the identity of the device and its sources', identity],
+		['state.json', 'the saved state, without any token', describeState(state)],
+		['events.json', 'when notifications came and of which kind, without their contents', events],
 		['audit.json', 'the audit log: what was asked of the device, and with what result', await auditLog(inspected)],
 		['history.json', 'when the device was online, and why it was not', history(inspected)],
 		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
-		[
-			'system.json',
-			'versions, this machine, its systemd unit, and files with their modes',
-			json(await describeSystem(parts)),
-		],
+		['system.json', 'versions, this machine, its systemd unit, and files with their modes', system],
 	];
-	const files = contents.map(([name, , text]) => ({ name, text: keepNewest(redact(text, secrets)) }));
+	const files = contents.map(([name, , content]) => {
+		if (typeof content !== 'string') return { name, text: json(shaper.document(content)) };
+		return { name, text: keepNewest(keepNewest(content).split('\n').map(shaper.line).join('\n')) };
+	});
 	return [{ name: 'README.txt', text: readme(parts, contents) }, ...files];
+}
+
+/** Hosts, ids, paths and versions of this machine, which a bundle shows. */
+function ownOf(
+	{ inspected, loaded, agentVersion }: BundleParts,
+	state: DeviceState,
+	facts: readonly unknown[],
+): string[] {
+	const { node, v8, openssl } = process.versions;
+	const more = [
+		agentVersion,
+		node,
+		v8,
+		openssl,
+		release(),
+		hostname(),
+		Intl.DateTimeFormat().resolvedOptions().timeZone,
+	];
+	return ownTexts(loaded.settings, state, [...more, ...textsIn(inspected.paths), ...facts.flatMap(textsIn)]);
+}
+
+function textsIn(value: unknown): string[] {
+	if (typeof value === 'string') return [value];
+	return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
 }
 
 function readme({ at, agentVersion }: BundleParts, contents: Contents): string {
 	return `Support bundle of idv-agent ${agentVersion}, made at ${at}.
 
-READ IT BEFORE YOU SEND IT. Known secrets and everything that looks like one were replaced by [secret], but names of
-hosts, device ids, addresses of this machine and words of the service are in it.
+READ IT BEFORE YOU SEND IT. In it are hosts and ids of this device and addresses of this machine. Of every other text that
+is not of the agent itself there is only a shape, such as [word-12-3fa9c1]: its kind, its length, and a mark by which equal
+texts are recognized within this bundle; the key of that mark is gone.
 
 ${contents.map(([name, about]) => `${name.padEnd(14)} ${about}\n`).join('')}`;
 }
@@ -103,7 +131,11 @@ function describeState({ connections, attempt, lastSettings, identity, ...rest }
 
 type Ask = (socket: 'agent' | 'admin', path: string) => Promise<unknown>;
 
-async function listEvents(ask: Ask): Promise<object> {
+/** An id of an event begins with the epoch of the agent that received it. */
+const epochsOf = ({ events = [] }: { events?: readonly { readonly id: string }[] }) =>
+	events.map(({ id }) => id.replace(/-.*/s, ''));
+
+async function listEvents(ask: Ask) {
 	const page = (await ask('agent', LOCAL_ROUTES.events)) as Partial<EventPage> & { error?: unknown };
 	if (!page.events) return { error: page.error };
 	return {
@@ -137,7 +169,7 @@ function history({ paths }: InspectionTarget): string {
 	}
 }
 
-async function describeSystem({ inspected, agentVersion, at }: BundleParts): Promise<object> {
+async function describeSystem({ inspected, agentVersion, at }: BundleParts) {
 	const { paths, unit, env } = inspected;
 	const { versions } = process;
 	return {

@@ -27,6 +27,7 @@ export function keepIdentity(parts: {
 		get now() {
 			return now;
 		},
+		ids: () => [now.deviceId.value, now.serial.value, now.macAddress.value],
 		/** Chooses again from settings, state and machine. */
 		choose() {
 			now = choose();

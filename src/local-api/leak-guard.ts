@@ -2,8 +2,7 @@
  * Keeps a secret from passing through a stream of text: as it is, and in the escapes of JSON, URLs and HTML, also twice and over
  * the borders of chunks. Holds back only what may be the beginning of it. Other encodings pass. Pure.
  */
-import { MAX_ROUNDS, takeEscapesOff, type View } from '../base/encoded-text.ts';
-import { indexOf } from '../base/secret-index.ts';
+import { indexOf, MAX_ROUNDS, takeEscapesOff, type View } from '../base/escapes.ts';
 
 /** The beginning of an escape at the end: of `\u002B`, `\x2B`, `%2B` and `&#x2B;`, with the backslashes that escape a backslash. */
 const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,8})$/i;

@@ -18,13 +18,10 @@ export interface LocalPortsParts {
 	readonly warn: Agent['warn'];
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
-	readonly maskSecrets: (text: string) => string;
-	/** Called with the applications' tokens, so that they are never printed. */
-	readonly registerSecret: (secret: string) => void;
 }
 
 export function createLocalPorts(parts: LocalPortsParts) {
-	const { warn, routes, onFault, maskSecrets } = parts;
+	const { warn, routes, onFault } = parts;
 	let applications: readonly BrowserApplication[] = [];
 	/** Only on a device that needs one. */
 	const loadServer = () => import('./server/loopback-server.ts');
@@ -34,10 +31,10 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	};
 	const page = keepPort('page.port', 'page', parts, parts.openPage);
 	const metrics = keepPort('local.metricsPort', 'health and metrics', parts, (port) =>
-		openLoopback({ listener: 'probe', port, routes, onFault, maskSecrets }),
+		openLoopback({ listener: 'probe', port, routes, onFault }),
 	);
 	const browser = keepPort('local.http.port', 'applications in a browser', parts, (port) =>
-		openLoopback({ listener: 'browser', port, routes, onFault, maskSecrets, applications: () => applications }),
+		openLoopback({ listener: 'browser', port, routes, onFault, applications: () => applications }),
 	);
 
 	const ports = [page, metrics, browser];
@@ -58,7 +55,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			if (sockets.has(line)) continue;
 			try {
 				const { runDir } = parts;
-				const server = await openApplicationSocket({ runDir, routes, onFault, maskSecrets, application });
+				const server = await openApplicationSocket({ runDir, routes, onFault, application });
 				sockets.set(line, server);
 				warn(topic, server.notices[0] ?? null);
 			} catch (error) {
@@ -71,7 +68,6 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		const before = applications;
 		try {
 			applications = file === null ? [] : await (await loadServer()).readBrowserApplications(file);
-			for (const { token } of applications) if (token !== '-') parts.registerSecret(token);
 			warn('local.http.applicationsFile', null);
 		} catch (error) {
 			const { code, message, remedy } = toFailure(error);

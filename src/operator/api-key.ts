@@ -5,6 +5,7 @@ import { type Shell, untilTime } from '../cli/output.ts';
 import { readStandardInput } from '../cli/prompts.ts';
 import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOURCES } from '../protocol/api-key.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
+import { parseJson } from '../protocol/json.ts';
 import { MAX_CODE_LENGTH, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { didYouMean, nearestName } from '../settings/resolve.ts';
@@ -142,7 +143,7 @@ async function create(target: Target, request: ApiKeyRequest): Promise<CreatedKe
 		for (const path of others) if (answer.status === 404 || answer.status === 405) answer = await ask(path);
 		if (!isGood(answer)) throw refusal(target, answer, purpose);
 		try {
-			return keySchema(request).parse(JSON.parse(new TextDecoder().decode(answer.body)));
+			return keySchema(request).parse(parseJson(new TextDecoder().decode(answer.body)));
 		} catch {
 			throw unreadAnswer(target, 'a key that can be read', purpose);
 		}

@@ -7,6 +7,7 @@ import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import { withSigning } from '../fleet/rollout-record.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
+import { parseJson } from '../protocol/json.ts';
 import {
 	type Braked,
 	type BrakeFlags,
@@ -136,7 +137,7 @@ export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnv
 }
 
 function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
-	const document: unknown = JSON.parse(new TextDecoder().decode(bytes));
+	const document = parseJson(new TextDecoder().decode(bytes));
 	return isEnvelope(document) ? (document as PlanEnvelope) : null;
 }
 

@@ -225,7 +225,7 @@ async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Pro
 		throw new AgentError(cause.code, cause.message, { remedy, cause });
 	});
 	try {
-		const { devices } = deviceListSchema.parse(JSON.parse(new TextDecoder().decode(answer.body)));
+		const { devices } = deviceListSchema.parse(parseJson(new TextDecoder().decode(answer.body)));
 		return devices.map((device) => listedReport(device, nowMs));
 	} catch (cause) {
 		throw new AgentError('bad-response', `${host} answered without a list of devices that can be read.`, {

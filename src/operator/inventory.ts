@@ -15,6 +15,8 @@ import { labelSchema } from '../settings/value-schemas.ts';
 import { readBounded } from './fleet-store.ts';
 
 const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;
+/** Of a table that people have. */
+const MAX_COLUMNS = 500;
 /** Lines that are named at once. */
 const MAX_PROBLEMS = 20;
 
@@ -53,6 +55,7 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 	const lines = new Map<string, { readonly line: number; readonly said: string }>();
 	const isCsv = !/^\s*[{[]/.test(text);
 	for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
+		if (problems.length === MAX_PROBLEMS) break;
 		const read = rowSchema.safeParse(fields);
 		if (!read.success) {
 			const [issue] = read.error.issues;
@@ -170,12 +173,13 @@ const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_.-]/g, '');
 
 /** The names of the columns as we know them: capitals, spaces and underscores do not matter. */
 function checkHead(names: readonly string[], file: string): string[] {
-	const known = names.map((name) => COLUMNS.find((column) => plain(column) === plain(name)) ?? name);
-	const refuse = (fault: string) => {
+	const refuse = (fault: string): never => {
 		throw new AgentError('inventory-invalid', `${file}: line 1: ${fault}`, {
 			remedy: `The first line names the columns: ${COLUMNS.join(',')}.`,
 		});
 	};
+	if (names.length > MAX_COLUMNS) refuse(`there are more than ${MAX_COLUMNS} columns.`);
+	const known = names.map((name) => COLUMNS.find((column) => plain(column) === plain(name)) ?? name);
 	if (!known.includes('deviceId')) {
 		const near = names.find((name) => meantBy(name, ['deviceId']) !== null);
 		refuse(`there is no column deviceId${near === undefined ? '' : `; is ${near} meant?`}`);

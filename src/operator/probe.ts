@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { constants } from 'node:os';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { openShaper } from '../base/shapes.edge.ts';
 import { createTranscript } from '../base/transcript.ts';
 import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
@@ -114,6 +115,9 @@ async function run(
 	request: { deviceId: string; workflowId: string },
 ): Promise<Outcome> {
 	const lines: string[] = [];
+	const { host, hostname } = new URL(target.baseUrl);
+	const paths = (flags.channelPath ?? []).flatMap((path) => path.split('/'));
+	const own = [host, hostname, request.deviceId, request.workflowId, ...paths].filter((one) => one !== '');
 	const network = await createNetwork({ caFile: target.caFile }, target.env);
 	const over = new AbortController();
 	let endedBy: Outcome['endedBy'] = null;
@@ -137,7 +141,7 @@ async function run(
 			known: { queryNames: flags.queryName, subprotocol: flags.subprotocol },
 			save: (settings) => written(flags, settings),
 			createKey: flags.createKey ?? false,
-			transcript: createTranscript((line) => void lines.push(line), Date.now),
+			transcript: createTranscript((line) => void lines.push(line), Date.now, openShaper, own),
 			onStep: (text) => {
 				if (!shell.isJson) shell.line(text);
 			},

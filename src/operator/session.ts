@@ -98,7 +98,7 @@ const foundRecordSchema = handOffRecordSchema.partial({ createdAt: true, expires
 /** As much as the answer has, as long as the URL is there: it is given only once. */
 function readRecord(body: string, asked: readonly string[]) {
 	try {
-		const { url, createdAt = null, expiresAt = null, workflowIds } = foundRecordSchema.parse(JSON.parse(body));
+		const { url, createdAt = null, expiresAt = null, workflowIds } = foundRecordSchema.parse(parseJson(body));
 		return { url, createdAt, expiresAt, workflowIds: workflowIds ?? [...asked] };
 	} catch {
 		return null;

@@ -44,7 +44,6 @@ export interface PageParts {
 	readonly audit: Pick<Audit, 'record'>;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
-	readonly maskSecrets?: (text: string) => string;
 	/** Between two signs of life for open pages, in milliseconds. */
 	readonly keepAliveMs?: number;
 }
@@ -259,8 +258,8 @@ export async function openPage(parts: PageParts) {
 		),
 	];
 	const limits = { ...LIMITS, keepAliveMs };
-	const { port, onFault, maskSecrets = (text) => text } = parts;
-	const serving = { routes, limits, onFault, maskSecrets };
+	const { port, onFault } = parts;
+	const serving = { routes, limits, onFault };
 	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
 
 	const unsubscribe = agent.events.subscribe((entries) => {

@@ -5,7 +5,7 @@ import { inWords } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
-import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken, secretsIn } from './kept-answer.ts';
+import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken } from './kept-answer.ts';
 
 export type KeptAnswers = ReturnType<typeof keepAnswers>;
 
@@ -15,7 +15,6 @@ export function keepAnswers(parts: {
 	readonly file: AnswerFile;
 	readonly warnings: Pick<Warnings, 'set'>;
 	readonly tokenPointer: () => string | null;
-	readonly registerSecret: (secret: string) => void;
 	/** Whether a code was sent whose answer is still open. */
 	readonly isOpen: boolean;
 }) {
@@ -26,7 +25,6 @@ export function keepAnswers(parts: {
 	let cancel = () => {};
 
 	function hold(answer: KeptAnswer, leftMs: number): void {
-		for (const secret of secretsIn(answer)) parts.registerSecret(secret);
 		kept = answer;
 		cancel();
 		cancel = clock.schedule(leftMs, () => void answers.drop().catch(shown));

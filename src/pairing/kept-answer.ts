@@ -15,8 +15,6 @@ import { type AnswerText, likelyFirst, tokenIn } from '../protocol/registration-
 export const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Of one answer, in bytes of its texts and their places. */
 export const MAX_KEPT_BYTES = 64 * 1024;
-/** Texts that are registered as secrets, at most: the registry has to hold other secrets as well. */
-const MAX_SECRET_TEXTS = 16;
 
 export const keptAnswerSchema = later(() =>
 	z.object({
@@ -67,15 +65,6 @@ export function atStart(
 /** The Connection token in it by the settings of now; `null` while there is none. */
 export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string | null {
 	return tokenIn(kept.texts, tokenPointer);
-}
-
-/** The texts that must never be printed: all of them but for plain words and what the device itself has sent. */
-export function secretsIn({ texts, request }: KeptAnswer): string[] {
-	const own = Object.values(request).map(String);
-	return texts
-		.map(({ text }) => text.trim())
-		.filter((text) => text.length >= 8 && !own.includes(text))
-		.slice(0, MAX_SECRET_TEXTS);
 }
 
 /** @param unsaved why it is in memory only; `null` when it is on the disk. */

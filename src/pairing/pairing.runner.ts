@@ -49,7 +49,6 @@ export interface PairingParts {
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
 	readonly standing: () => Standing;
-	readonly registerSecret: (secret: string) => void;
 	readonly time: Pick<DeviceTime, 'heard' | 'best'>;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
 	readonly readIdentity: () => CompleteIdentity;
@@ -125,7 +124,6 @@ export function createPairing(parts: PairingParts) {
 
 	async function redeemOnce(plan: RedeemedPlan, keepEvents = false): Promise<Paired> {
 		const { clock, runtime } = parts;
-		parts.registerSecret(plan.token);
 		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
 		const identity = parts.readIdentity();
 		const asked = parts.registrationFor(identity, plan.baseUrl, plan.workflowId ?? '');
@@ -150,7 +148,6 @@ export function createPairing(parts: PairingParts) {
 	async function checkIssuer(token: string): Promise<void> {
 		const claim = differingIssuer(stateWriter.state.connections.at(-1)?.token ?? '', token);
 		if (claim === null) return;
-		parts.registerSecret(token);
 		stateWriter.keep((state) => ({ ...state, attempt: null }));
 		await answers.drop().catch(() => {});
 		throw new AgentError(

@@ -127,7 +127,7 @@ const agentMessageSchema = later(() =>
 export function readAgentMessage(notification: Notification): AgentMessage | null {
 	if (notification.format !== 'json') return null;
 	if (notification.kind !== 'workflow.changed' && notification.kind !== 'connection.revoked') return null;
-	const document: unknown = JSON.parse(notification.content);
+	const document = parseJson(notification.content);
 	// The kind may be at a configured place; the fields are the document's own.
 	const message = agentMessageSchema.safeParse({ ...Object(document), type: notification.kind });
 	return message.success ? message.data : null;

@@ -1,12 +1,27 @@
 /** JSON that others have written: reading it, and finding one value in it (RFC 6901). Never throws; what is not there is `undefined`. */
 
-/** The document in a text; `undefined` for a text that is not JSON. */
+/** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun. */
+const MAX_DEPTH = 1000;
+const LONG_TEXT = 16 * 1024;
+
+/** The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper than any document does. */
 export function parseJson(text: string): unknown {
 	try {
-		return JSON.parse(text);
+		return text.length > LONG_TEXT && isTooDeep(text) ? undefined : JSON.parse(text);
 	} catch {
 		return undefined;
 	}
+}
+
+function isTooDeep(text: string): boolean {
+	let depth = 0;
+	for (let at = 0; at < text.length && depth <= MAX_DEPTH; at += 1) {
+		const unit = text.charCodeAt(at);
+		if (unit === 0x22) at = closingQuote(text, at);
+		else if (unit === 0x5b || unit === 0x7b) depth += 1;
+		else if (unit === 0x5d || unit === 0x7d) depth -= 1;
+	}
+	return depth > MAX_DEPTH;
 }
 
 /** Whether a value of JSON is an object: no list, no `null`. */

@@ -26,6 +26,8 @@ export const TOKEN_POINTERS = ['/token', '/connectionToken', '/authorization', '
 /** The bounds of what is read of one answer: a huge one costs no more than a large one. */
 const MAX_TEXTS = 10_000;
 const MAX_DEPTH = 100;
+/** Of a body that is a form, in characters. */
+const MAX_FORM = 64 * 1024;
 /** A bare text shorter than this is a word such as "ok", not a secret. In a named place any length is taken. */
 const LEAST_BARE_TOKEN = 8;
 
@@ -65,7 +67,7 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 	const trimmed = body.trim();
 	const document = parseJson(trimmed);
 	if (document !== undefined) collect(document, '', 0, texts);
-	else if (/^[^\s<>{}"[\]]+=[^\s<>]*$/.test(trimmed) && trimmed.includes('&'))
+	else if (trimmed.length < MAX_FORM && trimmed.includes('&') && /^[^\s<>{}"[\]]+=[^\s<>]*$/.test(trimmed))
 		for (const [name, text] of new URLSearchParams(trimmed)) texts.push({ place: `/${escaped(name)}`, text });
 	else if (trimmed !== '' && !/^[<{["]/.test(trimmed)) texts.push({ place: '', text: trimmed });
 	for (const [name, text] of Object.entries(headers))

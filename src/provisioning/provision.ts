@@ -7,6 +7,8 @@ import { nearestName, resolveSettings } from '../settings/resolve.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
 export const MAX_PROVISION_BYTES = 64 * 1024;
+/** Names of the file and groups of its settings. */
+const MAX_PROVISIONED_NAMES = 100;
 /** Stands in the place of a secret that was taken. */
 const TAKEN = '(taken)';
 
@@ -36,6 +38,10 @@ export function readProvision(text: string, where: string): Provision {
 	const read = readJsonObject(text, 'provisioning');
 	if ('fault' in read) throw new AgentError('provision-invalid', `${where}: ${read.fault}`);
 	const { document } = read;
+	const { settings: group } = document;
+	// Each name is looked up by its place.
+	if (Object.keys(document).length + Object.keys(Object(group)).length > MAX_PROVISIONED_NAMES)
+		throw new AgentError('provision-invalid', `${where}: more than ${MAX_PROVISIONED_NAMES} names stand in it.`);
 	const places = findJsonPlaces(text);
 	const at = (...path: string[]) => `${where}: ${lineAndColumn(text, places.offsetOf(path))}`;
 	const faults: string[] = [];

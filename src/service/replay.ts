@@ -1,10 +1,12 @@
-/** A service that answers as a transcript says; what was hidden there is made up again. Checks no credential. */
+/** A service that answers as a transcript says; what has only a shape there is made up again. Checks no credential. */
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { isAlike, PLACEHOLDER, type RequestLine, type TranscriptLine } from '../base/transcript.ts';
+import { type Kind, SHAPE } from '../base/shapes.ts';
+import { isAlike, type RequestLine, type TranscriptLine } from '../base/transcript.ts';
 import { type Answer, responseFor, sendAnswer } from './http-answer.ts';
 import { describeRequest } from './http-call.ts';
 import { urlOf } from './options.ts';
@@ -16,6 +18,8 @@ interface Exchange {
 	isUsed: boolean;
 }
 
+/** A number in JSON stands in quotes while it has only a shape. */
+const LISTED_NUMBER = /"(\[number-\d{1,8}-[0-9a-f]{6}\])"/g;
 /** Longest wait between two messages, in milliseconds: an idle minute of the transcript is not waited for. */
 const MAX_GAP_MS = 60_000;
 const YEAR_SECONDS = 31_536_000;
@@ -38,10 +42,10 @@ export async function startReplay(
 		);
 	const made = new Map<string, string>();
 	const unmask = (text: string) =>
-		text.replace(PLACEHOLDER, (mark, form: string) => {
-			const secret = made.get(mark) ?? (form === 'jwt' ? madeUpJwt() : randomText(32));
-			made.set(mark, secret);
-			return secret;
+		text.replaceAll(LISTED_NUMBER, '$1').replaceAll(SHAPE, (shape, kind: Kind, length: string) => {
+			const value = made.get(shape) ?? madeUp(kind, Number(length));
+			made.set(shape, value);
+			return value;
 		});
 
 	/** The first of the alike ones that was not used yet, else the last of them; by path alone where none is alike. */
@@ -59,9 +63,7 @@ export async function startReplay(
 	function answerOf(found: Exchange | null): Answer {
 		const line = found?.lines.find((one) => one.kind === 'answer' && one.status > 0);
 		if (line?.kind !== 'answer') return { status: 404, headers: {}, body: '' };
-		const headers = Object.entries(line.headers).filter(
-			([name, value]) => !OWN_HEADERS.test(name) && value !== '[hidden]',
-		);
+		const headers = Object.entries(line.headers).filter(([name]) => !OWN_HEADERS.test(name));
 		return {
 			status: line.status,
 			headers: Object.fromEntries(headers.map(([name, value]) => [name, unmask(value)])),
@@ -158,6 +160,30 @@ function isHeard(line: TranscriptLine): boolean {
 function isSaid(line: TranscriptLine): boolean {
 	if (line.kind === 'frame') return line.direction === 'toDevice' && line.frame === 'text';
 	return line.kind === 'close' && line.direction === 'toDevice';
+}
+
+/** A text of this kind and length that means nothing. */
+function madeUp(kind: Kind, length: number): string {
+	const letters = (count: number) => randomText(count).replaceAll(/\d/g, 'x');
+	const digits = (count: number) => Array.from({ length: count }, () => randomInt(1, 10)).join('');
+	const third = Math.max(4, Math.floor((length - 2) / 3));
+	switch (kind) {
+		case 'jwt':
+			return madeUpJwt();
+		case 'dotted':
+			return [third, third, third].map(letters).join('.');
+		case 'token':
+			return `${randomText(length - 1)}7`;
+		case 'digits':
+		case 'number':
+			return digits(length);
+		case 'page':
+			return `<html>${letters(length)}</html>`;
+		case 'text':
+			return `${letters(Math.max(0, length - 6))} ${letters(5)}`;
+		case 'word':
+			return letters(length);
+	}
 }
 
 /** Nothing checks its signature; it says of itself that it is good for a year. */

@@ -1,7 +1,6 @@
 /** The credentials that settings name: read from their files, named by a hash, never kept anywhere else. */
 import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
-import { MIN_SECRET_LENGTH } from '../base/redact.ts';
 import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import type { Settings } from './table.ts';
@@ -13,15 +12,13 @@ export interface Credentials {
 	readonly provisioned: string | null;
 	/** Names whichever of them there is without saying anything of it; empty when there is none. */
 	readonly id: string;
-	/** What must never be printed. */
-	readonly secrets: readonly string[];
 	/** When it ends, milliseconds since 1970, where it says so. */
 	readonly endsAtMs?: number;
 	/** Why the one that the settings name is not among them. */
 	readonly unreadable?: Failure;
 }
 
-export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '', secrets: [] };
+export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '' };
 
 /** @param readSecret returns the one line of a file; throws `credential-unreadable`. */
 export async function readCredentials(
@@ -41,28 +38,24 @@ export async function readCredentials(
 	if (apiKeyFile !== null) {
 		const credential = await token(apiKeyFile, 'ApiKey');
 		const life = readTokenLife(credential);
-		const key = reusable({ scheme: 'ApiKey', credential }, [credential]);
+		const key = reusable({ scheme: 'ApiKey', credential });
 		return life ? { ...key, endsAtMs: life.expiresAtSeconds * 1000 } : key;
 	}
 	if (basicFile !== null) {
 		const pair = await read(basicFile, 'Basic');
 		const colon = pair.indexOf(':');
 		if (colon < 1) throw unreadable(basicFile, 'username:password');
-		const password = pair.slice(colon + 1);
-		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password }, [
-			// The user may be the device's id, which has to be read; a short password is none to search for.
-			password.length < MIN_SECRET_LENGTH ? pair : password,
-		]);
+		return reusable({ scheme: 'Basic', username: pair.slice(0, colon), password: pair.slice(colon + 1) });
 	}
 	if (connectionFile !== null) {
 		const provisioned = await token(connectionFile, 'Connection');
-		return { reusable: null, provisioned, id: idOf(`Connection ${provisioned}`), secrets: [provisioned] };
+		return { reusable: null, provisioned, id: idOf(`Connection ${provisioned}`) };
 	}
 	return selfRegistration ? { ...NO_CREDENTIALS, id: 'self' } : NO_CREDENTIALS;
 }
 
-function reusable(authorization: Authorization, secrets: readonly string[]): Credentials {
-	return { reusable: authorization, provisioned: null, id: idOf(formatAuthorization(authorization)), secrets };
+function reusable(authorization: Authorization): Credentials {
+	return { reusable: authorization, provisioned: null, id: idOf(formatAuthorization(authorization)) };
 }
 
 function idOf(credential: string): string {

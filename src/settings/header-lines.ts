@@ -4,9 +4,6 @@
 const OF_REQUEST = /^(content-.*|host|connection|transfer-encoding|expect|te|upgrade)$/i;
 /** Besides, those by which the agent shows who it is. */
 const OF_AGENT = /^(authorization|user-agent|sec-websocket-.*)$/i;
-/** Headers whose value opens something; what another one holds may be an ordinary word. */
-const SECRET_HEADERS = /auth|cookie|key|pass|secret|token/i;
-const LONG_VALUE = 16;
 
 export type Headers = Readonly<Record<string, string>>;
 
@@ -32,12 +29,5 @@ export function readHeaderLines(
 			if (typeof read === 'string') throw refuse(index + 1, read);
 			return [read];
 		}),
-	);
-}
-
-/** What must never be printed of headers from a file. */
-export function secretsOfHeaders(headers: Headers): string[] {
-	return Object.entries(headers).flatMap(([name, value]) =>
-		!SECRET_HEADERS.test(name) && value.length < LONG_VALUE ? [] : [value, value.slice(value.indexOf(' ') + 1)],
 	);
 }

@@ -24,6 +24,5 @@ export async function openSimulatedRuntime({
 		userAgent: `idv-agent/${version}`,
 		env,
 		// A simulated device logs nothing, so no line can hold a secret.
-		registerSecret: () => {},
 	});
 }

@@ -115,7 +115,6 @@ export function startSimulation(options: SimulationOptions) {
 			openEvents: () => createEventBuffer(epoch),
 			openChannel: countedChannel,
 			log: SILENT_LOG,
-			registerSecret: () => {},
 			...(options.createSupervise && { supervise: options.createSupervise() }),
 		});
 		const device: Device = { agent, phase: 'notStarted', wasOnline: false, live: null };

@@ -3,12 +3,13 @@ import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { cutOut } from '../base/escapes.ts';
 import { readText } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { readHeaderLines, secretsOfHeaders } from '../settings/header-lines.ts';
+import { readHeaderLines } from '../settings/header-lines.ts';
 import type { Settings } from '../settings/table.ts';
 import { deviceLabels, type MachineFigures, stateMetrics } from '../status/metrics.ts';
 import { changesBetween, createChangeLog, goneFrom, type Seen, seenIn } from './changes.ts';
@@ -34,9 +35,6 @@ export interface TelemetryParts {
 	readonly network: () => Pick<Network, 'ask' | 'viaProxy'>;
 	readonly machine: () => Promise<MachineFigures>;
 	readonly log: Pick<Log, 'info'>;
-	readonly registerSecret: (secret: string) => void;
-	/** Takes secrets out of a text that leaves the device. */
-	readonly redact: (text: string) => string;
 }
 
 export type Telemetry = ReturnType<typeof startTelemetry>;
@@ -98,7 +96,7 @@ export function startTelemetry(parts: TelemetryParts) {
 
 	/** @returns the wait that the store asks for. */
 	async function send(url: URL, signal: AbortSignal): Promise<number | null> {
-		const headers = await readTelemetryHeaders(settings().headersFile, parts.registerSecret);
+		const headers = await readTelemetryHeaders(settings().headersFile);
 		const machine = await parts.machine();
 		noteChanges();
 		const status = agent.status();
@@ -106,13 +104,10 @@ export function startTelemetry(parts: TelemetryParts) {
 		const now = seenIn(metrics);
 		const pending = changes.pending();
 		const current = encoded([...goneFrom(seenAll, now), ...metrics], !hasDelivered);
-		const labels = Object.fromEntries(
-			Object.entries(deviceLabels(status)).map(([name, value]) => [name, parts.redact(value)]),
-		);
 		const answer = await deliver(parts.network(), {
 			url,
 			headers: { 'user-agent': parts.userAgent, ...headers },
-			body: encodeRequest(labels, status.agentVersion, [...pending, current]),
+			body: encodeRequest(deviceLabels(status), status.agentVersion, [...pending, current]),
 			deadlineMs: DEADLINE_MS,
 			signal,
 		});
@@ -125,7 +120,7 @@ export function startTelemetry(parts: TelemetryParts) {
 			failures = 0;
 			// What was not taken must not be sent again: the store would refuse it again.
 			const rejected = readRejected(answer.body);
-			const words = rejected && cleanText(parts.redact(rejected.message), MAX_STORE_WORDS);
+			const words = rejected && cutOut(cleanText(rejected.message, MAX_STORE_WORDS), Object.values(headers));
 			const message = `The metrics store at ${url.host} did not take ${rejected?.points} figures${words ? `: ${words}` : ''}.`;
 			agent.warn('telemetry', rejected && failure('telemetry-failed', message));
 			return null;
@@ -165,10 +160,7 @@ export function startTelemetry(parts: TelemetryParts) {
 }
 
 /** Lines as `Name: value`. @throws AgentError `telemetry-failed`, without a word of a value. */
-export async function readTelemetryHeaders(
-	file: string | null,
-	registerSecret: (secret: string) => void,
-): Promise<Readonly<Record<string, string>>> {
+export async function readTelemetryHeaders(file: string | null): Promise<Readonly<Record<string, string>>> {
 	if (file === null) return {};
 	const text = await readText(file, MAX_HEADERS_BYTES).catch((cause) => {
 		throw new AgentError('telemetry-failed', `telemetry.headersFile ${file} cannot be read.`, {
@@ -184,6 +176,5 @@ export async function readTelemetryHeaders(
 				remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
 			}),
 	);
-	for (const secret of secretsOfHeaders(headers)) registerSecret(secret);
 	return headers;
 }

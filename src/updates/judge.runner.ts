@@ -32,8 +32,8 @@ export interface JudgeParts {
 	/** Whether a heartbeat is due within `judgeSeconds`, and the answer to a ping. */
 	readonly isDue: () => Promise<{ readonly heartbeat: boolean; readonly answer: boolean }>;
 	readonly judgeSeconds: number;
-	/** Takes the secrets of this device out of lines. */
-	readonly redactAll: (lines: readonly string[]) => Promise<string[]>;
+	/** Leaves of foreign words in lines of the log only the shape. */
+	readonly shapeAll: (lines: readonly string[]) => Promise<string[]>;
 	readonly say: (line: string) => void;
 }
 
@@ -190,7 +190,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const { from, to, fault } = judged;
 		// apt may try again what was not the version's fault.
 		const blames = isToBlame(fault);
-		const log = blames ? await parts.redactAll(await system.readLog(MAX_LOG_LINES)).catch(() => []) : [];
+		const log = blames ? await parts.shapeAll(await system.readLog(MAX_LOG_LINES)).catch(() => []) : [];
 		await keep.saveTrial({ ...judged, phase: 'goingBack' });
 		if (blames && fault !== null) {
 			const at = new Date(clock.wallMs()).toISOString();

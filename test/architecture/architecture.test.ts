@@ -47,6 +47,10 @@ type Kind = 'decision' | 'edge' | 'runner' | 'program';
 const PROGRAMS = ['service', 'cli', 'operator'];
 const EDGE_FOLDERS = ['local-api/server'];
 
+/** Files, variables and sockets of this program, records of its logs, and the trial service, whose bodies have 64 KiB. */
+const OWN_JSON =
+	/^(?:protocol\/json|base\/(?:log\.edge|json-text|checked\.edge|documents\.edge)|audit\/audit\.runner|events\/(?:stored-event|erasure|feed\.runner)|status\/history\.runner|state\/document\.edge|connection\/line-file\.edge|pairing\/kept-answer\.edge|provisioning\/files\.edge|hooks\/hooks\.runner|workflow\/lease-file\.edge|cli\/(?:demo|audit|events|local-agent|version)|operator\/probe-watch|service\/http-call)\.ts$/;
+
 interface SourceFile {
 	/** Path under `src/`. */
 	readonly path: string;
@@ -168,6 +172,13 @@ describe('the order of the capabilities, and the kinds of files', () => {
 
 	test('no files import each other in a circle', () => {
 		expect(circlesIn(FILES)).toEqual([]);
+	});
+
+	test('bytes from outside are parsed by parseJson, which has bounds; JSON.parse is for what this program has written itself', () => {
+		const others = FILES.filter(
+			({ path, source }) => !OWN_JSON.test(path) && withoutComments(source).includes('JSON.parse('),
+		);
+		expect(others.map(({ path }) => path)).toEqual([]);
 	});
 
 	test('modules of Node are named with `node:`', () => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { openShaper } from '../../src/base/shapes.edge.ts';
 import { createTranscript, readTranscript, type SeenLine } from '../../src/base/transcript.ts';
 
 /** The lines as text, and read again. */
@@ -8,6 +9,8 @@ function written(...lines: readonly SeenLine[]) {
 	const transcript = createTranscript(
 		(line) => void out.push(line),
 		() => 5,
+		openShaper,
+		['KIOSK-1'],
 	);
 	for (const line of lines) transcript.note(line);
 	return { text: out.join('\n'), lines: readTranscript(out.join('\n')) };
@@ -24,7 +27,7 @@ const request = (headers: Record<string, string>, query: Record<string, string> 
 });
 const answer = (body: string): SeenLine => ({ kind: 'answer', exchange: 1, status: 201, headers: {}, body });
 
-test('a secret is the same placeholder wherever it stands, with its scheme and its place', () => {
+test('a secret has the same shape wherever it stands, with its scheme and its place', () => {
 	const { lines } = written(
 		answer('{"data":{"token":"Connection short-one"},"deviceId":"KIOSK-1"}'),
 		request(
@@ -32,17 +35,18 @@ test('a secret is the same placeholder wherever it stands, with its scheme and i
 			{ token: 'short-one' },
 		),
 	);
-	expect(lines).toMatchObject([
-		{ at: 5, body: '{"data":{"token":"Connection [token-1]"},"deviceId":"KIOSK-1"}' },
-		{
-			headers: { authorization: 'Connection [token-1]', accept: 'application/json', cookie: '[hidden]' },
-			query: { token: '[token-1]' },
-		},
-	]);
+	const [said, { headers, query }] = lines as unknown as [{ body: string }, Extract<SeenLine, { kind: 'request' }>];
+	const [, shape = ''] = /Connection (\[word-9-[0-9a-f]{6}\])/.exec(headers['authorization'] ?? '') ?? [];
+	expect(said.body).toBe(`{"data":{"token":"Connection ${shape}"},"deviceId":"KIOSK-1"}`);
+	expect(headers).toMatchObject({ accept: 'application/json', cookie: expect.stringMatching(/^a=\[word-1-/) });
+	expect(query).toEqual({ token: shape });
+	expect(lines).toHaveLength(2);
 });
 
-test('a JWT is told apart, and plain text is a secret as a whole', () => {
-	expect(written(answer('eyJhbGciOi.eyJleHAiOj.c2ln')).lines).toMatchObject([{ body: '[jwt-1]' }]);
+test('a JWT that says when it ends is told apart from one that does not', () => {
+	const ends = `eyJhbGciOi.${Buffer.from('{"exp":1790000000}').toString('base64url')}.c2ln`;
+	expect(written(answer(ends)).text).toContain(`"[jwt-${ends.length}-`);
+	expect(written(answer('eyJhbGciOi.eyJleHAiOj.c2ln')).text).toContain('"[dotted-26-');
 });
 
 test('no credential is in it, wherever a service puts one', () => {

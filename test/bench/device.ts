@@ -152,12 +152,8 @@ async function pairedPrograms(
 	const paired = await pairOnce(to, join(directory, kind), own);
 	const url = channelUrl(to.url, DEFAULT_CHANNEL_PATH).href;
 	const usual: Readonly<Record<string, string>> = kind === 'wss' ? { NODE_EXTRA_CA_CERTS: caFile } : {};
-	const run = ['run', ...paired.flags];
-	return [
-		asUnit('F1: ws only', floorFile, [url, paired.tokenFile], usual),
-		asUnit('idv-agent run', agentFile, run, usual),
-		...own.map((set) => asUnit('idv-agent run, private authority', agentFile, [...run, '--set', set])),
-	];
+	const run = ['run', ...paired.flags, ...own.flatMap((set) => ['--set', set])];
+	return [asUnit('F1: ws only', floorFile, [url, paired.tokenFile], usual), asUnit('idv-agent run', agentFile, run)];
 }
 
 async function buildFloor(): Promise<string> {

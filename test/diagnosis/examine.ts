@@ -22,8 +22,6 @@ export interface Setup extends Partial<InspectionTarget> {
 
 export interface Examination extends Omit<Diagnosis, 'checks'> {
 	readonly checks: Readonly<Partial<Record<CheckId, CheckReport>>>;
-	/** What the doctor wants kept out of every output. */
-	readonly secrets: readonly string[];
 }
 
 /** The checks and their prerequisites. */
@@ -33,19 +31,17 @@ export async function examine(setup: Setup, ...asked: CheckId[]): Promise<Examin
 	const machineRoot = await mkdtemp(join(home.directory, 'examined-'));
 	await plantTree(machineRoot, machine);
 	const { paths } = home;
-	const secrets: string[] = [];
 	const absent = { unit: null, mainPid: null, serviceUser: null, isOfUnit: false };
 	const context = openContext({
 		inspected: { paths, env: {}, sets: [], ...absent, ...target },
 		clock,
 		userAgent: 'test',
-		registerSecret: (secret) => secrets.push(secret),
 		machineRoot,
 	});
 	onTestFinished(() => context.close());
 	const diagnosis = await diagnose({ list: CHECKS, context, checks: asked, warningsAsErrors: false, clock });
 	await context.close();
-	return { ...diagnosis, checks: Object.fromEntries(diagnosis.checks.map((one) => [one.id, one])), secrets };
+	return { ...diagnosis, checks: Object.fromEntries(diagnosis.checks.map((one) => [one.id, one])) };
 }
 
 /** What every failure and warning has to say. */

@@ -11,7 +11,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { expect, onTestFinished } from 'vitest';
 import type { Agent } from '../../src/agent/agent.runner.ts';
 import { createLog } from '../../src/base/log.edge.ts';
-import { createSecretRegistry } from '../../src/base/redact.ts';
 import { createLocalClient, type LocalClient } from '../../src/client/local-client.edge.ts';
 import { openChannel } from '../../src/connection/channel.edge.ts';
 import { type Daemon, startDaemon } from '../../src/daemon/daemon.runner.ts';
@@ -296,7 +295,7 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 export function runHooks({ paths }: Home, write: (line: string) => void) {
 	return followHooks({
 		runDir: paths.runDir,
-		log: createLog({ secrets: createSecretRegistry(), destination: { write } }),
+		log: createLog({ destination: { write } }),
 		settings: async () => (await loadSettings({ paths, env: {}, sets: [] })).settings.hooks,
 		env: process.env,
 		onNone: () => {},

@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { AgentError, type Failure } from '../../src/base/errors.ts';
-import { atStart, type KeptAnswer, keepableTexts, MAX_KEPT_BYTES, secretsIn } from '../../src/pairing/kept-answer.ts';
+import { atStart, type KeptAnswer, keepableTexts, MAX_KEPT_BYTES } from '../../src/pairing/kept-answer.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { DialectOptions } from '../../src/service/dialect.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -357,14 +357,6 @@ describe('what is kept', () => {
 		expect(found.length).toBeGreaterThan(30);
 		const bytes = found.reduce((sum, { place, text }) => sum + Buffer.byteLength(place + text), 0);
 		expect(bytes).toBeLessThanOrEqual(MAX_KEPT_BYTES);
-	});
-
-	test('is registered as secret, but for plain words and what the device has sent itself', () => {
-		const texts = ['tr-0123456789', 'ok', 'KIOSK-0001', 'check-in'].map((text, index) => ({
-			place: `/${index}`,
-			text,
-		}));
-		expect(secretsIn(answer({ texts }))).toEqual(['tr-0123456789']);
 	});
 });
 

@@ -57,7 +57,7 @@ describe('a notification', () => {
 		}
 	});
 
-	test('may be nested deeper than any stack', () => {
+	test('may be nested deeper than any stack: it is kept as it is, and as text where it is long', () => {
 		for (const [open, close] of [
 			['[', ']'],
 			['{"a":', '}'],
@@ -67,8 +67,9 @@ describe('a notification', () => {
 			expect(notification.content).toBe(text);
 			expect(readAgentMessage(notification)).toBeNull();
 		}
-		const deep = `{"type":"workflow.changed","workflowId":"w","x":${'['.repeat(200_000)}${']'.repeat(200_000)}}`;
+		const deep = `{"type":"workflow.changed","workflowId":"w","x":${'['.repeat(8000)}${']'.repeat(8000)}}`;
 		expect(readAgentMessage(readText(deep))).toEqual({ type: 'workflow.changed', workflowId: 'w' });
+		expect(readText(`[${deep},${deep}]`)).toMatchObject({ kind: 'text', format: 'text' });
 	});
 
 	test("has the service's own id where there is one", () => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { messagesIn } from '../../src/protocol/frame-messages.ts';
-import { partsOf, resolvePointer } from '../../src/protocol/json.ts';
+import { parseJson, partsOf, resolvePointer } from '../../src/protocol/json.ts';
 
 // The document and the answers of RFC 6901, section 5.
 const DOCUMENT = {
@@ -80,4 +80,13 @@ describe('the parts of a list', () => {
 	test('of an empty list are none', () => {
 		expect(partsOf(' [ ] ')).toEqual([]);
 	});
+});
+
+test('a long text that nests deeper than any document is no JSON; signs in its texts do not count [F700]', () => {
+	const lists = (depth: number, size = 20_000) => `${'['.repeat(depth)}"${'['.repeat(size)}\\""${']'.repeat(depth)}`;
+	expect(parseJson(lists(1000))).toBeDefined();
+	expect(parseJson(lists(1001))).toBeUndefined();
+	expect(parseJson('['.repeat(1_000_000))).toBeUndefined();
+	// Of a short text the memory is small.
+	expect(parseJson(lists(1001, 10))).toBeDefined();
 });

@@ -121,7 +121,7 @@ test('settings that only a newer version knows strand no device that went back',
 	const sources = { env: {}, sets: [] };
 	const loaded = resolveWith(documents, sources);
 	expect(loaded.problems.length).toBeGreaterThan(0);
-	const parts = { userAgent: 'idv-agent/test', env: {}, registerSecret() {} };
+	const parts = { userAgent: 'idv-agent/test', env: {} };
 	const load = async () => loaded;
 	const state = { lastSettings: documents, lastWay: null, connections: [] };
 	const { runtime } = await openFirstRuntime(load, state, sources, parts);

@@ -82,7 +82,7 @@ async function givenMachine() {
 		askToTryNow: async () => machine.triesNow(),
 		isDue: async () => machine.due,
 		judgeSeconds: 300,
-		redactAll: async (lines) => lines.map((line) => line.replaceAll('very-secret-token', '[secret]')),
+		shapeAll: async (lines) => lines.map((line) => line.replaceAll('very-secret-token', '[secret]')),
 		say: () => {},
 	};
 	return {

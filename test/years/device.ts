@@ -5,7 +5,6 @@
 import { type Agent, startAgent } from '../../src/agent/agent.runner.ts';
 import { createCounters } from '../../src/base/counters.ts';
 import { createLog } from '../../src/base/log.edge.ts';
-import { createSecretRegistry } from '../../src/base/redact.ts';
 import { openChannel } from '../../src/connection/channel.edge.ts';
 import { lineFile } from '../../src/connection/line-file.edge.ts';
 import type { Runtime } from '../../src/connection/runtime.runner.ts';
@@ -118,14 +117,13 @@ export function createDevice(parts: {
 		write(CONFIG, JSON.stringify(settings));
 	}
 
-	async function readRuntime(registerSecret: (secret: string) => void, machine: Machine): Promise<Runtime | null> {
+	async function readRuntime(machine: Machine): Promise<Runtime | null> {
 		const resolved = await loadSettings({ paths: PATHS, env: {}, sets: [] });
 		if (resolved.problems.length > 0) return null;
-		return runtimeOf(resolved, registerSecret, machine);
+		return runtimeOf(resolved, machine);
 	}
-	async function runtimeOf(resolved: Runtime['resolved'], registerSecret: (secret: string) => void, machine: Machine) {
+	async function runtimeOf(resolved: Runtime['resolved'], machine: Machine) {
 		const credentials = await readCredentials(resolved.settings.credential, readSecretFile);
-		for (const secret of credentials.secrets) registerSecret(secret);
 		const client = createServiceClient({
 			network: NETWORK as never,
 			userAgent: 'idv-agent/simulated',
@@ -150,12 +148,9 @@ export function createDevice(parts: {
 		savesUnderWay = 0;
 		lastSaved = JSON.stringify(state);
 		const answerFile = await openAnswerFile(STATE_DIR);
-		const secrets = createSecretRegistry();
-		const registerSecret = (secret: string) => secrets.add(secret);
-		const fallback = () =>
-			runtimeOf(resolveWith(state.lastSettings ?? [], { env: {}, sets: [] }), registerSecret, machine);
-		let runtime = (await readRuntime(registerSecret, machine)) ?? (await fallback());
-		const log = createLog({ secrets, destination: { form: 'json', write: (text) => observe({ type: 'line', text }) } });
+		const fallback = () => runtimeOf(resolveWith(state.lastSettings ?? [], { env: {}, sets: [] }), machine);
+		let runtime = (await readRuntime(machine)) ?? (await fallback());
+		const log = createLog({ destination: { form: 'json', write: (text) => observe({ type: 'line', text }) } });
 		const counters = createCounters();
 		const { events: bounds } = runtime.resolved.settings;
 		let closeEvents = () => {};
@@ -201,7 +196,6 @@ export function createDevice(parts: {
 				openChannel({ ...options, clock, createSocket: sockets.createSocket }, listener),
 			fetchPlan: service.fetchPlan,
 			log,
-			registerSecret,
 		});
 		const hooks = followHooks(agent, { log, counters }, () => runtime.resolved.settings.hooks);
 		for (const notice of notices) agent.warn(notice.message, notice);
@@ -221,7 +215,7 @@ export function createDevice(parts: {
 			machine,
 			agent,
 			async reload() {
-				const changed = await readRuntime(registerSecret, machine);
+				const changed = await readRuntime(machine);
 				if (!changed) return;
 				runtime = changed;
 				agent.applyRuntime(changed);

@@ -353,8 +353,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 				'hasSpare = false;\n\t\t\t\tisPromoted = true;',
 				"parts.log.info('promoted', { host: token });\n\t\t\t\thasSpare = false;\n\t\t\t\tisPromoted = true;",
 			],
-			['base/log.edge.ts', 'cleanText(redact(text, secrets), max)', 'cleanText(text, max)'],
-			['base/log.edge.ts', 'destination.write(redact(formed(line), secrets))', 'destination.write(formed(line))'],
+			['base/log.edge.ts', 'shaper.document(fields ? pick(fields) : {})', '(fields ? pick(fields) : {})'],
 		],
 	},
 	{

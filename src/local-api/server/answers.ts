@@ -15,7 +15,6 @@ import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './typ
 export interface Answering {
 	readonly limits: LocalServerLimits;
 	readonly fault: (error: unknown) => void;
-	readonly maskSecrets: (text: string) => string;
 	/** Ends one stream each. */
 	readonly streams: Set<(reason: StreamEnd) => void>;
 	stopping: boolean;
@@ -29,7 +28,7 @@ export function sendProblem(context: Answering, response: Response, problem: Pro
 	const all = { ...(isForwarded && effectHeader('none')), ...headers };
 	for (const [name, value] of Object.entries(all)) response.setHeader(name, value);
 	const document = problemDocument(failure, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
-	sendText(context, response, status, context.maskSecrets(JSON.stringify(document)), PROBLEM_CONTENT_TYPE);
+	sendText(context, response, status, JSON.stringify(document), PROBLEM_CONTENT_TYPE);
 	stopReading(context, response.req);
 }
 

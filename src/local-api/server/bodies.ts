@@ -2,6 +2,7 @@
 import type http from 'node:http';
 import type * as z from 'zod';
 import { readRequest } from '../../base/bodies.edge.ts';
+import { parseJson } from '../../protocol/json.ts';
 import { plainIssue } from '../../settings/resolve.ts';
 import { type ProblemResponse, problemResponse, tooSlow } from './problem-responses.ts';
 
@@ -36,12 +37,14 @@ export function readJson(
 				remedy: 'Send Content-Type: application/json.',
 			});
 		try {
-			document = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+			document = parseJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
 		} catch {
+			document = undefined;
+		}
+		if (document === undefined)
 			return problemResponse(400, 'body-invalid', 'The body is not valid JSON.', {
 				remedy: 'Send one JSON document in UTF-8.',
 			});
-		}
 	}
 	const parsed = schema.safeParse(document);
 	if (parsed.success) return { value: parsed.data };

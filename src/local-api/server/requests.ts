@@ -47,7 +47,7 @@ export interface Context extends Answering {
 }
 
 export function createContext(
-	{ routes, limits, onFault = () => {}, maskSecrets = (text) => text }: ServingOptions,
+	{ routes, limits, onFault = () => {} }: ServingOptions,
 	more: Pick<Context, 'runDir' | 'authorize'>,
 ): Context {
 	const shared = {
@@ -57,7 +57,7 @@ export function createContext(
 		streams: new Set<never>(),
 		stopping: false,
 	};
-	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault, maskSecrets };
+	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault };
 }
 
 /** Ends streams as `stopping`, gives requests under way their time, and closes what is left. */

@@ -140,8 +140,6 @@ export interface ServingOptions {
 	readonly limits?: Partial<LocalServerLimits>;
 	/** Called with the cause of every answer `internal`, and with faults that have no caller. */
 	readonly onFault?: (error: unknown) => void;
-	/** Takes secrets out of a problem document before it is sent. Default: leaves it as it is. */
-	readonly maskSecrets?: (text: string) => string;
 }
 
 export interface LocalServerOptions extends ServingOptions {

@@ -1,0 +1,183 @@
+/** A text without its escapes, those of JSON, URLs and HTML, also of escapes; and a known secret cut out of one. Pure. */
+
+/** Bytes, and the part of the text (in UTF-16 units) that each of them came from. */
+export interface View {
+	readonly bytes: Uint8Array;
+	startOf(at: number): number;
+	endOf(at: number): number;
+}
+
+/** Escapes of escapes: `%25252B`, `\\\\u002B`. */
+export const MAX_ROUNDS = 5;
+/** Takes the place of a secret. */
+export const SECRET_MARK = '[secret]';
+/** Fewer characters are a letter, no secret. */
+const MIN_SECRET_LENGTH = 4;
+
+/** The text with the mark in place of each secret; nothing but the mark where one is in it behind escapes. */
+export function cutOut(text: string, secrets: readonly string[]): string {
+	const wanted = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH);
+	const clean = wanted.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
+	const forms = wanted.map((secret) => UTF8.encode(secret));
+	let view: View | null = viewOf(clean);
+	for (let round = 0; view && round <= MAX_ROUNDS; round += 1) {
+		const { bytes } = view;
+		if (forms.some((form) => indexOf(bytes, form) >= 0)) return SECRET_MARK;
+		view = takeEscapesOff(view);
+	}
+	return clean;
+}
+
+/** Where the bytes are found; -1 if they are not. */
+export function indexOf(bytes: Uint8Array, wanted: Uint8Array): number {
+	for (let at = bytes.indexOf(wanted[0] ?? 0); at >= 0; at = bytes.indexOf(wanted[0] ?? 0, at + 1))
+		if (wanted.every((byte, offset) => bytes[at + offset] === byte)) return at;
+	return -1;
+}
+
+function createWriter(capacity: number) {
+	const bytes = new Uint8Array(capacity);
+	const starts = new Uint32Array(capacity);
+	const ends = new Uint32Array(capacity);
+	let length = 0;
+	return {
+		push(byte: number, start: number, end: number): void {
+			bytes[length] = byte;
+			starts[length] = start;
+			ends[length] = end;
+			length += 1;
+		},
+		view: (): View => ({
+			bytes: bytes.subarray(0, length),
+			startOf: (at) => starts[at] ?? 0,
+			endOf: (at) => ends[at] ?? 0,
+		}),
+	};
+}
+
+type Writer = ReturnType<typeof createWriter>;
+
+function viewOf(text: string): View {
+	return { bytes: UTF8.encode(text), startOf: (at) => at, endOf: (at) => at + 1 };
+}
+
+function pushCodePoint(writer: Writer, code: number, start: number, end: number): void {
+	if (code < 0x80) writer.push(code, start, end);
+	else for (const byte of UTF8.encode(String.fromCodePoint(code))) writer.push(byte, start, end);
+}
+
+const UTF8 = new TextEncoder();
+
+/** With one round of escapes taken off; `null` when there are none. */
+export function takeEscapesOff({ bytes, startOf, endOf }: View): View | null {
+	if (!MARKS.some((mark) => bytes.includes(mark))) return null;
+	// An escape is never shorter than the bytes it stands for.
+	const writer = createWriter(bytes.length);
+	let isChanged = false;
+	for (let at = 0; at < bytes.length; ) {
+		const found = MARKS.includes(bytes[at] ?? 0) ? escapeAt(bytes, at) : null;
+		const start = startOf(at);
+		if (found) {
+			const end = endOf(at + found.length - 1);
+			if (found.isByte) writer.push(found.code, start, end);
+			else pushCodePoint(writer, found.code, start, end);
+			isChanged = true;
+			at += found.length;
+		} else {
+			writer.push(bytes[at] ?? 0, start, endOf(at));
+			at += 1;
+		}
+	}
+	return isChanged ? writer.view() : null;
+}
+
+interface Escape {
+	/** A code point, or a byte of UTF-8. */
+	readonly code: number;
+	readonly isByte?: boolean;
+	/** In bytes of the view, the mark included. */
+	readonly length: number;
+}
+
+const BACKSLASH = 0x5c;
+const PERCENT = 0x25;
+const AMPERSAND = 0x26;
+const MARKS: readonly number[] = [BACKSLASH, PERCENT, AMPERSAND];
+const CONTROLS: Readonly<Record<string, number>> = { b: 8, f: 12, n: 10, r: 13, t: 9, v: 11 };
+const ENTITIES: Readonly<Record<string, string>> = {
+	amp: '&',
+	apos: "'",
+	ast: '*',
+	bsol: '\\',
+	colon: ':',
+	comma: ',',
+	commat: '@',
+	dollar: '$',
+	equals: '=',
+	excl: '!',
+	gt: '>',
+	hyphen: '-',
+	lowbar: '_',
+	lpar: '(',
+	lt: '<',
+	nbsp: ' ',
+	num: '#',
+	percnt: '%',
+	period: '.',
+	plus: '+',
+	quest: '?',
+	quot: '"',
+	rpar: ')',
+	semi: ';',
+	sol: '/',
+};
+
+function escapeAt(bytes: Uint8Array, at: number): Escape | null {
+	switch (bytes[at]) {
+		case PERCENT: {
+			const code = hexAt(bytes, at + 1, 2);
+			return code === null ? null : { code, isByte: true, length: 3 };
+		}
+		case BACKSLASH: {
+			const letter = String.fromCharCode(bytes[at + 1] ?? 0);
+			if (letter === '\0') return null;
+			const code = letter === 'u' ? hexAt(bytes, at + 2, 4) : letter === 'x' ? hexAt(bytes, at + 2, 2) : null;
+			if (letter === 'x' && code !== null) return { code, isByte: true, length: 4 };
+			if (code !== null) return surrogatesAt(bytes, at, code);
+			return { code: CONTROLS[letter] ?? letter.charCodeAt(0), isByte: true, length: 2 };
+		}
+		case AMPERSAND:
+			return entityAt(bytes, at);
+		default:
+			return null;
+	}
+}
+
+function surrogatesAt(bytes: Uint8Array, at: number, high: number): Escape {
+	const isPair = high >= 0xd800 && high < 0xdc00 && bytes[at + 6] === BACKSLASH && bytes[at + 7] === 0x75;
+	const low = isPair ? hexAt(bytes, at + 8, 4) : null;
+	if (low === null || low < 0xdc00 || low > 0xdfff) return { code: high, length: 6 };
+	return { code: 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00), length: 12 };
+}
+
+function entityAt(bytes: Uint8Array, at: number): Escape | null {
+	const found = /^&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z]{2,8}));/.exec(
+		String.fromCharCode(...bytes.subarray(at, at + 11)),
+	);
+	if (!found) return null;
+	const [{ length }, decimal, hex, name = ''] = found;
+	const named = ENTITIES[name.toLowerCase()]?.charCodeAt(0);
+	const code = decimal !== undefined ? Number(decimal) : hex !== undefined ? Number.parseInt(hex, 16) : named;
+	return code === undefined || code > 0x10ffff ? null : { code, length };
+}
+
+/** The number written in so many hexadecimal digits; `null` if they are none. */
+function hexAt(bytes: Uint8Array, at: number, digits: number): number | null {
+	let value = 0;
+	for (let end = at + digits; at < end; at += 1) {
+		const digit = Number.parseInt(String.fromCharCode(bytes[at] ?? 0), 16);
+		if (Number.isNaN(digit)) return null;
+		value = value * 16 + digit;
+	}
+	return value;
+}

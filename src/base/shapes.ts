@@ -1,0 +1,365 @@
+/**
+ * The allowed contents of what leaves the device: known words, short names, the device's own hosts and ids, sizes and times. Every other text is
+ * shown by its shape, `[word-12-3fa9c1]`: kind, length, and a keyed hash by which equal values of one document are recognized.
+ * Allows, and searches for nothing. Costs a few times the length of its text. Pure.
+ */
+import { isObject, parseJson } from '../protocol/json.ts';
+import { readTokenLife } from '../protocol/token-life.ts';
+
+/**
+ * The form of a value that is not shown. `jwt`: a token that says when it ends. `token`: long, with a digit; `dotted`: in three
+ * parts. `word`: any other text that a header could carry. `text`: with spaces or other letters. `page`: markup.
+ */
+export type Kind = 'jwt' | 'dotted' | 'token' | 'word' | 'digits' | 'number' | 'text' | 'page';
+
+/** A shape: kind, characters, hash. */
+export const SHAPE = /\[(jwt|dotted|token|word|digits|number|text|page)-(\d{1,8})-([0-9a-f]{6})\]/g;
+
+export interface ShapeOptions {
+	/** Whether a word is one of this program. */
+	readonly isKnown: (word: string) => boolean;
+	/** Six hexadecimal digits, the same for the same text. */
+	readonly hash: (text: string) => string;
+	/** The device's own hosts, ids and paths: these pass wherever they stand alone. */
+	readonly own: () => readonly string[];
+	/** Milliseconds since 1970. */
+	readonly now: () => number;
+	/** Shapes of an earlier writer pass: for texts that were written by one. Default `false`. */
+	readonly keepsShapes?: boolean;
+}
+
+export type Shaper = ReturnType<typeof createShaper>;
+
+/** Longest text that is looked into, in characters. */
+const MAX_LOOKED_AT = 32 * 1024;
+const MAX_DEPTH = 60;
+/** Longest piece of a sentence that is looked into. */
+const MAX_PIECE = 2048;
+/** Longest short name. */
+const MAX_NAME = 32;
+/** Digits in a row, or with signs between them, that are a status, a port or a year, and no secret. */
+const MAX_DIGITS = 4;
+
+const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
+const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
+const VISIBLE = /^[\x21-\x7e]+$/;
+const MOMENT = String.raw`20[2-9]\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?`;
+const HTTP_DATE = String.raw`[A-Z][a-z]{2}, [0-3]\d [A-Z][a-z]{2} 20[2-9]\d [0-2]\d:[0-5]\d:[0-6]\d GMT`;
+const ANY_URL = String.raw`[a-z][a-z0-9+.-]{1,9}:\/\/[^\s"'<>]{1,2048}`;
+const WHOLE_MOMENT = new RegExp(`^(?:${MOMENT}|${HTTP_DATE})$`);
+
+/** Names whose value is a message of a program: its known words pass. */
+const SAID =
+	/^(?:message|msg|detail|details|title|error|errors|reason|description|status|state|hint|remedy|cause|result)$/i;
+/** Names whose value is itself a name. */
+const NAMING =
+	/^(?:type|event|kind|op|action|cmd|topic|name|code|(?:message|event)_?type|(?:sub)?protocols?|token_?type|scheme)$/i;
+/** Names whose value counts, times or orders something. */
+const COUNTING =
+	/(?:seconds|secs|ms|minutes|hours|days|at|time|ttl|exp|iat|nbf|expires(?:_?in)?|age|cadence|interval|timeout|status|code|count|total|size|length|bytes|limit|max|min|sequence|seq|version|revision|attempts?|type|event|kind|op|[a-z]id|n)$/i;
+/** Numbers under a name that may also be a code which opens something. */
+const SHORT_COUNTING = /(?:code|type|event|kind|op|id|n)$/i;
+const LABEL = /^([A-Za-z][A-Za-z-]{0,31}(?::?\s+|[:=]\s*|%20|\+))(\S+)$/;
+const URL_TEXT = /^([a-z][a-z0-9+.-]{1,9}):\/\/([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$/i;
+/** Signs before and after a word of a sentence. */
+const [OPENING, CLOSING] = [' \t\r\n("\'[{<`', ' \t\r\n)"\']}>`.,:;!?\u2026'];
+const UNIT = /^(?:s|ms|min|h|seconds?|minutes?|hours?|days?|bytes|characters|B|[kKMG]i?B|lines?|events?|times|%)\W*$/;
+
+function kindOf(text: string): Kind {
+	if (/^\d+$/.test(text)) return 'digits';
+	if (/^\s*</.test(text)) return 'page';
+	if (JWT.test(text)) return readTokenLife(text) ? 'jwt' : 'dotted';
+	if (OPAQUE.test(text)) return 'token';
+	return VISIBLE.test(text) ? 'word' : 'text';
+}
+
+export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: ShapeOptions) {
+	const shape = (text: string, kind: Kind = kindOf(text)) => `[${kind}-${text.length}-${hash(text)}]`;
+	let ownKey = '\0';
+	let passes = /^/g;
+	/** Texts that pass as they are, between others. */
+	function passing(): RegExp {
+		const texts = own().filter((one) => one.length > 1);
+		const key = texts.join('\0');
+		if (key === ownKey) return passes;
+		ownKey = key;
+		const hosts = [...new Set([...texts, '127.0.0.1', 'localhost', '[::1]'])].sort((a, b) => b.length - a.length);
+		const escaped = hosts.map((one) => one.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
+		const all = [
+			ANY_URL,
+			...(keepsShapes ? [SHAPE.source] : []),
+			MOMENT,
+			HTTP_DATE,
+			`(?:${escaped.join('|')})(?::\\d{1,5})?`,
+		];
+		passes = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${all.join('|')})(?![\\p{L}\\p{N}_])`, 'gu');
+		return passes;
+	}
+	const isOwn = (text: string) => own().includes(text);
+
+	function isKnownWord(word: string, isFirst: boolean): boolean {
+		if (isKnown(word)) return true;
+		return isFirst && /^[A-Z][a-z]*$/.test(word) && isKnown(word.toLowerCase());
+	}
+
+	/** Whether nothing but known words and few digits is in it. */
+	function isPlain(core: string, isFirst: boolean): boolean {
+		const digits = core.replace(/\D/g, '').length;
+		if (core.length > 200 || digits > MAX_DIGITS || /[^\p{L}\p{N}\s]{4}/u.test(core)) return false;
+		if (/^[^\p{L}\p{N}]*$/u.test(core)) return core.length <= 3 || /^([-=*._])\1*$/.test(core);
+		const words = core.match(/[\p{L}\p{N}]+(?:'(?=[a-z]{1,2}\b)[a-z]+)?/gu) ?? [];
+		if (words.length > 2 && words.every((word) => word.length < 3)) return false;
+		return words.every((word) => /^\d+$/.test(word) || isKnownWord(word, isFirst) || isMeasure(word));
+	}
+	/** A figure with its unit, or a part of the machine: `25s`, `ttyACM0`. */
+	const isMeasure = (word: string) =>
+		/^(?:\d{1,4}(?:ms|s|min|h|d|B|x)|(?:tty[A-Z]*|hidraw|event|input|eth|wlan)\d{1,2})$/.test(word);
+
+	/** One piece of a text without white space in it; `null` when it is not shown. */
+	function pieceOf(core: string, isFirst: boolean): string | null {
+		if (core.length > MAX_PIECE) return null;
+		if (isPlain(core, isFirst)) return core;
+		if (URL_TEXT.test(core)) return urlOf(core);
+		if (/^[\w.-]*\/[\w./@-]+(?::\d{1,7}){0,2}$/.test(core)) {
+			const path = pathOf(core);
+			if (/\w{4}/.test(path.replaceAll(SHAPE, ''))) return path;
+		}
+		// A setting or a field, also one that there is not.
+		const [group = ''] = /^[a-z]{3,}(?=\.(?:[a-z]+\.)?[a-z]+(?:[A-Z][a-z]+)+$)/.exec(core) ?? [];
+		if (group !== '' && isKnown(group) && isName(core)) return core;
+		const [, name, sign = '', value = ''] = /^([A-Za-z_-]{2,30})([=:])(.+)$/.exec(core) ?? [];
+		if (name !== undefined && isPlain(name, false)) return `${name}${sign}${pieceOf(value, false) ?? shape(value)}`;
+		return null;
+	}
+
+	/** Known parts of a path, with a line and column behind it. */
+	function pathOf(text: string): string {
+		const [, path = '', place = ''] = /^(.*?)((?::\d{1,7}){0,2})$/s.exec(text) ?? [];
+		return parts(path.split('/'), '/', 0) + place;
+	}
+
+	/**
+	 * Parts of one text: known ones, and few short names, as long as all others are known. What was cut into pieces is not shown
+	 * piece by piece. @param names so many may be unknown.
+	 */
+	function parts(all: readonly string[], sign: string, names: number): string {
+		const isSure = (part: string) =>
+			part === '' || isOwn(part) || (part.length > 2 && /[A-Za-z]/.test(part) && isPlain(part, false));
+		const isShort = (part: string) => part.length <= MAX_DIGITS && (isPlain(part, false) || /^v\d$/.test(part));
+		const others = all.filter((part) => !isSure(part));
+		const short = others.filter(isShort);
+		const named = others.filter((part) => !isShort(part) && isName(part));
+		const areFew =
+			short.join('').length <= MAX_DIGITS && named.length <= names && short.length + named.length === others.length;
+		const out: string[] = [];
+		let hidden: string[] = [];
+		for (const part of [...all, null]) {
+			if (part !== null && !isSure(part) && !areFew) hidden.push(part);
+			else {
+				if (hidden.length > 0) out.push(shape(hidden.join(sign)));
+				hidden = [];
+				if (part !== null) out.push(part);
+			}
+		}
+		return out.join(sign);
+	}
+
+	function urlOf(text: string): string {
+		const [, scheme = '', authority = '', path = '', query = '', hash = ''] = URL_TEXT.exec(text) ?? [];
+		const at = authority.lastIndexOf('@');
+		const host = authority.slice(at + 1);
+		const isOurs =
+			host === '' ||
+			isOwn(host) ||
+			isOwn(host.replace(/:\d+$/, '')) ||
+			/^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/.test(host);
+		const pairs = query.slice(1).split('&');
+		const asked = query.length > 1 ? `?${pairs.map(pairOf).join('&')}` : query;
+		const user = at < 0 ? '' : `${shape(authority.slice(0, at))}@`;
+		return `${scheme}://${user}${isOurs ? host : shape(host)}${pathOf(path)}${asked}${hash.length > 1 ? `#${shape(hash)}` : hash}`;
+	}
+
+	/** `name=value`, as in a query. */
+	function pairOf(pair: string): string {
+		const [, name = '', value = ''] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
+		if (!pair.includes('=')) return pair === '' ? '' : nameOf(pair);
+		return `${nameOf(name)}=${value === '' ? '' : shapedText(value)}`;
+	}
+
+	/** A short name in any of the usual spellings: known words, and at most one other of letters alone. */
+	function isName(text: string): boolean {
+		if (text.length > MAX_NAME || /\d[A-Za-z]/.test(text)) return false;
+		if (!/^[A-Za-z][A-Za-z0-9_.:/~$@-]*$|^\d{1,2}$/.test(text)) return false;
+		const words = text.match(/[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+/g) ?? [];
+		const others = words.filter(
+			(word) => !/^[A-Za-z]{0,2}\d{0,2}$/.test(word) && !isKnown(word) && !isKnown(word.toLowerCase()),
+		);
+		const areShort = words.length <= 6 && (text.length <= 4 || text.length >= 3 * words.length);
+		return areShort && others.length <= 1 && others.every((word) => /^[A-Za-z]{1,12}$/.test(word));
+	}
+
+	const nameOf = (name: string) =>
+		isName(name) || isOwn(name) || (name.length < 64 && /[A-Za-z]{2}/.test(name) && isPlain(name, false))
+			? name
+			: shape(name);
+
+	/** A sentence of a program: known words, names after `protocol`, and what passes anyway; other words by their shape. */
+	function said(text: string): string {
+		if (text.length > MAX_LOOKED_AT) return shape(text, 'text');
+		if (/^\s*<[a-z!?]/i.test(text)) return shape(text, 'page');
+		let out = '';
+		let from = 0;
+		for (const found of text.matchAll(passing())) {
+			const [whole] = found;
+			const shown = whole.includes('://') ? words(whole, false) : whole;
+			out += words(text.slice(from, found.index), from === 0) + shown;
+			from = found.index + found[0].length;
+		}
+		return out + words(text.slice(from), from === 0);
+	}
+
+	interface Chunk {
+		readonly before: string;
+		readonly core: string;
+		readonly after: string;
+		/** `null`: not shown. */
+		shown: string | null;
+	}
+
+	function words(text: string, isStart: boolean): string {
+		const chunks: Chunk[] = [];
+		let isFirst = isStart;
+		let wasProtocol = false;
+		for (const piece of text.match(/\s*\S+|\s+$/g) ?? []) {
+			let [start, end] = [0, piece.length];
+			while (start < end && OPENING.includes(piece[start] ?? '')) start += 1;
+			while (end > start && CLOSING.includes(piece[end - 1] ?? '')) end -= 1;
+			const [before, core, after] = [piece.slice(0, start), piece.slice(start, end), piece.slice(end)];
+			const isUnit = UNIT.test(core) && /^\d+$/.test(chunks.at(-1)?.core ?? '');
+			const shown = isUnit || (wasProtocol && isName(core)) ? core : pieceOf(core, isFirst || /["'(]$/.test(before));
+			chunks.push({ before, core, after, shown });
+			isFirst = /[.:!?]$/.test(after);
+			wasProtocol = /^(?:sub)?protocols?$/i.test(core);
+		}
+		hideDigits(chunks);
+		return join(chunks);
+	}
+
+	/** Hides texts in short pieces: digits or letters, each alone. */
+	function hideDigits(chunks: readonly Chunk[]): void {
+		const isShort = ({ core }: Chunk) =>
+			/^(?:[^A-Za-z]*|[A-Za-z]|\d+[A-Za-z]{1,2})$/.test(core) && !/^[aIshdB]$/.test(core);
+		for (let from = 0; from < chunks.length; from += 1) {
+			let to = from;
+			while (to < chunks.length && isShort(chunks[to] as Chunk)) to += 1;
+			const run = chunks.slice(from, to).filter(({ core }) => /[A-Za-z\d]/.test(core));
+			const length = run.reduce((sum, { core }) => sum + core.replace(/[^A-Za-z\d]/g, '').length, 0);
+			const [only] = run;
+			if (run.length > 2 || (run.length > 1 && length > MAX_DIGITS)) for (const one of run) one.shown = null;
+			else if (only && /^\d{1,9}$/.test(only.core) && UNIT.test(chunks[to]?.core ?? '')) only.shown = only.core;
+			from = Math.max(from, to - 1);
+		}
+	}
+
+	/** Pieces that are not shown become one shape, with the short ones between them. */
+	function join(chunks: readonly Chunk[]): string {
+		let out = '';
+		for (let from = 0; from < chunks.length; from += 1) {
+			const { before, core, after, shown } = chunks[from] as Chunk;
+			if (shown !== null) {
+				out += before + shown + after;
+				continue;
+			}
+			let last = from;
+			for (let at = from + 1; at < chunks.length; at += 1) {
+				const one = chunks[at] as Chunk;
+				if (one.shown === null) last = at;
+				else if (/^\d+$/.test(one.core) && at === last + 1) last = at;
+				else if (one.core.replaceAll(/[^\p{L}\p{N}]/gu, '').length > 3) break;
+			}
+			const between = chunks.slice(from, last + 1);
+			const whole = between.map((one) => one.before + one.core + one.after).join('');
+			const end = between.at(-1)?.after ?? '';
+			out +=
+				before +
+				shape(last === from ? core : whole.slice(before.length, whole.length - end.length)) +
+				(last === from ? after : end);
+			from = last;
+		}
+		return out;
+	}
+
+	/** A text of which nothing is known: a label before it may stay. */
+	function shapedText(text: string, labels = 2): string {
+		if (text === '' || isOwn(text) || WHOLE_MOMENT.test(text) || /^(?:true|false|null)$/.test(text)) return text;
+		const inner = text.length <= MAX_LOOKED_AT && /^\s*[{[]/.test(text) ? parseJson(text) : undefined;
+		if (inner !== undefined) return JSON.stringify(foreign(inner, '', 1));
+		if (URL_TEXT.test(text) && VISIBLE.test(text) && text.length < 4096) return urlOf(text);
+		const [, label = '', rest = ''] = LABEL.exec(text) ?? [];
+		if (labels > 0 && label !== '' && isPlain(label.replace(/%20$/, '').trim(), true))
+			return label + shapedText(rest, labels - 1);
+		return shape(text);
+	}
+
+	function foreignNumber(name: string, value: number, isListed: boolean): number | string {
+		const isSmall = Math.abs(value) < 10 && Number.isInteger(value) && !isListed;
+		const isCounted = !isListed && COUNTING.test(name) && (Math.abs(value) < 10_000 || !SHORT_COUNTING.test(name));
+		const nearNow = [value, value * 1000].some((ms) => Math.abs(ms - now()) < 2 * 86_400_000);
+		return isSmall || isCounted || (nearNow && !isListed) ? value : shape(String(value), 'number');
+	}
+
+	/** A document that others have written. */
+	function foreign(value: unknown, name = '', depth = 0, isListed = false): unknown {
+		if (typeof value === 'string') {
+			if (NAMING.test(name) && isName(value) && (!/^(?:name|code|scheme)$/i.test(name) || isPlain(value, false)))
+				return value;
+			return SAID.test(name) ? said(value) : shapedText(value);
+		}
+		if (typeof value === 'number') return foreignNumber(name, value, isListed);
+		if (typeof value !== 'object' || value === null) return value;
+		if (depth > MAX_DEPTH) return '[deep]';
+		if (Array.isArray(value)) return value.map((one) => foreign(one, name, depth + 1, true));
+		return Object.fromEntries(Object.entries(value).map(([key, one]) => [nameOf(key), foreign(one, key, depth + 1)]));
+	}
+
+	const isNamed = (key: string, value: unknown) =>
+		/^(?:kind|workflowId)$/.test(key) && typeof value === 'string' && isName(value);
+
+	function walk(value: unknown, depth: number): unknown {
+		if (typeof value === 'string') return said(value);
+		if (typeof value !== 'object' || value === null) return value;
+		if (depth > MAX_DEPTH) return '[deep]';
+		if (Array.isArray(value)) return value.map((one) => walk(one, depth + 1));
+		return Object.fromEntries(
+			Object.entries(value).map(([key, one]) => [nameOf(key), isNamed(key, one) ? one : walk(one, depth + 1)]),
+		);
+	}
+
+	return {
+		/** A text that this program has made, with whatever others have put into it. */
+		said,
+		/** A value that others have written: a text, or a whole document. @param name of the member that holds it. */
+		foreign: (value: unknown, name = '') => foreign(value, name),
+		/** The name of a member, a header or a parameter. */
+		name: nameOf,
+		/** Names with a sign between them: a path, a list. */
+		names: (text: string, sign: string) => parts(text.split(sign), sign, 1),
+		/** A document that this program has made. */
+		document: (value: unknown) => walk(value, 0),
+		/** A line of a log: what stands before it, and a message or a document. */
+		line(text: string): string {
+			const [, head = '', pid = '', rest = text] = /^([^[{]{1,200}\[)(\d{1,8}\]: )(.*)$/s.exec(text) ?? [];
+			const document = rest.startsWith('{') && rest.length <= MAX_LOOKED_AT ? parseJson(rest) : undefined;
+			return said(head) + pid + (document === undefined ? said(rest) : JSON.stringify(walk(document, 0)));
+		},
+		/** A body: JSON, a form, or a text. */
+		body(text: string): string {
+			if (text === '' || text.length > MAX_LOOKED_AT) return text === '' ? text : shape(text, 'text');
+			const document = parseJson(text.trim());
+			if (document !== undefined && (isObject(document) || Array.isArray(document) || typeof document === 'string'))
+				return JSON.stringify(foreign(document, typeof document === 'string' ? 'message' : ''));
+			if (/^[^\s<>{}"[\]]+=[^\s<>]*$/.test(text) && text.includes('&')) return text.split('&').map(pairOf).join('&');
+			return said(text);
+		},
+	};
+}

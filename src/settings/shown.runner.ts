@@ -1,0 +1,12 @@
+/** Settings as they may be shown. */
+import { SECRET_MARK } from '../base/escapes.ts';
+import { openShaper } from '../base/shapes.edge.ts';
+import { listSettings } from './table.ts';
+
+/** The value, or a mark in its place. Arguments of a hook and headers may hold anything: of their unknown words only the shape. */
+export function shownValue(path: string, value: unknown): unknown {
+	if (listSettings().get(path)?.secret && value !== null) return SECRET_MARK;
+	if (!Array.isArray(value) || !/^hooks\.|^service\.headers$/.test(path)) return value;
+	const { said } = openShaper();
+	return value.map((one, at) => (path.startsWith('hooks.') && at === 0 ? one : said(String(one))));
+}

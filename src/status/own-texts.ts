@@ -1,0 +1,23 @@
+/** The hosts and ids of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
+import { listSettings, type Settings, valueAt } from '../settings/table.ts';
+import type { DeviceState } from '../state/device-state.ts';
+
+const IDS = ['deviceId', 'serial', 'macAddress', 'workflowId', 'fleet.name'];
+
+export function ownTexts(
+	settings: Settings,
+	{ identity, generatedId, connections, pairing }: DeviceState,
+	more: readonly (string | null | undefined)[] = [],
+): string[] {
+	const ids = IDS.map((path) => valueAt(settings, path));
+	const urls = [...listSettings().keys()].flatMap((path) => valueAt(settings, path));
+	// Not the workflow: a message of the service may have set it.
+	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress } }) => [deviceId, serial, macAddress]);
+	const hosts = [...urls, pairing?.baseUrl, ...connections.map(({ baseUrl }) => baseUrl)].flatMap((url) => {
+		const parsed = typeof url === 'string' && url.includes('://') ? URL.parse(url) : null;
+		return parsed ? [parsed.host, parsed.hostname] : [];
+	});
+	return [...more, ...ids, generatedId, ...Object.values(identity ?? {}), ...saved, ...hosts].filter(
+		(text): text is string => typeof text === 'string' && text.length > 1,
+	);
+}

@@ -1,0 +1,179 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { openShaper } from '../../src/base/shapes.edge.ts';
+import { createTranscript, type SeenLine } from '../../src/base/transcript.ts';
+import { leftOf, SECRETS, spellings } from './spellings.ts';
+
+const shaper = openShaper(() => ['id.example.com', 'id.example.com:8443', 'KIOSK-7', 'check-in']);
+/** Hashes differ in each run. */
+const plain = (text: string) => text.replaceAll(/-[0-9a-f]{6}\]/g, ']');
+
+describe('a sentence', () => {
+	test.each([
+		'Offline: The connection to id.example.com was lost.',
+		'id.example.com closed the channel with 4401 (policy violation).',
+		'The line is cut after 25 s of silence: it is pinged more often from now on',
+		'Paired. Online with id.example.com, workflow check-in.',
+		'connect ECONNREFUSED 127.0.0.1:443',
+		'The certificate of id.example.com:8443 has expired (CERT_HAS_EXPIRED).',
+		'The file /var/lib/idv-agent/state.json cannot be read: EACCES.',
+		'service.chanelPath is not a setting; did you mean service.channelPath?',
+		'At 2026-11-23T17:16:19.123Z the service asked to wait 3600 s.',
+	])('of our own words, hosts, ids and figures stays: %s', (text) => {
+		expect(shaper.said(text)).toBe(text);
+	});
+
+	test.each([
+		['answered 401: Token xkq93jdla0 of Maria Schmidt expired.', 'answered 401: Token [text-27] expired.'],
+		['password=hunter2hunter2', 'password=[word-14]'],
+		['closed with 4401: t o k 3 n 9 b c', 'closed with [text-21]'],
+		['points at another host, portal.hotel.example.', 'points at another host, [dotted-20].'],
+		['the PIN is 482913', 'the PIN is [digits-6]'],
+		['the PIN is 48 29 13', 'the PIN is [text-8]'],
+		[
+			'https://user:word@id.example.com/mobile?authorization=Token%20abc#part',
+			'https://[word-9]@id.example.com/mobile?authorization=Token%20[word-3]#[word-5]',
+		],
+	])('with foreign words has their shape: %s', (text, shown) => {
+		expect(plain(shaper.said(text))).toBe(shown);
+	});
+
+	test('has the same shape for the same value, and another document has another one', () => {
+		const [first, second] = ['the token xkq93jdla0 expired', 'unknown token xkq93jdla0 of the service'].map(
+			(text) => /\[.*\]/.exec(shaper.said(text))?.[0],
+		);
+		expect(first).toBe(second);
+		expect(openShaper().said('xkq93jdla0')).not.toBe(first);
+	});
+
+	test('that was written by another writer keeps its shapes, in a line of the journal too', () => {
+		const line = shaper.line(
+			`2026-11-23T17:16:19+0000 KIOSK-7 idv-agent[12345]: ${JSON.stringify({ level: 'warn', kind: 'kiosk.greeting', msg: 'answered 400: Maria' })}`,
+		);
+		expect(plain(line)).toMatch(
+			/KIOSK-7 idv-agent\[12345\]: \{"level":"warn","kind":"kiosk.greeting","msg":"answered 400: \[word-5\]"\}/,
+		);
+		expect(openShaper(() => ['KIOSK-7'], true).line(line)).toBe(line);
+	});
+});
+
+test('a foreign document keeps its structure, names, times and counts; people and numbers have a shape', () => {
+	const document = {
+		type: 'session.created',
+		at: '2026-11-23T17:16:19Z',
+		expiresIn: 3600,
+		sequence: 12,
+		deviceId: 'KIOSK-7',
+		person: { firstName: 'Will', lastName: 'Long', pin: 482913, born: '1980-02-03' },
+		bytes: [116, 111, 107],
+		success: false,
+		message: 'Short token expired',
+		link: 'Connection short-one',
+	};
+	expect(JSON.parse(plain(shaper.body(JSON.stringify(document))))).toEqual({
+		...document,
+		person: { firstName: '[word-4]', lastName: '[word-4]', pin: '[number-6]', born: '[word-10]' },
+		bytes: ['[number-3]', '[number-3]', '[number-3]'],
+		link: 'Connection [word-9]',
+	});
+});
+
+test('a short name is one of words, and nothing that looks drawn', () => {
+	for (const name of ['token', 'connectionToken', 'x-device-token', 'a/b', 'session.created', 'device.v1', 'qwexy'])
+		expect(shaper.name(name)).toBe(name);
+	for (const name of [
+		'tr-9fQx2LmZ7vTbK4wR8sYc',
+		'hunter2hunter2',
+		'aGVsbG8gd29ybGQ',
+		'Maria Schmidt',
+		'482913',
+		'hunter2',
+		'correct-horse-battery',
+	])
+		expect(shaper.name(name)).not.toBe(name);
+});
+
+/** Every place of a line into which a service or a person can put a text. */
+const PLACES: Readonly<Record<string, (text: string) => SeenLine>> = {
+	'a member of an answer': (text) => answer(JSON.stringify({ data: { value: text } })),
+	'a named member': (text) => answer(JSON.stringify({ token: `Bearer ${text}`, refresh: [text, { x: text }] })),
+	'words of an error': (text) =>
+		answer(JSON.stringify({ error: { message: `The token ${text} has expired.`, code: text } })),
+	'the name of a member': (text) => answer(JSON.stringify({ [text]: 1 })),
+	'a kind': (text) => frame(JSON.stringify({ type: text, event: text, name: text })),
+	'plain text': (text) => answer(`The token ${text} has expired.`),
+	'text alone': (text) => answer(text),
+	'JSON in JSON': (text) => answer(JSON.stringify({ data: JSON.stringify({ id: text }) })),
+	'a page': (text) => answer(`<html><body>${text}</body></html>`),
+	'a form': (text) => answer(`a=1&b=${text}`),
+	headers: (text) => ({
+		...{ kind: 'answer', exchange: 1, status: 400, body: '' },
+		headers: {
+			via: `1.1 ${text}`,
+			server: text,
+			'set-cookie': `sid=${text}; Path=/`,
+			'x-token': text,
+			'content-type': `text/html; boundary=${text}`,
+			'www-authenticate': `Bearer realm="${text}"`,
+			location: `https://${text}.example/${text}?x=${text}`,
+			'retry-after': text,
+			'sec-websocket-protocol': `v1, ${text}`,
+		},
+	}),
+	'a request': (text) => ({
+		...{ kind: 'request', exchange: 1, method: 'GET', body: JSON.stringify({ sentBy: text }) },
+		path: `/api/${text}/x`,
+		query: { token: text, [text]: '1', authorization: `Connection ${text}` },
+		headers: { authorization: `ApiKey ${text}`, cookie: `a=${text}` },
+	}),
+	'the reason of a close': (text) => ({
+		kind: 'close',
+		exchange: 1,
+		direction: 'toDevice',
+		code: 4401,
+		reason: `bad ${text}`,
+	}),
+	'a subprotocol': (text) => ({ kind: 'open', exchange: 1, subprotocol: text }),
+	'a frame': (text) => frame(text),
+};
+const answer = (body: string): SeenLine => ({ kind: 'answer', exchange: 1, status: 400, headers: {}, body });
+const frame = (body: string): SeenLine => ({ kind: 'frame', exchange: 1, direction: 'toDevice', frame: 'text', body });
+
+test.each(Object.entries(SECRETS))(
+	'%s is in no transcript, however it is spelled and wherever it stands',
+	(_what, secret) => {
+		const found: string[] = [];
+		for (const [spelling, text] of spellings(secret, 20261123)) {
+			const lines: string[] = [];
+			const transcript = createTranscript(
+				(line) => void lines.push(line),
+				() => 5,
+				openShaper,
+			);
+			for (const [place, line] of Object.entries(PLACES)) {
+				lines.length = 0;
+				transcript.note(line(text));
+				const left = leftOf(lines.join('\n'), secret, text);
+				if (left !== null) found.push(`${spelling}, ${place}: ${left}`);
+			}
+		}
+		expect(found).toEqual([]);
+	},
+);
+
+test('a line of the log, a document and a body stay what they are, whatever is in them', () => {
+	const piece = fc.oneof(
+		fc.string(),
+		fc.string({ unit: 'binary' }),
+		fc.constantFrom('"', '\\', '[word-1-aaaaaa]', 'Token ', '{"a":1}'),
+	);
+	fc.assert(
+		fc.property(fc.array(piece, { maxLength: 10 }), (pieces) => {
+			const text = pieces.join('');
+			expect(typeof shaper.said(text)).toBe('string');
+			expect(() => JSON.parse(shaper.body(JSON.stringify({ text, [text]: text })))).not.toThrow();
+			expect(() => JSON.stringify(shaper.document({ text }))).not.toThrow();
+		}),
+		{ numRuns: 500 },
+	);
+});

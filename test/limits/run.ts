@@ -1,0 +1,210 @@
+/**
+ * `npm run suite -- limits`: every parser of bytes from outside, at its limit of size, with texts made to cost time or memory.
+ * More than 200 ms of CPU or 32 MiB fails; the worst ten are printed. Of three runs the cheapest counts: a machine is noisy.
+ */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openShaper } from '../../src/base/shapes.edge.ts';
+import { readTranscript } from '../../src/base/transcript.ts';
+import { classifyClose, classifyHttpAnswer } from '../../src/connection/classify-failure.ts';
+import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
+import { MAX_PLAN_BYTES } from '../../src/fleet/terms.ts';
+import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
+import { readBrowserApplications } from '../../src/local-api/server/browser-applications.ts';
+import { readInventory } from '../../src/operator/inventory.ts';
+import { DEFAULT_MESSAGE_BYTES, readAgentMessage, readNotification } from '../../src/protocol/channel.ts';
+import { parseJson } from '../../src/protocol/json.ts';
+import { pairRequestSchema } from '../../src/protocol/local-api.ts';
+import { MAX_CODE_LENGTH, readPairingCode } from '../../src/protocol/pairing-code.ts';
+import { readAnswerTexts, tokenIn } from '../../src/protocol/registration-answer.ts';
+import { MAX_PROVISION_BYTES, readProvision } from '../../src/provisioning/provision.ts';
+import { MAX_SETTINGS_BYTES, readSettingsLayers } from '../../src/settings/files.edge.ts';
+import { readHeaderLines } from '../../src/settings/header-lines.ts';
+import { resolveSettings } from '../../src/settings/resolve.ts';
+import { readRejected } from '../../src/telemetry/otlp.ts';
+import { createSigner } from '../fixtures/plans.ts';
+
+const MOST_CPU_MS = 200;
+const MOST_MEMORY_BYTES = 32 * 1024 * 1024;
+const KIB = 1024;
+const directory = mkdtempSync(join(tmpdir(), 'limits-'));
+const signer = createSigner();
+const shaper = openShaper(() => ['id.example.com', 'KIOSK-1']);
+const file = (name: string, text: string) => {
+	writeFileSync(join(directory, name), text, { mode: 0o600 });
+	return join(directory, name);
+};
+
+interface Parser {
+	readonly bytes: number;
+	/** Around the text: what makes it pass for one of its kind. */
+	readonly around?: (text: string, bytes: number) => string;
+	readonly read: (text: string) => unknown;
+}
+
+const answer = (body: string) =>
+	({ status: 422, headers: {}, body, purpose: 'register', host: 'id.example.com' }) as const;
+const DEVICE = { deviceId: 'K', serial: null, macAddress: null, deviceType: null, labels: [] };
+const plan = (text: string) => `{"format":"idv-fleet-plan/2","revision":1,"rules":[],"x":${text}}`;
+const take = (text: string, keys: readonly string[]) => {
+	const reading = readPlan(Buffer.from(text), 'plan.json', keys);
+	if (reading.ok) planFor(compilePlan(reading.read.plan), DEVICE, Date.now());
+};
+
+const PARSERS: Readonly<Record<string, Parser>> = {
+	'plan, format 1': {
+		bytes: MAX_PLAN_BYTES,
+		around: (text) => plan(text).replace('plan/2', 'plan/1'),
+		read: (text) => take(text, []),
+	},
+	'plan, format 2': { bytes: MAX_PLAN_BYTES, around: plan, read: (text) => take(text, []) },
+	'plan without a signature, where one is asked for': {
+		bytes: MAX_PLAN_BYTES,
+		read: (text) => take(text, [signer.publicKey]),
+	},
+	'signed plan': {
+		bytes: 1_500_000,
+		around: plan,
+		read: (text) => take(JSON.stringify(signer.sign(text)), [signer.publicKey]),
+	},
+	code: { bytes: MAX_CODE_LENGTH, read: readPairingCode },
+	frame: {
+		bytes: DEFAULT_MESSAGE_BYTES,
+		read: (text) =>
+			readAgentMessage(readNotification({ type: 'text', text }, { kindPointer: '/a/b', notificationIdPointer: '/x' })),
+	},
+	'answer to a registration': { bytes: 1024 * KIB, read: (text) => tokenIn(readAnswerTexts({ body: text })) },
+	'answer without a token': { bytes: 1024 * KIB, read: (text) => classifyHttpAnswer({ ...answer(text), status: 201 }) },
+	'error answer': {
+		bytes: 1024 * KIB,
+		read: (text) => classifyHttpAnswer({ ...answer(text), secrets: ['a-secret-of-the-device'] }),
+	},
+	'reason of a close': {
+		bytes: 123,
+		read: (reason) => classifyClose({ code: 4000, reason, host: 'h', secrets: ['secret'] }),
+	},
+	'answer of a metrics store': { bytes: 4096, read: (text) => readRejected(Buffer.from(text)) },
+	'provision.json': { bytes: MAX_PROVISION_BYTES, read: (text) => readProvision(text, 'provision.json') },
+	settings: {
+		bytes: MAX_SETTINGS_BYTES,
+		async read(text) {
+			const { layers } = await readSettingsLayers({
+				configFile: file('config.json', text),
+				confDirectory: join(directory, 'conf.d'),
+			} as never);
+			resolveSettings(layers as never);
+		},
+	},
+	'applications file': {
+		bytes: 64 * KIB,
+		read: (text) => readBrowserApplications(file('applications', text)).catch(() => {}),
+	},
+	'file of headers': { bytes: 16 * KIB, read: (text) => readHeaderLines(text, true, () => new Error('refused')) },
+	// Up to 256 MiB on the machine of an operator: as long as it costs no more than its length.
+	inventory: { bytes: 512 * KIB, read: (text) => readInventory(file('inventory.jsonl', text)).catch(() => {}) },
+	'inventory in CSV': {
+		bytes: 512 * KIB,
+		read: (text) => readInventory(file('inventory.csv', `deviceId\n${text}`)).catch(() => {}),
+	},
+	'body of the page and of local sockets': {
+		bytes: 64 * KIB,
+		read: (text) => pairRequestSchema.safeParse(parseJson(text)),
+	},
+	transcript: {
+		bytes: 1024 * KIB,
+		around: (text) => `{"kind":"request","exchange":1,"body":${JSON.stringify(text)}}`,
+		read: readTranscript,
+	},
+	'body in a transcript': { bytes: 1024 * KIB, read: shaper.body },
+	'line of a log': { bytes: 64 * KIB, read: shaper.line },
+	'sentence with foreign words': { bytes: 64 * KIB, read: shaper.said },
+};
+
+const filled = (unit: string, bytes: number, sign = ',') =>
+	Array.from({ length: Math.floor(bytes / (unit.length + sign.length)) }, () => unit).join(sign);
+const numbered = (bytes: number, write: (n: number) => string) => {
+	const parts: string[] = [];
+	for (let size = 0, n = 0; size < bytes; n += 1) {
+		const part = write(n);
+		parts.push(part);
+		size += part.length + 1;
+	}
+	return parts.slice(0, -1).join(',');
+};
+const SHAPES: Readonly<Record<string, (bytes: number) => string>> = {
+	'one name again and again': (bytes) => `{${filled('"token":1', bytes - 2)}}`,
+	'unknown names': (bytes) => `{${numbered(bytes - 2, (n) => `"name${n}":${n}`)}}`,
+	'names that nearly are known': (bytes) => `{${numbered(bytes - 2, (n) => `"baseUr${n}":1`)}}`,
+	'lists in lists': (bytes) => '['.repeat(bytes / 2) + ']'.repeat(bytes / 2),
+	'objects in objects': (bytes) => `${'{"a":'.repeat(bytes / 6 - 1)}1${'}'.repeat(bytes / 6 - 1)}`,
+	'lists without end': (bytes) => '['.repeat(bytes),
+	escapes: (bytes) => `{"message":"${'\\u0041'.repeat((bytes - 16) / 6)}"}`,
+	backslashes: (bytes) => `{"message":"${'\\\\'.repeat((bytes - 16) / 2)}"}`,
+	'one long number': (bytes) => `{"n":${'9'.repeat(bytes - 8)}}`,
+	'one huge text': (bytes) => `{"message":"${'x'.repeat(bytes - 16)}"}`,
+	'one huge text of words': (bytes) => `{"message":"${'the token '.repeat((bytes - 16) / 10)}"}`,
+	'tiny values': (bytes) => `[${filled('1', bytes - 2)}]`,
+	'tiny texts': (bytes) => `[${filled('"a"', bytes - 2)}]`,
+	'tiny objects': (bytes) => `[${filled('{}', bytes - 2)}]`,
+	'many tokens': (bytes) => `{${numbered(bytes - 2, (n) => `"t${n}":"eyJhbGci.eyJleHAi.c2ln"`)}}`,
+	'lines of JSON': (bytes) => filled('{"deviceId":"a"}', bytes, '\n'),
+	lines: (bytes) => '\n'.repeat(bytes),
+	spaces: (bytes) => ' '.repeat(bytes),
+	'white space before a sign': (bytes) => `${' '.repeat(bytes - 1)}x`,
+	quotes: (bytes) => '"'.repeat(bytes),
+	colons: (bytes) => filled('a:', bytes, ' '),
+	'label after label': (bytes) => 'token='.repeat(bytes / 6),
+	percents: (bytes) => '%25'.repeat(bytes / 3),
+	addresses: (bytes) => 'https://a/'.repeat(bytes / 10),
+	'a form': (bytes) => filled('a=b', bytes, '&'),
+	commas: (bytes) => ','.repeat(bytes),
+	points: (bytes) => 'a.'.repeat(bytes / 2),
+	markup: (bytes) => '<'.repeat(bytes),
+};
+
+/** The highest resident memory since the last reset, in bytes. */
+const peak = () => Number(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) * KIB;
+const resetPeak = () => writeFileSync('/proc/self/clear_refs', '5');
+
+async function costOf({ read }: Parser, text: string): Promise<{ cpuMs: number; bytes: number }> {
+	let best = { cpuMs: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY };
+	for (let run = 0; run < 3; run += 1) {
+		globalThis.gc?.();
+		resetPeak();
+		const before = { cpu: process.cpuUsage(), bytes: peak() };
+		try {
+			await read(text);
+		} catch {
+			// A refusal is what most of them deserve.
+		}
+		const { user, system } = process.cpuUsage(before.cpu);
+		best = { cpuMs: Math.min(best.cpuMs, (user + system) / 1000), bytes: Math.min(best.bytes, peak() - before.bytes) };
+		if (best.cpuMs < MOST_CPU_MS / 4 && best.bytes < MOST_MEMORY_BYTES / 4) break;
+	}
+	return best;
+}
+
+const costs: { readonly what: string; readonly cpuMs: number; readonly bytes: number }[] = [];
+for (const [parser, asked] of Object.entries(PARSERS))
+	for (const [shape, make] of Object.entries(SHAPES)) {
+		const { around = (text: string) => text } = asked;
+		const text = around(make(Math.floor(asked.bytes - around('', 0).length)), asked.bytes);
+		costs.push({ what: `${parser}: ${shape}`, ...(await costOf(asked, text)) });
+	}
+rmSync(directory, { recursive: true });
+
+const weight = ({ cpuMs, bytes }: { cpuMs: number; bytes: number }) =>
+	Math.max(cpuMs / MOST_CPU_MS, bytes / MOST_MEMORY_BYTES);
+const shown = ({ what, cpuMs, bytes }: (typeof costs)[number]) =>
+	`${cpuMs.toFixed(0).padStart(6)} ms${(bytes / KIB / KIB).toFixed(1).padStart(7)} MiB  ${what}`;
+const failed = costs.filter((cost) => weight(cost) > 1);
+console.log(
+	`${costs.length} of ${Object.keys(PARSERS).length} parsers and ${Object.keys(SHAPES).length} texts; the worst ten:`,
+);
+for (const cost of costs.toSorted((a, b) => weight(b) - weight(a)).slice(0, 10)) console.log(shown(cost));
+if (failed.length > 0) {
+	console.log(`\nover ${MOST_CPU_MS} ms or ${MOST_MEMORY_BYTES / KIB / KIB} MiB:`);
+	for (const cost of failed) console.log(shown(cost));
+	process.exitCode = 1;
+}
