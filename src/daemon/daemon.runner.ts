@@ -116,7 +116,8 @@ export async function startDaemon(options: DaemonOptions) {
 
 		const atStart = settings();
 		const { log: logSettings, local } = atStart;
-		let own = () => ownTexts(settings(), state);
+		const places = Object.values(paths).filter((place) => typeof place === 'string');
+		let own = () => [...places, ...ownTexts(settings(), state)];
 		const shaper = openShaper(() => own());
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, shaper, destination: recentLog.destination });
@@ -179,7 +180,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		({ runtime } = agent.ways);
 		let scannerPath = '';
-		own = () => [...agent.ownTexts(), scannerPath];
+		own = () => [...places, ...agent.ownTexts(), scannerPath];
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);

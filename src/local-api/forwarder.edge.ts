@@ -210,8 +210,7 @@ async function exchange(
 			return;
 		}
 		const body = bounded(answer, maxBytes, tooLargeAnswer);
-		const safe = isMedia(headers['content-type']) ? body : withoutSecret(body, token, holdsConnection);
-		const pieces = progress.pass(safe, 'service');
+		const pieces = progress.pass(withoutSecret(body, token, holdsConnection), 'service');
 		// Until the first bytes of it another answer is still possible.
 		const first = await pieces.next();
 		response.writeHead(statusCode, headers);
@@ -295,10 +294,6 @@ async function* bounded(source: AsyncIterable<Buffer>, maxBytes: number, tooLarg
 		yield chunk;
 	}
 }
-
-/** Pictures and sound are not searched. */
-const isMedia = (type: string | string[] | undefined) =>
-	/^\s*(?:image\/(?!svg)|audio\/|video\/|font\/)/i.test(String(type));
 
 async function* withoutSecret(source: AsyncIterable<Buffer>, secret: string, found: () => AgentError) {
 	const guard = createLeakGuard(secret);

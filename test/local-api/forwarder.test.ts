@@ -72,6 +72,7 @@ describe('an answer that holds the Connection', () => {
 				setImmediate(() => response.end(TOKEN.slice(9)));
 			},
 		],
+		['said to be a picture', (_request, response) => response.setHeader('content-type', 'image/png').end(TOKEN)],
 		['said to be a drawing', (_request, response) => response.setHeader('content-type', 'image/svg+xml').end(TOKEN)],
 	])('%s is not passed on, and the caller is told [F301]', async (_form, answer) => {
 		const { url } = await forwarding({ answer });
