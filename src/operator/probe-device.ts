@@ -64,7 +64,7 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 		...{ deviceId, heartbeatCadence: run.cadenceMs / 1000 },
 		network: { ...resolved.settings.network, caFile: run.caFile ?? null },
 	};
-	const parts = { userAgent: `idv-agent/${run.version}`, env: run.env, registerSecret: () => {} };
+	const parts = { userAgent: `idv-agent/${run.version}`, env: run.env };
 	const opened = await openRuntime({ ...resolved, settings }, parts);
 	const credentials = { ...NO_CREDENTIALS, provisioned: run.token, id: 'probe' };
 	const clock = systemClock;
@@ -104,7 +104,6 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 			return channel;
 		},
 		log: SILENT_LOG,
-		registerSecret: () => {},
 	});
 	let isLate = false;
 	const look = () => {

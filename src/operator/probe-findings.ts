@@ -1,6 +1,7 @@
 /** The conclusions of `idv probe`, each with how sure it is, and the settings that follow. Pure. */
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
+import { parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import {
@@ -44,7 +45,7 @@ export function settingsFrom(baseUrl: string, workflowId: string | undefined, fi
 	};
 }
 
-const asDocument = (body: unknown) => (typeof body === 'string' && body.startsWith('{') ? JSON.parse(body) : body);
+const asDocument = (body: unknown) => (typeof body === 'string' && body.startsWith('{') ? parseJson(body) : body);
 
 export function tokenFinding({ pointer }: TokenPlace, isConfirmed: boolean): Finding {
 	return {

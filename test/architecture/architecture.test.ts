@@ -49,7 +49,7 @@ const EDGE_FOLDERS = ['local-api/server'];
 
 /** Files, variables and sockets of this program, records of its logs, and the trial service, whose bodies have 64 KiB. */
 const OWN_JSON =
-	/^(?:protocol\/json|base\/(?:log\.edge|json-text|checked\.edge|documents\.edge)|audit\/audit\.runner|events\/(?:stored-event|erasure|feed\.runner)|status\/history\.runner|state\/document\.edge|connection\/line-file\.edge|pairing\/kept-answer\.edge|provisioning\/files\.edge|hooks\/hooks\.runner|workflow\/lease-file\.edge|cli\/(?:demo|audit|events|local-agent|version)|operator\/probe-watch|service\/http-call)\.ts$/;
+	/^(?:protocol\/json|base\/(?:log\.edge|json-text|checked\.edge|documents\.edge)|audit\/audit\.runner|events\/(?:stored-event|erasure|feed\.runner)|status\/history\.runner|state\/document\.edge|connection\/line-file\.edge|pairing\/kept-answer\.edge|provisioning\/files\.edge|hooks\/hooks\.runner|workflow\/lease-file\.edge|cli\/(?:demo|audit|events|local-agent|version)|operator\/probe|service\/http-call)\.ts$/;
 
 interface SourceFile {
 	/** Path under `src/`. */
