@@ -154,7 +154,9 @@ function followAsGoodReader(socketPath: string, service: Awaited<ReturnType<type
 			});
 			asking.on('error', () => resolve('{}')).end();
 		});
-		const { newestEventId = '' } = JSON.parse(status || '{}') as { newestEventId?: string };
+		const { newestEventId } = JSON.parse(status || '{}') as { newestEventId?: string };
+		// All places were taken: without an id it would read the whole store first.
+		if (!newestEventId) return void (isOver || setTimeout(() => void follow(), 50));
 		const asking = request({ socketPath, path: `/v1/events/stream?since=${newestEventId}`, agent: false }, (answer) => {
 			const parse = createEventStreamParser();
 			answer
