@@ -44,6 +44,11 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		short: {},
 	},
 	fleet: {
+		says: "drawn fleets: what status says against each device's own state (--seed S --fleets N --devices N)",
+		run: ['node', '--no-warnings', 'test/fleet/property/run.ts'],
+		short: { args: ['--fleets', '20', '--seed', '33'] },
+	},
+	'fleet-nginx': {
 		says: 'fleet plans from a real nginx',
 		needs: 'nginx',
 		run: vitest('test/fleet/nginx/vitest.config.ts'),

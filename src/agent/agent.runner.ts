@@ -36,7 +36,7 @@ import { registrationFor, serviceOf } from '../workflow/desired-registration.ts'
 import { keepLeases, UNSAVED_LEASES, type WorkflowLeases } from '../workflow/leases.runner.ts';
 import { chosenCadence, chosenWorkflow } from '../workflow/precedence.ts';
 import { type AgentOptions, type Base, openBase } from './base.runner.ts';
-import { createCommands, type WorkflowWait } from './commands.runner.ts';
+import { createCommands, type HasEnds, type WorkflowWait } from './commands.runner.ts';
 import { createLeaving } from './leaving.runner.ts';
 import { superviseLinks } from './links.runner.ts';
 import { receiveMessages } from './messages.runner.ts';
@@ -45,7 +45,7 @@ import { keepReconciled } from './reconcile.runner.ts';
 /** How long the end of the agent waits for the answer to a registration. */
 const FINISH_WITHIN_MS = 2000;
 
-export interface Agent {
+export interface Agent extends HasEnds {
 	readonly events: EventsFeed;
 	/** The leases that make a workflow change wait. */
 	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;

@@ -4,6 +4,7 @@
  */
 import { isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type ErrorCode, type Failure } from '../base/errors.ts';
+import { endsOf, type HasEnds } from '../connection/ends.ts';
 import type { Line } from '../connection/line.runner.ts';
 import { before, ofSession, sessionFinder } from '../events/erasure.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
@@ -18,6 +19,8 @@ import type { Base } from './base.runner.ts';
 import type { Leaving } from './leaving.runner.ts';
 import type { Links } from './links.runner.ts';
 import type { Reconciler } from './reconcile.runner.ts';
+
+export type { HasEnds };
 
 export type CommandParts = Base & {
 	readonly fleet: Pick<Fleet, 'retry'>;
@@ -91,6 +94,7 @@ export function createCommands(parts: CommandParts) {
 	}
 
 	return {
+		ends: () => endsOf(links.supervision.current, parts.runtime(), clock),
 		/** @param options.keepEvents whether the events of the service stay. Default `false`. */
 		async unpair({ keepEvents = false }: { readonly keepEvents?: boolean } = {}) {
 			ensureFree();

@@ -44,6 +44,8 @@ export interface Network extends RequestNetwork {
 	inspect(url: URL, limitMs: number): Promise<Inspection>;
 	/** Asks on connections that are kept between requests. */
 	readonly pooled: Pool['ask'];
+	/** When the client certificate ends, milliseconds since 1970; left out without one. */
+	readonly certificateEndMs?: number | undefined;
 	/** Ends every connection that was made through it, except open channels. */
 	close(): Promise<void>;
 }
@@ -64,6 +66,7 @@ export async function createNetwork(
 ): Promise<Network> {
 	const proxyFor = readProxies(settings.proxy, env);
 	const tls = readTls(settings, read);
+	const certificateEndMs = endOfCertificate(settings, read);
 	const agents = new Map<string, HttpAgent>();
 
 	const agentFor = (url: URL, keepAlive = false) => {
@@ -84,6 +87,7 @@ export async function createNetwork(
 		viaProxy: (url) => proxyFor(url) !== null,
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
+		certificateEndMs,
 		inspect(url, limitMs) {
 			const agent = createAgent(usesTls(url), proxyFor(url), tls, { lookup, acceptsAll: true });
 			return inspect(url, agent, limitMs);
@@ -337,6 +341,11 @@ function readAuthorities(path: string, read: ReadFile): string[] {
 		// Said below, for a damaged certificate as for none.
 	}
 	throw new AgentError('settings-invalid', `network.caFile has no readable PEM certificate: ${path}`);
+}
+
+function endOfCertificate({ clientCertificateFile }: NetworkSettings, read: ReadFile): number | undefined {
+	const text = readSetting('network.clientCertificateFile', clientCertificateFile, read);
+	return text === null ? undefined : Date.parse(new X509Certificate(text).validTo);
 }
 
 function readSetting(name: string, path: string | undefined, read: ReadFile): string | null {

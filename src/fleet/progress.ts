@@ -129,7 +129,14 @@ export function standingOf(
 	const refused = (reason: string) => ({ ...shared, standing: 'refused' as const, reason, hasFailed: true });
 	if (isOfEpoch && report.planRefused !== null && report.planRefused >= revision)
 		return refused(report.refusal ?? 'the device gave no reason');
-	const lacking = words.filter(({ what, to, isNow }) => isNow && to !== null && to !== has[what]);
+	// Its clock may be fast: a ring that begins within the grace may have reached it.
+	const isAhead = (word: PlannedWord) =>
+		words.some(
+			({ what, to, isNow, atMs }) => !isNow && what === word.what && to === has[what] && (atMs ?? 0) <= nowMs + graceMs,
+		);
+	const lacking = words.filter(
+		(word) => word.isNow && word.to !== null && word.to !== has[word.what] && !isAhead(word),
+	);
 	const lacksVersion = lacking.some(({ what }) => what === 'version');
 	const back = lacksVersion && report.takenBack?.find(({ version }) => version === targetVersion);
 	if (back) return refused(`version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`);

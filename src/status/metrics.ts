@@ -1,5 +1,6 @@
 /** The agent's figures as Prometheus text and for telemetry. Labels name the device, never a person (decision 0032). */
 import type { AgentCounts } from '../base/counters.ts';
+import type { Ends } from '../connection/ends.ts';
 import type { Status } from '../protocol/local-api.ts';
 
 /** Source: Prometheus text exposition format 0.0.4. */
@@ -53,13 +54,15 @@ const STATES: readonly Status['state'][] = ['unpaired', 'connecting', 'online', 
 
 /** The agent's metrics. Names and labels stay as they are: dashboards hold on to them. */
 export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentGauges): Metric[] {
-	const { workflow, agentVersion, startedAt, channel, warnings } = status;
+	const { workflow, agentVersion, startedAt, channel, warnings, plan } = status;
 	const counter = (name: string, help: string, value: number): Metric => metric('counter', name, help, [{ value }]);
 	const by = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
 		Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }));
 	const heartbeatAt = channel.lastHeartbeatAt === null ? null : Date.parse(channel.lastHeartbeatAt) / 1000;
 	return [
-		metric('gauge', 'info', 'Always 1; the version of the agent.', [{ labels: { version: agentVersion }, value: 1 }]),
+		metric('gauge', 'info', 'Always 1; the version of the agent, and the fleet that its plan names.', [
+			{ labels: { version: agentVersion, ...(plan?.fleet && { fleet: plan.fleet }) }, value: 1 },
+		]),
 		metric(
 			'gauge',
 			'state',
@@ -139,6 +142,7 @@ export function stateMetrics({ state, problem, workflow, plan, updates }: Status
 		metric('gauge', name, help, labels ? [{ labels, value }] : []);
 	const planState = planStateOf(plan);
 	const refusedBy = plan?.refused ? String(plan.refused.params?.['problem'] ?? plan.refused.code) : null;
+	const refusedWorkflow = plan?.refused?.params?.['workflowId'];
 	return [
 		gauge('online', '1 while the device is registered and subscribed.', state === 'online' ? 1 : 0),
 		gauge('needs_person', '1 while only a person can bring the device back.', state === 'blocked' ? 1 : 0),
@@ -155,7 +159,7 @@ export function stateMetrics({ state, problem, workflow, plan, updates }: Status
 		named(
 			'plan_refused',
 			'The revision that the device could not follow, by the code of the reason.',
-			refusedBy === null ? null : { code: refusedBy },
+			refusedBy === null ? null : { code: refusedBy, ...(refusedWorkflow && { workflow: String(refusedWorkflow) }) },
 			plan?.refused?.revision,
 		),
 		gauge(
@@ -201,6 +205,17 @@ export function fieldMetrics(machine: MachineFigures, ages: Ages, wallMs: number
 	];
 }
 
+export function endMetrics(ends: Ends): Metric[] {
+	const time = (name: string, help: string, ms: number | null) =>
+		gauge(`${name}_time_seconds`, help, ms === null ? null : ms / 1000);
+	return [
+		time('connection_start', 'When the Connection in use was obtained.', ends.connectionStartMs),
+		time('connection_end', 'When the Connection in use ends.', ends.connectionEndMs),
+		time('key_end', 'When the key of the settings ends, where it says so itself.', ends.keyEndMs),
+		time('certificate_end', 'When the client certificate ends.', ends.certificateEndMs),
+	];
+}
+
 /** The same metrics with these labels on each sample, where it does not have them. */
 export function withLabels(metrics: readonly Metric[], labels: NonNullable<Sample['labels']>): Metric[] {
 	return metrics.map((one) => ({
@@ -210,10 +225,9 @@ export function withLabels(metrics: readonly Metric[], labels: NonNullable<Sampl
 }
 
 /** Of each sample of a device, pushed or scraped: by these a store tells one device from another. */
-export function deviceLabels({ deviceId, agentVersion, labels = [] }: Status): Record<string, string> {
+export function deviceLabels({ deviceId, labels = [] }: Status): Record<string, string> {
 	return {
 		...(deviceId !== null && { device: deviceId }),
-		version: agentVersion,
 		...(labels.length > 0 && { labels: [...labels].sort().join(',') }),
 	};
 }

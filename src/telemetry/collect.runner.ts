@@ -6,6 +6,7 @@ import type { Status } from '../protocol/local-api.ts';
 import {
 	agentMetrics,
 	deviceLabels,
+	endMetrics,
 	fieldMetrics,
 	formatMetrics,
 	type MachineFigures,
@@ -14,7 +15,7 @@ import {
 	withLabels,
 } from '../status/metrics.ts';
 
-type MeasuredAgent = Pick<Agent, 'events' | 'leases'>;
+type MeasuredAgent = Pick<Agent, 'events' | 'leases' | 'ends'>;
 
 const UNKNOWN_MACHINE: MachineFigures = {
 	diskFreeBytes: null,
@@ -25,7 +26,7 @@ const UNKNOWN_MACHINE: MachineFigures = {
 
 /** @param machine `null` where it is not known. @param clock the same as that of the agent and of the counters. */
 export function collectMetrics(
-	{ events, leases }: MeasuredAgent,
+	{ events, leases, ends }: MeasuredAgent,
 	status: Status,
 	counters: Counters,
 	machine: MachineFigures | null,
@@ -45,6 +46,7 @@ export function collectMetrics(
 			clockSkewSeconds: counters.clockSkewMs === null ? null : counters.clockSkewMs / 1000,
 		}),
 		...stateMetrics(status),
+		...endMetrics(ends()),
 		...fieldMetrics(
 			machine ?? UNKNOWN_MACHINE,
 			{

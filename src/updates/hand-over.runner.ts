@@ -42,8 +42,7 @@ export function createHandOver(parts: HandOverParts) {
 
 	function orderNow(): Order | null {
 		if (!pending || !parts.settings().update.enabled) return null;
-		const order = orderFor(pending.plan, parts.device(), clock.wallMs());
-		return order && order.version !== parts.version ? order : null;
+		return orderFor(pending.plan, parts.device(), clock.wallMs(), parts.version);
 	}
 
 	function look(): void {

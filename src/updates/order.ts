@@ -11,10 +11,10 @@ export interface Order {
 	readonly atMs: number | null;
 }
 
-/** The version that a plan orders now, else the next one; `null` for none. */
-export function orderFor(plan: FleetPlan, device: PlannedDevice, wallMs: number): Order | null {
+/** The version that a plan orders now, else the next one; `null` for none. @param installed is there already, and not ordered again. */
+export function orderFor(plan: FleetPlan, device: PlannedDevice, wallMs: number, installed?: string): Order | null {
 	const { words } = planFor(compilePlan(plan), device, wallMs);
-	const word = words.find(({ what, to }) => what === 'version' && to !== null);
+	const word = words.find(({ what, to }) => what === 'version' && to !== installed);
 	return word?.to ? { version: word.to, atMs: word.atMs } : null;
 }
 

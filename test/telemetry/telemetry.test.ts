@@ -114,7 +114,7 @@ describe('a device with telemetry.otlpUrl', () => {
 			// Nothing is left open between two deliveries that no handshake makes dear.
 			connection: 'keep-alive',
 		});
-		expect(push?.resource).toEqual({ device: 'KIOSK-0001', labels: 'berlin,lobby', version: '0.0.0-test' });
+		expect(push?.resource).toEqual({ device: 'KIOSK-0001', labels: 'berlin,lobby' });
 		const value = (name: string) => push?.points.find((point) => point.name === `idv_agent_${name}`)?.value;
 		expect(value('online')).toBe(1);
 		for (const name of [
@@ -206,4 +206,13 @@ describe('a device with telemetry.otlpUrl', () => {
 		await passUntil(one.untilAsked(2));
 		expect(two.pushes.length).toBe(length);
 	});
+});
+
+test('the life of the Connection in use is among the figures, and the end of a key that says it', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	await device.untilLive('check-in');
+	const { connectionStartMs, connectionEndMs, keyEndMs, certificateEndMs } = device.agent.ends();
+	expect((connectionEndMs ?? 0) - (connectionStartMs ?? 0)).toBe(86_400_000);
+	expect({ keyEndMs, certificateEndMs }).toEqual({ keyEndMs: null, certificateEndMs: null });
 });

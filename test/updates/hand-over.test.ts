@@ -139,3 +139,17 @@ test('nothing is handed over that orders nothing, names this version, is not swi
 		expect(clock.pending).toBe(0);
 	}
 });
+
+test('a ring to come is handed over at its time, also where the device has the version of the ring before [F734]', () => {
+	const { clock, written, handOver } = given();
+	const rings = [
+		{ percent: 100, agent: { version: '0.2.0' } },
+		{ percent: 100, startAt: '2026-11-22T05:00:00Z', agent: { version: '0.3.0' } },
+	];
+	const plan = { format: 'idv-fleet-plan/2', revision: 1, spreadSeconds: 0, defaults: { rollout: { to: {}, rings } } };
+	handOver.received(planSchemaOf(plan).parse(plan), Buffer.from('the plan'));
+	clock.advance(4 * HOUR);
+	expect(written).toEqual([]);
+	clock.advance(2 * HOUR);
+	expect(written).toEqual(['the plan']);
+});

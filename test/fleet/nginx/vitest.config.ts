@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** Needs Debian's nginx (nginx.ts says so when it is missing): `npm run test:fleet`. */
+/** Needs Debian's nginx (nginx.ts says so when it is missing): `npm run suite -- fleet-nginx`. */
 export default defineConfig({
 	test: {
 		include: ['test/fleet/nginx/**/*.test.ts'],

@@ -127,5 +127,6 @@ describe('/metrics', () => {
 
 test('alert rules fire and stay silent as their tests say', () => {
 	expect(promtool(['check', 'rules', 'alerts.yml'])).toMatchObject({ status: 0 });
-	expect(promtool(['test', 'rules', 'alerts.test.yml'])).toMatchObject({ status: 0 });
+	for (const cases of ['alerts.test.yml', 'alerts.weeks.test.yml'])
+		expect(promtool(['test', 'rules', cases])).toMatchObject({ status: 0 });
 });
