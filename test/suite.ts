@@ -36,7 +36,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: 'idv probe against services of four stacks and services drawn from a seed, each online by its file alone',
 		needs: 'go, ruby and tornado of Debian',
 		run: vitest('test/dialects/vitest.config.ts'),
-		short: { env: { DIALECTS_COUNT: '20' } },
+		short: { env: { DIALECTS_COUNT: '12' } },
 	},
 	limits: {
 		says: 'every parser of outside bytes at its limit, with texts made to cost time or memory',

@@ -10,6 +10,7 @@ export default defineConfig({
 		include: ['test/dialects/**/*.test.ts'],
 		pool: 'forks',
 		maxConcurrency: 8,
+		maxWorkers: 4,
 		testTimeout: 300_000,
 		hookTimeout: 60_000,
 	},
