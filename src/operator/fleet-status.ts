@@ -69,6 +69,7 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 		return { devices, unlisted };
 	};
 	const isWatching = flags.watch !== undefined;
+	let lastLine = '';
 	const pause = () => wait((typeof flags.watch === 'number' ? flags.watch : WATCH_SECONDS) * 1000);
 	for (let looks = 0; ; looks += 1) {
 		const looked = await look().catch((error: unknown) => {
@@ -94,7 +95,11 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);
 		if (flags.csv) printCsv(shell, devices);
-		else if (!shell.isJson) show(shell, plan.plan.revision, progress, devices, unlisted, flags);
+		else if (isWatching && !shell.isJson && !shell.caller.stdout.isTTY) {
+			const line = lineOf(file.plan.revision, progress);
+			if (line !== lastLine) shell.line(`${new Date().toISOString()}  ${line}`);
+			lastLine = line;
+		} else if (!shell.isJson) show(shell, plan.plan.revision, progress, devices, unlisted, flags);
 		const document = shell.isJson ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
 		if (failed) return shell.fail(failed, document);
 		if (shell.isJson) shell.json(document);
@@ -173,6 +178,13 @@ function tooManyFailures(step: JudgedStep, { failAbove, allowMissing = 0 }: Stat
 
 function percent(share: number): string {
 	return `${Number((share * 100).toFixed(2))} %`;
+}
+
+/** For a log: one line, with the reason that most devices have. */
+function lineOf(revision: number, progress: FleetProgress): string {
+	const counts = STANDINGS.map((standing) => `${progress[standing]} ${NAMES[standing].toLowerCase()}`);
+	const [most] = progress.reasons;
+	return `revision ${revision}: ${counts.join(', ')}${most ? `; ${most.devices} ${NAMES[most.standing].toLowerCase()}: ${most.reason}` : ''}`;
 }
 
 const NAMES: Readonly<Record<Standing, string>> = {

@@ -267,6 +267,10 @@ for (let number = 0; number < FLEETS && failures.length < 10; number += 1) {
 					null,
 					{ nowMs, staleMs: HOUR, graceMs: HOUR, publishedMs: null },
 				);
+				const change = changes.find(({ rule }) => rule === said.rule);
+				const isReached = change?.version && rolloutPercentile(device.deviceId) < change.after;
+				if (isReached && !said.targetVersion)
+					failures.push(`fleet ${number}: next-ring reaches ${device.deviceId} without version ${change.version}`);
 				const was = standings[index];
 				if (was?.targetVersion && !said.targetVersion)
 					failures.push(
