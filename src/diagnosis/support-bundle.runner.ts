@@ -119,13 +119,15 @@ function describeSettings(loaded: LoadedSettings): object {
 	return { settings: rows, problems: loaded.problems.map(summary), notices: loaded.notices.map(summary) };
 }
 
-function describeState({ connections, attempt, lastSettings, identity, ...rest }: DeviceState): object {
+function describeState({ connections, attempt, lastSettings, lastWay, identity, ...rest }: DeviceState): object {
 	return {
 		...rest,
 		identity: identity && { ...identity, fingerprint: undefined },
 		connections: connections.map(({ token, ...saved }) => ({ ...saved, token: `[${token.length} characters]` })),
 		attempt: attempt && { at: attempt.at, host: attempt.host },
 		lastSettings: lastSettings?.map(({ where }) => where) ?? null,
+		// The files hold keys, and a proxy's address its password.
+		lastWay: lastWay && { id: lastWay.id, files: Object.keys(lastWay.files) },
 	};
 }
 
