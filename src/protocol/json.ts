@@ -1,7 +1,7 @@
 /** JSON that others have written: reading it, and finding one value in it (RFC 6901). Never throws; what is not there is `undefined`. */
 
-/** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun. */
-const MAX_DEPTH = 1000;
+/** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun, 4 MB in all. */
+const MAX_DEPTH = 100_000;
 const LONG_TEXT = 16 * 1024;
 
 /** The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper than any document does. */

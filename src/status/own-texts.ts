@@ -6,18 +6,19 @@ const IDS = ['deviceId', 'serial', 'macAddress', 'workflowId', 'fleet.name'];
 
 export function ownTexts(
 	settings: Settings,
-	{ identity, generatedId, connections, pairing }: DeviceState,
+	{ identity, generatedId, connections, pairing, assignedWorkflow }: DeviceState,
 	more: readonly (string | null | undefined)[] = [],
 ): string[] {
 	const ids = IDS.map((path) => valueAt(settings, path));
 	const urls = [...listSettings().keys()].flatMap((path) => valueAt(settings, path));
-	// Not the workflow: a message of the service may have set it.
+	// A workflow that a person has set; a message of the service may say anything.
+	const set = assignedWorkflow?.source === 'service message' ? null : assignedWorkflow?.workflowId;
 	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress } }) => [deviceId, serial, macAddress]);
 	const hosts = [...urls, pairing?.baseUrl, ...connections.map(({ baseUrl }) => baseUrl)].flatMap((url) => {
 		const parsed = typeof url === 'string' && url.includes('://') ? URL.parse(url) : null;
 		return parsed ? [parsed.host, parsed.hostname] : [];
 	});
-	return [...more, ...ids, generatedId, ...Object.values(identity ?? {}), ...saved, ...hosts].filter(
+	return [...more, ...ids, set, generatedId, ...Object.values(identity ?? {}), ...saved, ...hosts].filter(
 		(text): text is string => typeof text === 'string' && text.length > 1,
 	);
 }

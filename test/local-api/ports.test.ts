@@ -37,7 +37,7 @@ describe('the port for health and metrics', () => {
 		const device = await givenPairedAgent(await givenService(), { sets: ['local.metricsPort=0'] });
 		for (const path of PROBED) expect(await probe(device, path)).toMatchObject({ status: 200 });
 		expect((await probe(device, '/metrics')).text).toMatch(
-			/^idv_agent_state\{device="KIOSK-0001",version="0.0.0-test",state="online"\} 1$/m,
+			/^idv_agent_state\{device="KIOSK-0001",state="online"\} 1$/m,
 		);
 		for (const path of ['/v1/status', '/v1/events', '/v1/identity', '/v1/service/api/x', '/v1/openapi.json'])
 			expect([path, (await probe(device, path)).status]).toEqual([path, 403]);

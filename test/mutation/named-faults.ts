@@ -110,8 +110,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a request to the service is left open when its answer is refused',
 		file: 'src/local-api/forwarder.edge.ts',
-		from: "response.removeListener('close', left);\n\t\t\tover.abort();",
-		to: "response.removeListener('close', left);",
+		from: 'stalled.delete(end);\n\t\t\tover.abort();',
+		to: 'stalled.delete(end);',
 		tests: 'test/local-api/forwarder.test.ts',
 	},
 	{

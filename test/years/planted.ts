@@ -559,8 +559,8 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'plan-3-starts-early',
 		'fleet/targeting.ts',
-		'const atMs = Date.parse(startAt) + offsetMs;',
-		'const atMs = Date.parse(startAt) + offsetMs - 7_200_000_000;',
+		'const atMs = fromMs === null ? null : fromMs + offsetMs;',
+		'const atMs = fromMs === null ? null : fromMs + offsetMs - 7_200_000_000;',
 	),
 	any('plan-4-not-saved', FOLLOW, 'stateWriter.keep((state) => ({ ...state, plan }));', 'void plan;'),
 	any(
