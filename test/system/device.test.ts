@@ -272,7 +272,7 @@ describe('a device that is paired', () => {
 			'files of root': 'cat /root/serial',
 			'other processes': 'test -e /proc/1/comm',
 			units: 'systemctl stop idv-agent-settings.path',
-			"the kiosk's files": 'touch /var/lib/kiosk/by-hook',
+			'files of kiosk': 'touch /var/lib/kiosk/by-hook',
 		};
 		const lines = Object.entries(tries).map(([what, command]) => `${command} >/dev/null 2>&1 && echo "${what}," >&2`);
 		await put('/usr/local/bin/hook', `#!/bin/sh\n${lines.join('\n')}\necho end >&2\n`, '755');
@@ -308,7 +308,7 @@ describe('a device that is paired', () => {
 		});
 		await put('/etc/systemd/system/idv-agent-hooks.service.d/60-hook.conf', rights);
 		await device.must('systemctl daemon-reload');
-		expect(await said()).toBe(`${allowed} the kiosk's files, end`);
+		expect(await said()).toBe(`${allowed} files of kiosk, end`);
 		expect(await checked()).toMatchObject({ status: 'ok' });
 
 		// A version that runs hooks itself leaves nothing of this one running.
@@ -321,7 +321,7 @@ describe('a device that is paired', () => {
 			`[Service]\nEnvironment=IDV_AGENT_HOOKS_ON_ONLINE=/usr/local/bin/hook\n`,
 		);
 		await device.must(`rm ${file} && systemctl daemon-reload`);
-		expect(await said()).toBe(`${allowed} the kiosk's files, end`);
+		expect(await said()).toBe(`${allowed} files of kiosk, end`);
 
 		const unit = '/usr/lib/systemd/system/idv-agent-hooks.service';
 		await device.must(`systemd-analyze verify --man=no ${unit}`);

@@ -228,7 +228,7 @@ describe('settings', () => {
 		await home.writeSettings('{ "baseUrl": ');
 		const report = await examine(home, '--check', 'channel');
 		expect(report.checks['settings']).toMatchObject({ status: 'warning', code: 'settings-invalid' });
-		expect(report.checks['settings']?.message).toMatch(/line 1.*last valid settings/s);
+		expect(report.checks['settings']?.message).toMatch(/line 1.*settings from before stay in force/s);
 		expect(report.checks['channel']).toMatchObject({ status: 'ok' });
 	});
 });
