@@ -5,6 +5,7 @@ import { createCounters } from '../base/counters.ts';
 import { AgentError, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Transcript } from '../base/transcript.ts';
+import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import type { Entry } from '../events/event.ts';
 import { newEpoch } from '../events/feed.runner.ts';
@@ -99,7 +100,9 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 				const end = () => listener({ type: 'ended', failure: OVER, closeCode: null, timedOut: false, line: null });
 				return { sendText: () => false, close: end, terminate: end, bufferedAmount: 0 };
 			}
-			const { channel, life } = openNoted(options, listener, transcript);
+			// A short watch is long enough for heartbeats also where no ping is answered.
+			const proveAfterMs = Math.min(COUNTS_AFTER_MS, run.cadenceMs);
+			const { channel, life } = openNoted({ ...options, proveAfterMs }, listener, transcript);
 			lives.push(life);
 			return channel;
 		},
@@ -121,7 +124,6 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 	await isOver;
 	clearTimeout(timer);
 	signal.removeEventListener('abort', over);
-	if (process.env.DBG) console.error(JSON.stringify(agent.status()), lives);
 	const { state, problem: found } = agent.status();
 	await agent.stop();
 	await opened.close();

@@ -1,5 +1,6 @@
 /** The conclusions of `idv probe`, each with how sure it is, and the settings that follow. Pure. */
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
+import { readNotification } from '../protocol/channel.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -130,11 +131,19 @@ interface Watched {
 export function lifeFindings({ life, form, settleMs, settings }: Watched): Finding[] {
 	const { frameContents, jsonInBinary, kindPointer, notificationIdPointer } = form;
 	const firsts = Array.isArray(settings['firstMessages']) ? settings['firstMessages'].length : 0;
-	const beats = settings['heartbeatMode'] === 'ping' ? [] : life.said.slice(firsts).map(({ atMs }) => atMs);
-	const answers = settings['pingKind'] || settings['ackBody'] ? [] : heartbeatAnswers(life, beats, settleMs, form);
+	const { pingKind, pongBody = '{"type":"pong"}', ackBody, heartbeatMode } = settings;
+	const replies = [...(pingKind ? [pongBody] : []), ...(ackBody ? [ackBody] : [])].map((one) =>
+		likeTemplate(String(one)),
+	);
+	const said = life.said.slice(firsts).filter(({ text }) => !replies.some((isReply) => isReply(text)));
+	const beats = heartbeatMode === 'ping' ? [] : said.map(({ atMs }) => atMs);
+	const answers = heartbeatAnswers(life, beats, settleMs, form).filter((kind) => kind !== pingKind);
 	const messages = messagesOf(life.heard, form);
+	// The number of a heartbeat in its answer tells no notification from another.
+	const withId = messages.filter(({ text }) => readNotification({ type: 'text', text }, form).serviceId !== null);
+	const isCount = withId.length > 0 && withId.every(({ text }) => answers.includes(kindOf(text, form)));
 	const kinds = [...new Set(messages.map(({ text }) => kindOf(text, form)))].filter(
-		(kind) => !answers.includes(kind) && kind !== settings['pingKind'],
+		(kind) => !answers.includes(kind) && kind !== pingKind,
 	);
 	const lasted = life.ended === null;
 	const lastMs = Math.max(life.pongAtMs, ...messages.map(({ atMs }) => atMs));
@@ -175,9 +184,13 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 		...(notificationIdPointer === undefined
 			? []
 			: [
-					found('notification-id', 'every message that came', `at ${notificationIdPointer}`, 'guessed', {
-						notificationIdPointer,
-					}),
+					found(
+						'notification-id',
+						'every message that came',
+						isCount ? 'none but in answers to heartbeats' : `at ${notificationIdPointer}`,
+						isCount ? 'not seen' : 'guessed',
+						!isCount && { notificationIdPointer },
+					),
 				]),
 		found(
 			'dead-channel',
@@ -187,6 +200,12 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 			(isMute || settings['silenceLimitSeconds'] === 0) && { silenceLimitSeconds: 0 },
 		),
 	];
+}
+
+/** Whether a text was made from a template: its fixed parts are in it. */
+export function likeTemplate(template: string): (text: string) => boolean {
+	const parts = template.split(/"?\{\w+\}"?/).filter((part) => part.length > 1);
+	return (text) => parts.every((part) => text.includes(part));
 }
 
 function found(

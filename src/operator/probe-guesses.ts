@@ -39,6 +39,8 @@ const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|login|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?in|\binit/i;
 const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
+/** A kind that rather answers the device than asks it. */
+const ANSWERS = /ack|pong|respon|answer/i;
 const ABOUT_BEAT =
 	/heart.?beat|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
 const KEYS = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method', 't', 'name'];
@@ -211,11 +213,10 @@ const mayBePing = (text: string, form: ReadingSettings) => ABOUT_PING.test(kindO
 /** Kinds that came before the end may be pings of the application's own making. */
 function pongs(messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const kinds = [...new Set(messages.map(({ text }) => kindOf(text, form)))].filter((kind) => !NAMELESS.includes(kind));
-	const isLikely = (kind: string) => messages.some(({ text }) => kindOf(text, form) === kind && mayBePing(text, form));
+	const mayBe = (kind: string) => messages.some(({ text }) => kindOf(text, form) === kind && mayBePing(text, form));
+	const rank = (kind: string) => (/ping/i.test(kind) ? 2 : 0) + (mayBe(kind) ? 1 : 0) - (ANSWERS.test(kind) ? 4 : 0);
 	const texts = messages.map(({ text }) => text.trim()).filter((text) => /^\W?(?:ping|hb|\?)\W?$/i.test(text));
-	return [
-		...new Set([...texts, ...kinds.sort((a, b) => Number(isLikely(b)) - Number(isLikely(a))).slice(0, MAX_PINGED)]),
-	].flatMap((kind) => {
+	return [...new Set([...texts, ...kinds.sort((a, b) => rank(b) - rank(a)).slice(0, MAX_PINGED)])].flatMap((kind) => {
 		const text = messages.find((one) => one.text.trim() === kind || kindOf(one.text, form) === kind)?.text ?? '';
 		return pongsFor(kind, text, form)
 			.slice(0, MAX_PONGS)
@@ -236,9 +237,9 @@ export function pongsFor(kind: string, text: string, form: ReadingSettings): str
 		.replace(/request/, 'response');
 	if (!isObject(message)) return [reply, 'pong'];
 	const key = KEYS.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
-	const id = 'id' in message ? { id: '{id}' } : {};
-	const whole =
-		form.notificationIdPointer?.lastIndexOf('/') === 0 ? { [form.notificationIdPointer.slice(1)]: '{id}' } : id;
+	// A ping without an id wants none in its answer, wherever other messages have theirs.
+	const name = (form.notificationIdPointer ?? '/id').slice(1);
+	const whole = name in message ? { [name]: '{id}' } : {};
 	const kinds = [reply, 'pong', kind, `${kind}.ack`, 'ack', 'alive'];
 	const answers = [...new Set(kinds)].map((answer) => JSON.stringify({ [key]: answer, ...whole }));
 	return [...new Set([...answers, JSON.stringify({ ...message, ...whole }), 'pong'])];

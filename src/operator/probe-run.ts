@@ -8,6 +8,7 @@ import {
 	type Finding,
 	handshakeFindings,
 	lifeFinding,
+	likeTemplate,
 	nextFinding,
 	settingsFrom,
 	tokenFinding,
@@ -233,10 +234,4 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 		throw stop(`A device with these settings did not come online in ${seconds} s: ${why}`, NOT_LASTING_REMEDY);
 	}
 	return report;
-}
-
-/** Whether a text was made from a template: its fixed parts are in it. */
-function likeTemplate(template: string): (text: string) => boolean {
-	const parts = template.split(/"?\{\w+\}"?/).filter((part) => part.length > 1);
-	return (text) => parts.every((part) => text.includes(part));
 }

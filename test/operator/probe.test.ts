@@ -267,6 +267,19 @@ describe('what it does', () => {
 	});
 });
 
+test('a ping is answered without the number that only answers to heartbeats have, which is no id of a notification', async () => {
+	const appPing = { kind: 'ping', everySeconds: 0.2, answer: { type: 'pong' } };
+	const { outcome, settings } = await probed({ appPing, heartbeatAck: 'got' }, ['--force']);
+	expect(outcome.status).toBe(0);
+	expect(settings.service).toEqual({ pingKind: 'ping', ignoreKinds: ['got'] });
+});
+
+test('heartbeats are tried within a short watch also where no ping is answered', async () => {
+	const { outcome, settings } = await probed({ answersPing: false, heartbeats: 'none' }, ['--force']);
+	expect(outcome.status).toBe(0);
+	expect(settings.service).toEqual({ heartbeatMode: 'ping', silenceLimitSeconds: 0 });
+});
+
 test('an answer to a ping is found where any other frame ends the channel', async () => {
 	const { settings } = await probedForeign((socket) => {
 		let isAnswered = true;
@@ -701,7 +714,15 @@ describe('the messages of a channel', () => {
 		expect(new Set(again.map(({ point }) => point))).toEqual(new Set(['acknowledgement']));
 	});
 
+	test('of two kinds before the end the one that answers heartbeats is the last to be taken for a ping', () => {
+		const ended = { atMs: 800, code: 4408, reason: 'ping not answered' };
+		const messages = [[100, { type: 'heartbeat.ack', sequence: 1 }] as const, [300, { type: 'ping' }] as const];
+		const all = guesses({ life: life(messages, ended), form: {}, settleMs: 50, settings: {} });
+		expect(all[0]).toMatchObject({ settings: { pingKind: 'ping' } });
+	});
+
 	test('the answer to a ping keeps its shape', () => {
+		expect(pongsFor('ping', '{"type":"ping"}', { notificationIdPointer: '/sequence' })[0]).toBe('{"type":"pong"}');
 		expect(pongsFor('PING', '{"op":"PING","id":"p-1"}', { kindPointer: '/op' })[0]).toBe('{"op":"PONG","id":"{id}"}');
 	});
 });
