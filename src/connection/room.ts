@@ -8,15 +8,12 @@ type Ended = Extract<LinkEvent, { type: 'channelEnded' }>;
 
 /** How long the service has to notice that the old channel is closed before the new one is tried again. */
 export const ROOM_AFTER_MS = 700;
-/** No try begins later than this after the old channel was closed: if none succeeds, the device was offline for less than 3 s. */
-const ROOM_FOR_MS = 2200;
+/** No try begins later than this after the old channel was closed: so that the device is offline for less than 3 s. */
+const ROOM_FOR_MS = 2500;
 /** The old channel is closed for the same link only this often: the service may mean something else. */
 const ROOM_AGAIN_MS = 10 * 60_000;
 /** For so long the old channel leaves a place that is still held to the new one, which tries every 5 to 30 s. */
 export const LEAVES_HELD_MS = 2 * 60_000;
-/** The service restarts: that has many causes. */
-const RESTARTS: ReadonlySet<number | null> = new Set([1001, 1012, 1013]);
-
 export type Room =
 	/** The old channel has to be closed for the new one. */
 	| 'wanted'
@@ -35,6 +32,12 @@ export function roomFor({ current, next }: Supervision, link: Link, event: LinkE
 	return next ? roomBeside(next, event) : roomForPromoted(current, event);
 }
 
+/** When the new channel is tried again after this end: as long as that is in time, the last time sooner. */
+export function againAfterMs({ roomAtMs = Number.NEGATIVE_INFINITY }: Link, { atMs }: Ended): number {
+	const leftMs = roomAtMs + ROOM_FOR_MS - atMs;
+	return leftMs > 0 ? Math.min(ROOM_AFTER_MS, leftMs) : ROOM_AFTER_MS;
+}
+
 function roomForNext(current: Link, next: Link, event: Ended): Room | null {
 	const { roomAtMs = Number.NEGATIVE_INFINITY } = next;
 	const forMs = event.atMs - roomAtMs;
@@ -44,16 +47,13 @@ function roomForNext(current: Link, next: Link, event: Ended): Room | null {
 	}
 	// For whatever else the old one waits, it does not wait for the new one.
 	if (current.state.name !== 'connectWait' || current.state.sinceMs !== roomAtMs) return null;
-	return forMs + ROOM_AFTER_MS <= ROOM_FOR_MS && looksSecond(next, event) ? 'again' : 'in vain';
+	return forMs < ROOM_FOR_MS && looksSecond(next, event) ? 'again' : 'in vain';
 }
 
 /** Whether a service that permits one channel ends the second one in this way. */
 function looksSecond(next: Link, event: Ended): boolean {
 	const { closeCode, wasOpen = closeCode !== null } = event;
-	if (isHeld(event.failure)) return true;
-	if (!wasOpen || !isTrusted(next, event)) return false;
-	const isClear = closeCode !== null && closeCode !== 1006 && !RESTARTS.has(closeCode);
-	return isClear || failureOf(next.state) !== null;
+	return isHeld(event.failure) || (wasOpen && isTrusted(next, event));
 }
 
 /** A Connection that the service has issued a moment ago is not what it refuses. */
@@ -69,8 +69,7 @@ function roomForPromoted(current: Link, event: Ended): Room | null {
 		atMs,
 	} = event;
 	const isJustMade = current.roomAtMs !== undefined && atMs - current.roomAtMs < COUNTS_AFTER_MS;
-	const mayBeSecond =
-		closeCode === null ? code === 'connection-lost' || isHeld(event.failure) : !RESTARTS.has(closeCode);
+	const mayBeSecond = closeCode !== null || code === 'connection-lost' || isHeld(event.failure);
 	return isJustMade && mayBeSecond && isTrusted(current, event) ? 'again' : null;
 }
 

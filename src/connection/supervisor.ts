@@ -2,7 +2,7 @@
  * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
-import { failure } from '../base/errors.ts';
+import { failure, retryClassOf } from '../base/errors.ts';
 import { asSeenBeside } from './beside.ts';
 import {
 	type Connection,
@@ -15,7 +15,7 @@ import {
 	transition,
 } from './link.ts';
 import { type RegistrationBudget, refund, spend } from './registration-budget.ts';
-import { LEAVES_HELD_MS, madeRoom, ROOM_AFTER_MS, roomFor } from './room.ts';
+import { againAfterMs, LEAVES_HELD_MS, madeRoom, ROOM_AFTER_MS, roomFor } from './room.ts';
 import {
 	CLOSE_CODES,
 	type DesiredRegistration,
@@ -322,8 +322,8 @@ function breakBeforeMake(
 		case 'held':
 			return stepped(supervision, link, transition(link.state, { ...event, againInMs: LEAVES_HELD_MS }, random));
 		case 'again': {
-			const told = event.closeCode === null ? event.failure : madeRoom(link);
-			const again = { ...event, failure: told, againInMs: ROOM_AFTER_MS };
+			const told = retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
+			const again = { ...event, failure: told, againInMs: againAfterMs(link, event) };
 			return stepped(supervision, link, transition(link.state, again, random));
 		}
 	}

@@ -41,18 +41,36 @@ describe('a service that refuses a second channel of a device', () => {
 		},
 	);
 
+	test('by cutting the new one at once still has workflow set succeed [F614]', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.replyThenDrop('/ws/device', 1);
+		const set = device.agent.setWorkflow('boarding', { waitMs: 30_000 });
+		const told = await device.untilStatus(({ problem }) => problem !== null);
+		expect(told.problem).toMatchObject({ code: 'channel-occupied', recovers: true });
+		await device.untilLogged((line) => line.msg === 'wait' && line['generation'] === 2);
+		device.clock.advance(700);
+		await set;
+		expect(device.agent.status().workflow.live).toBe('boarding');
+	});
+
 	test('and that still refuses the new one gets the old one back at once', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);
-		service.failNext('/ws/device', { status: 409 }, 4);
+		service.failNext('/ws/device', { status: 409 }, 5);
 		const fromMs = device.clock.monotonicMs();
 		await device.agent.setWorkflow('boarding');
 		await device.untilState('offline');
-		for (const attempt of [3, 5, 7]) {
+		for (const [attempt, waitMs] of [
+			[3, 700],
+			[5, 700],
+			[7, 700],
+			[9, 400],
+		] as const) {
 			await device.untilLogged(
 				(line) => line.msg === 'wait' && line['generation'] === 2 && line['attempt'] === attempt,
 			);
-			device.clock.advance(700);
+			device.clock.advance(waitMs);
 		}
 		const back = await device.untilState('online');
 		expect(back.workflow).toMatchObject({ live: 'check-in', wanted: 'boarding' });

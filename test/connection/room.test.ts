@@ -7,8 +7,8 @@ const MINUTE = 60_000;
 const OCCUPIED = failure('channel-occupied', '409.');
 const SEEDS = Array.from({ length: 10 }, (_, index) => index + 1);
 
-/** Refuses a second channel: with 409, or by ending it after so long. */
-type Refusal = '409' | { readonly code: number; readonly afterMs: number };
+/** Refuses a second channel: with 409, or by ending it after so long, before which it answers or not. */
+type Refusal = '409' | { readonly code: number; readonly afterMs: number; readonly isMute: boolean };
 
 /** @param freedMs how long the place is held after the goodbye of a channel. */
 function givenDevice(seed: number, refusal: Refusal, freedMs: number, hasKey = true) {
@@ -23,6 +23,7 @@ function givenDevice(seed: number, refusal: Refusal, freedMs: number, hasKey = t
 			}
 			refused += 1;
 			if (refusal === '409') return OCCUPIED;
+			if (refusal.isMute) channel.mute();
 			world.later(refusal.afterMs, () => channel.end(refusal.code));
 			return null;
 		},
@@ -43,10 +44,12 @@ function change(device: ReturnType<typeof givenDevice>['device'], how: (typeof C
 	else device.move('w2');
 }
 
-const CODES = [1000, 1002, 1005, 1006, 1008, 1011, 4000, 4001, 4401, 4409];
+const CODES = [1000, 1001, 1002, 1005, 1006, 1008, 1011, 4000, 4001, 4401, 4409];
 const REFUSALS: readonly Refusal[] = [
 	'409',
-	...CODES.flatMap((code) => [20, 400, 1500].map((afterMs) => ({ code, afterMs }))),
+	...CODES.flatMap((code) =>
+		[20, 400, 1000, 1400].flatMap((afterMs) => [true, false].map((isMute) => ({ code, afterMs, isMute }))),
+	),
 ];
 
 describe.each(CHANGES)('a device that %s where the service permits one channel', (how) => {

@@ -24,6 +24,8 @@ export interface VirtualChannel {
 	readonly device: VirtualDevice;
 	/** The service ends it with this code; 1006 for none. */
 	end(code: number): void;
+	/** The service answers no ping on it: it does not count for online. */
+	mute(): void;
 }
 
 export interface ChannelService {
@@ -156,9 +158,13 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 	function handshake(generation: number, attempt: number, provedMs: number): void {
 		if (!isWaiting(generation, attempt)) return;
 		const pingMs = line.pingIntervalMs(BASE_URL, PING_MS, PING_MS);
+		let isMute = false;
 		const channel: OpenChannel = {
 			...{ device: me, attempt, openedAtMs: now(), pingMs },
 			end: (code) => open.get(generation) === channel && end(generation, channel, code),
+			mute: () => {
+				isMute = true;
+			},
 		};
 		const failure = service.handshake(channel);
 		if (failure) {
@@ -169,14 +175,17 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 		open.set(generation, channel);
 		line.opened(BASE_URL, '10.0.0.2');
 		later(provedMs, () => {
-			if (open.get(generation) === channel) tell(generation, { type: 'channelConfirmed', attempt, atMs: now() });
+			if (!isMute && open.get(generation) === channel)
+				tell(generation, { type: 'channelConfirmed', attempt, atMs: now() });
 		});
 	}
 
 	function end(generation: number, { attempt, openedAtMs, pingMs }: OpenChannel, code: number): void {
 		open.delete(generation);
 		const lifeMs = now() - openedAtMs;
-		const [silenceMs, longestSilenceMs] = [lifeMs % pingMs, lifeMs < pingMs ? 0 : pingMs];
+		// A goodbye is heard as well.
+		const silenceMs = code === 1006 ? lifeMs % pingMs : 0;
+		const longestSilenceMs = lifeMs < pingMs ? lifeMs - silenceMs : pingMs;
 		const silences = { silenceMs, longestSilenceMs, inboundSilenceMs: silenceMs, longestInboundMs: longestSilenceMs };
 		const withoutCloseFrame = code === 1006;
 		const failure = classifyClose({ code, reason: '', host: 'id.example' });
