@@ -79,7 +79,7 @@ export const CATALOGUE = {
 		'channel-silent':
 			'If it lasts, check the line, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
 		'channel-flapping':
-			'Check the line and what stands on the way (proxies, load balancers); look at the cause in brackets.',
+			'Check the line and what stands on the way (proxies, load balancers), or whether another device has the same deviceId; look at the cause in brackets.',
 		'notifications-at-risk':
 			'Wait a few minutes: the agent learns how often it must ping this line. If it lasts, check the firewall or router on the way. Each gap event names the time in which notifications may be missing.',
 		'duplicate-device':

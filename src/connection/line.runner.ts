@@ -118,8 +118,8 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 				tell(atMs);
 				return false;
 			}
-			const { lifeMs, silenceMs } = line;
-			cuts = withCut(cuts, { atMs, lifeMs, silenceMs, cause, replaced });
+			const { lifeMs } = line;
+			cuts = withCut(cuts, { atMs, lifeMs, cause, replaced });
 			const outlived = hasOutlived(rhythm, line);
 			become(afterEnd(rhythm, line));
 			tell(atMs);

@@ -14,12 +14,12 @@ export interface Cut {
 	readonly lifeMs: number;
 	/** The close code, `silence`, the HTTP status of a handshake that was refused next, or the code of the failure. */
 	readonly cause: string;
-	/** How long nothing had been heard or sent. */
-	readonly silenceMs?: number;
 	/** Whether another channel may have taken the place of this one. */
 	readonly replaced?: Replaced | null;
 	/** Whether the next channel could not be opened at once. */
 	readonly hindered?: boolean;
+	/** Which end of a row that another device may have caused: each that it may be. Set by {@link withCut}. */
+	readonly turns?: readonly number[];
 }
 
 /**
@@ -40,7 +40,8 @@ export interface RecentCuts {
 
 /** Forgets what is older than the window. */
 export function withCut(cuts: readonly Cut[], cut: Cut): readonly Cut[] {
-	return [...cuts.filter(({ atMs }) => cut.atMs - atMs < WINDOW_MS), cut].slice(-REMEMBERED);
+	const turns = turnsOf(cut, cuts.at(-1));
+	return [...cuts.filter(({ atMs }) => cut.atMs - atMs < WINDOW_MS), { ...cut, turns }].slice(-REMEMBERED);
 }
 
 /** The same, with the newest cut explained by what its channel's successor was refused for. */
@@ -130,11 +131,11 @@ export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
 	const taken = recent.filter(isTakeover);
 	const isTaken = taken.length >= CUTS_TO_WARN && spanOf(taken) >= LASTS_MS;
-	if (isTaken && (!haveEqualLives(taken) || taken.some(({ replaced }) => replaced === 'said')))
+	const isSaid = taken.some(({ replaced }) => replaced === 'said');
+	if (isTaken && (isSaid || (!haveEqualLives(taken) && recent.every(({ replaced }) => replaced !== 'possibly'))))
 		return duplicate(`the service ended the channel ${times(taken)}, as it does where another channel takes its place`);
-	const turns = takenInTurns(recent);
-	if (turns.length < TURNS_TO_WARN || spanOf(turns) < TURNS_LAST_MS) return null;
-	return duplicate(`the channel ended ${times(turns)}, and the next one was accepted at once each time`);
+	if (!recent.at(-1)?.turns?.some((turn) => turn >= TURNS_TO_WARN)) return null;
+	return duplicate(`the channel ended ${times(recent)}, each time as the other one would come back`);
 }
 
 const times = (cuts: readonly Cut[]) =>
@@ -144,33 +145,40 @@ const isTakeover = ({ replaced, lifeMs }: Cut) =>
 	replaced === 'said' || (replaced === 'perhaps' && lifeMs < TAKEN_WITHIN_MS);
 
 /**
- * The newest cuts in a row that another device may have caused, where the service does not say so: it came back after one of the usual
- * waits, and the network and the service were well each time. Whatever cuts after equal times, equal silence or at a fixed beat, is
- * something else.
+ * Which end of a row this may be that another device causes where the service does not say so. Such a row has one cause, no attempt fails
+ * meanwhile, and each channel lives for as long as the other device waits after its first end, its second and so on (`backoff.ts`).
+ * Whatever else cuts does not grow like that.
  */
-function takenInTurns(cuts: readonly Cut[]): readonly Cut[] {
-	const other = cuts.findLastIndex(({ replaced, lifeMs, hindered }) => !replaced || lifeMs > TURN_MS || hindered);
-	const turns = cuts.slice(other + 1);
-	const silences = turns.map(({ silenceMs, lifeMs }) => silenceMs ?? lifeMs);
-	const beats = turns.slice(1).map(({ atMs }, index) => atMs - (turns[index]?.atMs ?? 0));
-	const isRegular = haveEqualLives(turns) || areEqual(silences) || areEqual(beats, 0);
-	return isRegular ? [] : turns;
+function turnsOf(cut: Cut, before: Cut | undefined): readonly number[] {
+	if (!cut.replaced || cut.replaced === 'said') return [];
+	const follows = before && !before.hindered && before.cause === cut.cause;
+	const turns = [1, ...((follows && before.turns) || []).map((turn) => turn + 1)];
+	return turns.filter((turn) => isOtherWait(turn, cut));
+}
+
+/** @param turn from 1. */
+function isOtherWait(turn: number, { lifeMs, cause }: Cut): boolean {
+	const windowMs = Math.min(30_000, 2 ** turn * 1000);
+	const fromMs = turn === 1 ? 0 : windowMs / 2;
+	const toMs = Math.max(windowMs, RESTARTS.has(cause) ? 15_000 : turn === 1 ? 5000 : 0);
+	return lifeMs >= fromMs - 500 && lifeMs <= toMs + HANDSHAKE_MS;
 }
 
 function spanOf(cuts: readonly Cut[]): number {
 	return (cuts.at(-1)?.atMs ?? 0) - (cuts[0]?.atMs ?? 0);
 }
 
-const HELD_TO_WARN_MS = 5 * 60 * 1000;
+/** A service may hold the place of a device that was killed for minutes. */
+const HELD_TO_WARN_MS = 9 * 60 * 1000;
 /** A service that holds the place of a device that was killed, or has a bad minute, is over it by then. */
 const LASTS_MS = 2 * 60 * 1000;
 /** No device waits for longer before it comes back. */
 const TAKEN_WITHIN_MS = 2 * 60 * 1000;
-/** After an end that looks like an outage it is back within 30 s and a handshake. */
-const TURN_MS = 35 * 1000;
-/** Most ends of a channel have other causes: only these many in turn, over such a time, speak for a second device. */
-const TURNS_TO_WARN = 5;
-const TURNS_LAST_MS = 3 * 60 * 1000;
+/** After these codes a device comes back spread over 15 s. */
+const RESTARTS: ReadonlySet<string> = new Set(['1001', '1012', '1013']);
+const HANDSHAKE_MS = 2000;
+/** Most ends of a channel have other causes: only these many in turn speak for a second device. */
+const TURNS_TO_WARN = 9;
 const duplicate = (because: string) =>
 	failure('duplicate-device', `Another device probably uses the deviceId of this one: ${because}.`);
 

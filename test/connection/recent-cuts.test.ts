@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { classifyClose } from '../../src/connection/classify-failure.ts';
 import { asMeant } from '../../src/connection/evidence.ts';
-import { type Cut, duplicateWarning, replacedBy } from '../../src/connection/recent-cuts.ts';
+import { type Cut, duplicateWarning, replacedBy, withCut } from '../../src/connection/recent-cuts.ts';
 
 const SECOND = 1000;
 
@@ -12,18 +12,21 @@ function cutsOf(
 	lives: readonly number[],
 	meaning: 'refused' | 'replaced' | 'retry' | null = null,
 	apartS = 70,
-): Cut[] {
+): readonly Cut[] {
 	const failure = classifyClose({ code, reason: 'session taken', host: 'id.example' });
 	const line = { withoutCloseFrame: code === 1006 };
 	const closeCode = code === 1006 ? null : code;
 	const ended = asMeant({ failure, closeCode, line }, meaning ? { [code]: meaning } : {});
-	return lives.map((life, index) => ({
-		atMs: apartS * SECOND * index,
-		lifeMs: life * SECOND,
-		cause: String(code),
-		replaced: replacedBy(ended),
-	}));
+	return remembered(
+		lives.map((life, index) => ({
+			atMs: apartS * SECOND * index,
+			lifeMs: life * SECOND,
+			cause: String(code),
+			replaced: replacedBy(ended),
+		})),
+	);
 }
+const remembered = (cuts: readonly Cut[]) => cuts.reduce<readonly Cut[]>(withCut, []);
 const told = (cuts: readonly Cut[], nowMs = 200 * SECOND) => duplicateWarning(cuts, null, nowMs)?.code ?? null;
 
 describe('a second device with the same id', () => {
@@ -58,22 +61,38 @@ describe('a second device with the same id', () => {
 		expect(told(cutsOf(4100, [20, 20, 20], 'replaced'))).toBe('duplicate-device');
 	});
 
-	test('is likely after five short channels in turn without a word, unless something else explains them', () => {
-		const turns = cutsOf(1006, [17, 28, 21, 25, 16, 29], null, 45).map((cut, index) => ({
-			...cut,
-			atMs: cut.atMs + 3000 * (index % 3),
-		}));
-		const nowMs = 240 * SECOND;
-		expect(told(turns, nowMs)).toBe('duplicate-device');
-		expect(told(turns.slice(2), nowMs)).toBeNull();
-		const unlike = (change: Partial<Cut>) => turns.map((cut, index) => (index === 3 ? { ...cut, ...change } : cut));
-		for (const change of [{ hindered: true }, { lifeMs: 36 * SECOND }, { replaced: null }])
-			expect(told(unlike(change), nowMs)).toBeNull();
-		expect(
-			told(
-				turns.map((cut) => ({ ...cut, silenceMs: 15 * SECOND })),
-				nowMs,
-			),
-		).toBeNull();
+	describe('without a word of it', () => {
+		const RAMP = [2, 3, 6, 12, 29, 17, 21, 26, 30];
+
+		test.each([1000, 1001, 1006, 1011])(
+			'is likely where %i ends channels after the growing waits of the other',
+			(code) => {
+				expect(told(cutsOf(code, [900, ...RAMP], null, 45), 480 * SECOND)).toBe('duplicate-device');
+				expect(told(cutsOf(code, [1, 4, ...RAMP], null, 45), 500 * SECOND)).toBe('duplicate-device');
+				expect(told(cutsOf(code, RAMP.slice(0, -1), null, 45), 480 * SECOND)).toBeNull();
+			},
+		);
+
+		test('is not where anything else explains them', () => {
+			const cuts = cutsOf(1000, RAMP, null, 45);
+			const unlike = (change: Partial<Cut>) =>
+				remembered(cuts.map((cut, index) => (index === 3 ? { ...cut, ...change } : cut)));
+			for (const change of [{ hindered: true }, { lifeMs: 36 * SECOND }, { replaced: null }, { cause: '1006' }])
+				expect(told(unlike(change), 480 * SECOND)).toBeNull();
+			expect(told(cutsOf(1000, [17, 28, 21, 25, 16, 29, 18, 22, 27, 15], null, 45), 500 * SECOND)).toBeNull();
+		});
+
+		test('is not where a balancer ends channels in any manner, one of them a code of its own', () => {
+			const mixed = [4000, 1000, 4000, 1006, 4000].flatMap((code, index) =>
+				cutsOf(code, [4 * index + 3]).map((cut) => ({ ...cut, atMs: 45 * SECOND * index })),
+			);
+			expect(told(remembered(mixed))).toBeNull();
+		});
+	});
+
+	test('is not where a place is held for eight minutes, and is after nine', () => {
+		const heldFor = (minutes: number) => duplicateWarning([], { fromMs: 0, toMs: minutes * 60 * SECOND }, 0)?.code;
+		expect(heldFor(8)).toBeUndefined();
+		expect(heldFor(9)).toBe('duplicate-device');
 	});
 });

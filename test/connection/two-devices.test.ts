@@ -40,10 +40,19 @@ test.each(CODES)(
 type Trouble = (
 	random: () => number,
 	now: () => number,
-) => { lifeSeconds: () => number; isWell?: (atSeconds: number) => boolean };
+) => { lifeSeconds: () => number; isWell?: (atSeconds: number) => boolean; codes?: readonly number[] };
+const pick = (random: () => number, among: readonly number[]) => among[Math.floor(random() * among.length)] ?? 0;
 const TROUBLES: Readonly<Record<string, Trouble>> = {
 	'a limit of 20 s to the life of a channel': (random) => ({ lifeSeconds: () => 19.5 + random() }),
 	'cuts at any time within two minutes': (random) => ({ lifeSeconds: () => 5 + 115 * random() }),
+	'a balancer that cuts after 0.5 to 45 s': (random) => ({
+		lifeSeconds: () => pick(random, [1, 4, 8, 15, 30, 5, 22]) * (0.5 + random()),
+	}),
+	'a balancer that cuts in three manners': (random) => ({
+		lifeSeconds: () => 0.5 + 44.5 * random(),
+		codes: [1000, 1001, 1006],
+	}),
+	'cuts within the longest waits of a device': (random) => ({ lifeSeconds: () => 15 + 15 * random(), codes: [1000] }),
 	'a service that restarts every half minute': (_random, now) => ({
 		lifeSeconds: () => 31 - (now() % 31),
 		isWell: (at) => at % 31 > 2,
@@ -55,17 +64,16 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
 	},
 };
 
-test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two because of %s', (name) => {
+test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two because of %s [F613]', (name) => {
 	for (const code of [1000, 1001, 1005, 1006, 1011, 1012])
 		for (const seed of SEEDS) {
 			const world = createWorld(seed);
-			const { lifeSeconds, isWell = () => true } = TROUBLES[name]?.(world.random, () => world.now() / SECOND) ?? {
-				lifeSeconds: () => 0,
-			};
+			const trouble = TROUBLES[name]?.(world.random, () => world.now() / SECOND);
+			const { lifeSeconds = () => 0, isWell = () => true, codes = [code] } = trouble ?? {};
 			const device = world.device(true, {
 				handshake(channel) {
 					if (!isWell(world.now() / SECOND)) return ANSWERS.unreachable;
-					world.later(lifeSeconds() * SECOND, () => channel.end(code));
+					world.later(lifeSeconds() * SECOND, () => channel.end(pick(world.random, codes)));
 					return null;
 				},
 			});
