@@ -12,12 +12,15 @@ const STAND_INS: Readonly<Record<string, string>> = {
 	'node:fs': './fs-sync.ts',
 	'node:fs/promises': './fs-async.ts',
 };
+/** Reads the sources of the program, which a device has built in. */
+const READS_SOURCES = `${SOURCES}base/shapes.edge.ts`;
 
 /** @throws when the text that a bug replaces is not in its file exactly once. */
 export function replaceMachine(plant: Plant | null): void {
 	registerHooks({
 		resolve(specifier, context, next) {
-			const standIn = context.parentURL?.startsWith(SOURCES) ? STAND_INS[specifier] : undefined;
+			const isAgent = context.parentURL?.startsWith(SOURCES) && context.parentURL !== READS_SOURCES;
+			const standIn = isAgent ? STAND_INS[specifier] : undefined;
 			return standIn ? { url: new URL(standIn, import.meta.url).href, shortCircuit: true } : next(specifier, context);
 		},
 		load(url, context, next) {
