@@ -48,7 +48,10 @@ export async function cutWhileMoving(disk: LossyDisk, cut: Cut, program?: Plante
 		'settled state',
 	);
 	expect(status.state, story).toBe('online');
-	expect(status.warnings.map(({ code }) => code).filter((code) => code.startsWith('state-'))).toEqual([]);
+	expect(
+		status.warnings.filter(({ code }) => code.startsWith('state-')),
+		story,
+	).toEqual([]);
 	const order = ['check-in', first, second];
 	// The next move may have been half done: then it is carried on.
 	const possible = order.slice(done.length, done.length + 2);
