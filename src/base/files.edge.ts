@@ -37,18 +37,34 @@ export async function readBytes(file: string, maxBytes: number, options: ReadOpt
 		const stat = fs.fstatSync(descriptor);
 		if (!stat.isFile()) throw unusable('not-regular', 'it is not a regular file');
 		await options.inspect?.(stat, descriptor);
-		const chunks: Buffer[] = [];
-		// The size that the system names is not to be relied on: /proc says 0, /sys a page, and a file may grow.
-		for (let size = stat.size || CHUNK, left = maxBytes + 1; ; size = CHUNK) {
-			const buffer = Buffer.allocUnsafe(Math.min(left, size + 1));
-			let length = 0;
-			for (let bytesRead = -1; length < buffer.length && bytesRead !== 0; length += bytesRead)
-				bytesRead = fs.readSync(descriptor, buffer, length, buffer.length - length, null);
-			chunks.push(buffer.subarray(0, length));
-			left -= length;
-			if (left === 0) throw unusable('too-large', `it is larger than ${maxBytes} bytes`);
-			if (length < buffer.length) return Buffer.concat(chunks);
-		}
+		return readOpen(descriptor, stat.size, maxBytes);
+	} finally {
+		fs.closeSync(descriptor);
+	}
+}
+
+function readOpen(descriptor: number, bytes: number, maxBytes: number): Buffer {
+	const chunks: Buffer[] = [];
+	// The size that the system names is not to be relied on: /proc says 0, /sys a page, and a file may grow.
+	for (let size = bytes || CHUNK, left = maxBytes + 1; ; size = CHUNK) {
+		const buffer = Buffer.allocUnsafe(Math.min(left, size + 1));
+		let length = 0;
+		for (let bytesRead = -1; length < buffer.length && bytesRead !== 0; length += bytesRead)
+			bytesRead = fs.readSync(descriptor, buffer, length, buffer.length - length, null);
+		chunks.push(buffer.subarray(0, length));
+		left -= length;
+		if (left === 0) throw unusable('too-large', `it is larger than ${maxBytes} bytes`);
+		if (length < buffer.length) return Buffer.concat(chunks);
+	}
+}
+
+/** As `readText`, for what has to be there before anything goes on. */
+export function readTextNow(file: string, maxBytes: number): string {
+	const descriptor = fs.openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
+	try {
+		const stat = fs.fstatSync(descriptor);
+		if (!stat.isFile()) throw unusable('not-regular', 'it is not a regular file');
+		return readOpen(descriptor, stat.size, maxBytes).toString('utf8');
 	} finally {
 		fs.closeSync(descriptor);
 	}

@@ -4,13 +4,12 @@
  */
 import { X509Certificate } from 'node:crypto';
 import { lookup as systemLookup } from 'node:dns';
-import { readFileSync } from 'node:fs';
 import { Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { BlockList, isIP, type Socket } from 'node:net';
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
-import { isOutOfRoom } from '../base/files.edge.ts';
+import { isOutOfRoom, readTextNow } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
@@ -62,7 +61,7 @@ export async function createNetwork(
 	settings: NetworkSettings,
 	env: Readonly<Record<string, string | undefined>>,
 	lookup: Lookup = systemLookup,
-	read: ReadFile = (path) => readFileSync(path, 'utf8'),
+	read: ReadFile = readFileOfWay,
 ): Promise<Network> {
 	const proxyFor = readProxies(settings.proxy, env);
 	const tls = readTls(settings, read);
@@ -297,6 +296,11 @@ function splitPort(entry: string): { name: string; port: string | null } {
 
 /** One context for all connections: building it again for each would parse all authorities each time. `null` for the plain case. */
 type ReadFile = (path: string) => string;
+/** Of a bundle of authorities: eight times those of Debian. */
+const MAX_FILE_BYTES = 2 * 1024 * 1024;
+
+/** A file that settings of the way to the service name. Never waits for the writer of a pipe. */
+export const readFileOfWay: ReadFile = (path) => readTextNow(path, MAX_FILE_BYTES);
 
 function readTls(settings: NetworkSettings, read: ReadFile): SecureContext | null {
 	const { caFile, systemCa = false, clientCertificateFile, clientKeyFile } = settings;

@@ -1,6 +1,5 @@
 /** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
 import { createHash, randomUUID, X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
@@ -10,7 +9,7 @@ import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSourc
 import { valueAt } from '../settings/table.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
 import type { CredentialEnd } from './credential-ends.ts';
-import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
+import { createNetwork, type Network, type NetworkSettings, readFileOfWay } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
 import { wayOf, withWay } from './way.ts';
 
@@ -140,7 +139,7 @@ async function openByWay(runtime: Runtime, way: Way, parts: RuntimeParts): Promi
 	const resolved = withWay(runtime.resolved, way);
 	const others = Object.entries(parts.env).filter(([name]) => !isProxyName(name));
 	const env = { ...Object.fromEntries(others), ...way.env };
-	const read = (path: string) => way.files[path] ?? readFileSync(path, 'utf8');
+	const read = (path: string) => way.files[path] ?? readFileOfWay(path);
 	const network = await createNetwork(networkSettings(resolved), env, undefined, read);
 	const made = { resolved, network, headers: headersOf(resolved, read), way };
 	return assemble(made, runtime.credentials, runtime.pin, [], { ...parts, env });
@@ -167,7 +166,7 @@ async function makeWay(
 	let resolved = wanted;
 	const files = new Map<string, string>();
 	const read = (path: string) => {
-		const text = files.get(path) ?? readFileSync(path, 'utf8');
+		const text = files.get(path) ?? readFileOfWay(path);
 		files.set(path, text);
 		return text;
 	};

@@ -221,7 +221,8 @@ export async function pageOfEvents(agent: Agent, clock: Timer, since: string | n
 			remedy: 'Correct the wait parameter.',
 		});
 	await agent.events.settled();
-	if (waitSeconds > 0 && agent.events.after(since, 1).entries.length === 0)
+	// A caller that has left meanwhile is told of no abort again.
+	if (waitSeconds > 0 && !request.signal.aborted && agent.events.after(since, 1).entries.length === 0)
 		await nextEvent(agent, clock, waitSeconds, request.signal);
 	await inTurn();
 	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);

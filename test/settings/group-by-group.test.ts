@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -89,4 +90,22 @@ test('the agent tells of each setting what is in force since when, what is refus
 		`setting taken: deviceType = "scanner" (${configFile})`,
 		`setting taken: events.durable = false (${configFile})`,
 	]);
+});
+
+test.each([
+	['network.caFile', (file: string) => ({ network: { caFile: file } })],
+	['service.headersFile', (file: string) => ({ service: { headersFile: file } })],
+	[
+		'network.clientCertificateFile',
+		(file: string) => ({ network: { clientCertificateFile: file, clientKeyFile: file } }),
+	],
+])('a pipe as %s holds nothing up, and is named [F633]', async (name, settings) => {
+	const { home, good, device, offline } = await given();
+	const pipe = join(home.directory, 'pipe');
+	execFileSync('mkfifo', [pipe]);
+	await home.writeSettings({ ...good, ...settings(pipe) });
+	await device.daemon.reload();
+	const status = await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes(name)));
+	expect(status.state).toBe('online');
+	expect(offline).toEqual([]);
 });

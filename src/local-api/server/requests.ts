@@ -44,6 +44,8 @@ export interface Context extends Answering {
 	readonly shares: Places;
 	/** Connections beyond the bound: their request is answered with that. */
 	readonly surplus: WeakSet<Duplex>;
+	/** Of requests that are being answered. */
+	readonly waiting: Set<AbortController>;
 }
 
 export function createContext(
@@ -55,6 +57,7 @@ export function createContext(
 		shares: createPlaces(),
 		surplus: new WeakSet<Duplex>(),
 		streams: new Set<never>(),
+		waiting: new Set<AbortController>(),
 		stopping: false,
 	};
 	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault };
@@ -73,6 +76,8 @@ export async function shutDown(context: Context, servers: readonly http.Server[]
 	clearTimeout(timer);
 	for (const server of servers) server.closeAllConnections();
 	await ended;
+	// A connection tells late that it is closed.
+	for (const waiting of context.waiting) waiting.abort();
 }
 
 export function closeServer(server: http.Server): Promise<void> {
@@ -258,7 +263,14 @@ async function replyTo(context: Context, listener: LocalListener, request: Reque
 	const query = new URLSearchParams(search.join('?'));
 	const lastEventId = request.headers['last-event-id'];
 	const abort = new AbortController();
-	response.once('close', () => abort.abort());
+	const leave = () => {
+		context.waiting.delete(abort);
+		abort.abort();
+	};
+	context.waiting.add(abort);
+	response.once('close', leave);
+	// It may be closed since the body was read.
+	if (response.destroyed) leave();
 	return route.handle({
 		listener,
 		application: callerOf(request),
