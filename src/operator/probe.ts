@@ -3,9 +3,11 @@
  * beforehand what it creates and does nothing without `--yes`; never prints a secret, never replaces a file unasked.
  */
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { accessSync, existsSync, constants as modes, statSync } from 'node:fs';
 import { constants } from 'node:os';
+import { dirname, resolve } from 'node:path';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { inWords } from '../base/files.edge.ts';
 import { openShaper } from '../base/shapes.edge.ts';
 import { createTranscript } from '../base/transcript.ts';
 import type { Shell } from '../cli/output.ts';
@@ -74,18 +76,22 @@ async function save(
 	settings: ReturnType<typeof settingsFrom>,
 	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
 ): Promise<Failure | null> {
-	try {
-		if (flags.out !== undefined && findings.length > 0) await replaceFile(flags.out, asFile(settings), 0o644);
-		const { baseUrl, service } = settings;
-		const further = { deviceId, ...(service && { service }) };
-		if (flags.device !== undefined && connection !== null)
-			await replaceFile(flags.device, asFile({ baseUrl, workflowId, connection, settings: further }));
-		if (flags.transcript !== undefined && lines.length > 0)
-			await replaceFile(flags.transcript, `${lines.join('\n')}\n`);
-		return null;
-	} catch (error) {
-		return toFailure(error);
-	}
+	const { baseUrl, service } = settings;
+	const further = { deviceId, ...(service && { service }) };
+	const device = connection && asFile({ baseUrl, workflowId, connection, settings: further });
+	// Each whatever becomes of the others, and first the one that a code was spent on.
+	const files = [
+		[flags.device, device, undefined],
+		[flags.out, findings.length > 0 ? asFile(settings) : null, 0o644],
+		[flags.transcript, lines.length > 0 ? `${lines.join('\n')}\n` : null, undefined],
+	] as const;
+	let failed: Failure | null = null;
+	for (const [file, text, mode] of files)
+		if (file !== undefined && text !== null)
+			await replaceFile(file, text, mode).catch((error: unknown) => {
+				failed ??= toFailure(error);
+			});
+	return failed;
 }
 
 const asFile = (document: object) => `${JSON.stringify(document, null, '\t')}\n`;
@@ -155,8 +161,23 @@ async function run(
 
 /** @throws AgentError `usage`. */
 function checkPlace(file: string | undefined, force = false): void {
-	if (file !== undefined && !force && existsSync(file))
+	if (file === undefined) return;
+	if (!force && existsSync(file))
 		throw new AgentError('usage', `${file} is there already.`, { remedy: 'Name another file, or add --force.' });
+	// Before a code is spent on what could not be kept.
+	const fault = whyNotWritable(file);
+	if (fault !== null)
+		throw new AgentError('usage', `${file} cannot be written: ${fault}.`, { remedy: 'Name another file.' });
+}
+
+function whyNotWritable(file: string): string | null {
+	try {
+		if (existsSync(file) && !statSync(file).isFile()) return 'it is not a regular file';
+		accessSync(dirname(resolve(file)), modes.W_OK);
+		return null;
+	} catch (error) {
+		return inWords(error);
+	}
 }
 
 /** @throws AgentError `usage`. */

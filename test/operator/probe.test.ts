@@ -95,6 +95,14 @@ describe('what it does', () => {
 		expect(await readFile(out, 'utf8')).toBe('{}');
 	});
 
+	test.each([
+		['--out', '/nowhere/at/all.json', /it is not there/],
+		['--device', '/nowhere/at/all.json', /it is not there/],
+		['--out', '/dev/full', /it is not a regular file/],
+	])('a file that cannot be written is found before anything is asked: %s %s', async (flag, place, words) => {
+		await expectRefused({ status: 64, code: 'usage', words }, [...QUICK, flag, place, '--force'], env('ApiKey'));
+	});
+
 	test('as we assume the service to be, its settings are the address alone; every user may read them', async () => {
 		const { outcome, out, settings, service } = await probed({});
 		expect(outcome).toMatchObject({ status: 0, stderr: '' });
