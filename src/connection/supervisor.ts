@@ -322,12 +322,17 @@ function breakBeforeMake(
 		case 'held':
 			return stepped(supervision, link, transition(link.state, { ...event, againInMs: LEAVES_HELD_MS }, random));
 		case 'again': {
-			const told = retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
+			// A line that breaks just after a move, or a service that says goodbye, says nothing of other channels.
+			const isOther = link === current && (event.closeCode === null || GOODBYES.includes(event.closeCode));
+			const told = isOther || retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
 			const again = { ...event, failure: told, againInMs: againAfterMs(link, event) };
 			return stepped(supervision, link, transition(link.state, again, random));
 		}
 	}
 }
+
+/** Going away, service restart, try again later. */
+const GOODBYES: readonly number[] = [1001, 1012, 1013];
 
 function stepped(supervision: Supervision, link: Link, { state, effects }: Step): SupervisorStep {
 	const place = link === supervision.current ? 'current' : 'next';
