@@ -322,8 +322,8 @@ function breakBeforeMake(
 		case 'held':
 			return stepped(supervision, link, transition(link.state, { ...event, againInMs: LEAVES_HELD_MS }, random));
 		case 'again': {
-			// A line that breaks just after a move, or a service that says goodbye, says nothing of other channels.
-			const isOther = link === current && (event.closeCode === null || GOODBYES.includes(event.closeCode));
+			// A line that breaks just after a move, or a code with a meaning of its own, says nothing of other channels.
+			const isOther = link === current && (event.closeCode === null || PLAIN_CODES.includes(event.closeCode));
 			const told = isOther || retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
 			const again = { ...event, failure: told, againInMs: againAfterMs(link, event) };
 			return stepped(supervision, link, transition(link.state, again, random));
@@ -331,8 +331,8 @@ function breakBeforeMake(
 	}
 }
 
-/** Going away, service restart, try again later. */
-const GOODBYES: readonly number[] = [1001, 1012, 1013];
+/** Going away, service restart, try again later; forbidden. */
+const PLAIN_CODES: readonly number[] = [1001, 1012, 1013, 4403];
 
 function stepped(supervision: Supervision, link: Link, { state, effects }: Step): SupervisorStep {
 	const place = link === supervision.current ? 'current' : 'next';
