@@ -54,10 +54,10 @@ test('the executable starts afresh without what Node and OpenSSL read before any
 		},
 	};
 	const said = JSON.parse(
-		execFileSync('/bin/sh', ['-c', 'echo "[$$,"; exec "$0" one "two words"', join(work, 'idv-agent')], {
+		`${execFileSync('/bin/sh', ['-c', 'echo "[$$,"; exec "$0" one "two words"', join(work, 'idv-agent')], {
 			env: { PATH: '/usr/bin', ...foreign },
 			encoding: 'utf8',
-		}) + ']',
+		})}]`,
 	) as [number, object];
 	expect(said[1]).toEqual({ extra: 0, first: true, names: [], pid: said[0], arguments: ['one', 'two words'] });
 }, 120_000);
