@@ -2,6 +2,8 @@ import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_pr
 import { chownSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { buildExecutable } from '../../scripts/executable.ts';
 import { startService } from '../../src/service/embedded-service.ts';
@@ -51,7 +53,7 @@ function begin(volume: string, words: readonly string[]): ChildProcess {
 	const spaces = ['--mount', '--pid', '--fork', '--kill-child', '--propagation', 'private'];
 	const child = spawn('unshare', [...spaces, 'sh', '-c', ENTER, 'sh', AGENT, ...words], {
 		env: { PATH, IMAGE: image, VOLUME: volume },
-		stdio: ['ignore', 'inherit', 'inherit'],
+		stdio: ['ignore', 'pipe', 'inherit'],
 	});
 	// The first process of a container: with it all others end.
 	onTestFinished(() => {
@@ -71,14 +73,15 @@ function ask(child: ChildProcess, words: readonly string[]) {
 	return spawnSync('nsenter', [...at, 'chroot', image, ...user, AGENT, ...words], { encoding: 'utf8', env: { PATH } });
 }
 
+/** What it says of itself once its log says that it is online. */
 async function untilOnline(child: ChildProcess): Promise<{ deviceId: string }> {
-	for (;;) {
-		const { stdout, status } = ask(child, ['status', '--json']);
-		const said = status === 0 ? (JSON.parse(stdout) as { state: string; deviceId: string }) : null;
-		if (said?.state === 'online') return said;
-		if (child.exitCode !== null) throw new Error(`The container has ended with ${child.exitCode}.`);
-		await new Promise((resolve) => setTimeout(resolve, 200));
-	}
+	for await (const line of createInterface({ input: child.stdout as Readable }))
+		if (line.includes('"msg":"online"')) break;
+	(child.stdout as Readable).resume();
+	const { stdout } = ask(child, ['status', '--json']);
+	const said = JSON.parse(stdout) as { state: string; deviceId: string };
+	expect(said.state).toBe('online');
+	return said;
 }
 
 test('a container that may write to one volume only is online, healthy, itself again in a new one, and ends at SIGTERM', async () => {
