@@ -10,7 +10,7 @@ import { tellEnds } from '../connection/credential-ends.ts';
 import { keepDeviceTime } from '../connection/device-time.runner.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import type { supervise } from '../connection/supervisor.ts';
+import type { Registration, supervise } from '../connection/supervisor.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
 import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
@@ -69,6 +69,8 @@ export function openBase(options: AgentOptions) {
 	const { clock, log, random, counters } = options;
 	const jumpListeners = new Set<() => void>();
 	let { runtime, tried = null } = options;
+	/** Names the credential that the device came online with. */
+	let credential = '';
 	let stopped = false;
 	const statusListeners = new Set<() => void>();
 	const publish = () => {
@@ -151,6 +153,9 @@ export function openBase(options: AgentOptions) {
 			wanted: (): Runtime => tried ?? runtime,
 			/** By which the device was online last, where it still has a Connection: another is tried beside it. */
 			last: () => (stateWriter.state.connections.length > 0 ? stateWriter.state.lastWay : null),
+			/** Whether the device came online with the credential of the settings, and it was not refused beside another one. */
+			hasCredential: () =>
+				credential === runtime.credentials.id && stateWriter.state.refusedCredential?.id !== credential,
 		},
 		onStatus(listener: () => void): () => void {
 			statusListeners.add(listener);
@@ -162,8 +167,9 @@ export function openBase(options: AgentOptions) {
 			const { documents, holdsTogether } = (tried ?? runtime).resolved;
 			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
 		},
-		/** The device is online by this way: other settings are tried beside it from now on. */
-		cameOnlineBy(way: string | undefined): void {
+		/** The device is online by this way and with this credential: other settings are tried beside them from now on. */
+		cameOnlineBy({ way, credentialId }: Registration): void {
+			credential = credentialId;
 			if (tried && tried.way?.id === way) use(tried);
 			const { way: inForce } = runtime;
 			if (tried === null || way === inForce?.id) stateWriter.keep((state) => withLastWay(state, inForce));

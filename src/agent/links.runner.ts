@@ -156,7 +156,7 @@ export function superviseLinks(
 				hasSpare = false;
 				isPromoted = true;
 				const { current } = supervision;
-				if (current) parts.cameOnlineBy(current.registration.way);
+				if (current) parts.cameOnlineBy(current.registration);
 				if (current) parts.onPromoted(current.registration);
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
 				return;

@@ -28,6 +28,8 @@ export function keepTaken(parts: {
 }) {
 	const { agent, clock, log, audit, atStart } = parts;
 	let seen = agent.ways.runtime();
+	/** Names the credential that was taken last. */
+	let credential = seen.credentials.id;
 	const startedAt = isoNow(clock);
 	const since = new Map<string, string>();
 
@@ -38,9 +40,18 @@ export function keepTaken(parts: {
 		if (OF_TRUST.test(path)) audit.record({ action: 'settingTaken', entrance: 'settings', result: 'ok', to: path });
 	}
 
+	/** A credential is taken when the service has taken it. */
+	function lookAtCredential(): void {
+		const { id } = agent.ways.runtime().credentials;
+		if (id === credential || (id !== '' && !agent.ways.hasCredential())) return;
+		credential = id;
+		take('credential', id === '' ? ': there is none' : ', from its file');
+	}
+
 	return {
 		/** Settings may have been taken since the last look. */
 		look(): void {
+			lookAtCredential();
 			const [before, now] = [seen, agent.ways.runtime()];
 			if (before === now) return;
 			seen = now;
@@ -52,8 +63,6 @@ export function keepTaken(parts: {
 				const { where, source } = now.resolved.origins.get(path) ?? { where: null, source: 'default' };
 				take(path, ` = ${JSON.stringify(shownValue(path, value))} (${where ?? source})`);
 			}
-			if (before.credentials.id !== now.credentials.id)
-				take('credential', now.credentials.id === '' ? ': there is none' : ', from its file');
 		},
 		async report(): Promise<SettingsReport> {
 			const [{ resolved }, tried] = [agent.ways.runtime(), agent.ways.tried()];

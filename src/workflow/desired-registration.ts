@@ -3,7 +3,14 @@
  * identity, credentials, fleet plan, leases and time. Pure; `connection/supervisor.ts` derives the links from the answer.
  */
 import { type Failure, failure } from '../base/errors.ts';
-import { type DesiredRegistration, isSameWay, type Supervision, servesRegistration } from '../connection/supervisor.ts';
+import { failureOf } from '../connection/link.ts';
+import {
+	type DesiredRegistration,
+	isSameLink,
+	isSameWay,
+	type Supervision,
+	servesRegistration,
+} from '../connection/supervisor.ts';
 import {
 	assessAttempt,
 	isHeldBack,
@@ -55,9 +62,11 @@ export interface Progress {
 	readonly attempt: PlanAttempt;
 	/** The same for the way out as the settings have it. */
 	readonly way: PlanAttempt;
+	/** Names the credential that has failed alone: from then on it is tried with all else that is demanded. */
+	readonly credential: string;
 }
 
-export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT, way: NO_ATTEMPT };
+export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT, way: NO_ATTEMPT, credential: '' };
 
 export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
 	readonly plan: PlanRecord | null;
@@ -98,10 +107,13 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const plan = keptWithoutSettings(resolved.settings, inputs.state) ? null : planTarget(due, wallMs);
 	const whole = demandedRegistration({ ...inputs, plan });
 	const { blocker, missing } = whole;
-	const { way, demanded, isAlone } = tryWay(inputs, whole.demanded);
+	const { credential, alone } = tryCredential(inputs, whole.demanded);
+	const { way, demanded, isAlone } = alone ?? tryWay(inputs, whole.demanded);
+	const planDueMs = due && nextDueMs(due, wallMs);
+	const moments = [way.name === 'none' ? null : way.untilMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
 	if (isAlone) {
-		const reevaluateAtMs = way.name === 'none' ? null : way.untilMs;
-		const progress = { ...before, way };
+		const reevaluateAtMs = earliest(moments);
+		const progress = { ...before, way, credential };
 		return { desired: demanded, blocker, missing, reevaluateAtMs, progress, plan: due, adoptsProvisioned: false };
 	}
 
@@ -124,23 +136,49 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const isRefused = attempt.name === 'refused';
 	const desired = isRefused ? keepLastGood(deferral.desired, supervision) : deferral.desired;
 
-	const planDueMs = due && nextDueMs(due, wallMs);
-	const moments = [
-		way.name === 'none' ? null : way.untilMs,
-		waitsUntilMs,
-		attempt.name === 'none' || waitsUntilMs !== null ? null : attempt.untilMs,
-		planDueMs === null ? null : nowMs + planDueMs - wallMs,
-	].filter((ms) => ms !== null);
+	const attemptMs = attempt.name === 'none' || waitsUntilMs !== null ? null : attempt.untilMs;
 	return {
 		desired,
 		blocker,
 		missing,
-		reevaluateAtMs: moments.length > 0 ? Math.min(...moments) : null,
+		reevaluateAtMs: earliest([...moments, waitsUntilMs, attemptMs]),
 		// A move that was given up for now begins again with its next try.
-		progress: { attempt, way, change: isRefused && waitsUntilMs === null ? null : deferral.change },
+		progress: { attempt, way, credential, change: isRefused && waitsUntilMs === null ? null : deferral.change },
 		plan: confirmFollowed(due, demanded, supervision, wallMs),
 		adoptsProvisioned: desired !== null && isUnseen(inputs, desired),
 	};
+}
+
+function earliest(moments: readonly (number | null)[]): number | null {
+	const known = moments.filter((ms) => ms !== null);
+	return known.length > 0 ? Math.min(...known) : null;
+}
+
+interface Trial {
+	readonly demanded: DesiredRegistration | null;
+	readonly way: PlanAttempt;
+	readonly isAlone: boolean;
+}
+
+/** A new credential goes first, with all else as it is: nothing else that was changed with it keeps it from its effect. */
+function tryCredential(
+	{ supervision: { current, next }, before, state }: DesiredInputs,
+	demanded: DesiredRegistration | null,
+): { readonly credential: string; readonly alone: Trial | null } {
+	const { credential } = before;
+	const known = [credential, state.refusedCredential?.id, current?.registration.credentialId, ''];
+	if (!current || current.registration.baseUrl !== demanded?.baseUrl || known.includes(demanded.credentialId))
+		return { credential, alone: null };
+	const { request, way } = current.registration;
+	const { hasReusableCredential: isAlone } = demanded;
+	// The Connection of an operator is for the workflow that is demanded with it.
+	const asNow = { ...demanded, way, ...(isAlone && { request }) };
+	const isUnderWay = (asked: DesiredRegistration) => next !== null && isSameLink(next.registration, asked);
+	const hasFailed = next !== null && failureOf(next.state) !== null;
+	if (isUnderWay(asNow) && hasFailed) return { credential: demanded.credentialId, alone: null };
+	// With all else it may be on its way already, as after a start or with a code.
+	if (isSameLink(asNow, demanded) || (isUnderWay(demanded) && !hasFailed)) return { credential, alone: null };
+	return { credential, alone: { demanded: asNow, way: NO_ATTEMPT, isAlone } };
 }
 
 /**
@@ -150,11 +188,7 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 function tryWay(
 	{ supervision, before, resolved, nowMs, random }: DesiredInputs,
 	demanded: DesiredRegistration | null,
-): {
-	readonly demanded: DesiredRegistration | null;
-	readonly way: PlanAttempt;
-	readonly isAlone: boolean;
-} {
+): Trial {
 	const { current } = supervision;
 	const differs =
 		current !== null &&

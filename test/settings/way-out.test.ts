@@ -8,10 +8,15 @@ import { givenService } from '../service/fixture.ts';
 
 const told = ({ warnings }: Status) => warnings.filter(({ code }) => code === 'settings-not-followed');
 const isRefused = (status: Status) => told(status).some(({ message }) => message.includes('was not online with'));
+const OTHER_KEY = 'another-key-of-this-device-0123456789';
 const LIMIT = { changeLimitSeconds: 20 };
 
 async function given() {
-	const service = await givenService({ tls: identity('server') });
+	const service = await givenService({
+		tls: identity('server'),
+		workflows: ['check-in', 'boarding'],
+		apiKeys: [{ name: 'other', permissions: ['ephemeral_device:write'], token: OTHER_KEY }],
+	});
 	const home = await givenHome();
 	const caFile = join(home.directory, 'ca.pem');
 	await cp(fixture('ca.pem'), caFile);
@@ -79,3 +84,31 @@ test('a changed way out is taken when the device is online by it, beside the cha
 	await device.daemon.reload();
 	expect(await untilRefused(device)).toMatchObject({ warnings: [{ code: 'settings-not-followed' }] });
 });
+
+const TAKEN = 'setting taken: credential, from its file';
+
+test.each<[what: string, changed: object]>([
+	['a way out', { service: { channelPath: '/no/such/channel' } }],
+	['a workflow', { workflowId: 'no-such-workflow' }],
+])(
+	'a new key that comes with %s that does not work is taken at once, and the log says so then [F635]',
+	async (_, bad) => {
+		const { service, home, good, device } = await given();
+		const offline = watchOffline(service);
+		await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+		await home.writeSettings({ ...good, ...bad });
+		await device.daemon.reload();
+		await device.untilStatus(({ warnings }) => warnings.some(({ code }) => code === 'credential-refused'));
+		expect(device.logText()).not.toContain(TAKEN);
+		const before = registrations(service).length;
+		await home.secretFile('key', OTHER_KEY);
+		await device.daemon.reload();
+		await device.untilLogged(({ msg }) => msg === TAKEN);
+		expect(registrations(service).slice(before)).toContain(201);
+		const { id } = device.agent.ways.runtime().credentials;
+		await home.untilSaved(({ connections }) => connections.some(({ credentialId }) => credentialId === id));
+		expect([offline, device.agent.status().state]).toEqual([[], 'online']);
+		// What else was changed is tried after it.
+		await device.untilStatus(({ warnings, problem }) => warnings.length > 0 || problem !== null);
+	},
+);

@@ -183,6 +183,18 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 			live?.baseUrl === baseUrl &&
 			desired.request.workflowId === live.request.workflowId &&
 			live.request.workflowId !== workflowId;
+		const isNewKey =
+			credentials.isReusable && desired.credentialId === credentials.id && progress.credential !== credentials.id;
+		const isAsLive = live?.baseUrl === baseUrl && isDeepStrictEqual(desired.request, live.request);
+		if (
+			isNewKey &&
+			isAsLive &&
+			live.credentialId !== credentials.id &&
+			!(isWorkflow && desired.request.heartbeatCadence === cadence)
+		) {
+			world.reached.add('a new key by itself');
+			return;
+		}
 		const { attempt } = progress;
 		const isRefused = attempt.name === 'refused';
 		const waits = progress.change?.untilMs != null;
@@ -521,6 +533,7 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 	if (runs < RUNS) return;
 	expect([...reached].sort()).toEqual(
 		[
+			'a new key by itself',
 			'unpaired',
 			'cloned',
 			'no workflow',
