@@ -25,8 +25,6 @@ export interface BundleOptions {
 	 * cache, the text of packages that are not even used costs every start 22 ms (docs/measurements.md).
 	 */
 	readonly singleFile?: boolean;
-	/** Packages that the programs never come to use, though a file of theirs names them. */
-	readonly without?: readonly string[];
 	/** The page and the machine code for serial lines as well. Default `true`. */
 	readonly forDevices?: boolean;
 	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
@@ -55,7 +53,6 @@ const CLIENT_FORMATS = [
 /** Packages that are big, seldom needed and imported when they are: each a file of its own, which all programs share. */
 const APART: ReadonlyMap<string, string> = new Map([
 	['zod', 'zod.cjs'],
-	['undici', 'undici.cjs'],
 	['systeminformation', 'systeminformation.cjs'],
 	['zxing-wasm/reader', 'zxing-reader.cjs'],
 	['@jsquash/webp/decode.js', 'webp-decoder.cjs'],
@@ -112,7 +109,7 @@ export function commitOf(root: string): string | null {
  * @throws Error with esbuild's own words when a source is wrong, an `await` stands at the top level, or it warns.
  */
 export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
-	const { root, entries, outDir, singleFile = false, toolsApart = false, without = [], forDevices = true } = options;
+	const { root, entries, outDir, singleFile = false, toolsApart = false, forDevices = true } = options;
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -143,7 +140,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		entryPoints: programs,
 		outdir: outDir,
 		outExtension: { '.js': '.cjs' },
-		plugins: [...(singleFile ? [] : [leaveApart(wanted)]), leaveOut(without), ...shared.plugins],
+		plugins: [...(singleFile ? [] : [leaveApart(wanted)]), ...shared.plugins],
 	});
 	// A set gives what is added while it is walked as well: what a part needs.
 	for (const file of wanted) {
@@ -276,16 +273,6 @@ const leaveApart = (wanted: Set<string>): Plugin => ({
 			const isPart = kind === 'dynamic-import' && join(resolveDir, path) === join(PROJECT, PARTS.get(file) ?? '');
 			return isPart ? apart(file) : undefined;
 		});
-	},
-});
-
-const leaveOut = (packages: readonly string[]): Plugin => ({
-	name: 'leave-out',
-	setup({ onResolve, onLoad }) {
-		onResolve({ filter: /^[@a-z]/ }, ({ path }) =>
-			packages.includes(path) ? { path, namespace: 'left-out' } : undefined,
-		);
-		onLoad({ filter: /./, namespace: 'left-out' }, () => ({ contents: LEFT_OUT }));
 	},
 });
 

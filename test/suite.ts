@@ -145,7 +145,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	'bench:device': { says: 'the same of executable and package', run: ['node', 'test/bench/device.ts'] },
 	'bench:storage': { says: 'flushes and bytes for an event', run: ['node', 'test/bench/storage.ts'] },
 	'bench:relay': { says: 'notifications handed on a second, and their delay', run: ['node', 'test/bench/relay.ts'] },
-	'bench:forward': { says: "forwarded requests beside undici's own pool", run: ['node', 'test/bench/forward.ts'] },
+	'bench:forward': { says: 'forwarded requests beside direct ones', run: ['node', 'test/bench/forward.ts'] },
 	'bench:storm': { says: '5,000 devices after an outage', run: ['node', 'test/bench/fleet-storm.ts'] },
 	'bench:backoff': {
 		says: 'the reconnect delays beside those of other clients',

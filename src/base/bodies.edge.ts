@@ -1,8 +1,9 @@
 /** A body from outside, read and unpacked within bounds. Names what is wrong and leaves the words to who asked for it. */
 import type { IncomingMessage } from 'node:http';
+import { pipeline, type Readable, type Transform } from 'node:stream';
 
 /** `socket`: the line that it comes by, where that is known. */
-type Readable = AsyncIterable<Uint8Array> & { readonly socket?: { readonly bytesRead: number } | null };
+type Body = AsyncIterable<Uint8Array> & { readonly socket?: { readonly bytesRead: number } | null };
 
 export interface BoundedBody {
 	/** At most as many as were asked for. */
@@ -15,7 +16,7 @@ export interface BoundedBody {
 const AROUND_BODY = 128 * 1024;
 
 /** Reads to the end or to the limit, where the stream is destroyed. Never rejects. */
-export async function readBounded(body: Readable, maxBytes: number): Promise<BoundedBody> {
+export async function readBounded(body: Body, maxBytes: number): Promise<BoundedBody> {
 	const chunks: Uint8Array[] = [];
 	let size = 0;
 	let cut: BoundedBody['cut'] = null;
@@ -62,22 +63,51 @@ export function unpack(
 	encoding: string | undefined,
 	maxBytes: number,
 ): Uint8Array | 'too-large' | 'unknown-coding' | 'damaged' {
-	const coding = encoding?.trim().toLowerCase() ?? '';
-	if (coding === '' || coding === 'identity' || bytes.length === 0) return bytes;
-	// Loaded here: most answers are not packed.
-	const zlib = process.getBuiltinModule('node:zlib');
-	const unpackers: Record<string, (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
-		gzip: zlib.gunzipSync,
-		'x-gzip': zlib.gunzipSync,
-		deflate: zlib.inflateSync,
-		br: zlib.brotliDecompressSync,
-		zstd: zlib.zstdDecompressSync,
-	};
-	const known = Object.hasOwn(unpackers, coding) ? unpackers[coding] : undefined;
-	if (!known) return 'unknown-coding';
+	const codings = codingsOf(encoding);
+	if (codings.length === 0 || bytes.length === 0) return bytes;
+	const [known] = unpackersOf(codings);
+	if (!known || codings.length > 1) return 'unknown-coding';
 	try {
-		return known(bytes, { maxOutputLength: Math.max(1, maxBytes) });
+		return known[0](bytes, { maxOutputLength: Math.max(1, maxBytes) });
 	} catch (error) {
 		return (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'too-large' : 'damaged';
 	}
+}
+
+/** The same piece by piece, without a bound; `null` where nothing is packed, or in a way that is not known. */
+export function unpacking(body: Readable, encoding: string | undefined): Readable | null {
+	const codings = codingsOf(encoding);
+	const unpackers = unpackersOf(codings);
+	if (codings.length === 0 || unpackers.length < codings.length) return null;
+	// Its reader is told by the last of them.
+	return pipeline([body, ...unpackers.map(([, create]) => create())], () => {}) as Transform;
+}
+
+/** As they are taken off. */
+const codingsOf = (encoding = '') =>
+	encoding
+		.toLowerCase()
+		.split(',')
+		.map((coding) => coding.trim())
+		.filter((coding) => coding !== '' && coding !== 'identity')
+		.reverse();
+
+type Unpacker = readonly [
+	whole: (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array,
+	stream: () => Transform,
+];
+
+/** Those that are known. */
+function unpackersOf(codings: readonly string[]): readonly Unpacker[] {
+	if (codings.length === 0) return [];
+	// Loaded here: most answers are not packed.
+	const zlib = process.getBuiltinModule('node:zlib');
+	const known = new Map<string, Unpacker>([
+		['gzip', [zlib.gunzipSync, zlib.createGunzip]],
+		['x-gzip', [zlib.gunzipSync, zlib.createGunzip]],
+		['deflate', [zlib.inflateSync, zlib.createInflate]],
+		['br', [zlib.brotliDecompressSync, zlib.createBrotliDecompress]],
+		['zstd', [zlib.zstdDecompressSync, zlib.createZstdDecompress]],
+	]);
+	return codings.map((coding) => known.get(coding)).filter((unpacker) => unpacker !== undefined);
 }

@@ -1,6 +1,7 @@
 /** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect. */
 import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
@@ -16,12 +17,12 @@ export interface Asked {
 	readonly headers: Readonly<Record<string, string | string[]>>;
 	/** A stream has its length or `transfer-encoding` among the headers. */
 	readonly body: string | Uint8Array | Readable | null;
-	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. 0 for `pooled`: the caller watches it. */
+	/** Longest silence on the connection once it stands, in milliseconds; before, it has 10 s. 0: the caller watches it. */
 	readonly idleMs: number;
 	/** Ends the request, and the reading of its answer, whatever they have come to. */
 	readonly signal: AbortSignal;
-	/** Whether the connection may be one that was kept, and is kept in turn. Default: no. */
-	readonly keeps?: boolean;
+	/** The connection may be one that was kept, and is kept in turn, unused so many milliseconds. Default: no. Never for a one-time code. */
+	readonly keeps?: number;
 	/** Called before the first byte is written, on a connection that stands. */
 	readonly onWrite?: () => void;
 }
@@ -61,20 +62,22 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 		// There is a socket as soon as there is a connection, before TLS.
 		const connecting = setTimeout(() => lost(request.socket ? TLS_STALLED : 'ETIMEDOUT'), CONNECT_MS);
 		const abort = () => end(signal.reason);
+		const idle = () => {
+			// The reader has not taken what is there.
+			if (answer !== null && answer.readableLength > 0) request.socket?.setTimeout(idleMs);
+			else end(new DOMException('The answer stopped.', 'TimeoutError'));
+		};
 		const begin = () => {
 			clearTimeout(connecting);
-			request.socket?.setTimeout(idleMs).on('timeout', () => {
-				// It is the reader who stands still.
-				if (answer !== null && answer.readableLength > 0) request.socket?.setTimeout(idleMs);
-				else end(new DOMException('The answer stopped.', 'TimeoutError'));
-			});
+			request.socket?.setTimeout(idleMs).on('timeout', idle);
 			onWrite();
 			if (body instanceof Readable) pipeline(body, request).catch(reject);
 			else request.end(body ?? undefined);
 		};
 		request.once('socket', (socket) => {
-			if (request.reusedSocket) begin();
-			else if (isSecure) socket.once('secureConnect', begin);
+			if (request.reusedSocket) return begin();
+			readOn(socket);
+			if (isSecure) socket.once('secureConnect', begin);
 			else if (socket.connecting) socket.once('connect', begin);
 			else begin();
 		});
@@ -93,10 +96,24 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 		request.once('close', () => {
 			clearTimeout(connecting);
 			signal.removeEventListener('abort', abort);
+			request.socket?.off('timeout', idle);
 			// After a 101 that was not asked for, Node says nothing else.
 			if (answer === null) lost('ECONNRESET');
 		});
 		signal.addEventListener('abort', abort);
 		if (signal.aborted) abort();
 	});
+}
+
+/**
+ * A service may answer before it has read all of a body, and close: then the rest of the body is refused, while the answer is there to be
+ * read. Node would drop it with the connection. So a refused write only stays unfinished, and reading finds the answer, or the end.
+ */
+function readOn(socket: Socket): void {
+	const { _write, _writev } = socket;
+	const unlessRefused = (done: (error?: Error | null) => void) => (error?: NodeJS.ErrnoException | null) => {
+		if (error?.code !== 'EPIPE' && error?.code !== 'ECONNRESET') done(error);
+	};
+	socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, unlessRefused(done));
+	socket._writev = (chunks, done) => _writev?.call(socket, chunks, unlessRefused(done));
 }

@@ -1,9 +1,6 @@
-/** The meaning of an error thrown by a socket, by TLS, by a proxy or by undici, as a failure. Pure. */
+/** The meaning of an error thrown by a socket, by TLS, or by a proxy, as a failure. Pure. */
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
-
-/** On an error of a kept connection: none stood, and nothing of the request has left. */
-export const UNSENT = Symbol('unsent');
 
 const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 	CERT_NOT_YET_VALID: 'clock-wrong',
@@ -29,8 +26,6 @@ const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 
 const NOT_RESOLVED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NONAME', 'ENODATA', 'ESERVFAIL']);
 const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHOSTDOWN', 'ENETDOWN', 'EADDRNOTAVAIL']);
-
-const ANSWER_TIMEOUTS = new Set(['UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
 
 /** Where an attempt went, for the message and for whose fault it is. */
 export interface NetworkContext {
@@ -87,10 +82,9 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		});
 	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
 
-	if (facts.names.includes('TimeoutError') || find(ANSWER_TIMEOUTS))
-		return failed('request-timeout', `${host} did not answer in time.`);
-	const isGarbled = (code: string) => code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW';
-	if (facts.codes.some(isGarbled) || facts.names.includes('HTTPParserError'))
+	if (facts.names.includes('TimeoutError')) return failed('request-timeout', `${host} did not answer in time.`);
+	// Of the parser, or of what should unpack the answer.
+	if (facts.codes.some((code) => /^(?:HPE|Z|ZSTD|ERR__ERROR)_/.test(code)))
 		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
 			params: { host },
 			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
@@ -98,8 +92,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	if (facts.names.includes('AbortError'))
 		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
 	if (facts.ourFault) return toFailure(error);
-	// undici's own names say nothing to a person.
-	const reason = facts.codes.find((code) => !code.startsWith('UND_ERR_'));
+	const [reason] = facts.codes;
 	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(reason)}.`, reason);
 }
 

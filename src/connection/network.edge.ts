@@ -13,7 +13,6 @@ import { isOutOfRoom, readTextNow } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
-import { createPool, type Pool } from './pool.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
 
 /** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
@@ -41,8 +40,6 @@ export interface Network extends RequestNetwork {
 	reach(url: URL, limitMs: number): Reach;
 	/** Looks at what answers at the URL, also where its certificate is not accepted. For diagnosis; never rejects. */
 	inspect(url: URL, limitMs: number): Promise<Inspection>;
-	/** Asks on connections that are kept between requests. */
-	readonly pooled: Pool['ask'];
 	/** When the client certificate ends, milliseconds since 1970; left out without one. */
 	readonly certificateEndMs?: number | undefined;
 	/** Ends every connection that was made through it, except open channels. */
@@ -68,21 +65,18 @@ export async function createNetwork(
 	const certificateEndMs = endOfCertificate(settings, read);
 	const agents = new Map<string, HttpAgent>();
 
-	const agentFor = (url: URL, keepAlive = false) => {
+	const agentFor = (url: URL, keptMs = 0) => {
 		const proxy = proxyFor(url);
 		const secure = usesTls(url);
-		const key = `${secure}${keepAlive}${proxy ?? ''}`;
-		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { lookup, keepAlive });
+		const key = `${secure}${keptMs}${proxy ?? ''}`;
+		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { lookup, keptMs });
 		agents.set(key, agent);
 		return agent;
 	};
 
-	const pool = createPool(agentFor);
-
 	return {
 		channelAgent: (url) => agentFor(url),
 		ask: (asked) => ask(agentFor(asked.url, asked.keeps), asked),
-		pooled: pool.ask,
 		viaProxy: (url) => proxyFor(url) !== null,
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
@@ -93,7 +87,6 @@ export async function createNetwork(
 		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
-			await pool.close();
 		},
 	};
 }
@@ -104,12 +97,14 @@ function createAgent(
 	secure: boolean,
 	proxy: string | null,
 	tls: SecureContext | null,
-	{ lookup, acceptsAll = false, keepAlive = false }: { lookup: Lookup; acceptsAll?: boolean; keepAlive?: boolean },
+	{ lookup, acceptsAll = false, keptMs = 0 }: { lookup: Lookup; acceptsAll?: boolean; keptMs?: number },
 ): HttpAgent {
-	const kept = { keepAlive, keepAliveMsecs: KEEP_ALIVE_MS };
+	const kept = { keepAlive: keptMs > 0, keepAliveMsecs: KEEP_ALIVE_MS };
 	const agent = secure
 		? new HttpsAgent({ ...kept, rejectUnauthorized: !acceptsAll, ...(tls && { secureContext: tls }) })
 		: new HttpAgent(kept);
+	// A server may have named a shorter time.
+	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
 	const way = proxy === null ? directWay(lookup) : tunnel(new URL(proxy), lookup);
 	const begin = agent.createConnection.bind(agent);
 	// In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service.

@@ -203,7 +203,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
 			network: {
-				pooled: (asked) => runtime().network.pooled(asked),
+				ask: (asked) => runtime().network.ask(asked),
 				viaProxy: (url) => runtime().network.viaProxy(url),
 			},
 			target: agent.access,

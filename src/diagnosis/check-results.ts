@@ -19,6 +19,8 @@ const DAY_MS = 86_400_000;
 const LEAST_DISK_BYTES = 8 * MIB;
 /** Less than this is worth a warning, in bytes. */
 const LOW_DISK_BYTES = 64 * MIB;
+/** Budget of the agent and limit of its unit (`MemoryMax`), in MiB. */
+const AGENT_MEMORY_MIB = 256;
 /** An unused device should have at least this much memory available, in bytes. */
 const LOW_MEMORY_BYTES = 48 * MIB;
 /** A certificate that ends sooner than this is worth a warning, in days. */
@@ -43,8 +45,8 @@ export function assessDisk(
 }
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
-	const agent = agentBytes === null ? '' : `; the agent uses ${mebibytes(agentBytes)}`;
-	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available${agent}.`;
+	const agent = agentBytes === null ? 'may use' : `uses ${mebibytes(agentBytes)} of`;
+	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available; the agent ${agent} at most ${AGENT_MEMORY_MIB} MiB.`;
 	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${figures}`)) : ok(figures);
 }
 

@@ -5,12 +5,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { unpacking } from '../base/bodies.edge.ts';
 import { AgentError, asError, failure } from '../base/errors.ts';
-import type { Answer } from '../connection/ask.edge.ts';
-import { classifyNetworkError, UNSENT } from '../connection/classify-network-error.ts';
-import type { Network } from '../connection/network.edge.ts';
+import type { Answer, RequestNetwork } from '../connection/ask.edge.ts';
+import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
-import { FORWARDED_AT_ONCE, FORWARDED_EACH, FORWARDED_STALLED } from '../protocol/local-api.ts';
+import { FORWARDED_EACH } from '../protocol/local-api.ts';
 import { type Progress, watchProgress } from './forward-progress.edge.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
@@ -21,19 +21,16 @@ import { peerProcess } from './server/peer.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
+/** How long a connection to the service waits for the next request, in milliseconds: less than servers keep theirs. */
+const KEPT_MS = 4000;
+
 const FORWARD_LIMITS = {
 	/** Largest body, in bytes, of a request and of an answer; a longer answer that has begun is cut off by closing the connection. */
 	maxBytes: 64 * 1024 * 1024,
 	/** Longest time in which nothing of an exchange moves, in milliseconds. */
 	idleMs: 30_000,
-	/** Requests of all callers on shared sockets that the service has to do something for. */
-	atOnce: FORWARDED_AT_ONCE,
-	/** Of them, those of one program. */
+	/** Requests of one program on shared sockets. */
 	each: FORWARDED_EACH,
-	/** Requests of theirs, besides, that wait for their own caller; of more, the one that has waited longest ends. */
-	stalled: FORWARDED_STALLED,
-	/** How long an exchange waits for its caller before it counts as stalled, in milliseconds. */
-	stallMs: 1000,
 	/** Requests of one caller that wait for their turn; a further one is refused. */
 	waiting: 64,
 	/** Longest wait for a turn, in milliseconds. */
@@ -42,7 +39,7 @@ const FORWARD_LIMITS = {
 export type ForwardLimits = { readonly [Name in keyof typeof FORWARD_LIMITS]: number };
 
 export interface ForwarderOptions {
-	readonly network: Pick<Network, 'pooled' | 'viaProxy'>;
+	readonly network: RequestNetwork;
 	/** Where requests go and the Connection token for it, as they are now; `null` while there is none. */
 	readonly target: () => { readonly baseUrl: string; readonly token: string } | null;
 	/** Path prefixes that may be asked for; empty: all but the authorization endpoints. */
@@ -72,71 +69,51 @@ export type Forward = (
 ) => Promise<void>;
 
 export function createForwarder(options: ForwarderOptions): Forward {
-	/** By the name of an application or the program of a caller on shared sockets. */
+	/** By the name of an application or the program of a caller on shared sockets: none waits for another's. */
 	const places = createPlaces();
-	/** Ends an exchange of theirs that waits for its own caller; the longest wait first. */
-	const stalled = new Set<() => void>();
 
 	return async (request, response, target, application = null) => {
 		const limits = { ...FORWARD_LIMITS, ...options.limits?.() };
 		const asked = { ...readAsked(request, target, application), ...limits };
-		const shares = sharesOf(application, request, limits);
+		const [name, most] = shareOf(application, request, limits);
 		const over = new AbortController();
 		const left = () => over.abort();
 		response.once('close', left);
 		const ends = AbortSignal.any([over.signal, AbortSignal.timeout(limits.waitMs)]);
-		const taken: (() => void)[] = [];
-		const release = () => {
-			for (const give of taken.splice(0)) give();
-		};
-		for (const [name, most] of shares) {
-			const give = await places.wait(name, most, limits.waiting, ends).catch(() => null);
-			if (give) taken.push(give);
-			// There is no one left to answer.
-			if (over.signal.aborted) return release();
-			if (give) continue;
-			release();
+		const release = await places.wait(name, most, limits.waiting, ends).catch(() => null);
+		// There is no one left to answer.
+		if (over.signal.aborted) return release?.();
+		if (!release)
 			throw new AgentError(
 				'service-overloaded',
-				`${most} requests are being passed on already, and no turn came in time.`,
+				`${most} requests of this program are being passed on already, and no turn came in time.`,
 				{
 					remedy: 'Ask again in a moment.',
 					retryAfterMs: 1000,
 				},
 			);
-		}
-		const end = () => over.abort(callerStoodStill());
-		const progress = watchProgress(limits, {
-			idle: (side) => over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
-			stalled() {
-				// It keeps the place in the share of its own.
-				if (application) return;
-				taken.pop()?.();
-				stalled.add(end);
-				if (stalled.size > limits.stalled) for (const longest of [...stalled].slice(0, 1)) longest();
-			},
-			moved: () => void stalled.delete(end),
-		});
+		const progress = watchProgress(limits.idleMs, (side) =>
+			over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
+		);
 		try {
 			await exchange(request, response, asked, { network: options.network, progress, signal: over.signal });
 		} finally {
 			response.removeListener('close', left);
 			progress.stop();
-			stalled.delete(end);
 			over.abort();
 			release();
 		}
 	};
 
-	/** The places that a request takes, by name: of its application, or of its program and of all on shared sockets. */
-	function sharesOf(
+	/** Whose places a request takes, and how many there are. What the kernel does not name is bounded by its connections. */
+	function shareOf(
 		application: BrowserApplication | null,
 		{ socket }: IncomingMessage,
-		{ each, atOnce }: ForwardLimits,
-	): (readonly [name: string, most: number])[] {
-		if (application) return [[application.name, application.shares?.uploads ?? SHARES.uploads]];
+		{ each }: ForwardLimits,
+	): readonly [name: string, most: number] {
+		if (application) return [application.name, application.shares?.uploads ?? SHARES.uploads];
 		const peer = peerProcess(socket);
-		return [...(peer === null ? [] : [[`process ${peer}`, each] as const]), ['', atOnce]];
+		return peer === null ? ['', Number.POSITIVE_INFINITY] : [`process ${peer}`, each];
 	}
 
 	/** @throws AgentError for what is not passed on. */
@@ -198,18 +175,25 @@ async function exchange(
 ): Promise<void> {
 	const { network, progress, signal } = parts;
 	const length = request.headers['content-length'];
+	let isWritten = false;
 	if (Number(length ?? 0) > maxBytes) throw tooLargeRequest();
 	try {
 		const answer = await ask();
 		const { statusCode = 0 } = answer;
 		const headers = checkAnswer(answer);
+		const isEmpty = method === 'HEAD' || [204, 304].includes(statusCode) || answer.headers['content-length'] === '0';
+		const plain = isEmpty ? null : unpacking(answer, answer.headers['content-encoding']);
+		if (plain) {
+			delete headers['content-encoding'];
+			delete headers['content-length'];
+		}
 		if (method === 'HEAD') {
 			response.writeHead(statusCode, headers);
 			answer.resume();
 			response.end();
 			return;
 		}
-		const body = bounded(answer, maxBytes, tooLargeAnswer);
+		const body = bounded(plain ?? answer, maxBytes, tooLargeAnswer);
 		const pieces = progress.pass(withoutSecret(body, token, holdsConnection), 'service');
 		// Until the first bytes of it another answer is still possible.
 		const first = await pieces.next();
@@ -227,21 +211,23 @@ async function exchange(
 		if (error instanceof ForwardError) return error;
 		if (error instanceof AgentError) return new ForwardError({ ...error.failure, cause: error });
 		const found = { ...classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) }), cause: error };
-		const isUnsent = error instanceof Error && UNSENT in error;
-		return isUnsent ? new AgentError(found.code, found.message, found) : new ForwardError(found);
+		return isWritten ? new ForwardError(found) : new AgentError(found.code, found.message, found);
 	}
 
 	function ask(): Promise<Answer> {
 		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length) > 0;
 		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = progress.pass(request.iterator({ destroyOnReturn: false }), 'caller');
-		return network.pooled({
-			...{ url, method, signal, idleMs: 0 },
+		return network.ask({
+			...{ url, method, signal, idleMs: 0, keeps: KEPT_MS },
+			onWrite() {
+				isWritten = true;
+			},
 			headers: {
 				...headersToService(request.headers, more),
 				...added,
-				...(hasBody && length !== undefined && { 'content-length': length }),
-				// What is compressed could not be searched for the Connection.
+				...(hasBody && (length === undefined ? { 'transfer-encoding': 'chunked' } : { 'content-length': length })),
+				// What comes packed all the same is unpacked: the Connection is searched for in it.
 				'accept-encoding': 'identity',
 				authorization: formatAuthorization({ scheme: 'Connection', credential: token }),
 			},

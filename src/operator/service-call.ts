@@ -44,7 +44,10 @@ export async function withClient<Result>(
 ): Promise<Result> {
 	const network = await createNetwork({ caFile }, env);
 	try {
-		const way = authorization?.scheme === 'Token' ? network : { ...network, ask: network.pooled };
+		const way: typeof network =
+			authorization?.scheme === 'Token'
+				? network
+				: { ...network, ask: (asked) => network.ask({ ...asked, keeps: 4000 }) };
 		return await use(createServiceClient({ network: way, userAgent: `idv/${VERSION}` }));
 	} finally {
 		await network.close();

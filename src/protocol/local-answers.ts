@@ -169,9 +169,11 @@ export const statusSchema = z.object({
 		.object({
 			maxBytes: z.int().describe('forward.maxBytes: the largest body of a request and of an answer.'),
 			idleSeconds: z.number().describe('forward.idleSeconds: how long nothing may move.'),
-			atOnce: z.int().describe('Requests that programs on shared sockets may have under way; others wait up to 30 s.'),
-			each: z.int().describe('Of them, those of one program (its process).'),
-			stalled: z.int().describe('Requests of theirs, besides, that wait for their own program.'),
+			each: z
+				.int()
+				.describe(
+					'Requests that one program (a process) on a shared socket may have under way; others wait up to 30 s.',
+				),
 		})
 		.optional()
 		.describe('The bounds of /v1/service/.'),

@@ -23,10 +23,8 @@ export type {
 } from './local-answers.ts';
 export type { SettingsReport } from './settings-report.ts';
 
-/** Requests to the service that callers on shared sockets may have under way, one program of them, and those that wait for their own caller. */
-export const FORWARDED_AT_ONCE = 64;
+/** Requests to the service that one program on shared sockets may have under way. */
 export const FORWARDED_EACH = 16;
-export const FORWARDED_STALLED = 16;
 
 /** Longest and default time of a lease, in seconds. */
 export const MAX_LEASE_SECONDS = 3600;

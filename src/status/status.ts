@@ -4,7 +4,7 @@ import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
 import { isSameWay, type Link, type Supervision, servesRegistration } from '../connection/supervisor.ts';
-import { FORWARDED_AT_ONCE, FORWARDED_EACH, FORWARDED_STALLED, type Status } from '../protocol/local-api.ts';
+import { FORWARDED_EACH, type Status } from '../protocol/local-api.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
 import { hostOf, purposeOf, statusSentence } from './sentence.ts';
@@ -108,9 +108,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 			forward: {
 				maxBytes: snapshot.forward.maxBytes,
 				idleSeconds: snapshot.forward.idleSeconds,
-				atOnce: FORWARDED_AT_ONCE,
 				each: FORWARDED_EACH,
-				stalled: FORWARDED_STALLED,
 			},
 		}),
 		sessionId: device.pairing?.sessionId ?? null,

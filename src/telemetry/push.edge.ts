@@ -28,6 +28,9 @@ const PACKED_FROM_BYTES = 8192;
 /** An answer says nothing in more bytes than these, and a store that never ends it is not listened to. */
 const MAX_ANSWER_BYTES = 4096;
 
+/** For the next delivery, where the interval is a usual one. */
+const KEPT_MS = 120_000;
+
 /** @throws whatever the line does; an answer of any status is returned. */
 export async function deliver(
 	network: Pick<RequestNetwork, 'ask'>,
@@ -48,7 +51,7 @@ export async function deliver(
 		idleMs: deadlineMs,
 		signal: AbortSignal.any([signal, AbortSignal.timeout(deadlineMs)]),
 		// A handshake for each delivery would cost more than the delivery.
-		keeps: true,
+		keeps: KEPT_MS,
 	});
 	const { bytes: beginning, cut } = await readBounded(answer, MAX_ANSWER_BYTES);
 	if (cut instanceof Error) throw cut;

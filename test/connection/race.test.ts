@@ -103,7 +103,7 @@ test('of a name with seven dead addresses and a live one, registration, channel 
 		onTestFinished(() => channel.terminate());
 	});
 	const { resolved, connected } = network.reach(url, 3000);
-	const answers = await Promise.all([network.ask(get(url)), network.pooled(get(url))]);
+	const answers = await Promise.all([network.ask(get(url)), network.ask({ ...get(url), keeps: 1000 })]);
 	expect(await Promise.all(answers.map((answer) => text(answer)))).toEqual(['live', 'live']);
 	expect(await opened).toMatchObject({ type: 'opened', localAddress: expect.stringMatching(/^127\./) });
 	expect(await resolved).toEqual([...DEAD, LIVE]);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -60,8 +61,12 @@ describe('memory', () => {
 			code: 'memory-low',
 			message: expect.stringContaining('47 MiB'),
 		});
-		expect(having(500, 33).message).toBe('500 MiB of 1024 MiB are available; the agent uses 33 MiB.');
-		expect(having(500).message).toBe('500 MiB of 1024 MiB are available.');
+		const unit = readFileSync(new URL('../../systemd/idv-agent.service', import.meta.url), 'utf8');
+		const budget = `${/^MemoryMax=(\d+)M$/m.exec(unit)?.[1]} MiB`;
+		expect(having(500, 33).message).toBe(
+			`500 MiB of 1024 MiB are available; the agent uses 33 MiB of at most ${budget}.`,
+		);
+		expect(having(500).message).toBe(`500 MiB of 1024 MiB are available; the agent may use at most ${budget}.`);
 	});
 });
 

@@ -13,13 +13,16 @@ type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 interface Setup {
 	readonly answer?: Answer;
 	readonly limits?: Partial<ForwardLimits>;
+	/** The caller is an application with so many places. */
+	readonly uploads?: number;
 	readonly allow?: string[];
 	readonly baseUrl?: string;
 	readonly unpaired?: boolean;
 }
 
 /** A service, and the forwarder before it as the local interface would use it. */
-async function forwarding({ answer, limits, allow = [], baseUrl, unpaired = false }: Setup = {}) {
+async function forwarding({ answer, limits, uploads, allow = [], baseUrl, unpaired = false }: Setup = {}) {
+	const application = uploads === undefined ? null : { name: 'kiosk', origin: '', token: '', shares: { uploads } };
 	const asked: IncomingMessage[] = [];
 	const service = createServer((request, response) => {
 		asked.push(request);
@@ -37,7 +40,8 @@ async function forwarding({ answer, limits, allow = [], baseUrl, unpaired = fals
 	const failures: Failure[] = [];
 	const failed = Promise.withResolvers<Failure>();
 	const local = createServer((request, response) => {
-		forward(request, response, (request.url ?? '').replace('/v1/service', '')).catch((error: unknown) => {
+		const target = (request.url ?? '').replace('/v1/service', '');
+		forward(request, response, target, application).catch((error: unknown) => {
 			if (!(error instanceof AgentError)) throw error;
 			failures.push(error.failure);
 			failed.resolve(error.failure);
@@ -333,7 +337,8 @@ describe('refusing', () => {
 	test('more than may wait for their turn', async () => {
 		const arrived = Promise.withResolvers<ServerResponse>();
 		const { url, failures } = await forwarding({
-			limits: { atOnce: 1, waiting: 0 },
+			uploads: 1,
+			limits: { waiting: 0 },
 			answer: (_request, response) => arrived.resolve(response),
 		});
 		const first = ask(`${url}/a`);
@@ -345,7 +350,7 @@ describe('refusing', () => {
 	});
 
 	test('what has waited too long for its turn', async () => {
-		const { url, failures } = await forwarding({ limits: { atOnce: 1, waitMs: 50 }, answer: () => {} });
+		const { url, failures } = await forwarding({ uploads: 1, limits: { waitMs: 50 }, answer: () => {} });
 		const gone = new AbortController();
 		const first = ask(`${url}/a`, { signal: gone.signal }).catch(() => {});
 		await ask(`${url}/b`);
@@ -357,7 +362,7 @@ describe('refusing', () => {
 
 describe('many requests at once', () => {
 	test('wait for their turn and are passed on in their order', async () => {
-		const { url, asked } = await forwarding({ limits: { atOnce: 1 } });
+		const { url, asked } = await forwarding({ uploads: 1 });
 		const texts = await Promise.all(Array.from({ length: 40 }, (_, index) => ask(`${url}/${index}`)));
 		expect(texts.map(({ status }) => status)).toEqual(Array(40).fill(200));
 		expect(asked).toHaveLength(40);
@@ -366,7 +371,7 @@ describe('many requests at once', () => {
 	test('lose the turn of a caller who leaves while it waits', async () => {
 		const arrived = Promise.withResolvers<ServerResponse>();
 		const { url, asked } = await forwarding({
-			limits: { atOnce: 1 },
+			uploads: 1,
 			answer: ({ url: path }, response) => (path?.endsWith('/first') ? arrived.resolve(response) : response.end('ok')),
 		});
 		const first = ask(`${url}/first`);

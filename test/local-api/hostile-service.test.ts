@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
@@ -118,6 +119,10 @@ const andClose =
 		socket.end(bytes.join(''));
 const answer = (body: string, head = '') =>
 	`HTTP/1.1 200 OK\r\n${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+const compressed = (coding: string, bytes: Buffer): [string, Buffer] => [
+	`HTTP/1.1 200 OK\r\nContent-Encoding: ${coding}\r\nContent-Length: ${bytes.length}\r\n\r\n`,
+	bytes,
+];
 const redirect = (status: number, location: string) =>
 	afterAsked(`HTTP/1.1 ${status} Away\r\n${location ? `Location: ${location}\r\n` : ''}Content-Length: 0\r\n\r\n`);
 /** A failure of the service that may follow an effect. */
@@ -190,9 +195,32 @@ describe('a service that', () => {
 			passed(200, 'tea'),
 		],
 		[
-			'compresses what was to be plain',
-			afterAsked(answer('\x1f\x8b', 'Content-Encoding: gzip\r\n')),
-			passed(200, '\x1f\xc2\x8b'),
+			'goes on where nothing waits for that',
+			afterAsked('HTTP/1.1 100 Continue\r\n\r\n'.repeat(2), answer('tea')),
+			passed(200, 'tea'),
+		],
+		['compresses what was to be plain', afterAsked(...compressed('gzip', gzipSync('tea'))), passed(200, 'tea')],
+		[
+			'compresses twice',
+			afterAsked(...compressed('Deflate, br', brotliCompressSync(deflateSync('tea')))),
+			passed(200, 'tea'),
+		],
+		['compresses nothing', afterAsked(compressed('gzip', Buffer.alloc(0))[0]), passed(200, '')],
+		['has a coding of its own', afterAsked(...compressed('own', Buffer.from('tea'))), passed(200, 'tea')],
+		[
+			'damages what it compresses',
+			afterAsked(...compressed('gzip', gzipSync('tea').subarray(0, 9))),
+			possible(502, 'bad-response'),
+		],
+		[
+			'compresses too much',
+			afterAsked(...compressed('gzip', gzipSync(Buffer.alloc(50 * MAX_BYTES)))),
+			{ status: 200, cut: true },
+		],
+		[
+			'sends the Connection back, compressed',
+			afterAsked(...compressed('gzip', gzipSync(`you sent ${TOKEN}`))),
+			possible(502, 'answer-withheld'),
 		],
 		[
 			'sends less than it announces',
@@ -320,6 +348,32 @@ describe('a service that', () => {
 		}
 	});
 
+	test.each([0, 1, 100_000, 3_000_000])(
+		'answers after %i bytes of an upload, and refuses the rest: its answer arrives [F661]',
+		async (bytes) => {
+			for (let turn = 0; turn < 10; turn += 1) {
+				const { socketPath } = await givenForwarding(
+					(socket) => {
+						const before = socket.bytesRead;
+						const look = () => {
+							if (socket.bytesRead - before < bytes) return;
+							socket.off('data', look).pause();
+							// Closed with bytes that nobody has read: the other side is reset.
+							socket.write('HTTP/1.1 413 Too Much\r\nConnection: close\r\nContent-Length: 5\r\n\r\nmuch!', () =>
+								socket.destroy(),
+							);
+						};
+						socket.on('data', look);
+						look();
+					},
+					{ maxBytes: 2 ** 30 },
+				);
+				const told = await ask(socketPath, 'POST', Readable.from(Array(600).fill(Buffer.alloc(16_384))));
+				expect(told).toMatchObject(passed(413, 'much!'));
+			}
+		},
+	);
+
 	test('reads nothing and says nothing: a large upload ends with 504', async () => {
 		const { socketPath } = await givenForwarding((socket) => socket.pause(), { maxBytes: 2 ** 30 });
 		const body = Readable.from(Array(4000).fill(Buffer.alloc(16_384)));
@@ -354,6 +408,31 @@ describe('an application that', () => {
 		expect(await ask(socketPath, 'POST', body)).toMatchObject(possible(408, 'request-timeout'));
 	});
 
+	test.each([
+		['no HTTP', 'tea\r\n\r\n', 400, 'none'],
+		[
+			'headers that are too large',
+			`GET /v1/service/x HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`,
+			431,
+			'none',
+		],
+		['a request without a host', 'GET /v1/service/x HTTP/1.1\r\nConnection: close\r\n\r\n', 400, 'none'],
+		['a request for a tunnel', 'CONNECT service:443 HTTP/1.1\r\nHost: a\r\n\r\n', 405, 'none'],
+		[
+			'an upload that stops being HTTP',
+			'POST /v1/service/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ntea\r\nno chunk\r\n',
+			400,
+			'possible',
+		],
+	])('sends %s is told whether it had an effect [F663]', async (_, bytes, status, effect) => {
+		const { socketPath } = await givenForwarding(() => {});
+		const socket = connect(socketPath);
+		socket.write(bytes);
+		let text = '';
+		for await (const chunk of socket) text += String(chunk);
+		expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*\r\nIdv-Agent-Effect: ${effect}\r\n`, 's'));
+	});
+
 	test('announces too much is refused before anything leaves; one that sends it is told that some has left', async () => {
 		const { socketPath, heads } = await givenForwarding(() => {});
 		const told = await ask(socketPath, 'POST', 'x'.repeat(MAX_BYTES + 1));
@@ -362,12 +441,20 @@ describe('an application that', () => {
 		expect(await ask(socketPath, 'POST', streamed)).toMatchObject(possible(413, 'body-too-large'));
 	});
 
-	test('never reads its answers, and never ends its uploads, keeps no one from the service [F673]', async () => {
-		const stall = 20;
+	test.each([
+		['never ends its uploads', 'POST', '/unread'],
+		['never reads its answers', 'GET', '/large'],
+		['asks for what takes long', 'GET', '/slow'],
+	])('%s, with others like it, keeps no other program from the service [F673]', async (_, method, path) => {
+		const reached = Promise.withResolvers<void>();
+		let slow = 0;
 		const { socketPath } = await givenForwarding(
 			(socket, head) => {
 				if (head.includes('/quick')) return void socket.write(answer('quick'));
-				if (!head.startsWith('GET')) return;
+				slow += 1;
+				if (slow === 6) reached.resolve();
+				if (path === '/unread') return void socket.pause();
+				if (path === '/slow') return;
 				socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${2 ** 30}\r\n\r\n`);
 				const pour = () => {
 					while (!socket.destroyed && socket.write(Buffer.alloc(65_536)));
@@ -375,44 +462,25 @@ describe('an application that', () => {
 				socket.on('drain', pour);
 				pour();
 			},
-			{ maxBytes: 2 ** 30, idleMs: 20_000, atOnce: 4, each: 100, stalled: 8, stallMs: stall },
+			{ maxBytes: 2 ** 30, idleMs: 60_000, each: 2 },
 		);
-		const ends: Promise<unknown>[] = [];
-		for (let at = 0; at < 24; at += 1) {
-			const method = at % 2 ? 'GET' : 'POST';
-			const request = httpRequest({ socketPath, method, path: '/v1/service/slow', agent: false });
-			onTestFinished(() => void request.destroy());
-			ends.push(new Promise((resolve) => request.on('close', resolve).on('error', resolve)));
-			request.on('response', (response) => response.pause().on('error', () => {}));
-			if (method === 'POST') request.write('half');
-			else request.end();
+		const flood = `for (let at = 0; at < 20; at += 1) {
+			const asked = require('node:http').request({ socketPath: ${JSON.stringify(socketPath)}, method: '${method}', path: '/v1/service${path}', agent: false });
+			asked.on('error', () => {}).on('response', (response) => response.pause());
+			if ('${method}' === 'POST') asked.write(Buffer.alloc(1_000_000));
+			else asked.end();
+		}`;
+		for (let program = 0; program < 3; program += 1) {
+			const other = spawn(process.execPath, ['-e', flood], { stdio: 'ignore' });
+			onTestFinished(async () => {
+				const gone = once(other, 'exit');
+				other.kill();
+				await gone;
+			});
 		}
-		expect(await ask(socketPath, 'GET', undefined, '/v1/service/quick')).toMatchObject(passed(200, 'quick'));
-		// More than may stand still: those that have waited longest end.
-		await Promise.any(ends);
-	});
-
-	test('has as many requests under way as it may keeps no other program from the service', async () => {
-		const reached = Promise.withResolvers<void>();
-		let slow = 0;
-		const { socketPath } = await givenForwarding(
-			(socket, head) => {
-				if (head.includes('/quick')) return void socket.write(answer('quick'));
-				slow += 1;
-				if (slow === 2) reached.resolve();
-			},
-			{ idleMs: 60_000, atOnce: 4, each: 2 },
-		);
-		const flood = `for (let at = 0; at < 20; at += 1) require('node:http').get({ socketPath: ${JSON.stringify(socketPath)}, path: '/v1/service/slow', agent: false }).on('error', () => {});`;
-		const other = spawn(process.execPath, ['-e', flood], { stdio: 'ignore' });
-		onTestFinished(async () => {
-			const gone = once(other, 'exit');
-			other.kill();
-			await gone;
-		});
 		await reached.promise;
 		expect(await ask(socketPath, 'GET', undefined, '/v1/service/quick')).toMatchObject(passed(200, 'quick'));
-		expect(slow).toBe(2);
+		expect(slow).toBe(6);
 	});
 
 	test.each(['GET', 'POST'])('closes its own side after a %s gets its answer [F674]', async (method) => {

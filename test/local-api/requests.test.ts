@@ -244,6 +244,11 @@ describe('limits', () => {
 		expect(got).toMatch(/^HTTP\/1\.1 431 .*"body-too-large"/s);
 	});
 
+	test('a head that stops half-way is told that it had no effect', async () => {
+		const { agentSocket } = await open(echoRoutes, { limits: { requestMs: 30 } });
+		expect(await exchange(agentSocket, 'POST /v1/service/a HTTP/1.1\r\n')).toContain('\r\nIdv-Agent-Effect: none\r\n');
+	});
+
 	test.each([
 		'GET',
 		'GET / HTTP/1.1\r\nHost: x\r\n',

@@ -110,8 +110,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a request to the service is left open when its answer is refused',
 		file: 'src/local-api/forwarder.edge.ts',
-		from: 'stalled.delete(end);\n\t\t\tover.abort();',
-		to: 'stalled.delete(end);',
+		from: 'progress.stop();\n\t\t\tover.abort();',
+		to: 'progress.stop();',
 		tests: 'test/local-api/forwarder.test.ts',
 	},
 	{

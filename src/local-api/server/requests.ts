@@ -163,11 +163,8 @@ function endWith(context: Context, socket: Duplex, problem: ProblemResponse, beg
 	response.setHeader('Connection', 'close');
 	response.once('finish', () => socket.destroy());
 	// Some of a request that is passed on may have gone.
-	const headers = {
-		...problem.headers,
-		...(begun?.req.url?.startsWith(LOCAL_ROUTES.service) && effectHeader('possible')),
-	};
-	sendProblem(context, response, { ...problem, headers });
+	const effect = begun?.req.url?.startsWith(LOCAL_ROUTES.service) ? 'possible' : 'none';
+	sendProblem(context, response, { ...problem, headers: { ...problem.headers, ...effectHeader(effect) } });
 }
 
 async function answer(context: Context, listener: LocalListener, request: Request, response: Response): Promise<void> {

@@ -1,4 +1,4 @@
-/** The pool for forwarded requests goes the same way out as everything else, and fails in the same words. */
+/** A request on a kept connection goes the same way out as any other, and fails in the same words. */
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { text } from 'node:stream/consumers';
@@ -33,7 +33,7 @@ async function bothWays({ url, settings = CA, idleMs = 5000 }: Case): Promise<re
 			return classifyNetworkError(error, { host: target.host, viaProxy: network.viaProxy(target) }).code;
 		}
 	};
-	return [await outcome(network.ask), await outcome(network.pooled)];
+	return [await outcome(network.ask), await outcome((given) => network.ask({ ...given, keeps: 4000 }))];
 }
 
 const rows: [string, string, () => Promise<Case>][] = [
