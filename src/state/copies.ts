@@ -88,7 +88,8 @@ function chooseOfTwo(first: WholeCopy, second: WholeCopy, { isCutOff, own }: Cir
 		return firstUnpairs && second.stamp ? { ...secondCounts, ...PUT_THERE } : firstCounts;
 	}
 	if (first.text === second.text) return { ...firstCounts, isPair: first.inode !== second.inode };
-	return { ...(ahead < 0 ? secondCounts : firstCounts), told: isOneSave ? null : 'is older than its copy' };
+	// Of a save that was cut off one new name may be all that is left.
+	return { ...(ahead < 0 ? secondCounts : firstCounts), told: Math.abs(ahead) <= 1 ? null : 'is older than its copy' };
 }
 
 export const holdsPairing = ({ pairing, connections }: DeviceState) => pairing !== null || connections.length > 0;

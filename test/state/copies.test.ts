@@ -143,7 +143,7 @@ describe.each(COPIES)('damage of %s beside a whole copy', (name) => {
 	test('an older copy of it does not count', async () => {
 		await save(pairedAs('before'), pairedAs('older'));
 		const older = bytesOf(name);
-		await save(PAIRED);
+		await save(pairedAs('between'), PAIRED);
 		write(name, older);
 		await expectHealed(name, PAIRED);
 	});
@@ -287,6 +287,19 @@ describe('a save that was cut off', () => {
 		expect(fs.readdirSync(stateDir).toSorted()).toEqual(['lock.db', ...COPIES]);
 		expect(bytesOf(STATE)).toEqual(bytesOf(COPY));
 	});
+
+	test.each(COPIES)(
+		'and of whose names only %s is left is the newest state, and nothing is told [F558]',
+		async (name) => {
+			const after = pairedAs('after');
+			await save(pairedAs('older'), PAIRED);
+			const before = bytesOf(name);
+			await save(after);
+			write(otherOf(name), before);
+			expect(await load()).toEqual({ state: after, notices: [] });
+			expect(bytesOf(STATE)).toEqual(bytesOf(COPY));
+		},
+	);
 });
 
 describe.runIf(process.geteuid?.() === 0)('on a disk that something else has filled (needs root)', () => {
