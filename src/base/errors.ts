@@ -90,6 +90,8 @@ export const CATALOGUE = {
 		'captive-portal':
 			"Sign this site's network in (a captive portal or proxy answers in place of the service), or check baseUrl.",
 		'service-failed': 'If it lasts, the operator of the service must look at it.',
+		'handshake-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
+		'request-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
 	}),
 	...rows(retried('unreachable', EXIT.temporary), {
 		'registering-too-often':
@@ -100,8 +102,6 @@ export const CATALOGUE = {
 			'Wait: the service still holds another channel of this device, as it does after a device was cut off. If it lasts, look for a second device with the same deviceId.',
 	}),
 	...rows(retried('overloaded'), {
-		'handshake-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
-		'request-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
 		'poison-message': 'The operator must look at what the service sends: a message was too large or not valid.',
 	}),
 	...rows(retried('overloaded', EXIT.temporary), {

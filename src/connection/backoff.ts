@@ -10,7 +10,7 @@ import type { RetryClass } from '../base/errors.ts';
  * | outage: `unreachable`, and `surprising` where it worked | no word about this credential | 0 to 30 s; a surprise after 15 min 150 to 300 s | 60 s; then 5 min |
  * | a place that is still held: `occupied` | the service has another channel of this device | 5 to 30 s | 60 s |
  * | refusal: `refused` | 401, 1008, a private close code again and again | 30 to 120 s; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
- * | overload: `overloaded` | 429, 503, what is taken and not answered | 15 s and more, half as long again each time | 60 s or T, at most 30 min |
+ * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min |
  * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
  *
  * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed, or of a place that is held, up to 60 s.
@@ -57,8 +57,8 @@ export interface Backoff {
 	readonly failures: number;
 	/** The window for an overloaded service; 0 when it was not overloaded. */
 	readonly overloadWindowMs: number;
-	/** Handshakes in a row that ran into their deadline. */
-	readonly timeouts: number;
+	/** Whether the newest attempt ran into its deadline. */
+	readonly timedOut: boolean;
 	/** How long refusals have lasted, in milliseconds; 0 with the first. */
 	readonly refusedForMs: number;
 	/** Monotonic time of the newest refusal; `null` before the first. */
@@ -76,7 +76,7 @@ export interface Backoff {
 export const NO_FAILURES: Backoff = {
 	failures: 0,
 	overloadWindowMs: 0,
-	timeouts: 0,
+	timedOut: false,
 	refusedForMs: 0,
 	refusedAtMs: null,
 	surprisedAtMs: null,
@@ -122,7 +122,7 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, random: () 
 			failed.retryClass === 'overloaded'
 				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
 				: 0,
-		timeouts: failed.timedOut ? before.timeouts + 1 : 0,
+		timedOut: failed.timedOut,
 		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,
 		surprisedAtMs,
@@ -175,7 +175,7 @@ function refusedWindowMs(lastedMs: number, blocked: boolean, wasOnline: boolean)
 	return Math.min(wasOnline ? MAX_REFUSED_WAIT_MS.wasOnline : MAX_REFUSED_WAIT_MS.usual, lastedMs);
 }
 
-/** How long a handshake may take: 15 s, then 30 s and 45 s after consecutive timeouts. */
-export function handshakeDeadlineMs(backoff: Backoff): number {
-	return Math.min(3, 1 + backoff.timeouts) * 15 * SECOND;
+/** How long a handshake may take: 15 s, and 25 s after one that was too slow. With the longest wait it stays below a minute. */
+export function handshakeDeadlineMs({ timedOut }: Pick<Backoff, 'timedOut'>): number {
+	return (timedOut ? 25 : 15) * SECOND;
 }

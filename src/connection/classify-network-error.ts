@@ -246,8 +246,8 @@ export function classifyHandshakeError(error: Error | null, context: { host: str
 }
 
 /**
- * A channel that did not open in time. A host that does not even take a connection is away; one that takes it and says nothing may have
- * too much to do, and needs longer the next time. @param late.stands whether there is a connection, and late.isInTls whether its TLS handshake is under way.
+ * A channel that did not open in time. A host that does not even take a connection is away; one that takes it and says nothing may be
+ * slow, and has longer the next time. @param late.stands whether there is a connection, and late.isInTls whether its TLS handshake is under way.
  */
 export function lateHandshake(
 	late: NetworkContext & { readonly seconds: number; readonly stands: boolean; readonly isInTls?: boolean },

@@ -1,6 +1,8 @@
 /** What many devices cost a service and a site, as bounds in virtual time; tables by `npm run suite -- bench:refusals` and `bench:rate-limit`. */
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure, retryClassOf } from '../../src/base/errors.ts';
+import { CAUSES } from '../recovery/causes.ts';
+import { CREDENTIALS, live, PHASES } from '../recovery/lives.ts';
 import {
 	AWAY_SECONDS,
 	badMinute,
@@ -38,6 +40,23 @@ test.each([true, false])('a real revocation asks for a person after at most 15 m
 	expect(quantile(blockedAt, 1)).toBeLessThanOrEqual(15 * 60);
 	expect(blockedAt[0]).toBeGreaterThanOrEqual(10 * 60);
 });
+
+test.each(['taken and not answered', 'TLS begun and not answered'])(
+	'%s for 20 s and 2 min is an outage: back within 60 s of its end, 20 s in the median [F565]',
+	(name) => {
+		const cause = CAUSES[name];
+		if (!cause) throw new Error(name);
+		for (const seconds of [20, 120]) {
+			const backs = CREDENTIALS.flatMap((credential) =>
+				PHASES.flatMap((phase) =>
+					Array.from({ length: 30 }, (_, seed) => live({ cause, credential, phase, seconds, seed }).online),
+				),
+			).sort((one, other) => one - other);
+			expect.soft(quantile(backs, 0.5)).toBeLessThanOrEqual(20);
+			expect.soft(quantile(backs, 1)).toBeLessThanOrEqual(60);
+		}
+	},
+);
 
 /** Everything that asks for a person at once when it never worked, or for a long wait. */
 const SURPRISES = (Object.keys(CATALOGUE) as ErrorCode[]).filter((code) => retryClassOf(code) === 'surprising');

@@ -18,7 +18,7 @@ export type Meeting =
 	/** An upgrade that `ws` does not take, by its words. */
 	| { readonly kind: 'upgrade'; readonly words: string }
 	/** Nothing comes back: not even a connection, or no answer on one. */
-	| { readonly kind: 'hangs'; readonly on: 'connecting' | 'answer' }
+	| { readonly kind: 'hangs'; readonly on: 'connecting' | 'TLS' | 'answer' }
 	/** A channel that opens and ends; registrations are fine. `code`: of the close frame, `null` for none. */
 	| { readonly kind: 'closes'; readonly afterMs: number; readonly code: number | null };
 
@@ -81,6 +81,9 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 	refused: always(error('ECONNREFUSED')),
 	'no route': always(error('EHOSTUNREACH', 3000)),
 	'black hole': always({ kind: 'hangs', on: 'connecting' }),
+	'taken and not answered': always({ kind: 'hangs', on: 'answer' }),
+	'TLS begun and not answered': always({ kind: 'hangs', on: 'TLS' }),
+	'half open, then nothing is answered': always({ kind: 'hangs', on: 'answer' }, { cut: 'silence' }),
 	'half open, then a black hole': always({ kind: 'hangs', on: 'connecting' }, { cut: 'silence' }),
 	'reset while connecting': always(error('ECONNRESET')),
 	'reset during TLS': always(error('EPROTO')),
@@ -128,7 +131,6 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 	'closed with 4999': closes(4999, { class: 'refusal' }),
 	'503 to everything': always(http(503), { class: 'overload' }),
 	'429 to everything': always(http(429), { class: 'overload' }),
-	'taken and not answered': always({ kind: 'hangs', on: 'answer' }, { class: 'overload' }),
 	'503 with Retry-After': always(http(503, { headers: { 'retry-after': '20' } }), {
 		class: 'overload',
 		retryAfterSeconds: 20,

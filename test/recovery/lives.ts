@@ -3,6 +3,7 @@
  * means), against a service that is a function. Opens no socket.
  */
 import { type Failure, failure } from '../../src/base/errors.ts';
+import { TLS_STALLED } from '../../src/connection/ask.edge.ts';
 import { COUNTS_AFTER_MS } from '../../src/connection/backoff.ts';
 import { classifyClose, classifyHttpAnswer } from '../../src/connection/classify-failure.ts';
 import {
@@ -192,10 +193,10 @@ interface Failed {
 
 function registrationFailure(met: Meeting): Failed | null {
 	if (met.kind === 'hangs') {
-		const isConnecting = met.on === 'connecting';
-		const code = isConnecting ? 'ETIMEDOUT' : 'TimeoutError';
-		const error = isConnecting ? Object.assign(new Error(), { code }) : new DOMException('', code);
-		const afterMs = isConnecting ? CONNECT_MS : REQUEST_MS;
+		const isAnswer = met.on === 'answer';
+		const code = met.on === 'TLS' ? TLS_STALLED : 'ETIMEDOUT';
+		const error = isAnswer ? new DOMException('', 'TimeoutError') : Object.assign(new Error(), { code });
+		const afterMs = isAnswer ? REQUEST_MS : CONNECT_MS;
 		return { failure: classifyNetworkError(error, { host: HOST }), timedOut: true, afterMs };
 	}
 	if (met.kind === 'http') return { failure: answered(met, 'register'), timedOut: false, afterMs: ANSWER_MS };
@@ -208,7 +209,12 @@ function channelFailure(met: Meeting, handshakeMs: number): Failed | null {
 	const fast = { timedOut: false, afterMs: ANSWER_MS };
 	switch (met.kind) {
 		case 'hangs': {
-			const late = lateHandshake({ host: HOST, seconds: handshakeMs / 1000, stands: met.on === 'answer' });
+			const late = lateHandshake({
+				host: HOST,
+				seconds: handshakeMs / 1000,
+				stands: met.on === 'answer',
+				isInTls: met.on === 'TLS',
+			});
 			return { ...late, afterMs: handshakeMs };
 		}
 		case 'http':

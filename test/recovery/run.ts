@@ -76,7 +76,13 @@ function measure(name: string, cause: Cause, seconds: number): Row {
 const rows = Object.entries({ ...CAUSES, ...FROM_DOCUMENTS }).flatMap(([name, cause]) =>
 	LENGTHS.map((seconds) => measure(name, cause, seconds)),
 );
-const fleets = ['service-unreachable', 'bad-response', 'channel-rejected', 'certificate-untrusted'].map((code) => {
+const fleets = [
+	'service-unreachable',
+	'bad-response',
+	'channel-rejected',
+	'certificate-untrusted',
+	'handshake-timeout',
+].map((code) => {
 	const answer =
 		code === 'service-unreachable' ? ANSWERS.unreachable : failure(code as 'bad-response', 'Something else.');
 	const devices = Number(values.devices);
