@@ -296,9 +296,11 @@ const CLOSE_WORDS: Readonly<Record<number, string>> = {
 	1014: 'bad gateway',
 };
 
-/** A private code says in words that another channel has taken the place of this one. */
-const REPLACED =
-	/\b(?:replaced|superseded|duplicate|(?:another|newer|new) (?:device|connection|session|channel|client|login))\b/i;
+/** Whether the reason of a close says in words that another channel has taken the place of this one. */
+export const saysReplaced = (reason: string): boolean =>
+	/\b(?:replaced|superseded|duplicate|(?:another|newer|new) (?:device|connection|session|channel|client|login))\b/i.test(
+		reason,
+	);
 
 export interface ChannelClose {
 	/** Of the close frame; 1005 for a frame without a code, 1006 for none at all. */
@@ -317,7 +319,7 @@ export function classifyClose(close: ChannelClose): Failure {
 	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;
 	const params = { host, closeCode: code, ...(reason !== '' && { detail: reason }) };
 	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });
-	if (code === 4409 || (code >= 4000 && REPLACED.test(reason)))
+	if (code === 4409 || (code >= 4000 && saysReplaced(reason)))
 		return failure('connection-replaced', message, { params });
 	return failure('connection-lost', message, { params });
 }

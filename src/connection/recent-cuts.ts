@@ -1,6 +1,7 @@
 /** How often the channel was cut lately, and how it is told. Pure. */
 import { plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { saysReplaced } from './classify-failure.ts';
 import type { ChannelEnd, LineRhythm } from './line-rhythm.ts';
 
 const WINDOW_MS = 10 * 60 * 1000;
@@ -23,8 +24,8 @@ export interface Cut {
 }
 
 /**
- * `said`: by the service in so many words; `perhaps`: it ended the channel with a code of its own, or refused the Connection; `possibly`:
- * it ended it in any other way.
+ * `said`: by the service in so many words, or by the settings; `perhaps`: it ended the channel with a code of its own, or refused the
+ * Connection; `possibly`: it ended it in any other way, also with 4409 alone, which is only assumed to say so.
  */
 export type Replaced = 'said' | 'perhaps' | 'possibly';
 
@@ -103,7 +104,8 @@ export function cutsWarning(cuts: readonly Cut[], nowMs: number, remedy: string 
 
 /** @param ended as the settings have its close code. */
 export function replacedBy({ failure: { code, params }, closeCode, line }: Ended): Replaced | null {
-	if (code === 'connection-replaced') return 'said';
+	if (code === 'connection-replaced')
+		return closeCode === 4409 && !saysReplaced(String(params?.['detail'])) ? 'possibly' : 'said';
 	if (closeCode !== null) return closeCode >= 4000 || closeCode === 1008 ? 'perhaps' : 'possibly';
 	return line?.withoutCloseFrame || params?.['closeCode'] === 1005 ? 'possibly' : null;
 }
@@ -122,7 +124,7 @@ export interface Occupied {
 /**
  * Two devices with one id end each other's channels, each after the other's wait: soon, and never after the same time, as a service that
  * limits the life of a channel does. Where the service keeps the older channel, the other device is refused for longer than it holds one
- * that was lost. `null` while nothing speaks for a second device.
+ * that was lost; the one that holds the channel cannot know. `null` while nothing speaks for a second device.
  */
 export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null, nowMs: number): Failure | null {
 	const heldMs = occupied ? occupied.toMs - occupied.fromMs : 0;
@@ -180,7 +182,7 @@ const HANDSHAKE_MS = 2000;
 /** Most ends of a channel have other causes: only these many in turn speak for a second device. */
 const TURNS_TO_WARN = 9;
 const duplicate = (because: string) =>
-	failure('duplicate-device', `Another device probably uses the deviceId of this one: ${because}.`);
+	failure('duplicate-device', `Another device may use the deviceId of this one: ${because}.`);
 
 function haveEqualLives(cuts: readonly Cut[]): boolean {
 	return areEqual(cuts.map(({ lifeMs }) => lifeMs));

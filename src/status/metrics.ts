@@ -83,7 +83,7 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		),
 		gauge(
 			'duplicate_device',
-			'1 while another device probably uses the deviceId of this one.',
+			'1 while another device may use the deviceId of this one.',
 			warnings.some(({ code }) => code === 'duplicate-device') ? 1 : 0,
 		),
 		gauge(

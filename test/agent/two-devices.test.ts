@@ -57,7 +57,7 @@ test('that end the channel of each other both say so within 10 min, and never as
 		const word = { kind: 'runs', status } as Parameters<typeof checkChannel>[0];
 		expect(checkChannel(word)).toMatchObject({
 			status: status.state === 'online' ? 'warning' : 'failed',
-			message: expect.stringContaining('Another device probably uses the deviceId of this one'),
+			message: expect.stringContaining('Another device may use the deviceId of this one'),
 			remedy: expect.stringContaining('copied disk'),
 		});
 	}

@@ -12,8 +12,9 @@ function cutsOf(
 	lives: readonly number[],
 	meaning: 'refused' | 'replaced' | 'retry' | null = null,
 	apartS = 70,
+	reason = 'session taken',
 ): readonly Cut[] {
-	const failure = classifyClose({ code, reason: 'session taken', host: 'id.example' });
+	const failure = classifyClose({ code, reason, host: 'id.example' });
 	const line = { withoutCloseFrame: code === 1006 };
 	const closeCode = code === 1006 ? null : code;
 	const ended = asMeant({ failure, closeCode, line }, meaning ? { [code]: meaning } : {});
@@ -48,7 +49,7 @@ describe('a second device with the same id', () => {
 	);
 
 	test('is not where all of it happens within two minutes: a place that is held for a killed device, a bad minute', () => {
-		expect(told(cutsOf(4409, [1, 4, 2, 9], null, 20), 100 * SECOND)).toBeNull();
+		expect(told(cutsOf(4409, [1, 4, 2, 9], null, 20, 'replaced'), 100 * SECOND)).toBeNull();
 	});
 
 	test('is not where the code is an outage, nor where the line is cut', () => {
@@ -57,14 +58,18 @@ describe('a second device with the same id', () => {
 	});
 
 	test('is certain enough after equal times where the service says that another channel took the place', () => {
-		expect(told(cutsOf(4409, [20, 20, 20]))).toBe('duplicate-device');
+		expect(told(cutsOf(4409, [20, 20, 20], null, 70, 'replaced by another device'))).toBe('duplicate-device');
 		expect(told(cutsOf(4100, [20, 20, 20], 'replaced'))).toBe('duplicate-device');
+	});
+
+	test('is not by 4409 alone, whatever its words are about, unless the waits of the other one speak for it', () => {
+		for (const reason of ['', 'bye', 'conflict']) expect(told(cutsOf(4409, [4, 12, 29], null, 70, reason))).toBeNull();
 	});
 
 	describe('without a word of it', () => {
 		const RAMP = [2, 3, 6, 12, 29, 17, 21, 26, 30];
 
-		test.each([1000, 1001, 1006, 1011])(
+		test.each([1000, 1001, 1006, 1011, 4409])(
 			'is likely where %i ends channels after the growing waits of the other',
 			(code) => {
 				expect(told(cutsOf(code, [900, ...RAMP], null, 45), 480 * SECOND)).toBe('duplicate-device');

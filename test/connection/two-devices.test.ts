@@ -65,7 +65,7 @@ const TROUBLES: Readonly<Record<string, Trouble>> = {
 };
 
 test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two because of %s [F613]', (name) => {
-	for (const code of [1000, 1001, 1005, 1006, 1011, 1012])
+	for (const code of [1000, 1001, 1005, 1006, 1011, 1012, 4409])
 		for (const seed of SEEDS) {
 			const world = createWorld(seed);
 			const trouble = TROUBLES[name]?.(world.random, () => world.now() / SECOND);

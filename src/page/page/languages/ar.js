@@ -39,7 +39,7 @@ export default {
 		'channel-occupied': ['لا تزال الخدمة تحتفظ باتصال آخر لهذا الجهاز.', 'انتظر بضع دقائق.'],
 		'channel-silent': ['توقفت الخدمة عن الاستجابة.', NETWORK],
 		'notifications-at-risk': ['قد تُفقد رسائل من الخدمة.', NETWORK],
-		'duplicate-device': ['من المحتمل أن جهازًا آخر يستخدم اسم هذا الجهاز.', HOTLINE],
+		'duplicate-device': ['قد يكون جهاز آخر يستخدم اسم هذا الجهاز.', HOTLINE],
 		'channel-flapping': ['ينقطع الاتصال مرارًا وتكرارًا.', NETWORK],
 		'registering-too-often': ['تعيد الخدمة تسجيل هذا الجهاز كثيرًا جدًا.', HOTLINE],
 		'clock-wrong': ['ساعة هذا الجهاز غير صحيحة.', 'اضبط تاريخ هذا الجهاز ووقته.'],

@@ -41,7 +41,7 @@ export default {
 		'channel-occupied': ['Der Dienst hält noch eine andere Verbindung dieses Geräts.', 'Warten Sie einige Minuten.'],
 		'channel-silent': ['Der Dienst meldet sich nicht mehr.', NETWORK],
 		'notifications-at-risk': ['Nachrichten des Dienstes können verloren gehen.', NETWORK],
-		'duplicate-device': ['Wahrscheinlich verwendet ein anderes Gerät den Namen dieses Geräts.', HOTLINE],
+		'duplicate-device': ['Möglicherweise verwendet ein anderes Gerät den Namen dieses Geräts.', HOTLINE],
 		'channel-flapping': ['Die Verbindung bricht immer wieder ab.', NETWORK],
 		'registering-too-often': ['Der Dienst meldet dieses Gerät zu oft neu an.', HOTLINE],
 		'clock-wrong': ['Die Uhr dieses Geräts geht falsch.', 'Stellen Sie Datum und Uhrzeit dieses Geräts.'],

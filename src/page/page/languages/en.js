@@ -40,7 +40,7 @@ export default {
 		'channel-occupied': ['The service still holds another connection of this device.', 'Wait a few minutes.'],
 		'channel-silent': ['The service has gone silent.', NETWORK],
 		'notifications-at-risk': ['Messages of the service may be lost.', NETWORK],
-		'duplicate-device': ['Another device probably uses the name of this one.', HOTLINE],
+		'duplicate-device': ['Another device may be using the name of this one.', HOTLINE],
 		'channel-flapping': ['The connection breaks off again and again.', NETWORK],
 		'registering-too-often': ['The service moves or renews this device too often.', HOTLINE],
 		'clock-wrong': ['The clock of this device is wrong.', 'Set date and time of this device.'],

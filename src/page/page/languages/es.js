@@ -40,7 +40,7 @@ export default {
 		'channel-occupied': ['El servicio mantiene todavía otra conexión de este equipo.', 'Espere unos minutos.'],
 		'channel-silent': ['El servicio ya no da señales.', NETWORK],
 		'notifications-at-risk': ['Pueden perderse mensajes del servicio.', NETWORK],
-		'duplicate-device': ['Probablemente otro equipo usa el nombre de este.', HOTLINE],
+		'duplicate-device': ['Es posible que otro equipo use el nombre de este.', HOTLINE],
 		'channel-flapping': ['La conexión se corta una y otra vez.', NETWORK],
 		'registering-too-often': ['El servicio registra este equipo con demasiada frecuencia.', HOTLINE],
 		'clock-wrong': ['El reloj de este equipo está mal.', 'Ajuste la fecha y la hora de este equipo.'],

@@ -41,7 +41,7 @@ export default {
 		'channel-occupied': ['Le service garde encore une autre connexion de cet appareil.', 'Attendez quelques minutes.'],
 		'channel-silent': ['Le service ne donne plus signe de vie.', NETWORK],
 		'notifications-at-risk': ['Des messages du service peuvent se perdre.', NETWORK],
-		'duplicate-device': ['Un autre appareil utilise probablement le nom de celui-ci.', HOTLINE],
+		'duplicate-device': ['Il se peut qu’un autre appareil utilise le nom de celui-ci.', HOTLINE],
 		'channel-flapping': ['La connexion se coupe sans cesse.', NETWORK],
 		'registering-too-often': ['Le service réenregistre cet appareil trop souvent.', HOTLINE],
 		'clock-wrong': ['L’horloge de cet appareil n’est pas à l’heure.', 'Réglez la date et l’heure de cet appareil.'],
