@@ -104,6 +104,9 @@ export function converse(parts: ConversationParts) {
 	}
 
 	return {
+		get isConfirmed() {
+			return isConfirmed;
+		},
 		/** The channel is open. */
 		opened(headers: IncomingHttpHeaders = {}): void {
 			const named = Object.entries(headers).map(([name, value]) => [name, String(value)]);

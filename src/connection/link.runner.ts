@@ -104,13 +104,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const running = (generation: number): Running => {
 		const known = links.get(generation);
 		if (known) return known;
-		const fresh: Running = {
-			request: null,
-			channel: null,
-			conversation: null,
-			stopHeartbeats: () => {},
-			cancelTimer: () => {},
-		};
+		const idle = { stopHeartbeats() {}, cancelTimer() {} };
+		const fresh: Running = { request: null, channel: null, conversation: null, ...idle };
 		links.set(generation, fresh);
 		return fresh;
 	};
@@ -182,6 +177,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				workflowId: registration.request.workflowId,
 			},
 			(event) => {
+				if (event.type === 'ended' && link.channel === channel && !link.conversation?.isConfirmed) network.doubt(url);
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
 				else if (event.type === 'frame')

@@ -11,6 +11,7 @@ import { createSecureContext, getCACertificates, type SecureContext } from 'node
 import { AgentError } from '../base/errors.ts';
 import { isOutOfRoom, readTextNow } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
+import { withDoubt } from './addresses.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
@@ -34,6 +35,8 @@ export interface NetworkSettings {
 export interface Network extends RequestNetwork {
 	/** What `ws` connects with. */
 	channelAgent(url: URL): HttpAgent;
+	/** The newest connection to the URL has come to nothing: the next one prefers another address of its host, or of its proxy. */
+	doubt(url: URL): void;
 	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
 	proxyFor(url: URL): string | null;
 	/** Connects to the proxy on the way to the URL, or to its host, and closes. For diagnosis. */
@@ -64,12 +67,13 @@ export async function createNetwork(
 	const tls = readTls(settings, read);
 	const certificateEndMs = endOfCertificate(settings, read);
 	const agents = new Map<string, HttpAgent>();
+	const names: Names = { lookup, taken: new Map(), doubted: new Map() };
 
 	const agentFor = (url: URL, keptMs = 0) => {
 		const proxy = proxyFor(url);
 		const secure = usesTls(url);
 		const key = `${secure}${keptMs}${proxy ?? ''}`;
-		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { lookup, keptMs });
+		const agent = agents.get(key) ?? createAgent(secure, proxy, tls, { names, keptMs });
 		agents.set(key, agent);
 		return agent;
 	};
@@ -78,11 +82,18 @@ export async function createNetwork(
 		channelAgent: (url) => agentFor(url),
 		ask: (asked) => ask(agentFor(asked.url, asked.keeps), asked),
 		viaProxy: (url) => proxyFor(url) !== null,
+		doubt(url) {
+			const host = withoutBrackets(new URL(proxyFor(url) ?? url).hostname);
+			const address = names.taken.get(host);
+			if (address === undefined) return;
+			names.taken.delete(host);
+			names.doubted.set(host, withDoubt(names.doubted.get(host) ?? [], address));
+		},
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
 		certificateEndMs,
 		inspect(url, limitMs) {
-			const agent = createAgent(usesTls(url), proxyFor(url), tls, { lookup, acceptsAll: true });
+			const agent = createAgent(usesTls(url), proxyFor(url), tls, { names, acceptsAll: true });
 			return inspect(url, agent, limitMs);
 		},
 		async close() {
@@ -91,13 +102,14 @@ export async function createNetwork(
 	};
 }
 
+const withoutBrackets = (hostname: string) => hostname.replace(/^\[(.*)\]$/, '$1');
 const usesTls = ({ protocol }: URL) => protocol === 'https:' || protocol === 'wss:';
 
 function createAgent(
 	secure: boolean,
 	proxy: string | null,
 	tls: SecureContext | null,
-	{ lookup, acceptsAll = false, keptMs = 0 }: { lookup: Lookup; acceptsAll?: boolean; keptMs?: number },
+	{ names, acceptsAll = false, keptMs = 0 }: { names: Names; acceptsAll?: boolean; keptMs?: number },
 ): HttpAgent {
 	const kept = { keepAlive: keptMs > 0, keepAliveMsecs: KEEP_ALIVE_MS };
 	const agent = secure
@@ -105,7 +117,7 @@ function createAgent(
 		: new HttpAgent(kept);
 	// A server may have named a shorter time.
 	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
-	const way = proxy === null ? directWay(lookup) : tunnel(new URL(proxy), lookup);
+	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), names);
 	const begin = agent.createConnection.bind(agent);
 	// In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service.
 	agent.createConnection = (options, done = () => {}) => {
@@ -123,6 +135,14 @@ function createAgent(
 	return agent;
 }
 
+/** How names are found, and what is known of their addresses. */
+interface Names {
+	readonly lookup: Lookup;
+	/** The address that each name was connected to last. */
+	readonly taken: Map<string, string>;
+	readonly doubted: Map<string, readonly string[]>;
+}
+
 /** How the connections of one agent are opened; TLS begins inside them. */
 interface Way {
 	open(options: AgentConnectOptions, done: (error: Error | null, socket: Socket | null) => void): void;
@@ -131,17 +151,22 @@ interface Way {
 
 type AgentConnectOptions = Parameters<HttpAgent['createConnection']>[0];
 
-function directWay(lookup: Lookup): Way {
+function directWay({ lookup, taken, doubted }: Names): Way {
 	const races = new Set<Race>();
 	return {
 		open(options, done) {
 			const { host = '', port, timeout, keepAlive, keepAliveInitialDelay } = options as Target;
-			const run = race({ host, port: Number(port), timeout, keepAlive, keepAliveInitialDelay }, lookup);
+			const target = { host, port: Number(port), timeout, keepAlive, keepAliveInitialDelay };
+			const run = race(target, lookup, undefined, doubted.get(host));
+			taken.delete(host);
 			races.add(run);
 			run.won
 				.finally(() => races.delete(run))
 				.then(
-					(socket) => done(null, socket),
+					(socket) => {
+						taken.set(host, socket.remoteAddress ?? '');
+						done(null, socket);
+					},
 					(error) => done(error, null),
 				);
 		},
@@ -151,12 +176,12 @@ function directWay(lookup: Lookup): Way {
 	};
 }
 
-function tunnel(proxy: URL, lookup: Lookup): Way {
+function tunnel(proxy: URL, names: Names): Way {
 	const { protocol, hostname, port, username, password } = proxy;
 	const isTls = protocol === 'https:';
 	const login = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64');
-	const address = hostname.replace(/^\[(.*)\]$/, '$1');
-	const toProxy = createAgent(isTls, null, null, { lookup });
+	const address = withoutBrackets(hostname);
+	const toProxy = createAgent(isTls, null, null, { names });
 	return {
 		open(options, done) {
 			const host = options.host ?? '';
@@ -269,10 +294,10 @@ function readExceptions(list: string): (url: URL) => boolean {
 			continue;
 		}
 		const bare = isIP(entry) === 6 ? { name: entry, port: null } : splitPort(entry);
-		names.push({ name: bare.name.replace(/^\[(.*)\]$/, '$1').replace(/^\*?\./, ''), port: bare.port });
+		names.push({ name: withoutBrackets(bare.name).replace(/^\*?\./, ''), port: bare.port });
 	}
 	return (url) => {
-		const host = url.hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
+		const host = withoutBrackets(url.hostname).replace(/\.$/, '');
 		const port = url.port || (usesTls(url) ? '443' : '80');
 		const family = isIP(host);
 		if (family !== 0 && networks.check(host, family === 4 ? 'ipv4' : 'ipv6')) return true;

@@ -4,12 +4,15 @@
  */
 import { ADDRCONFIG, type LookupAddress } from 'node:dns';
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { type Address, nextAddress } from './addresses.ts';
 import { CONNECT_MS } from './ask.edge.ts';
 
 /** Between two addresses. Node's own way gives the first one up at that moment, and with it every slow line. Source: RFC 8305, 8. */
 const NEXT_ADDRESS_MS = 250;
 /** For so long IPv4 waits for the addresses of IPv6, which NAT does not cut. Source: RFC 8305, 8. */
 const RESOLUTION_DELAY_MS = 50;
+/** So much longer the others have before one that has disappointed is tried: it may be nearer than they are. */
+const DOUBTED_AFTER_MS = 1000;
 /** Ends before the deadline of the caller, since the race knows why there is no connection. */
 const LIMIT_MS = CONNECT_MS - 1000;
 
@@ -31,13 +34,21 @@ export interface Race {
 	cancel(): void;
 }
 
-/** Timers and sockets of a race do not keep the process alive: the caller has a deadline of its own. */
-export function race({ host = '', ...target }: Target, lookup: Lookup, limitMs = LIMIT_MS): Race {
+/**
+ * Timers and sockets of a race do not keep the process alive: the caller has a deadline of its own.
+ * @param doubted addresses that have disappointed, the newest last.
+ */
+export function race(
+	{ host = '', ...target }: Target,
+	lookup: Lookup,
+	limitMs = LIMIT_MS,
+	doubted: readonly string[] = [],
+): Race {
 	const family = isIP(host);
 	const pending = new Set<4 | 6>(family === 0 ? [6, 4] : []);
 	const won = Promise.withResolvers<Socket>();
 	const resolved = Promise.withResolvers<readonly string[]>();
-	const waiting: { address: string; family: number }[] = [];
+	const waiting = new Set<Address>();
 	const names: string[] = [];
 	const errors: Error[] = [];
 	const open = new Set<Socket>();
@@ -46,6 +57,8 @@ export function race({ host = '', ...target }: Target, lookup: Lookup, limitMs =
 	let hasBegun = false;
 	let lastFamily = 4;
 	let nextTimer: NodeJS.Timeout | undefined;
+	let leadTimer: NodeJS.Timeout | undefined;
+	let isLeadOver = doubted.length === 0;
 	const limit = setTimeout(() => {
 		const code = hasBegun ? 'ETIMEDOUT' : 'EAI_AGAIN';
 		errors.push(Object.assign(new Error(hasBegun ? 'No address answered.' : 'No name server answered.'), { code }));
@@ -56,6 +69,7 @@ export function race({ host = '', ...target }: Target, lookup: Lookup, limitMs =
 		if (isOver) return false;
 		isOver = true;
 		clearTimeout(nextTimer);
+		clearTimeout(leadTimer);
 		clearTimeout(limit);
 		resolved.resolve(names);
 		for (const socket of open) socket.destroy();
@@ -77,14 +91,20 @@ export function race({ host = '', ...target }: Target, lookup: Lookup, limitMs =
 		if (isOver) return;
 		clearTimeout(nextTimer);
 		nextTimer = undefined;
-		// One family after the other, IPv6 first.
-		const other = waiting.findIndex(({ family }) => family !== lastFamily);
-		const [next] = waiting.splice(Math.max(0, other), 1);
-		if (next) {
+		const next = nextAddress([...waiting], lastFamily, doubted);
+		if (next && !isLeadOver && doubted.includes(next.address) && open.size + pending.size > 0) {
+			leadTimer ??= setTimeout(endLead, DOUBTED_AFTER_MS).unref();
+		} else if (next) {
+			waiting.delete(next);
 			attempt(next.address);
 			lastFamily = next.family;
 			nextIn(NEXT_ADDRESS_MS);
 		} else if (open.size + pending.size === 0) lose();
+	}
+
+	function endLead(): void {
+		isLeadOver = true;
+		tryNext();
 	}
 
 	function attempt(address: string): void {
@@ -112,11 +132,11 @@ export function race({ host = '', ...target }: Target, lookup: Lookup, limitMs =
 			// What is said of IPv4 is true of the name; this host may simply have no IPv6.
 			if (error && family === 4) unresolved = error;
 			for (const one of error ? [] : found) {
-				waiting.push(one);
+				waiting.add(one);
 				names.push(one.address);
 			}
 			if (pending.size === 0) resolved.resolve(names);
-			if (waiting.length === 0 && pending.size > 0) return;
+			if (waiting.size === 0 && pending.size > 0) return;
 			if (!hasBegun && pending.has(6)) nextIn(RESOLUTION_DELAY_MS);
 			else if (!hasBegun || nextTimer === undefined) tryNext();
 		});

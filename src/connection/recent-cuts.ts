@@ -25,7 +25,7 @@ export interface Cut {
 
 /**
  * `said`: by the service in so many words, or by the settings; `perhaps`: it ended the channel with a code of its own, or refused the
- * Connection; `possibly`: it ended it in any other way, also with 4409 alone, which is only assumed to say so.
+ * Connection; `possibly`: it ended it in any other way, also with 4409 alone: what that means is a guess.
  */
 export type Replaced = 'said' | 'perhaps' | 'possibly';
 

@@ -278,7 +278,7 @@ function assemble(
 	const headersFor = (baseUrl: string) =>
 		baseUrl === resolved.settings.baseUrl ? { ...plain, ...secretHeaders } : plain;
 	const made = createServiceClient({ network, userAgent, headersFor, ...(wallMs && { wallMs }) });
-	const { client, idle } = countRequests(made);
+	const { client, idle } = watchRequests(made, network);
 	return {
 		resolved,
 		credentials,
@@ -316,8 +316,11 @@ function endsOf(
 	return ends;
 }
 
-/** The same client, which knows when nothing is under way. */
-function countRequests(client: ServiceClient): { client: ServiceClient; idle(): Promise<void> } {
+/** The same client, which knows when nothing is under way, and doubts the address of what failed. */
+function watchRequests(
+	client: ServiceClient,
+	network: Pick<Network, 'doubt'>,
+): { client: ServiceClient; idle(): Promise<void> } {
 	const underWay = new Set<Promise<unknown>>();
 	const counted = <Answer>(request: Promise<Answer>): Promise<Answer> => {
 		const over = request
@@ -330,8 +333,16 @@ function countRequests(client: ServiceClient): { client: ServiceClient; idle(): 
 	};
 	return {
 		client: {
-			registerDevice: (registration) => counted(client.registerDevice(registration)),
-			preflight: (baseUrl, deadlineMs) => counted(client.preflight(baseUrl, deadlineMs)),
+			async registerDevice(registration) {
+				const result = await counted(client.registerDevice(registration));
+				if (!result.ok) network.doubt(new URL(registration.baseUrl));
+				return result;
+			},
+			async preflight(baseUrl, deadlineMs) {
+				const result = await counted(client.preflight(baseUrl, deadlineMs));
+				if (result.failure !== null) network.doubt(new URL(baseUrl));
+				return result;
+			},
 			send: (request) => counted(client.send(request)),
 		},
 		idle: async () => {

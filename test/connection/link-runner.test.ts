@@ -70,7 +70,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 				},
 				resolved: { settings: { service: { ...SERVICE, ...service }, credential } },
 				credentials: { reusable: { scheme: 'Basic', user: 'u', password: 'p' } },
-				network: { channelAgent: () => undefined, viaProxy: () => true },
+				network: { channelAgent: () => undefined, doubt() {}, viaProxy: () => true },
 				headersFor: () => ({}),
 			}) as never,
 		openChannel(options, say): Channel {

@@ -132,8 +132,8 @@ test('a proxy with seven dead addresses and a live one is reached within 3 s', a
 
 describe('a race of addresses', () => {
 	const liveAt = (host: string) => listenAt(createServer(), host);
-	const winner = async (port: number, lookup: Lookup) => {
-		const socket = await race({ host: 'service.test', port }, lookup, 3000).won;
+	const winner = async (port: number, lookup: Lookup, doubted: readonly string[] = []) => {
+		const socket = await race({ host: 'service.test', port }, lookup, 3000, doubted).won;
 		onTestFinished(() => void socket.destroy());
 		return socket.remoteAddress;
 	};
@@ -189,6 +189,31 @@ describe('a race of addresses', () => {
 		await lost;
 		known[4] = [LIVE];
 		expect(await winner(port, lookup)).toBe(LIVE);
+	});
+
+	test('tries an address that has disappointed last, of several the one first that did so longest ago', async () => {
+		const port = await liveAt('::1');
+		for (const address of [DEAD[0], LIVE]) await listenAt(createServer(), address ?? '', port);
+		const known = names({ 4: [...DEAD.slice(0, 1), LIVE], 6: ['::1'] });
+		const next = (...doubted: string[]) => winner(port, known, doubted);
+		expect(await next()).toBe('::1');
+		expect(await next('::1')).toBe(DEAD[0]);
+		expect(await next('::1', DEAD[0] ?? '')).toBe(LIVE);
+		expect(await next(LIVE, '::1', DEAD[0] ?? '')).toBe(LIVE);
+	});
+
+	test('waits for the other family before an address that has disappointed, and takes that where nothing else answers', async () => {
+		const port = await liveAt('::1');
+		const later: Lookup = (host, options, done) => {
+			if (options.family === 4) setImmediate(() => names({ 4: [LIVE] })(host, options, done));
+			else names({ 6: ['::1'] })(host, options, done);
+		};
+		expect(await winner(port, later, ['::1'])).toBe('::1');
+		await listenAt(createServer(), LIVE, port);
+		expect(await winner(port, later, ['::1'])).toBe(LIVE);
+		const other = await liveAt(LIVE);
+		await deadAddresses(DEAD, other);
+		expect(await winner(other, DEAD_AND_LIVE, [LIVE])).toBe(LIVE);
 	});
 
 	test('that no address wins says what each has said', async () => {

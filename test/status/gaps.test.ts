@@ -176,7 +176,7 @@ async function run(
 				},
 			},
 			credentials: { reusable: null },
-			network: { channelAgent: () => undefined, viaProxy: () => false },
+			network: { channelAgent: () => undefined, doubt() {}, viaProxy: () => false },
 			headersFor: () => ({}),
 		} as unknown as Runtime;
 		const runner = createLinkRunner({
