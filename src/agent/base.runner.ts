@@ -1,6 +1,6 @@
 /** The common ground of the agent's parts: time, settings, state, identity, events, warnings, listeners. */
 import { type Audit, NO_AUDIT } from '../audit/audit.runner.ts';
-import type { Clock } from '../base/clock.edge.ts';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -76,7 +76,7 @@ export function openBase(options: AgentOptions) {
 	const publish = () => {
 		for (const listener of statusListeners) listener();
 	};
-	const kept = keepWarnings(log, publish);
+	const kept = keepWarnings(log, publish, () => isoNow(clock));
 	/** Ends come without an event: they are looked at whenever the warnings are. */
 	const list = () => [...kept.list(), ...tellEnds(runtime.ends ?? [], time.nowMs())];
 	const warnings = { ...kept, list };

@@ -8,7 +8,7 @@
 import { randomUUID } from 'node:crypto';
 import fs, { constants, type Stats } from 'node:fs';
 import path from 'node:path';
-import { AgentError } from './errors.ts';
+import { AgentError, type ErrorCode } from './errors.ts';
 
 /** Of one read, in bytes. */
 const CHUNK = 65_536;
@@ -242,6 +242,20 @@ export function inWords(error: unknown): string {
 	const code = errnoOf(error);
 	const words = ERRNO_WORDS[code];
 	return words ? `${words} (${code})` : error instanceof Error ? error.message : String(error);
+}
+
+const REMEDIES: Readonly<Record<FileFault, string>> = {
+	'not-regular': 'Put a text file in its place.',
+	'not-utf8': 'Save it again as UTF-8.',
+	'too-large': 'Make it shorter.',
+};
+
+/** Why a file cannot be read, in words for the person who can mend it. @param what is in it, as the beginning of a sentence. */
+export function unreadable(code: ErrorCode, what: string, file: string, cause: unknown): AgentError {
+	const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : undefined;
+	const message = `${what} ${file} cannot be read: ${inWords(cause)}.`;
+	const more = { cause, params: { path: file }, ...(remedy && { remedy }) };
+	return new AgentError(isOutOfRoom(cause) ? 'memory-low' : code, message, more);
 }
 
 /** All that the file system of a directory can hold, in bytes, without what is reserved for root; `null` when it does not say. */

@@ -9,7 +9,7 @@ import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { BlockList, isIP, type Socket } from 'node:net';
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
-import { isOutOfRoom, readTextNow } from '../base/files.edge.ts';
+import { readTextNow, unreadable } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { withDoubt } from './addresses.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
@@ -364,7 +364,9 @@ function readAuthorities(path: string, read: ReadFile): string[] {
 	} catch {
 		// Said below, for a damaged certificate as for none.
 	}
-	throw new AgentError('settings-invalid', `network.caFile has no readable PEM certificate: ${path}`);
+	throw new AgentError('settings-invalid', `network.caFile ${path} has no readable PEM certificate.`, {
+		params: { path },
+	});
 }
 
 function endOfCertificate({ clientCertificateFile }: NetworkSettings, read: ReadFile): number | undefined {
@@ -377,14 +379,6 @@ function readSetting(name: string, path: string | undefined, read: ReadFile): st
 	try {
 		return read(path);
 	} catch (cause) {
-		const { code } = cause as NodeJS.ErrnoException;
-		throw new AgentError(
-			isOutOfRoom(cause) ? 'memory-low' : 'settings-unreadable',
-			`${name} can't be read (${code}): ${path}`,
-			{
-				cause,
-				params: { path, reason: String(code) },
-			},
-		);
+		throw unreadable('settings-unreadable', name, path, cause);
 	}
 }

@@ -1,6 +1,7 @@
 /** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
 import { createHash, randomUUID, X509Certificate } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { unreadable } from '../base/files.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
@@ -88,13 +89,13 @@ export function toldProblems(problems: readonly Failure[], unknown: readonly Fai
 	return problems.map((told) => (unknown.includes(told) ? told : toldUnusable({ told, stays: true })));
 }
 
-/** Settings that name a file by which links are made. */
-const FILES_OF_WAY = [
-	'network.caFile',
-	'network.clientCertificateFile',
-	'network.clientKeyFile',
-	'service.headersFile',
-] as const;
+/** Settings by which links are made and that name what may be unusable: each piece stays as it was where the new one cannot be used. */
+const PIECES: readonly (readonly string[])[] = [
+	['network.proxy'],
+	['network.caFile'],
+	['network.clientCertificateFile', 'network.clientKeyFile'],
+	['service.headersFile'],
+];
 
 /** What is in force before: each piece of it stays where the new one cannot be used. */
 export interface Before extends Partial<Pick<Runtime, 'resolved' | 'credentials' | 'pin'>> {
@@ -113,10 +114,11 @@ export async function openRuntime(
 	before: Before | null = null,
 ): Promise<OpenRuntime> {
 	const problems: Unusable[] = [];
-	const orKept = <Piece>(made: Promise<Piece>, stays: boolean, kept: (told: Failure) => Piece) =>
+	const orKept = <Piece>(setting: string, made: Promise<Piece>, stays: boolean, kept: (told: Failure) => Piece) =>
 		made.catch((error) => {
 			if (!before) throw error;
-			const told = toFailure(error);
+			const failed = toFailure(error);
+			const told = { ...failed, params: { ...failed.params, setting } };
 			problems.push({ told, stays });
 			return kept(told);
 		});
@@ -124,12 +126,18 @@ export async function openRuntime(
 	const { credentials: last = NO_CREDENTIALS } = before ?? {};
 	const stays = isSameService && last.id !== '';
 	const credentials = await orKept(
+		'credential',
 		readCredentials(resolved.settings.credential, readSecretFile),
 		stays,
 		(unreadable) => (stays ? last : { ...NO_CREDENTIALS, unreadable }),
 	);
 	// A PIN that cannot be read is one that cannot be typed.
-	const pin = await orKept(readPin(resolved), typeof before?.pin === 'string', () => before?.pin ?? randomUUID());
+	const pin = await orKept(
+		'page.pinFile',
+		readPin(resolved),
+		typeof before?.pin === 'string',
+		() => before?.pin ?? randomUUID(),
+	);
 	const made = await makeWay(resolved, parts.env, before, problems);
 	return assemble(made, credentials, pin, problems, parts);
 }
@@ -156,7 +164,7 @@ interface MadeWay {
 	readonly way: Way;
 }
 
-/** Network and headers; where they cannot be made of what there is now, of what they were made of before. */
+/** Network and headers; the pieces that cannot be used as they are now are as they were before. All that is wrong is told. */
 async function makeWay(
 	wanted: LoadedSettings,
 	env: RuntimeParts['env'],
@@ -170,41 +178,39 @@ async function makeWay(
 		files.set(path, text);
 		return text;
 	};
-	const orKept = async <Piece>(
-		of: string,
-		make: () => Piece | Promise<Piece>,
-		bare: (error: unknown) => Piece | Promise<Piece>,
-	) => {
-		try {
-			return await make();
-		} catch (error) {
-			if (!before) throw error;
-			problems.push({ told: toFailure(error), stays: before.way != null });
-			if (!before.way) return await bare(error);
-			resolved = withWay(resolved, before.way, (path) => path.startsWith(of));
-			for (const [path, text] of Object.entries(before.way.files)) files.set(path, text);
-			return await make();
-		}
+	const make = async (of: LoadedSettings) => {
+		const headers = headersOf(of, read);
+		return { network: await createNetwork(networkSettings(of), env, undefined, read), headers };
 	};
-	const network = await orKept(
-		'network.',
-		() => createNetwork(networkSettings(resolved), env, undefined, read),
-		(error) => {
-			if (before?.barely !== true) throw error;
-			const { proxy, systemCa } = networkSettings(resolved);
-			return createNetwork({ proxy, systemCa }, env);
-		},
-	);
-	const headers = await orKept(
-		'service.headersFile',
-		() => headersOf(resolved, read),
-		() => ({}),
-	);
+	const { network, headers } = await make(wanted).catch(async (error) => {
+		if (!before) throw error;
+		const { way } = before;
+		let usable = wanted;
+		for (const piece of PIECES) {
+			const others = PIECES.flat().filter((path) => !piece.includes(path));
+			const fault = await make(withNone(wanted, others)).then(({ network }) => void network.close(), toFailure);
+			if (!fault) continue;
+			problems.push({ told: fault, stays: way != null });
+			const isOfNetwork = piece[0]?.startsWith('network.') === true;
+			if (!way && isOfNetwork && before.barely !== true) throw error;
+			if (way) resolved = withWay(resolved, way, (path) => piece.includes(path));
+			usable = way ? withWay(usable, way, (path) => piece.includes(path)) : withNone(usable, piece);
+		}
+		for (const [path, text] of Object.entries(way?.files ?? {})) files.set(path, text);
+		return make(usable);
+	});
 	const proxies = Object.entries(env).filter((one): one is [string, string] => isProxyName(one[0]) && !!one[1]);
-	const ofWay = FILES_OF_WAY.map((path) => valueAt(resolved.settings, path));
+	const ofWay = PIECES.flat().map((path) => valueAt(resolved.settings, path));
 	const named = [...files].filter(([path]) => ofWay.includes(path));
 	const way = wayOf(resolved, Object.fromEntries(named), Object.fromEntries(proxies), hashOf);
 	return { resolved, network, headers, way };
+}
+
+/** The same settings without some of the network and of the headers. */
+function withNone(loaded: LoadedSettings, paths: readonly string[]): LoadedSettings {
+	const none = { value: null, source: 'default', where: null } as const;
+	const settings = Object.fromEntries(paths.map((path) => [path, none]));
+	return withWay(loaded, { id: '', files: {}, env: {}, settings });
 }
 
 const isProxyName = (name: string) => /_proxy$/i.test(name);
@@ -214,16 +220,19 @@ const hashOf = (text: string) => createHash('sha256').update(text).digest('hex')
 function headersOf({ settings: { service } }: LoadedSettings, read: (path: string) => string): Headers {
 	const file = service.headersFile;
 	if (file === null) return {};
-	const unreadable = (what: string, cause?: unknown) =>
-		new AgentError('credential-unreadable', `service.headersFile ${file}${what}.`, { params: { path: file }, cause });
+	const wrong = (what: string) =>
+		new AgentError('credential-unreadable', `service.headersFile ${file}${what}.`, {
+			remedy: 'Write one header on each line, such as X-Tenant: north.',
+			params: { path: file },
+		});
 	let text: string;
 	try {
 		text = read(file);
 	} catch (cause) {
-		throw unreadable(' cannot be read', cause);
+		throw unreadable('credential-unreadable', 'service.headersFile', file, cause);
 	}
-	if (text.length > MAX_HEADERS_BYTES) throw unreadable(` has more than ${MAX_HEADERS_BYTES} bytes`);
-	return readHeaderLines(text, true, (line, what) => unreadable(`: line ${line} ${what}`));
+	if (text.length > MAX_HEADERS_BYTES) throw wrong(` has more than ${MAX_HEADERS_BYTES} bytes`);
+	return readHeaderLines(text, true, (line, what) => wrong(`: line ${line} ${what}`));
 }
 
 /** The runtime to start with, and the one whose way out is tried beside it where that differs from the last that worked. */

@@ -10,6 +10,7 @@ import { createCounters } from '../base/counters.ts';
 import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { capacityOf } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { openShaper } from '../base/shapes.edge.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
@@ -268,7 +269,11 @@ export async function startDaemon(options: DaemonOptions) {
 			// The applications file is not used at all then, and has a warning of its own.
 			const { applicationsFile } = settings().local.http;
 			const exposed = await findExposedFiles(agent.ways.wanted().resolved, paths);
-			agent.warn('files', exposed.find(({ params }) => params?.['path'] !== applicationsFile) ?? null);
+			const [one, ...others] = exposed.filter(({ params }) => params?.['path'] !== applicationsFile);
+			agent.warn(
+				'files',
+				one ? { ...one, message: joinSentences(one.message, ...others.map(({ message }) => message)) } : null,
+			);
 		};
 		const warnOfDisk = () => agent.warn('disk', tooSmall(paths.stateDir, settings().events, capacityBytes));
 		await warnOfFiles();

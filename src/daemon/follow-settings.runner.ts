@@ -39,7 +39,7 @@ export function followSettings(parts: {
 	const { agent, clock, log, sources, runtimeParts } = parts;
 	const { paths } = sources;
 	const { ways } = agent;
-	let toldCount = 0;
+	let told: readonly string[] = [];
 	let applied = Promise.resolve();
 	let stopped = false;
 	let watch: SettingsWatch | null = null;
@@ -52,9 +52,10 @@ export function followSettings(parts: {
 		{ unknown, notices }: Pick<LoadedSettings, 'unknown' | 'notices'>,
 	): void {
 		const all = [...toldProblems(problems, unknown), ...files.map(toldUnusable), ...notices];
-		for (let at = 0; at < Math.max(all.length, toldCount); at += 1)
-			agent.warn(at === 0 ? 'settings' : `settings-${at}`, all[at] ?? null);
-		toldCount = all.length;
+		const topics = new Map(all.map((one) => [`settings ${one.message}`, one]));
+		for (const topic of told) if (!topics.has(topic)) agent.warn(topic, null);
+		for (const [topic, one] of topics) agent.warn(topic, one);
+		told = [...topics.keys()];
 	}
 
 	async function load(isAsked: boolean): Promise<{ changed: LoadedSettings; problems: readonly Failure[] }> {

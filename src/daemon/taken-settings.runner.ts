@@ -15,6 +15,16 @@ export const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durab
 /** Trust in a service or a person, and by which means: changes of these are also in the audit log. */
 const OF_TRUST = /^(baseUrl$|credential|pairing\.|network\.|service\.headers|update\.|local\.|page\.pin)/;
 
+/** Warnings of what was not taken. */
+const IS_REFUSAL: readonly string[] = [
+	'settings-invalid',
+	'settings-unreadable',
+	'credential-unreadable',
+	'credential-refused',
+	'telemetry-failed',
+	'memory-low',
+];
+
 export type TakenSettings = ReturnType<typeof keepTaken>;
 
 export function keepTaken(parts: {
@@ -69,12 +79,17 @@ export function keepTaken(parts: {
 			const disk = await parts.load();
 			const refusal = agent.status().warnings.find(({ code }) => code === 'settings-not-followed');
 			const isOver = refusal?.params?.['seconds'] !== undefined;
+			const isNotice = ({ message }: Pick<Failure, 'message'>) =>
+				disk.notices.some((notice) => message.startsWith(notice.message));
+			const told = agent.status().warnings.filter((one) => IS_REFUSAL.includes(one.code) && !isNotice(one));
 			const onTry = tried?.way && seen.way ? differences(seen.way, tried.way) : [];
 			const settings = [...listSettings().keys()].map((path) => {
 				const value = valueAt(resolved.settings, path);
 				const there = valueAt(disk.settings, path);
 				const { source, where } = resolved.origins.get(path) ?? { source: 'default', where: null };
-				const bad = [...disk.problems, ...(tried ?? seen).resolved.problems].find((one) => isAbout(one, path));
+				const bad = [...told, ...disk.problems].find(
+					(one) => isAbout(one, path) || (path.endsWith('File') && there !== null && there === one.params?.['path']),
+				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
 				const isTried = onTry.includes(path) && !isOver;
 				const waitsFor: 'restart' | 'try' | null = waitsForStart ? 'restart' : isTried ? 'try' : null;
@@ -82,7 +97,8 @@ export function keepTaken(parts: {
 				return {
 					...{ path, value: shownValue(path, value), source, where },
 					since: since.get(path) ?? startedAt,
-					...(!bad && !isSame(value, there) && { disk: shownValue(path, there) }),
+					...(!disk.problems.some((one) => isAbout(one, path)) &&
+						!isSame(value, there) && { disk: shownValue(path, there) }),
 					...(waitsFor && { waitsFor }),
 					...(refused && { refused: refused.message }),
 				};
@@ -93,7 +109,8 @@ export function keepTaken(parts: {
 }
 
 const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
-const isAbout = ({ message }: Failure, path: string) => ` ${message}`.includes(` ${path} `);
+const isAbout = ({ message }: Pick<Failure, 'message'>, path: string) =>
+	[' ', ':'].some((end) => ` ${message}`.includes(` ${path}${end}`));
 
 function changedPaths(before: Settings, now: Settings): string[] {
 	return [...listSettings().keys()].filter((path) => !isSame(valueAt(before, path), valueAt(now, path)));

@@ -7,6 +7,7 @@ import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
 import { type OpenRuntime, openFirstRuntime, toldProblems, toldUnusable } from '../connection/runtime.runner.ts';
@@ -156,17 +157,25 @@ export const CHECKS = [
 			// Only the agent knows what it has tried or refused.
 			const told = running.kind === 'runs' ? running.status.warnings : [];
 			const refused = told.find(({ code }) => code === 'settings-not-followed' || code === 'credential-ending');
+			/** In the agent's words, which say since when. */
+			const asTold = (raw: Failure, own = raw) =>
+				(told.find(({ message }) => message.startsWith(raw.message)) as Failure | undefined) ?? own;
 			const { unreadable } = runtime.credentials;
 			// The agent waits for the file; without a saved Connection it has nothing else to do.
-			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(unreadable);
-			const [exposed] = await findExposedFiles(runtime.resolved, inspected.paths);
-			const missing = keptWithoutSettings(runtime.resolved.settings, await stateOrEmpty())?.missing;
-			const withoutUpdates = missingFor(runtime.resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
-			const [problem = (refused as Failure | undefined) ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = [
-				...toldProblems(runtime.resolved.problems, runtime.resolved.unknown),
-				...problems.map(toldUnusable),
+			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(asTold(unreadable));
+			const { resolved } = runtime;
+			const [exposed] = await findExposedFiles(resolved, inspected.paths);
+			const missing = keptWithoutSettings(resolved.settings, await stateOrEmpty())?.missing;
+			const withoutUpdates = missingFor(resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
+			const own = toldProblems(resolved.problems, resolved.unknown);
+			const refusals = [
+				...own.map((one, at) => asTold(resolved.problems[at] ?? one, one)),
+				...problems.map((one) => asTold(one.told, toldUnusable(one))),
 			];
-			if (problem) return warning(problem);
+			const [problem = (refused as Failure | undefined) ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] =
+				refusals;
+			const others = refusals.slice(1).map(({ message }) => message);
+			if (problem) return warning({ ...problem, message: joinSentences(problem.message, ...others) });
 			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
 			const from = documents.length === 0 ? 'no file, defaults only' : files;
 			return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);

@@ -5,7 +5,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, type FileFault, inWords, isOutOfRoom, readText } from '../base/files.edge.ts';
+import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject, withoutComments } from '../base/json-text.ts';
 import { type Watched, watchDirectories } from '../base/watch.edge.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
@@ -121,20 +121,11 @@ async function readCredential(file: string): Promise<string> {
 	}
 }
 
-const REMEDIES: Readonly<Record<FileFault, string>> = {
-	'not-regular': 'Put a text file in its place.',
-	'not-utf8': 'Save it again as UTF-8.',
-	'too-large': 'Make it shorter.',
-};
-
 async function readNamed(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
 	try {
 		return await readText(file, maxBytes);
 	} catch (cause) {
-		const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : undefined;
-		const message = `The ${what} file ${file} cannot be read: ${inWords(cause)}.`;
-		const code = isOutOfRoom(cause) ? 'memory-low' : (`${what}-unreadable` as const);
-		throw new AgentError(code, message, { cause, params: { path: file }, ...(remedy && { remedy }) });
+		throw unreadable(`${what}-unreadable`, `The ${what} file`, file, cause);
 	}
 }
 

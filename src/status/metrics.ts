@@ -82,6 +82,11 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			warnings.some(({ code }) => code === 'credential-refused') ? 1 : 0,
 		),
 		gauge(
+			'credential_unusable_time_seconds',
+			'Since when the service refuses the credential of the settings, or its file cannot be read.',
+			unusableSince(warnings),
+		),
+		gauge(
 			'duplicate_device',
 			'1 while another device may use the deviceId of this one.',
 			warnings.some(({ code }) => code === 'duplicate-device') ? 1 : 0,
@@ -263,4 +268,12 @@ function formatLabels(labels: Readonly<Record<string, string>>): string {
 function formatValue(value: number): string {
 	if (Number.isNaN(value)) return 'NaN';
 	return Number.isFinite(value) ? String(value) : value > 0 ? '+Inf' : '-Inf';
+}
+
+function unusableSince(warnings: Status['warnings']): number | null {
+	const told = warnings.find(
+		({ code, params }) => code === 'credential-refused' || params?.['setting'] === 'credential',
+	);
+	const since = told?.params?.['since'];
+	return typeof since === 'string' ? Date.parse(since) / 1000 : null;
 }

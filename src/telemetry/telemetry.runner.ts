@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { cutOut } from '../base/escapes.ts';
-import { readText } from '../base/files.edge.ts';
+import { readText, unreadable } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import type { Network } from '../connection/network.edge.ts';
@@ -163,10 +163,7 @@ export function startTelemetry(parts: TelemetryParts) {
 export async function readTelemetryHeaders(file: string | null): Promise<Readonly<Record<string, string>>> {
 	if (file === null) return {};
 	const text = await readText(file, MAX_HEADERS_BYTES).catch((cause) => {
-		throw new AgentError('telemetry-failed', `telemetry.headersFile ${file} cannot be read.`, {
-			remedy: 'Make sure the file exists and the agent\u2019s user can read it.',
-			cause,
-		});
+		throw unreadable('telemetry-failed', 'telemetry.headersFile', file, cause);
 	});
 	const headers = readHeaderLines(
 		text,

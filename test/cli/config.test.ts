@@ -182,7 +182,7 @@ describe('config check', () => {
 		for (const [outcome, words] of [
 			[missing, /none cannot be read: it is not there/],
 			[unusable, /key has more than one line/],
-			[authority, /network\.caFile has no readable PEM certificate/],
+			[authority, /network\.caFile \S+ has no readable PEM certificate/],
 			[applications, /applications file .*key cannot be used: line 1: it is not "name origin token"/],
 		] as const) {
 			expect(outcome.status).toBe(78);

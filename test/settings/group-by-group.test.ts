@@ -109,3 +109,67 @@ test.each([
 	expect(status.state).toBe('online');
 	expect(offline).toEqual([]);
 });
+
+test('every file of a push that cannot be used is told, with what is in force in its place and since when [F636]', async () => {
+	const { home, good, device, offline } = await given();
+	const files = Object.fromEntries(
+		await Promise.all(
+			['ca', 'certificate', 'headers', 'telemetry'].map(async (name) => [name, await home.secretFile(name, 'rubbish')]),
+		),
+	) as Record<string, string>;
+	await home.secretFile('key', '');
+	await home.writeSettings({
+		...good,
+		network: { caFile: files['ca'], clientCertificateFile: files['certificate'], clientKeyFile: files['certificate'] },
+		service: { headersFile: files['headers'] },
+	});
+	await device.daemon.reload();
+	await device.untilStatus(({ warnings }) => warnings.length >= 4);
+	const told = device.agent.status().warnings.map(({ message }) => message);
+	for (const words of [
+		/caFile .*ca has no/,
+		/clientKeyFile are not/,
+		/headersFile .*line 1/,
+		/The credential file .*key is empty/,
+	])
+		expect(told).toContainEqual(expect.stringMatching(new RegExp(`${words.source}.*It has been so since 20\\d\\d-`)));
+	const of = await report(device);
+	for (const path of [
+		'network.caFile',
+		'network.clientCertificateFile',
+		'network.clientKeyFile',
+		'service.headersFile',
+	])
+		expect(of(path)).toMatchObject({
+			value: null,
+			disk: expect.any(String),
+			refused: expect.stringContaining('so since'),
+		});
+	expect(of('credential.apiKeyFile')).toMatchObject({ refused: expect.stringContaining('is empty') });
+	expect(of('network.proxy')).not.toHaveProperty('refused');
+	expect([offline, device.agent.status().state]).toEqual([[], 'online']);
+});
+
+test('a key file that is gone says since when, in status and metric, and no longer when it is back [F637]', async () => {
+	const { service, home, good, device } = await given({ local: { metricsPort: 0 } });
+	const key = good.credential.apiKeyFile;
+	await rm(key);
+	await device.daemon.reload();
+	const since = device.agent.status().warnings.find(({ code }) => code === 'credential-unreadable')?.params?.['since'];
+	const metric = async () => {
+		const text = await (await fetch(new URL('/metrics', device.daemon.addresses.metrics ?? ''))).text();
+		return /^idv_agent_credential_unusable_time_seconds\S* (\S+)$/m.exec(text)?.[1];
+	};
+	expect(Number(await metric()) * 1000).toBe(Date.parse(String(since)));
+	device.clock.advance(60_000);
+	await home.writeSettings({ ...good, deviceType: 7 });
+	await device.daemon.reload();
+	const later = device.agent.status().warnings;
+	expect(later.find(({ code }) => code === 'credential-unreadable')?.params?.['since']).toBe(since);
+	expect(later.find(({ code }) => code === 'settings-invalid')?.params?.['since']).not.toBe(since);
+	await home.secretFile('key', service.credentials.apiKey);
+	await home.writeSettings(good);
+	await device.daemon.reload();
+	expect(device.agent.status().warnings).toEqual([]);
+	expect(await metric()).toBeUndefined();
+});

@@ -196,7 +196,7 @@ describe('telemetry.headersFile', () => {
 		const without = await other.start([`telemetry.otlpUrl=${sink.url}`, 'telemetry.headersFile=/does/not/exist']);
 		without.clock.advance(5000);
 		await without.untilStatus(({ warnings }) =>
-			warnings.some(({ message }) => message === 'telemetry.headersFile /does/not/exist cannot be read.'),
+			warnings.some(({ message }) => message.startsWith('telemetry.headersFile /does/not/exist cannot be read: ')),
 		);
 	});
 });
