@@ -137,7 +137,7 @@ export function proxyAnswered(told: ProxyAnswer, host: string): Failure {
 	}
 	if (status >= 400 && status < 500)
 		return failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params });
-	if (status >= 500 && status < 600)
+	if (status >= 500 && status < 600 && status !== 511)
 		return failure('proxy-failed', `The proxy runs, but could not connect to ${host} (${status}).`, {
 			params,
 			remedy: `Check that ${host} is up and that the proxy can resolve and reach it; the credential of this device is not in question.`,

@@ -1,5 +1,5 @@
 /** The outcome of the settings: the network, a client of the service and the credentials, made whenever they change. */
-import { createHash, randomUUID, X509Certificate } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { unreadable } from '../base/files.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -296,7 +296,7 @@ function assemble(
 		client,
 		headersFor,
 		way,
-		ends: endsOf(resolved, credentials, way),
+		ends: endsOf(resolved, credentials, network),
 		problems,
 		async retire() {
 			await idle();
@@ -309,20 +309,14 @@ function assemble(
 function endsOf(
 	{ settings: { credential, network } }: LoadedSettings,
 	{ endsAtMs }: Credentials,
-	{ files }: Way,
+	{ certificateEndMs }: Network,
 ): CredentialEnd[] {
-	const ends: CredentialEnd[] = [];
-	if (credential.apiKeyFile !== null && endsAtMs !== undefined)
-		ends.push({ what: 'The API key', path: credential.apiKeyFile, atMs: endsAtMs });
-	const path = network.clientCertificateFile;
-	const text = path === null ? undefined : files[path];
-	try {
-		if (path !== null && text !== undefined)
-			ends.push({ what: 'The client certificate', path, atMs: Date.parse(new X509Certificate(text).validTo) });
-	} catch {
-		// It was told that it cannot be used.
-	}
-	return ends;
+	const end = (what: string, path: string | null, atMs: number | undefined) =>
+		path !== null && atMs !== undefined ? [{ what, path, atMs }] : [];
+	return [
+		...end('The API key', credential.apiKeyFile, endsAtMs),
+		...end('The client certificate', network.clientCertificateFile, certificateEndMs),
+	];
 }
 
 /** The same client, which knows when nothing is under way, and doubts the address of what failed. */

@@ -109,6 +109,14 @@ describe('an error of the network', () => {
 		expect(found).toMatchObject({ code, params: { host, status: statusCode } });
 	});
 
+	test('a proxy that wants a sign-in to its network (511) says nothing of the host behind it [F566]', () => {
+		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode: 511 }), { host, viaProxy: true });
+		expect(found).toMatchObject({
+			code: 'proxy-failed',
+			remedy: expect.stringMatching(/^Sign in to this site's network/),
+		});
+	});
+
 	test('is told from an HTTP/2 server by the first bytes of its settings, whole and nothing less', () => {
 		const settings = [0, 0, 18, 4, 0, 0];
 		const of = (rawPacket: unknown) => classifyNetworkError(coded('HPE_INVALID_CONSTANT', { rawPacket }), { host });

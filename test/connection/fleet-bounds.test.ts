@@ -42,17 +42,17 @@ test.each([true, false])('a real revocation asks for a person after at most 15 m
 });
 
 test.each(['taken and not answered', 'TLS begun and not answered'])(
-	'%s for 20 s and 2 min is an outage: back within 60 s of its end, 20 s in the median [F565]',
+	'%s for 20 s to 10 min is an outage: back within 60 s of its end, 25 s in the median [F565]',
 	(name) => {
 		const cause = CAUSES[name];
 		if (!cause) throw new Error(name);
-		for (const seconds of [20, 120]) {
+		for (const seconds of [20, 120, 600]) {
 			const backs = CREDENTIALS.flatMap((credential) =>
 				PHASES.flatMap((phase) =>
 					Array.from({ length: 30 }, (_, seed) => live({ cause, credential, phase, seconds, seed }).online),
 				),
 			).sort((one, other) => one - other);
-			expect.soft(quantile(backs, 0.5)).toBeLessThanOrEqual(20);
+			expect.soft(quantile(backs, 0.5)).toBeLessThanOrEqual(25);
 			expect.soft(quantile(backs, 1)).toBeLessThanOrEqual(60);
 		}
 	},
