@@ -4,7 +4,6 @@ import { isoNow, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { AgentError, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
-import type { Transcript } from '../base/transcript.ts';
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import type { Entry } from '../events/event.ts';
@@ -14,28 +13,8 @@ import { NO_CREDENTIALS } from '../settings/credentials.runner.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { createEventBuffer, NULL_ANSWER_FILE, NULL_STATE_STORE } from '../simulation/in-memory-stores.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
+import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
-
-export interface DeviceRun {
-	readonly resolved: LoadedSettings;
-	/** The Connection: a secret. */
-	readonly token: string;
-	readonly deviceId: string;
-	readonly workflowId: string;
-	readonly caFile: string | undefined;
-	readonly env: Readonly<Record<string, string | undefined>>;
-	readonly version: string;
-	readonly transcript: Transcript;
-	/** How long it runs. */
-	readonly ms: number;
-	/** How much longer at most while it has not been online. */
-	readonly untilOnlineMs?: number;
-	/** Between two heartbeats; the first comes after half of it. */
-	readonly cadenceMs: number;
-	/** Whether one more channel may be opened; where not, the run is over. */
-	readonly mayOpen: () => boolean;
-	readonly signal: AbortSignal;
-}
 
 export interface Ran {
 	/** In order; the last one may not have ended. */
@@ -45,8 +24,6 @@ export interface Ran {
 	readonly isOnline: boolean;
 	/** What applications would have. */
 	readonly events: readonly Entry[];
-	/** The one that is good for the next channel. */
-	readonly token: string;
 	/** What kept it from being online at the end. */
 	readonly problem: Status['problem'];
 }
@@ -55,23 +32,35 @@ const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel
 const BOUNDS = { maxCount: 20_000, maxBytes: 64 * 1024 * 1024 };
 const OVER = failure('connection-lost', 'The run is over.');
 
-/** @throws AgentError for settings that no device would take. */
-export async function runDevice(run: DeviceRun): Promise<Ran> {
-	const { resolved, deviceId, workflowId, transcript, signal } = run;
+/**
+ * @param ms how long it runs; `untilOnlineMs` longer at most while it has not been online. @param mayOpen whether one more channel may be opened;
+ * where not, the run is over. @throws AgentError for settings that no device would take.
+ */
+export async function runDevice(
+	run: Run,
+	resolved: LoadedSettings,
+	mayOpen: () => boolean,
+	ms: number,
+	untilOnlineMs = 0,
+): Promise<Ran> {
+	const { request, target, transcript, signal } = run;
+	const { deviceId, workflowId } = request;
 	const [problem] = resolved.problems;
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Report this: the probe wrote it.' });
+	// A few heartbeats in each watch; the first comes after half of it.
+	const cadenceMs = (run.seconds * 1000) / 6.3;
 	const settings = {
 		...resolved.settings,
-		...{ deviceId, heartbeatCadence: run.cadenceMs / 1000 },
-		network: { ...resolved.settings.network, caFile: run.caFile ?? null },
+		...{ deviceId, heartbeatCadence: cadenceMs / 1000 },
+		network: { ...resolved.settings.network, caFile: target.caFile ?? null },
 	};
-	const parts = { userAgent: `idv-agent/${run.version}`, env: run.env };
+	const parts = { userAgent: `idv-agent/${run.version}`, env: target.env };
 	const opened = await openRuntime({ ...resolved, settings }, parts);
 	const credentials = { ...NO_CREDENTIALS, provisioned: run.token, id: 'probe' };
 	const clock = systemClock;
 	const events = createEventBuffer(newEpoch(clock.wallMs(), Math.random), BOUNDS);
 	const lives: Life[] = [];
-	let token = run.token;
+	let { token } = run;
 	let wasOnline = false;
 	let over = () => {};
 	const isOver = new Promise<void>((resolve) => {
@@ -95,13 +84,13 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 		counters: createCounters(),
 		openEvents: () => events,
 		openChannel(options, listener) {
-			if (!run.mayOpen()) {
+			if (!mayOpen()) {
 				over();
 				const end = () => listener({ type: 'ended', failure: OVER, closeCode: null, timedOut: false, line: null });
 				return { sendText: () => false, close: end, terminate: end, bufferedAmount: 0 };
 			}
 			// A short watch is long enough for heartbeats also where no ping is answered.
-			const proveAfterMs = Math.min(COUNTS_AFTER_MS, run.cadenceMs);
+			const proveAfterMs = Math.min(COUNTS_AFTER_MS, cadenceMs);
 			const { channel, life } = openNoted({ ...options, proveAfterMs }, listener, transcript);
 			lives.push(life);
 			return channel;
@@ -118,8 +107,8 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 	let timer = setTimeout(() => {
 		isLate = true;
 		look();
-		timer = setTimeout(over, run.untilOnlineMs ?? 0);
-	}, run.ms);
+		timer = setTimeout(over, untilOnlineMs);
+	}, ms);
 	signal.addEventListener('abort', over);
 	await isOver;
 	clearTimeout(timer);
@@ -127,6 +116,7 @@ export async function runDevice(run: DeviceRun): Promise<Ran> {
 	const { state, problem: found } = agent.status();
 	await agent.stop();
 	await opened.close();
+	run.token = token;
 	const entries = events.after(null, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY).entries;
-	return { lives, wasOnline, isOnline: state === 'online', events: entries, token, problem: found };
+	return { lives, wasOnline, isOnline: state === 'online', events: entries, problem: found };
 }

@@ -4,15 +4,20 @@ import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
+import { readErrorDetail } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
-import { nextTokens, type TokenPlace } from './probe-readings.ts';
-import { channelPlaces, type Handshake, type HandshakeAnswer, subprotocolHints } from './probe-search.ts';
+import { nextTokens } from './probe-readings.ts';
+import { channelPlaces, type Handshake, type HandshakeAnswer, isRefusal, subprotocolHints } from './probe-search.ts';
 import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
 
 const HANDSHAKE_MS = 15_000;
 /** Ends of a channel that are about the service and not about the handshake (RFC 6455 7.4, IANA). */
 export const PASSING = [1001, 1011, 1012, 1013];
+/** Of one channel: texts that look like a secret and are none, such as ids of requests. */
+const MAX_OFFERED = 3;
+/** Of one such place: what was refused may have been the handshake. */
+const MAX_TRIES = 3;
 
 export const asked = ({ target, request }: Run) => ({ baseUrl: target.baseUrl, ...request });
 
@@ -23,29 +28,64 @@ export interface Dialled extends HandshakeAnswer {
 	readonly retryAfter: string | undefined;
 }
 
-/** One handshake. A channel that stays open for a moment counts, and is closed again: a service may let a device have one only. */
-export async function dial(run: Run, way: Handshake, places: readonly TokenPlace[]): Promise<Dialled> {
+/**
+ * One handshake, and once more with a Connection that a channel has named where that is refused, or where its place has such a name: a service
+ * may give each for one channel only, and take back all where an old one is shown.
+ */
+export async function knock(run: Run, way: Handshake): Promise<Dialled> {
+	const dialled = await run.pace.ask(() => dial(run, way));
+	return renewed(
+		run,
+		dialled,
+		({ life }) => life,
+		() => run.pace.ask(() => dial(run, way)),
+	);
+}
+
+/** @param lifeOf of an attempt. @returns what was tried, or the attempt that a Connection named by an earlier channel has opened. */
+export async function renewed<Tried>(
+	run: Run,
+	tried: Tried,
+	lifeOf: (tried: Tried) => Life | undefined,
+	again: () => Promise<Tried>,
+): Promise<Tried> {
+	const life = lifeOf(tried);
+	if (!life || run.next !== null || (!life.isOpen && !isRefusal(life.refusal?.status ?? 0))) return tried;
+	const fits = (pointer: string) =>
+		(!life.isOpen || /token|connection|credential|next/i.test(pointer)) &&
+		(run.dismissed.get(pointer) ?? 0) < MAX_TRIES;
+	for (const { pointer, token } of run.offered.filter((one) => fits(one.pointer)).slice(0, MAX_OFFERED)) {
+		const { token: before, offered } = run;
+		Object.assign(run, { token, next: { pointer, isProved: !life.isOpen } });
+		const then = await again();
+		if (lifeOf(then)?.isOpen) return then;
+		Object.assign(run, { token: before, next: null, offered });
+		run.dismissed.set(pointer, life.isOpen ? MAX_TRIES : (run.dismissed.get(pointer) ?? 0) + 1);
+	}
+	return tried;
+}
+
+/** A channel that stays open for a moment counts, and is closed again: a service may let a device have one only. */
+export async function dial(run: Run, way: Handshake): Promise<Dialled> {
 	const { network, seconds, signal, transcript } = run;
-	const token = way.candidate === 0 ? run.token : (places[way.candidate]?.token ?? '');
+	const token = way.candidate === run.candidate ? run.token : (run.places[way.candidate]?.token ?? '');
 	const full = formatAuthorization({ scheme: 'Connection', credential: token });
 	const query = new URLSearchParams(way.inQuery.map(({ name, form }) => [name, form === 'token' ? token : full]));
-	const url = channelUrl(
-		run.target.baseUrl,
-		fillPath(way.path, run.request),
-		way.inQuery.length > 0 ? query : undefined,
-	);
+	const path = fillPath(way.path, run.request);
+	const countsMs = Math.min(COUNTS_AFTER_MS, (seconds * 1000) / 8);
+	const url = channelUrl(run.target.baseUrl, path, way.inQuery.length > 0 ? query : undefined);
+	const options = {
+		...{ url, authorization: way.inHeader ? full : null, agent: network.channelAgent(url) },
+		...{ viaProxy: network.viaProxy(url), userAgent: `idv/${run.version}`, handshakeMs: HANDSHAKE_MS },
+		...{ pingIntervalMs: 0, silenceLimitMs: 0, provesByAge: true },
+		// A message may name the Connection for the next one.
+		proveAfterMs:
+			run.hasOpened && !run.next?.pointer.startsWith('/') ? countsMs : Math.min(COUNTS_AFTER_MS, seconds * 500),
+	};
 	const life = await new Promise<Life>((resolve, reject) => {
+		const giveUp = () => opened.channel.terminate();
 		const opened = openNoted(
-			{
-				...{
-					url,
-					authorization: way.inHeader ? full : null,
-					agent: network.channelAgent(url),
-					viaProxy: network.viaProxy(url),
-				},
-				...{ userAgent: `idv/${run.version}`, handshakeMs: HANDSHAKE_MS, pingIntervalMs: 0, silenceLimitMs: 0 },
-				...{ provesByAge: true, proveAfterMs: Math.min(COUNTS_AFTER_MS, (seconds * 1000) / 8) },
-			},
+			options,
 			(event) => {
 				if (event.type === 'confirmed') opened.channel.close(1000, '');
 				if (event.type !== 'ended') return;
@@ -56,39 +96,40 @@ export async function dial(run: Run, way: Handshake, places: readonly TokenPlace
 			transcript,
 			way.subprotocols,
 		);
-		const giveUp = () => opened.channel.terminate();
 		signal.addEventListener('abort', giveUp);
 	});
-	if (life.isOpen) run.offered = nextTokens(life).filter((next) => next.token !== run.token);
-	if (life.isOpen && run.nextConnection !== null)
-		run.token = nextTokens(life).find(({ pointer }) => pointer === run.nextConnection)?.token ?? run.token;
-	return { ...answerOf(run, life, url), life };
+	if (life.isOpen) Object.assign(run, { token, candidate: way.candidate, hasOpened: true });
+	follow(run, life);
+	return { ...answerOf(run, life, url, countsMs), life };
 }
 
-function answerOf(run: Run, life: Life, url: URL): Omit<Dialled, 'life'> {
+/** What a channel says of the next Connection. */
+export function follow(run: Run, life: Life): void {
+	if (!life.isOpen) return;
+	const named = nextTokens(life).filter(({ token }) => token !== run.token);
+	const { next } = run;
+	if (next) run.token = named.findLast(({ pointer }) => pointer === next.pointer)?.token ?? run.token;
+	else run.offered = named;
+}
+
+function answerOf(run: Run, life: Life, url: URL, countsMs: number): Omit<Dialled, 'life'> {
 	const { refusal, ended, failure } = life;
 	const base = { isPage: false, hints: [], fingerprint: '101', subprotocol: life.subprotocol, retryAfter: undefined };
-	if (life.isOpen) return { ...base, status: ended === null ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401 };
+	const hasLasted = ended === null || ended.atMs >= countsMs;
+	if (life.isOpen) return { ...base, status: hasLasted ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401 };
 	if (!refusal) {
-		const isLate =
-			failure?.code === 'connection-lost' ||
-			failure?.code === 'handshake-timeout' ||
-			failure?.code === 'channel-rejected';
-		if (failure && !isLate) throw asError(failure);
-		return {
-			...base,
-			status: 0,
-			fingerprint: '0',
-			...(failure && failure.code !== 'channel-rejected' && { unanswered: failure }),
-		};
+		const isLate = ['connection-lost', 'handshake-timeout'].includes(failure?.code ?? '');
+		if (failure && !isLate && failure.code !== 'channel-rejected') throw asError(failure);
+		return { ...base, status: 0, fingerprint: '0', ...(failure && isLate && { unanswered: failure }) };
 	}
 	const { status, headers, body } = refusal;
+	if (isRefusal(status) && status !== 404 && !isWebPage(headers, body)) run.words.add(readErrorDetail(body));
 	const told = `${headers['location'] ?? ''} ${headers['link'] ?? ''} ${body}`;
 	return {
+		...base,
 		status,
 		isPage: isWebPage(headers, body),
 		hints: subprotocolHints(headers['sec-websocket-protocol'], body),
-		subprotocol: null,
 		paths: channelPlaces(told, asked(run))
 			.map(({ place }) => place)
 			.filter((place) => !url.pathname.endsWith(place)),

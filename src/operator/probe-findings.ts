@@ -1,18 +1,9 @@
 /** The conclusions of `idv probe`, each with how sure it is, and the settings that follow. Pure. */
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
-import { readNotification } from '../protocol/channel.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
-import { cleanText } from '../protocol/problem.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
-import {
-	heartbeatAnswers,
-	kindOf,
-	messagesOf,
-	namedLife,
-	type ReadingSettings,
-	type TokenPlace,
-} from './probe-readings.ts';
+import { heartbeatAnswers, messagesOf, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -48,73 +39,77 @@ export function settingsFrom(baseUrl: string, workflowId: string | undefined, fi
 
 const asDocument = (body: unknown) => (typeof body === 'string' && body.startsWith('{') ? parseJson(body) : body);
 
+export function finding(
+	point: string,
+	tried: string,
+	found: string,
+	certainty: Certainty,
+	settings: Record<string, unknown> | false = false,
+): Finding {
+	return { point, tried, found, certainty, ...(settings && { settings }) };
+}
+
 export function tokenFinding({ pointer }: TokenPlace, isConfirmed: boolean): Finding {
-	return {
-		point: 'token-place',
-		tried: 'every text of the answer',
-		found: pointer ?? 'a usual place',
-		certainty: isConfirmed ? 'proved' : 'guessed',
-		...(pointer !== null && { settings: { tokenPointer: pointer } }),
-	};
+	return finding(
+		'token-place',
+		'every text of the answer',
+		pointer ?? 'a usual place',
+		isConfirmed ? 'proved' : 'guessed',
+		pointer !== null && { tokenPointer: pointer },
+	);
 }
 
 export function lifeFinding(token: string, body: string): Finding {
-	const point = { point: 'connection-life', tried: 'the Connection itself, and the answer around it' };
-	const life = readTokenLife(token);
-	if (life) return { ...point, found: 'the Connection says when it ends', certainty: 'proved' };
+	const found = finding.bind(null, 'connection-life', 'the Connection itself, and the answer around it');
+	if (readTokenLife(token)) return found('the Connection says when it ends', 'proved');
 	const named = namedLife(body, Date.now());
-	if (named === null) return { ...point, found: 'neither says when it ends', certainty: 'not seen' };
-	return {
-		...point,
-		found: `${named} s, by the answer`,
-		certainty: 'guessed',
-		settings: { connectionLifeSeconds: named },
-	};
+	return named === null
+		? found('neither says when it ends', 'not seen')
+		: found(`${named} s, by the answer`, 'guessed', { connectionLifeSeconds: named });
 }
 
-export const nextFinding = (place: string): Finding => ({
-	point: 'next-connection',
-	tried: 'the same Connection, then the one that the channel had named',
-	found: `each handshake takes the one at ${place} of the channel before`,
-	certainty: 'proved',
-	settings: { nextConnection: place },
-});
+export function nextFinding(nextConnection: string, certainty: Certainty): Finding {
+	const found = `each handshake takes the one at ${nextConnection} of the channel before`;
+	return finding('next-connection', 'the one that a channel had named', found, certainty, { nextConnection });
+}
 
 /** The findings of a handshake that was accepted. @param certainty `proved` only where it was refused without the Connection. */
 export function handshakeFindings(
 	{ path, inHeader, inQuery, subprotocols }: Handshake,
 	certainty: Certainty,
 ): Finding[] {
-	const [place] = inQuery;
-	const auth = inHeader || place === undefined ? 'header' : place.form === 'token' ? 'queryToken' : 'query';
+	const [place] = inHeader ? [] : inQuery;
+	const auth = place === undefined ? 'header' : place.form === 'token' ? 'queryToken' : 'query';
 	const [subprotocol] = subprotocols;
-	const finding = (point: string, tried: string, found: string, setting: Record<string, unknown> | false): Finding => ({
-		...{ point, tried, found, certainty },
-		...(setting && { settings: setting }),
-	});
-	const queryName = place && place.name !== AUTHORIZATION_PARAMETER && { queryName: place.name };
+	const found = (point: string, what: string, tried: string, setting: Record<string, unknown> | false) =>
+		finding(point, tried, what, certainty, setting);
+	const isNamed = place && place.name !== AUTHORIZATION_PARAMETER;
 	return [
-		finding(
+		found(
 			'channel-path',
-			'places that the service named, then usual ones',
 			path,
+			'places that the service named, then usual ones',
 			path !== DEFAULT_CHANNEL_PATH && { channelPath: path },
 		),
-		finding(
+		found(
 			'channel-handshake',
-			'header and query together, then each alone',
 			auth,
-			auth !== 'header' && { channelAuth: auth },
+			'header and query together, then each alone',
+			place !== undefined && { channelAuth: auth },
 		),
-		...(place && auth !== 'header'
-			? [finding('query-name', 'usual names together, then fewer', place.name, queryName || false)]
+		...(place
+			? [
+					found(
+						'query-name',
+						place.name,
+						'usual names together, then fewer',
+						isNamed ? { queryName: place.name } : false,
+					),
+				]
 			: []),
-		finding(
-			'subprotocol',
-			subprotocol === undefined ? 'none offered' : 'names that the service gave, and usual ones',
-			subprotocol ?? 'none required',
-			subprotocol !== undefined && { subprotocol },
-		),
+		...(subprotocol === undefined
+			? []
+			: [found('subprotocol', subprotocol, 'names that the service gave, and usual ones', { subprotocol })]),
 	];
 }
 
@@ -127,72 +122,34 @@ interface Watched {
 	readonly settings: Readonly<Record<string, unknown>>;
 }
 
-/** What the life of a channel shows. */
+/** What the life of a channel shows that no event of a device does. */
 export function lifeFindings({ life, form, settleMs, settings }: Watched): Finding[] {
 	const { frameContents, jsonInBinary, kindPointer, notificationIdPointer } = form;
-	const firsts = Array.isArray(settings['firstMessages']) ? settings['firstMessages'].length : 0;
-	const { pingKind, pongBody = '{"type":"pong"}', ackBody, heartbeatMode } = settings;
-	const replies = [...(pingKind ? [pongBody] : []), ...(ackBody ? [ackBody] : [])].map((one) =>
-		likeTemplate(String(one)),
-	);
-	const said = life.said.slice(firsts).filter(({ text }) => !replies.some((isReply) => isReply(text)));
-	const beats = heartbeatMode === 'ping' ? [] : said.map(({ atMs }) => atMs);
-	const answers = heartbeatAnswers(life, beats, settleMs, form).filter((kind) => kind !== pingKind);
-	const messages = messagesOf(life.heard, form);
-	// The number of a heartbeat in its answer tells no notification from another.
-	const withId = messages.filter(({ text }) => readNotification({ type: 'text', text }, form).serviceId !== null);
-	const isCount = withId.length > 0 && withId.every(({ text }) => answers.includes(kindOf(text, form)));
-	const kinds = [...new Set(messages.map(({ text }) => kindOf(text, form)))].filter(
-		(kind) => !answers.includes(kind) && kind !== pingKind,
-	);
-	const lasted = life.ended === null;
-	const lastMs = Math.max(life.pongAtMs, ...messages.map(({ atMs }) => atMs));
-	const lives = beats.length > 1 && lastMs >= (beats.at(-2) ?? 0);
+	const tried = 'every message that came';
 	const contents = { ...(frameContents && { frameContents }), ...(jsonInBinary && { jsonInBinary }) };
-	const isRead = lasted && lives;
-	const isMute = lasted && life.pings > 0 && life.pongs === 0;
+	const answers = heartbeatAnswers(life, settleMs, form, settings);
+	const isMute = life.ended === null && life.pings > 0 && life.pongs === 0;
+	const seen = messagesOf(life.heard, form).length > 0;
 	return [
 		...(Object.keys(contents).length > 0
-			? [found('frame-contents', 'every frame that came', Object.keys(contents).join(', '), 'proved', contents)]
+			? [finding('frame-contents', 'every frame that came', Object.keys(contents).join(', '), 'proved', contents)]
 			: []),
-		...(settings['heartbeatMode'] || settings['heartbeatBody']
-			? []
-			: [
-					found(
-						'heartbeat-message',
-						'ours',
-						isRead ? 'taken' : 'not found out: nothing came after the last one',
-						isRead ? 'proved' : 'not seen',
-					),
-				]),
-		found(
-			'heartbeat-answer',
-			'messages after each heartbeat, and only then',
-			answers.join(', ') || 'no proved answer',
-			answers.length > 0 ? 'proved' : 'not seen',
-			answers.length > 0 && { ignoreKinds: answers },
-		),
-		found(
+		answers.length > 0
+			? finding('heartbeat-answer', 'what comes after each heartbeat, and only then', answers.join(', '), 'proved', {
+					ignoreKinds: answers,
+				})
+			: finding('heartbeat-answer', 'what comes after each heartbeat, and only then', 'no proved answer', 'not seen'),
+		finding(
 			'notification-kind',
-			'every message that came',
-			[...(kindPointer === undefined ? [] : [`at ${kindPointer}`]), ...kinds.map((kind) => cleanText(kind, 64))].join(
-				', ',
-			) || 'no message',
-			kinds.length === 0 ? 'not seen' : 'guessed',
+			tried,
+			kindPointer === undefined ? (seen ? 'at a usual place' : 'no message') : `at ${kindPointer}`,
+			seen ? 'guessed' : 'not seen',
 			kindPointer !== undefined && { kindPointer },
 		),
 		...(notificationIdPointer === undefined
 			? []
-			: [
-					found(
-						'notification-id',
-						'every message that came',
-						isCount ? 'none but in answers to heartbeats' : `at ${notificationIdPointer}`,
-						isCount ? 'not seen' : 'guessed',
-						!isCount && { notificationIdPointer },
-					),
-				]),
-		found(
+			: [finding('notification-id', tried, `at ${notificationIdPointer}`, 'guessed', { notificationIdPointer })]),
+		finding(
 			'dead-channel',
 			'WebSocket pings',
 			life.pongs > 0 ? 'pings are answered' : isMute ? 'pings are not answered' : 'not found out',
@@ -200,33 +157,4 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 			(isMute || settings['silenceLimitSeconds'] === 0) && { silenceLimitSeconds: 0 },
 		),
 	];
-}
-
-/** Whether a text was made from a template: its fixed parts are in it. */
-export function likeTemplate(template: string): (text: string) => boolean {
-	const parts = template.split(/"?\{\w+\}"?/).filter((part) => part.length > 1);
-	return (text) => parts.every((part) => text.includes(part));
-}
-
-function found(
-	point: string,
-	tried: string,
-	what: string,
-	certainty: Certainty,
-	settings: Record<string, unknown> | false = false,
-): Finding {
-	return { point, tried, found: what, certainty, ...(settings && { settings }) };
-}
-
-const CONFIRMS =
-	/ok|ready|ack|welcome|hello|success|accept|subscri|auth|connect|regist|join|establish|confirm|init|logged|opened|bound/i;
-
-/** The kind of the one message that answers the first ones; `null` for none. */
-export function confirmationIn(life: Life, form: ReadingSettings, settleMs: number): string | null {
-	const [said] = life.said;
-	const messages = messagesOf(life.heard, form);
-	const answer = messages.find(({ atMs }) => said !== undefined && atMs >= said.atMs && atMs - said.atMs <= settleMs);
-	const kind = answer ? kindOf(answer.text, form) : '';
-	const isOnly = messages.filter(({ text }) => kindOf(text, form) === kind).length === 1;
-	return isOnly && CONFIRMS.test(kind) && !/^(?:unknown|text|binary)$|error|fail|denied/i.test(kind) ? kind : null;
 }

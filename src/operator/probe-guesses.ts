@@ -5,7 +5,6 @@
 import { isObject, parseJson } from '../protocol/json.ts';
 import {
 	heartbeatAnswers,
-	isBare,
 	kindOf,
 	type Message,
 	messagesOf,
@@ -34,61 +33,63 @@ interface Seen {
 const SAID_FIRST = ['authenticate', 'auth', 'hello', 'login', 'register', 'identify', 'connect', 'subscribe'];
 const VERBS =
 	/\b(subscribe|authenticate|authorize|authorization|auth|login|log_in|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
-const ACK_VERBS = ['ack', 'acknowledge', 'received', 'confirm'];
+const ACKS = /\b(ack\w*|receiv\w*|confirm\w*|receipt)\b/gi;
 const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|login|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?in|\binit/i;
 const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
-/** A kind that rather answers the device than asks it. */
-const ANSWERS = /ack|pong|respon|answer/i;
 const ABOUT_BEAT =
-	/heart.?beat|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
+	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
+const ERROR = /error|fail|denied|reject|invalid|unknown/i;
+const ASKS = /error|expect|requir|must|missing|send|first|please|unauth|reject|challenge|need/i;
 const KEYS = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method', 't', 'name'];
 /** Where nothing is wrong but that nothing comes. */
 const MAX_SILENT = 2;
 const MAX_PINGED = 3;
-const MAX_PONGS = 4;
+/** After a frame of the device: what always comes as soon answers it. */
+const ANSWER_MS = 100;
 
 /** Nothing for a channel that lasts, brings messages and repeats none. */
 export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 	const messages = messagesOf(life.heard, form);
 	const { ended } = life;
-	const words = hintsIn(life, messages);
+	const words = wordsIn(life, form).join(' ');
 	const isSilent = notificationsIn(life, form, settleMs).length === 0;
 	const repeats = repeated(messages, form) > 0;
 	if (ended === null && !isSilent && !repeats) return [];
 	const saidLate = life.said.some(({ atMs }) => ended !== null && ended.atMs >= atMs && ended.atMs - atMs <= settleMs);
-	const has = (name: string) => settings[name] !== undefined;
-	const groups: { readonly weight: number; readonly guesses: Guess[] }[] = [
-		{
-			weight: weigh(ABOUT_FIRST, words, life.said.length === 0 || ended === null ? 4 : 2),
-			guesses: has('firstMessages') || (ended === null && !isSilent) ? [] : firstMessages(words, messages, form),
-		},
-		{
-			weight: weigh(ABOUT_ACK, words, repeats ? 8 : 1),
-			guesses:
-				has('ackBody') || messages.length === 0 || (ended === null && !repeats)
-					? []
-					: acknowledgements(words, messages, form),
-		},
-		{
-			weight: weigh(ABOUT_PING, words, messages.some((one) => mayBePing(one.text, form)) ? 6 : 0),
-			guesses: ended === null || has('pingKind') ? [] : pongs(messages, form),
-		},
-		{
-			weight: weigh(ABOUT_BEAT, words, saidLate ? 7 : -1),
-			guesses:
-				ended === null || has('heartbeatMode') || has('heartbeatBody') ? [] : heartbeats(saidLate, messages, form),
-		},
-		{
-			weight: life.failure?.code === 'channel-silent' ? 20 : -9,
-			guesses: [{ point: 'dead-channel', settings: { silenceLimitSeconds: 0 } }],
-		},
-	];
-	const likely = groups
+	const maySay = (name: string, isWanted: boolean) => isWanted && settings[name] === undefined;
+	/** In the order of how likely they are: the service's own words count most. */
+	const group = (about: RegExp, otherwise: number, isWanted: boolean, make: () => Guess[]) => ({
+		weight: otherwise + (about.test(words) ? 10 : 0),
+		make: () => (isWanted ? make() : []),
+	});
+	const likely = [
+		group(
+			ABOUT_FIRST,
+			life.said.length === 0 || ended === null ? 4 : 2,
+			maySay('firstMessages', ended !== null || isSilent),
+			() => firstMessages(words, messages, form),
+		),
+		group(ABOUT_ACK, repeats ? 8 : 1, maySay('ackBody', messages.length > 0 && (ended !== null || repeats)), () =>
+			acknowledgements(words, messages, form),
+		),
+		group(
+			ABOUT_PING,
+			messages.some((one) => mayBePing(one.text, form)) ? 6 : 0,
+			maySay('pingKind', ended !== null),
+			() => pongs(life, messages, form),
+		),
+		group(ABOUT_BEAT, saidLate ? 7 : -1, maySay('heartbeatMode', maySay('heartbeatBody', ended !== null)), () =>
+			heartbeats(saidLate, words, messages, form),
+		),
+		group(/^\b$/, life.failure?.code === 'channel-silent' ? 20 : -9, true, () => [
+			{ point: 'dead-channel', settings: { silenceLimitSeconds: 0 } },
+		]),
+	]
 		.filter(({ weight }) => weight >= 0)
 		.sort((a, b) => b.weight - a.weight)
-		.flatMap((group) => group.guesses);
+		.flatMap(({ make }) => make());
 	return isSilent && ended === null ? likely.slice(0, MAX_SILENT) : likely;
 }
 
@@ -97,34 +98,31 @@ const GREETS =
 
 /** Messages that may be notifications: neither answers to heartbeats, nor words about the channel itself, nor an echo of the device. */
 export function notificationsIn(life: Life, form: ReadingSettings, settleMs: number): Message[] {
-	const answers = heartbeatAnswers(
-		life,
-		life.said.map(({ atMs }) => atMs),
-		settleMs,
-		form,
-	);
-	const said = new Set(life.said.map(({ text }) => text));
+	const answers = heartbeatAnswers(life, settleMs, form);
 	return messagesOf(life.heard, form).filter(({ text }) => {
 		const kind = kindOf(text, form);
-		const isAbout = GREETS.test(kind.replaceAll('_', '.')) || 'error' in Object(parseJson(text));
-		return !isAbout && !answers.includes(kind) && !said.has(text);
+		return !GREETS.test(kind.replaceAll('_', '.')) && !answers.includes(kind) && isNews(life, text, kind);
 	});
 }
 
-/** Whether the service ended both, with the same code and at about the same age. */
-export function endedAlike({ ended: one }: Life, { ended: other }: Life): boolean {
-	if (!one || !other || one.code !== other.code) return false;
-	return Math.abs(one.atMs - other.atMs) <= Math.max(300, one.atMs / 4);
+/** Whether a channel brought what an earlier one did not: no error, and no echo of the device. */
+export function bringsNews(life: Life, than: Life, form: ReadingSettings): boolean {
+	const known = messagesOf(than.heard, form).map(({ text }) => kindOf(text, form));
+	return messagesOf(life.heard, form).some(({ text }) => {
+		const kind = kindOf(text, form);
+		return !known.includes(kind) && !ERROR.test(kind) && isNews(life, text, kind);
+	});
 }
 
-const weigh = (about: RegExp, words: string, otherwise: number) => otherwise + (about.test(words) ? 10 : 0);
+function isNews(life: Life, text: string, kind: string): boolean {
+	return kind !== 'error' && !('error' in Object(parseJson(text))) && !life.said.some((one) => one.text === text);
+}
 
 /** The words of the service about what it misses: the reason of the end, and messages that are about an error or a request. */
-function hintsIn({ ended }: Life, messages: readonly Message[]): string {
-	const said = messages.filter(({ text }) =>
-		/error|expect|requir|must|missing|send|first|please|unauth|reject|challenge|need/i.test(text),
-	);
-	return [ended?.reason ?? '', ...said.slice(-4).map(({ text }) => text.slice(0, 2000))].join(' ');
+export function wordsIn({ ended, heard }: Life, form: ReadingSettings): string[] {
+	const said = messagesOf(heard, form).filter(({ text }) => ASKS.test(text));
+	const all = [ended?.reason ?? '', ...said.slice(-4).map(({ text }) => text.slice(0, 2000))];
+	return all.filter((words) => words !== '');
 }
 
 /** The name under which the service itself says the kind of a message; every usual one where it has said none. */
@@ -137,9 +135,27 @@ function keysOf(messages: readonly Message[], { kindPointer }: ReadingSettings):
 
 const under = (keys: readonly string[], word: string) => Object.fromEntries(keys.map((key) => [key, word]));
 
+/** Messages that the service writes as examples, with our fields in the place of its own. */
+function examplesIn(words: string, about: RegExp): string[] {
+	const texts = words.replaceAll('\\"', '"').match(/\{[^{}]*\}/g) ?? [];
+	return texts.flatMap((text) => {
+		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
+		const example = parseJson(text) ?? parseJson(written);
+		if (!isObject(example) || text.search(about) < 0 || ERROR.test(text)) return [];
+		const filled = Object.entries(example).map(([name, value]) => {
+			if (/token|connection|credential|auth/i.test(name))
+				return [name, /connection\s/i.test(String(value)) ? 'Connection {token}' : '{token}'];
+			if (/device/i.test(name)) return [name, '{deviceId}'];
+			if (/id$/i.test(name) && about === ABOUT_ACK) return [name, '{id}'];
+			return [name, /workflow/i.test(name) ? '{workflowId}' : value];
+		});
+		return [JSON.stringify(Object.fromEntries(filled))];
+	});
+}
+
 function firstMessages(words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const keys = [...new Set([...keysOf(messages, form), 'type', 'action'])];
-	const named = [...new Set([...words.matchAll(VERBS)].map(([verb]) => verb))];
+	const named = [...words.matchAll(VERBS)].map(([verb]) => (/^authoriz/i.test(verb) ? 'authenticate' : verb));
 	const fields = {
 		token: '{token}',
 		authorization: 'Connection {token}',
@@ -151,54 +167,29 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 		topics: ['*'],
 	};
 	const message = (verb: string) => JSON.stringify({ ...under(keys, verb), ...fields, ...wrapped(messages, fields) });
-	const asVerb = (word: string) => (/^authoriz/i.test(word) ? 'authenticate' : word);
-	const shown = exampleIn(words);
 	const sets = [
-		...(shown === null ? [] : [[shown]]),
-		...named.slice(0, 3).map((verb) => [message(asVerb(verb))]),
-		[...new Set([...named.map(asVerb), ...SAID_FIRST])].slice(0, 8).map(message),
-		[message('subscribe')],
+		...examplesIn(words, VERBS).map((one) => [one]),
+		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
+		[...new Set([...named, ...SAID_FIRST])].slice(0, 8).map(message),
 		['Connection {token}'],
 	];
-	return unique(sets.map((set) => ({ point: 'first-messages', settings: { firstMessages: set } })));
-}
-
-/** A message that the service writes as an example, with our fields in the place of its own. */
-function exampleIn(words: string): string | null {
-	for (const [text] of words.replaceAll('\\"', '"').matchAll(/\{[^{}]*\}/g)) {
-		const example = parseJson(text);
-		if (
-			!isObject(example) ||
-			!Object.values(example).some((value) => typeof value === 'string' && value.search(VERBS) >= 0)
-		)
-			continue;
-		const filled = Object.entries(example).map(([name, value]) => {
-			if (/token|connection|credential|auth/i.test(name))
-				return [name, /connection\s/i.test(String(value)) ? 'Connection {token}' : '{token}'];
-			if (/device/i.test(name)) return [name, '{deviceId}'];
-			return [name, /workflow/i.test(name) ? '{workflowId}' : value];
-		});
-		return JSON.stringify(Object.fromEntries(filled));
-	}
-	return null;
+	return sets.map((set) => ({ point: 'first-messages', settings: { firstMessages: set } }));
 }
 
 function acknowledgements(words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const keys = keysOf(messages, form);
-	const own = form.notificationIdPointer?.split('/').at(-1) ?? 'id';
-	const named = [...words.matchAll(/\b(ack\w*|receiv\w*|confirm\w*|receipt)\b/gi)].map(([verb]) => verb.toLowerCase());
+	const own = form.notificationIdPointer?.split('/').findLast((name) => /\D/.test(name)) ?? 'id';
+	const named = [...words.matchAll(ACKS)].map(([verb]) => verb.toLowerCase());
 	const ids = under([own, 'id', 'messageId', 'eventId', 'notificationId', 'ack'], '{id}');
-	const bodies = [...new Set([...named, ...ACK_VERBS])].map((verb) => ({
-		...under(keys, verb),
-		...ids,
-		...wrapped(messages, ids),
-	}));
 	const isRpc = messages.some(({ text }) => 'jsonrpc' in Object(parseJson(text)));
-	const result = { jsonrpc: '2.0', result: true, id: '{id}' };
-	return [...(isRpc ? [result] : []), ...bodies].map((body) => ({
-		point: 'acknowledgement',
-		settings: { ackBody: JSON.stringify(body) },
-	}));
+	const bodies = [
+		...examplesIn(words, ABOUT_ACK),
+		...(isRpc ? ['{"jsonrpc":"2.0","result":true,"id":"{id}"}'] : []),
+		...[...new Set([...named, 'ack', 'acknowledge', 'received', 'confirm'])].map((verb) =>
+			JSON.stringify({ ...under(keys, verb), ...ids, ...wrapped(messages, ids) }),
+		),
+	];
+	return bodies.map((ackBody) => ({ point: 'acknowledgement', settings: { ackBody } }));
 }
 
 /** The same where the service puts what it says into a member of its messages, such as `data`. */
@@ -208,57 +199,68 @@ function wrapped(messages: readonly Message[], fields: object): object {
 	return Object.fromEntries([...new Set(names)].slice(0, 2).map((name) => [name, fields]));
 }
 
-const mayBePing = (text: string, form: ReadingSettings) => ABOUT_PING.test(kindOf(text, form)) || isBare(text, form);
+/** By its name, or because it has nothing but its kind, a number and times in it. */
+function mayBePing(text: string, form: ReadingSettings): boolean {
+	const document = parseJson(text);
+	const texts = isObject(document) ? Object.values(document).filter((value) => typeof value !== 'number') : [];
+	return ABOUT_PING.test(kindOf(text, form)) || texts.length === 1;
+}
 
-/** Kinds that came before the end may be pings of the application's own making. */
-function pongs(messages: readonly Message[], form: ReadingSettings): Guess[] {
-	const kinds = [...new Set(messages.map(({ text }) => kindOf(text, form)))].filter((kind) => !NAMELESS.includes(kind));
-	const mayBe = (kind: string) => messages.some(({ text }) => kindOf(text, form) === kind && mayBePing(text, form));
-	const rank = (kind: string) => (/ping/i.test(kind) ? 2 : 0) + (mayBe(kind) ? 1 : 0) - (ANSWERS.test(kind) ? 4 : 0);
-	const texts = messages.map(({ text }) => text.trim()).filter((text) => /^\W?(?:ping|hb|\?)\W?$/i.test(text));
-	return [...new Set([...texts, ...kinds.sort((a, b) => rank(b) - rank(a)).slice(0, MAX_PINGED)])].flatMap((kind) => {
-		const text = messages.find((one) => one.text.trim() === kind || kindOf(one.text, form) === kind)?.text ?? '';
-		return pongsFor(kind, text, form)
-			.slice(0, MAX_PONGS)
-			.map((pongBody) => {
+/** Kinds that came before the end may be pings of the application's own making; one that answers the device is the last of them. */
+function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings): Guess[] {
+	const rank = ({ text }: Message) => {
+		const kind = kindOf(text, form);
+		const own = messages.filter((one) => kindOf(one.text, form) === kind);
+		const isAnswer = own.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
+		const isNamed = ABOUT_PING.test(kind) ? 1 : 0;
+		const answers = (isAnswer ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
+		return (/ping/i.test(kind) ? 2 : 0) + isNamed + (mayBePing(text, form) ? 1 : 0) - answers;
+	};
+	const byKind = new Map(
+		messages.map((one) => {
+			const kind = kindOf(one.text, form);
+			return [NAMELESS.includes(kind) ? one.text.trim() : kind, one];
+		}),
+	);
+	return [...byKind]
+		.filter(([kind]) => /^\S{1,64}$/.test(kind))
+		.sort(([, a], [, b]) => rank(b) - rank(a))
+		.slice(0, MAX_PINGED)
+		.flatMap(([pingKind, { text }]) =>
+			pongsFor(pingKind, text, form).map((pongBody) => {
 				const isUsual = pongBody === '{"type":"pong"}';
-				return { point: 'application-ping', settings: { pingKind: kind, ...(!isUsual && { pongBody }) } };
-			});
-	});
+				return { point: 'application-ping', settings: { pingKind, ...(!isUsual && { pongBody }) } };
+			}),
+		);
 }
 
 /** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
 export function pongsFor(kind: string, text: string, form: ReadingSettings): string[] {
 	const message = parseJson(text);
 	const reply = kind
-		.replace(/ping/, 'pong')
-		.replace(/PING/, 'PONG')
-		.replace(/Ping/, 'Pong')
+		.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`)
 		.replace(/request/, 'response');
-	if (!isObject(message)) return [reply, 'pong'];
+	if (!isObject(message)) return [...new Set([reply, 'pong'])];
 	const key = KEYS.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
 	// A ping without an id wants none in its answer, wherever other messages have theirs.
 	const name = (form.notificationIdPointer ?? '/id').slice(1);
 	const whole = name in message ? { [name]: '{id}' } : {};
-	const kinds = [reply, 'pong', kind, `${kind}.ack`, 'ack', 'alive'];
-	const answers = [...new Set(kinds)].map((answer) => JSON.stringify({ [key]: answer, ...whole }));
-	return [...new Set([...answers, JSON.stringify({ ...message, ...whole }), 'pong'])];
+	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
+		JSON.stringify({ [key]: answer, ...whole }),
+	);
 }
 
 /** @param saidLate a heartbeat came just before the end; otherwise the service may miss one of another form. */
-function heartbeats(saidLate: boolean, messages: readonly Message[], form: ReadingSettings): Guess[] {
+function heartbeats(saidLate: boolean, words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const keys = keysOf(messages, form);
 	const beat = {
 		...under(keys, 'heartbeat'),
-		deviceId: '{deviceId}',
-		workflowId: '{workflowId}',
-		sequence: '{sequence}',
+		...{ deviceId: '{deviceId}', workflowId: '{workflowId}', sequence: '{sequence}' },
 	};
-	const bodies = [JSON.stringify(beat), JSON.stringify(under(keys, 'ping')), 'ping'];
-	const other = bodies.map((heartbeatBody) => ({ point: 'heartbeat-message', settings: { heartbeatBody } }));
-	return saidLate ? [{ point: 'heartbeat-message', settings: { heartbeatMode: 'ping' } }] : other;
-}
-
-function unique(all: readonly Guess[]): Guess[] {
-	return [...new Map(all.map((one) => [JSON.stringify(one.settings), one])).values()];
+	const bodies = [
+		...examplesIn(words, /heart|beat|\bhb\b|alive|ping/i),
+		...(saidLate ? [] : [JSON.stringify(beat), JSON.stringify(under(keys, 'ping')), 'ping']),
+	];
+	const others = bodies.map((heartbeatBody) => ({ point: 'heartbeat-message', settings: { heartbeatBody } }));
+	return saidLate ? [...others, { point: 'heartbeat-message', settings: { heartbeatMode: 'ping' } }] : others;
 }

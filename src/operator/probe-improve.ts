@@ -1,12 +1,12 @@
 /** `idv probe` watches the channel by the agent's own link, and tries settings until it lasts and brings each message once. */
-import { toFailure } from '../base/errors.ts';
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
-import { cleanText } from '../protocol/problem.ts';
-import { type LoadedSettings, resolveWith } from '../settings/load.runner.ts';
-import { type DeviceRun, type Ran, runDevice } from './probe-device.ts';
-import { confirmationIn, lifeFindings, settingsFrom } from './probe-findings.ts';
-import { endedAlike, guesses, notificationsIn } from './probe-guesses.ts';
-import { messagesOf, type ReadingSettings, readForm, repeated } from './probe-readings.ts';
+import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { resolveWith } from '../settings/load.runner.ts';
+import { runDevice } from './probe-device.ts';
+import { follow, renewed } from './probe-dial.ts';
+import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
+import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
+import { heartbeatAnswers, messagesOf, type ReadingSettings, readForm, repeated } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -17,121 +17,127 @@ const MAX_GUESSES = 12;
 /** How long it is waited for what a silent channel may say. */
 const SILENT_MS = 15_000;
 
-/** A run of the device with what is found so far, and more. */
-async function tryOut(run: Run, more: Readonly<Record<string, unknown>>, ms: number): Promise<Ran> {
+type Tried = Readonly<Record<string, unknown>>;
+
+/** One channel of the device with what is found so far, and more. */
+async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefined> {
 	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, run.findings());
 	const document = { ...rest, service: { ...service, ...more } };
 	await run.pace.turn();
 	let channels = 0;
-	const ran = await runDevice(
-		deviceRun(run, resolveWith([{ where: 'probe', document }], { env: {}, sets: [] }), ms, () => channels++ === 0),
-	);
-	run.token = ran.token;
-	return ran;
+	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
+	const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms);
+	const [life] = lives;
+	if (life) follow(run, life);
+	run.signal.throwIfAborted();
+	return life;
 }
-
-export const deviceRun = (run: Run, resolved: LoadedSettings, ms: number, mayOpen: () => boolean): DeviceRun => ({
-	...{ resolved, token: run.token, ms, mayOpen, cadenceMs: (run.seconds * 1000) / 6.3 },
-	...{
-		deviceId: run.request.deviceId,
-		workflowId: run.request.workflowId,
-		caFile: run.target.caFile,
-		env: run.target.env,
-	},
-	...{ version: run.version, transcript: run.transcript, signal: run.signal },
-});
 
 /** Watches the channel, and tries settings until it lasts and brings each message once. @param before a life that ended early. */
 export async function improve(run: Run, before: CutOff | null): Promise<void> {
-	const { note, pace, onStep, signal } = run;
+	const { note, pace, onStep } = run;
 	const windowMs = run.seconds * 1000;
 	const settleMs = Math.min(COUNTS_AFTER_MS, windowMs / 4);
 	const answerMs = Math.min(1000, windowMs / 8);
-	onStep(`Watches the channel for ${run.seconds} s.`);
 	const seen: Life['heard'][number][] = [];
-	const watch = async (more: Readonly<Record<string, unknown>>, ms: number): Promise<Life> => {
-		const [life] = (await tryOut(run, more, ms)).lives;
-		signal.throwIfAborted();
-		if (!life?.isOpen) throw notAgain(run, life);
+	const settled: Record<string, unknown> = {};
+	const tried = new Set<string>();
+	let last: Life | undefined;
+	/** @returns `null` where the channel does not open. */
+	const watch = async (more: Tried, ms = windowMs): Promise<Life | null> => {
+		const attempt = () => tryOut(run, more, ms);
+		const life = await renewed(run, await attempt(), (one) => one, attempt);
+		last = life;
+		if (!life?.isOpen) return null;
 		seen.push(...life.heard);
+		for (const words of wordsIn(life, readForm(seen))) run.words.add(readErrorDetail(words) || words);
 		return life;
 	};
-	let best = await watch({}, windowMs);
-	const settled: Record<string, unknown> = {};
+	const watchWhole = async () => {
+		const life = await watch(settled);
+		if (!life) throw notAgain(run, last);
+		return life;
+	};
 	const read = () => {
-		const form = readForm(seen);
+		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
+		const form = readForm(seen, answers);
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
 		return form;
 	};
+	onStep(`Watches the channel for ${run.seconds} s.`);
+	let best = await watchWhole();
 	let form = read();
-	const tried = new Set<string>();
 	let ends: Life[] = best.ended ? [best, ...(before ? [before.life] : [])] : [];
 	for (let left = MAX_GUESSES; left > 0 && pace.left() > LAST_REQUESTS; left -= 1) {
 		// One end may be chance.
 		const [one, other] = ends;
 		if (one && !other) {
-			const again = await watch(settled, windowMs);
+			const again = await watchWhole();
 			ends = again.ended ? [one, again] : [];
 			if (!again.ended) best = again;
 			form = read();
 			continue;
 		}
-		if (one && other && !endedAlike(one, other) && ends.length > 2) break;
 		const [guess] = guesses({ life: best, form, settleMs, settings: settled }).filter(
 			({ settings }) => !tried.has(JSON.stringify(settings)),
 		);
 		if (!guess) break;
 		tried.add(JSON.stringify(guess.settings));
-		onStep(`Tries ${cleanText(JSON.stringify(guess.settings), 160)}`);
-		const lastsMs = best.ended ? Math.min(windowMs, 2.3 * best.ended.atMs + settleMs) : Math.min(windowMs, SILENT_MS);
-		const life = await watch({ ...settled, ...guess.settings }, lastsMs).catch((error) => {
-			if (signal.aborted || toFailure(error).code !== 'channel-not-found') throw error;
-			return null;
-		});
-		if (!life || !isBetter(life, best, readForm(seen), settleMs)) continue;
-		Object.assign(settled, guess.settings);
+		const than = best;
+		const lastsMs = than.ended ? Math.min(windowMs, 2.3 * than.ended.atMs + settleMs) : Math.min(windowMs, SILENT_MS);
+		const attempt = (settings: Tried) => {
+			onStep(`Tries ${cleanText(JSON.stringify(settings), 160)}`);
+			return watch({ ...settled, ...settings }, lastsMs);
+		};
+		const helps = (life: Life | null): life is Life => life !== null && isBetter(life, than, readForm(seen), settleMs);
+		let life = await attempt(guess.settings);
+		if (!helps(life)) continue;
+		let { settings } = guess;
+		const messages = settings['firstMessages'];
+		if (Array.isArray(messages)) {
+			const fewer = async (firstMessages: readonly unknown[]) => {
+				const again = pace.left() > LAST_REQUESTS + 1 ? await attempt({ firstMessages }) : null;
+				if (!helps(again)) return false;
+				[life, settings] = [again, { firstMessages }];
+				return true;
+			};
+			await trim(messages, fewer);
+		}
+		Object.assign(settled, settings);
 		tried.clear();
-		const what = best.ended ? 'the channel ended without it' : 'without it nothing came, or came again and again';
-		note({
-			point: guess.point,
-			tried: what,
-			found: JSON.stringify(guess.settings),
-			certainty: 'proved',
-			settings: guess.settings,
-		});
+		const isProved = than.ended !== null || notificationsIn(life, readForm(seen), settleMs).length > 0;
+		const why = than.ended ? 'the channel ended without it' : 'without it nothing came, or came again and again';
+		note(finding(guess.point, why, JSON.stringify(settings), isProved ? 'proved' : 'guessed', settings));
 		// One that was watched for a part of the time only may end as well.
-		best = life.ended || lastsMs === windowMs ? life : await watch(settled, windowMs);
+		best = life.ended || lastsMs === windowMs ? life : await watchWhole();
 		ends = best.ended ? [best] : [];
 		form = read();
-		noteConfirmation(run, life, form, settleMs);
 	}
 	if (!best.ended) return;
 	// What only put the end off is not known to be right.
-	for (const { settings: _, ...helped } of run
-		.findings()
-		.filter(({ settings }) => Object.keys(settings ?? {}).some((name) => name in settled)))
-		note({ ...helped, certainty: 'guessed' });
+	for (const { settings, ...helped } of run.findings())
+		if (Object.keys(settings ?? {}).some((name) => name in settled)) note({ ...helped, certainty: 'guessed' });
 	throw notLasting(run, best);
+}
+
+/** Leaves away what is not needed, a half at a time, then less. @param works whether it does with so much. */
+async function trim(all: readonly unknown[], works: (some: readonly unknown[]) => Promise<boolean>): Promise<void> {
+	let left = all;
+	for (let size = Math.ceil(left.length / 2); left.length > 1; size = Math.ceil(size / 2)) {
+		for (let at = 0; at < left.length && left.length > 1; ) {
+			const fewer = left.toSpliced(at, size);
+			if (fewer.length > 0 && (await works(fewer))) left = fewer;
+			else at += size;
+		}
+		if (size === 1) return;
+	}
 }
 
 function isBetter(life: Life, than: Life, form: ReadingSettings, settleMs: number): boolean {
 	if (than.ended) return life.ended === null || isLater(life.ended, than.ended);
-	const count = (one: Life) => notificationsIn(one, form, settleMs).length;
 	const again = (one: Life) => repeated(messagesOf(one.heard, form), form);
-	return (
-		life.ended === null && (count(than) === 0 ? count(life) > 0 || saysYes(life, form) : again(life) < again(than))
-	);
-}
-
-/** Whether a first message was answered as one that is understood. */
-const saysYes = (life: Life, form: ReadingSettings) => confirmationIn(life, form, COUNTS_AFTER_MS) !== null;
-
-/** The one message that answers the first ones confirms the channel. */
-function noteConfirmation(run: Run, life: Life, form: ReadingSettings, settleMs: number): void {
-	const first = run.findings().find(({ point }) => point === 'first-messages');
-	if (!first?.settings?.['firstMessages']) return;
-	const kind = confirmationIn(life, form, settleMs);
-	if (kind !== null) run.note({ ...first, settings: { ...first.settings, confirmKind: kind } });
+	const isSilent = notificationsIn(than, form, settleMs).length === 0;
+	return life.ended === null && (isSilent ? bringsNews(life, than, form) : again(life) < again(than));
 }
 
 /** Another end that comes later tells that this one is out of the way. */

@@ -54,11 +54,18 @@ function membersOf(value: unknown, most = 8, above = ''): Member[] {
 	});
 }
 
-/** A place for the next Connection in an upgrade or a message: the texts that could be one, by their place. */
-export function nextTokens({ headers, heard }: Pick<Life, 'headers' | 'heard'>): TokenPlace[] {
+export interface NextPlace {
+	/** As `service.nextConnection` names it. */
+	readonly pointer: string;
+	/** A secret. */
+	readonly token: string;
+}
+
+/** The texts of an upgrade and of messages that could be the next Connection. */
+export function nextTokens({ headers, heard }: Pick<Life, 'headers' | 'heard'>): NextPlace[] {
 	const ofHeaders = readAnswerTexts({ body: '', headers }).filter(({ place }) => !/^header:sec-/.test(place));
 	const ofMessages = heard.flatMap(({ frame }) => (frame.type === 'text' ? readAnswerTexts({ body: frame.text }) : []));
-	const named = ofMessages.filter(({ place }) => /(?:token|connection|credential|next)[^/]*$/i.test(place));
+	const named = ofMessages.filter(({ place }) => /token|connection|credential|next/i.test(place));
 	return [...ofHeaders, ...named].filter(looksLikeToken).flatMap((text) => {
 		const token = tokenIn([text], text.place);
 		return token === null ? [] : [{ pointer: text.place, token }];
@@ -92,88 +99,75 @@ export function kindOf(text: string, { kindPointer }: ReadingSettings): string {
 	return kind === 'unknown' ? readNotification({ type: 'text', text }).kind : kind;
 }
 
-/** How the service writes messages, from all that came. */
-export function readForm(heard: Life['heard']): ReadingSettings {
-	const jsonInBinary = heard.some(
-		({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)),
-	);
-	const binary = jsonInBinary ? { jsonInBinary } : {};
+/** How the service writes messages, from all that came. @param ignored kinds of other messages. */
+export function readForm(heard: Life['heard'], ignored: readonly string[] = []): ReadingSettings {
+	const isBinary = heard.some(({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)));
+	const binary: ReadingSettings = isBinary ? { jsonInBinary: true } : {};
 	const whole = messagesOf(heard, { frameContents: 'one', ...binary }).map(({ text }) => text);
 	const isList = (text: string) => {
 		const list = parseJson(text);
 		return Array.isArray(list) && list.length > 0 && list.every(isObject);
 	};
-	const areLines = (text: string) => {
-		const lines = text.split('\n').filter((line) => line.trim() !== '');
-		return lines.length > 1 && lines.every((line) => isJson(line) || isWord(line));
-	};
-	const isSplit = (text: string) => messagesIn({ type: 'text', text }, FORM).length > 1;
-	const form: ReadingSettings = whole.some(isList)
-		? { ...binary, frameContents: 'array' }
-		: whole.some((text) => parseJson(text) === undefined && areLines(text) && !isSplit(text))
-			? { ...binary, frameContents: 'lines' }
-			: binary;
+	const frameContents = whole.some(isList) && 'array';
+	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
 	const documents = messagesOf(heard, form)
-		.map(({ text }) => parseJson(text))
-		.filter((one) => typeof one === 'object' && one !== null);
+		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
+		.map(({ text }) => parseJson(text));
 	const kindPointer = kindPlace(documents);
-	const idPointer = idPlace(documents);
-	return {
-		...form,
-		...(kindPointer !== null && { kindPointer }),
-		...(idPointer !== null && { notificationIdPointer: idPointer }),
-	};
+	const notificationIdPointer = idPlace(documents);
+	return { ...form, ...(kindPointer && { kindPointer }), ...(notificationIdPointer && { notificationIdPointer }) };
 }
 
-const isJson = (text: string) => typeof parseJson(text) === 'object';
-const isWord = (text: string) => /^[\w.:-]{1,64}$/.test(text.trim());
+const isJson = (text: string) => isObject(parseJson(text)) || Array.isArray(parseJson(text));
 
 const KIND_NAME =
-	/^(?:type|event|kind|name|op|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
+	/^(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
 /** What messages of every kind are called alike. */
 const ENVELOPE = /^(?:notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish)$/i;
 const isKindWord = (value: unknown): value is string =>
 	typeof value === 'string' &&
 	/^[A-Za-z][\w.:/-]{0,63}$/.test(value) &&
 	!/\d{5,}|^[0-9a-f]{8}-/i.test(value) &&
+	!ENVELOPE.test(value) &&
 	!looksLikeToken({ place: '', text: value });
 
-/** Where the kind is, if not at `type`, `event` or `kind` at the top; `null` where it is there, or nowhere. */
-function kindPlace(documents: readonly unknown[]): string | null {
-	const usual = (one: unknown) => {
-		const kind = kindOf(JSON.stringify(one), {});
-		return kind !== 'unknown' && !ENVELOPE.test(kind) ? kind : null;
-	};
-	const unnamed = documents.filter((one) => usual(one) === null);
-	if (unnamed.length === 0) return null;
-	const places = unnamed.flatMap((one) => membersOf(one, 3));
-	const rank = (pointer: string) => {
-		const values = unnamed.map((one) => resolvePointer(one, pointer));
-		const words = values.filter((value) => isKindWord(value) && !ENVELOPE.test(value));
-		const numbers = values.filter((value) => Number.isInteger(value) && Number(value) < 100_000);
-		const name = pointer.slice(pointer.lastIndexOf('/') + 1);
-		const isNamed = KIND_NAME.test(name);
-		const dotted = words.filter((word) => /[a-z][._:/-][a-z]/i.test(String(word))).length;
-		const fits = isNamed ? Math.max(words.length, numbers.length) : dotted;
-		const isTelling = isNamed || new Set(words).size > 1;
-		if (fits === 0 || !isTelling || /id$/i.test(name)) return Number.NEGATIVE_INFINITY;
-		const depth = pointer.split('/').length;
-		return (
-			100 * (fits / unnamed.length) + (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) - depth
-		);
-	};
-	const [best] = [...new Set(places.map(({ pointer }) => pointer))]
-		.map((pointer) => ({ pointer, rank: rank(pointer) }))
-		.filter((one) => one.rank > 50)
+/** The place with the highest rank above 0. */
+function bestPlace(documents: readonly unknown[], rank: (pointer: string, name: string, values: unknown[]) => number) {
+	const places = new Set(documents.flatMap((one) => membersOf(one, 3)).map(({ pointer }) => pointer));
+	const [best] = [...places]
+		.map((pointer) => {
+			// An element of a list is named by the list.
+			const name = pointer.split('/').findLast((part) => !/^\d*$/.test(part)) ?? '';
+			const values = documents.map((one) => resolvePointer(one, pointer));
+			return { pointer, rank: rank(pointer, name, values) - pointer.split('/').length };
+		})
+		.filter((one) => one.rank > 0)
 		.sort((a, b) => b.rank - a.rank);
 	return best?.pointer ?? null;
 }
 
+/** Where the kind is, if not at `type`, `event` or `kind` at the top; `null` where it is there, or nowhere. */
+function kindPlace(documents: readonly unknown[]): string | null {
+	const unnamed = documents.filter((one) => {
+		const kind = kindOf(JSON.stringify(one), {});
+		return kind === 'unknown' || ENVELOPE.test(kind);
+	});
+	return bestPlace(unnamed, (_, name, values) => {
+		const words = values.filter(isKindWord);
+		const numbers = values.filter((value) => Number.isInteger(value) && Number(value) < 100_000);
+		const isNamed = KIND_NAME.test(name);
+		const dotted = words.filter((word) => /[a-z][._:/-][a-z]/i.test(word)).length;
+		const fits = isNamed ? Math.max(words.length, numbers.length) : dotted;
+		if (/id$/i.test(name) || !(isNamed || new Set(words).size > 1)) return 0;
+		return 100 * (fits / unnamed.length) + (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) - 50;
+	});
+}
+
 const ID_NAMES = [
-	/^(?:message|msg|event|notification|delivery)[_-]?(?:id|uuid|no|number|ref)$/i,
-	/^(?:id|_id|uuid|guid|@id|mid|eid|nid)$/i,
+	/^(?:message|msg|event|notification|delivery)[_-]?(?:id|uuid|no|number|ref)s?$/i,
+	/^(?:ids?|_id|uuid|guid|@id|mid|eid|nid)$/i,
 	/^(?:seq|sequence|offset|cursor|ref|reference|key|nr|no|number|n)$/i,
-	/(?:id|uuid|guid|seq|nr|ref)$/i,
+	/(?:id|uuid|guid|seq|nr|ref)s?$/i,
 ];
 /** Ids of what a message is about. */
 const OTHER_ID =
@@ -181,20 +175,24 @@ const OTHER_ID =
 
 /** Where the id of a message is, if not at `id`; `null` where it is there, or nowhere. */
 function idPlace(documents: readonly unknown[]): string | null {
-	const scalar = (value: unknown) => typeof value === 'string' || typeof value === 'number';
-	const rank = (pointer: string) => {
-		const found = documents.filter((one) => scalar(resolvePointer(one, pointer)));
-		const texts = new Set(found.map((one) => withoutMoments(JSON.stringify(one))));
-		const values = new Set(found.map((one) => String(resolvePointer(one, pointer))));
-		const name = pointer.slice(pointer.lastIndexOf('/') + 1);
+	const place = bestPlace(documents, (pointer, name, values) => {
+		const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number';
+		const own = documents.filter((_, index) => isScalar(values[index]));
 		const at = ID_NAMES.findIndex((pattern) => pattern.test(name));
-		if (at === -1 || OTHER_ID.test(name) || OTHER_ID.test(pointer) || values.size < texts.size) return -1;
-		const depth = pointer.split('/').length - 2;
-		return 100 * (found.length / documents.length) + (pointer === '/id' ? 30 : 0) - 8 * at - 3 * depth;
-	};
-	const places = new Set(documents.flatMap((one) => membersOf(one, 3)).map(({ pointer }) => pointer));
-	const [best] = [...places].map((pointer) => ({ pointer, rank: rank(pointer) })).sort((a, b) => b.rank - a.rank);
-	return best && best.rank > 20 && best.pointer !== '/id' ? best.pointer : null;
+		const isTelling = new Set(values.filter(isScalar).map(String)).size >= new Set(own.map(withoutRepeating)).size;
+		if (at === -1 || OTHER_ID.test(pointer) || !isTelling) return 0;
+		return 100 * (own.length / documents.length) + (pointer === '/id' ? 30 : 0) - 8 * at - 20;
+	});
+	return place === '/id' ? null : place;
+}
+
+/** A repetition may count itself, and say when it was sent. */
+function withoutRepeating(document: unknown): string {
+	const left = membersOf(document, 3).filter(
+		({ name, value }) =>
+			typeof value !== 'object' && !isMoment(value) && !/attempt|retr|deliver(?:y|ies|ed)|count|sent/i.test(name),
+	);
+	return JSON.stringify(left.map(({ pointer, value }) => [pointer, value]));
 }
 
 /** What every message is called that names no kind: to ignore it would be to ignore notifications. */
@@ -202,29 +200,43 @@ export const NAMELESS = ['unknown', 'text', 'binary'];
 /** Answers to fewer heartbeats may be chance. */
 const MIN_ANSWERED = 3;
 
-/** Kinds that are proved to answer heartbeats. @param answerMs how soon an answer comes. @param beatsAtMs when heartbeats were sent. */
+/** Kinds that are proved to answer heartbeats. @param answerMs how soon an answer comes. @param settings what the channel was opened with besides. */
 export function heartbeatAnswers(
-	{ heard, ended }: Pick<Life, 'heard' | 'ended'>,
-	beatsAtMs: readonly number[],
+	{ heard, said, ended }: Pick<Life, 'heard' | 'said' | 'ended'>,
 	answerMs: number,
 	form: ReadingSettings,
+	{ firstMessages = [], pingKind, pongBody = '{"type":"pong"}', ackBody }: Readonly<Record<string, unknown>> = {},
 ): string[] {
+	const replies = [...(pingKind ? [pongBody] : []), ...(ackBody ? [ackBody] : [])].map((one) =>
+		likeTemplate(String(one)),
+	);
+	const beatsAtMs = said
+		.slice((firstMessages as readonly unknown[]).length)
+		.filter(({ text }) => !replies.some((isReply) => isReply(text)))
+		.map(({ atMs }) => atMs);
 	const messages = messagesOf(heard, form);
 	const lastMs = Math.max(...messages.map(({ atMs }) => atMs), ...beatsAtMs.slice(-1), ended?.atMs ?? 0);
 	const answered = beatsAtMs.filter(
 		(sentMs) => lastMs - sentMs > answerMs || messages.some(({ atMs }) => atMs > sentMs),
 	);
-	const kinds = [...new Set(messages.map(({ text }) => kindOf(text, form)))];
-	return kinds.filter((kind) => {
+	const kinds = new Set(messages.map(({ text }) => kindOf(text, form)));
+	return [...kinds].filter((kind) => {
 		const own = messages.filter(({ text }) => kindOf(text, form) === kind);
 		return (
 			!NAMELESS.includes(kind) &&
+			kind !== pingKind &&
 			answered.length >= MIN_ANSWERED &&
 			own.length === answered.length &&
 			answered.every((sentMs) => own.some(({ atMs }) => atMs >= sentMs && atMs - sentMs <= answerMs)) &&
 			own.every(({ text }, index) => saysNothingElse(parseJson(text), kind, index + 1))
 		);
 	});
+}
+
+/** Whether a text was made from a template: its fixed parts are in it. */
+export function likeTemplate(template: string): (text: string) => boolean {
+	const parts = template.split(/"?\{\w+\}"?/).filter((part) => part.length > 1);
+	return (text) => parts.every((part) => text.includes(part));
 }
 
 /**
@@ -234,16 +246,8 @@ export function heartbeatAnswers(
 function saysNothingElse(message: unknown, kind: string, sequence: number): boolean {
 	if (typeof message === 'object' && message !== null)
 		return Object.values(message).every((value) => saysNothingElse(value, kind, sequence));
-	const isOwn = message === kind || message === sequence || message === String(sequence);
+	const isOwn = String(message) === kind || String(message) === String(sequence);
 	return isOwn || message === null || typeof message === 'boolean' || isMoment(message);
-}
-
-/** Whether a message has nothing but its kind, a number and times in it. */
-export function isBare(text: string, form: ReadingSettings): boolean {
-	const document = parseJson(text);
-	const fields = isObject(document) ? Object.values(document) : [];
-	const rest = fields.filter((value) => typeof value !== 'number');
-	return fields.length > 0 && saysNothingElse(rest, kindOf(text, form), 0);
 }
 
 /** A time of today in any spelling. */
@@ -260,17 +264,4 @@ export function repeated(messages: readonly Message[], form: ReadingSettings): n
 		return serviceId === null ? [] : [`${kind} ${serviceId}`];
 	});
 	return ids.length - new Set(ids).size;
-}
-
-/** A repetition may count itself, and say when it was sent. */
-function withoutMoments(text: string): string {
-	const document = parseJson(text);
-	if (!isObject(document)) return text;
-	const left = membersOf(document, 3).filter(
-		({ name, value }) =>
-			typeof value !== 'object' &&
-			!isMoment(value) &&
-			!/attempt|retr|redeliver|deliver(?:y|ies)|count|sent/i.test(name),
-	);
-	return JSON.stringify(left.map(({ pointer, value }) => [pointer, value]));
 }

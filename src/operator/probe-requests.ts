@@ -1,9 +1,11 @@
 /** The requests of `idv probe`: the one registration, and whatever else is asked over HTTP. */
-import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
+import { asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
-import { classifyHttpAnswer, type HttpAnswer, isWebPage } from '../connection/classify-failure.ts';
-import { type ServiceAnswer, type ServiceClient, spentBy } from '../connection/service-client.edge.ts';
+import { classifyHttpAnswer, fateIn, type HttpAnswer, isWebPage } from '../connection/classify-failure.ts';
+import { type CodeWorth, worthAfter } from '../connection/code-fate.ts';
+import type { ServiceAnswer, ServiceClient } from '../connection/service-client.edge.ts';
 import { refusalIn } from '../connection/unread-answer.ts';
+import { withWorth } from '../pairing/code-worth.ts';
 import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
@@ -13,8 +15,11 @@ import type { Target } from './service-target.ts';
 
 const DEADLINE_MS = 30_000;
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
-/** Where some services register devices that do not have the published path. */
-const REGISTRATION_PATHS = ['/api/v1/device/connection', '/device/connection', '/v1/device/connection'];
+/** The published path, and where some services register devices that do not have it. */
+const REGISTRATION_PATHS = [
+	ENDPOINTS.deviceConnection,
+	...['/api/v1/device/connection', '/device/connection', '/v1/device/connection'],
+];
 
 export interface Asking {
 	readonly target: Target;
@@ -26,39 +31,45 @@ export interface Asking {
 
 export type TextAnswer = Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'path'>;
 
+interface Registered {
+	readonly answer: TextAnswer;
+	readonly path: string;
+	/** Of one without a Connection. */
+	readonly failure: Failure | null;
+}
+
 /** One registration. A code is sent again only after 429, or where nothing is at the path: the service has not looked at it. */
-export async function register(asking: Asking): Promise<{ readonly answer: TextAnswer; readonly path: string }> {
-	let first: TextAnswer | null = null;
-	for (const path of [ENDPOINTS.deviceConnection, ...REGISTRATION_PATHS]) {
-		const answer = await registerAt(asking, path);
-		first ??= answer;
-		if (answer.status === 404 || answer.status === 405) continue;
-		const isGood = answer.status >= 200 && answer.status < 300 && !isWebPage(answer.headers, answer.body);
-		if (isGood && refusalIn(answer.body) === null) return { answer, path };
-		const cause = classified(asking, answer);
-		const isSpent = asking.target.authorization.scheme === 'Token' && refusalIn(answer.body) !== 'refused';
-		throw isSpent && spentBy(answer.status) === 'perhaps' ? perhapsUsedUp(cause, asking.target) : asError(cause);
-	}
-	throw asError(classified(asking, first as TextAnswer));
+export async function register(
+	asking: Asking,
+	[path = '', ...others]: readonly string[] = REGISTRATION_PATHS,
+	first?: TextAnswer,
+): Promise<Registered> {
+	const isCode = asking.target.authorization.scheme === 'Token';
+	const { ask } = asking.pace;
+	const sent = await ask(() => send(asking, 'POST', path, asking.request), isCode).catch((error: unknown) => {
+		const failure = toFailure(error);
+		const isUnused = failure.params?.['sent'] === 'no' || failure.code === 'service-overloaded';
+		throw asError(toldWorth(asking, failure, isUnused ? 'valid' : 'uncertain'));
+	});
+	const answer = { ...sent, body: new TextDecoder().decode(sent.body) };
+	const { status, headers, body } = answer;
+	if ((status === 404 || status === 405) && others.length > 0) return register(asking, others, first ?? answer);
+	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refusalIn(body) === null;
+	const told = status === 404 || status === 405 ? (first ?? answer) : answer;
+	return { answer: told, path, failure: isGood ? null : unreadable(asking, told) };
 }
 
-async function registerAt(asking: Asking, path: string): Promise<TextAnswer> {
-	const { target, pace } = asking;
-	const isCode = target.authorization.scheme === 'Token';
-	const answer = await pace
-		.ask(() => send(asking, 'POST', path, asking.request), isCode)
-		.catch((error) => {
-			const cause = toFailure(error);
-			throw cause.params?.['sent'] === 'no' || !isCode ? error : perhapsUsedUp(cause, target);
-		});
-	return { ...answer, body: new TextDecoder().decode(answer.body) };
+/** The failure for an answer without a Connection, with the worth of the code. */
+export function unreadable(asking: Asking, answer: TextAnswer): Failure {
+	const failure = classified(asking, answer);
+	const { status, headers, body } = answer;
+	const saidNo = refusalIn(body) !== null;
+	const isPage = isWebPage(headers, body);
+	return toldWorth(asking, failure, worthAfter({ status, isPage, saidNo, failure, fate: fateIn(answer) }));
 }
 
-/** As `pair` tells it: the code was sent, and nothing says what became of it. */
-function perhapsUsedUp({ message, params }: Failure, { baseUrl }: Target): AgentError {
-	const { host } = new URL(baseUrl);
-	const said = `The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${message}`;
-	return new AgentError('pairing-uncertain', said, { params: { ...params, host } });
+function toldWorth({ target: { authorization } }: Asking, cause: Failure, worth: CodeWorth): Failure {
+	return authorization.scheme === 'Token' ? withWorth(cause, worth) : cause;
 }
 
 export async function send(
@@ -88,14 +99,11 @@ export async function send(
 	return { ...answer, retryAfter: answer.headers['retry-after'] };
 }
 
-/** What an answer to the registration means without a Connection in it. */
-export function classified({ target, request }: Asking, answer: TextAnswer): Failure {
+function classified({ target, request }: Asking, answer: TextAnswer): Failure {
 	const { authorization, baseUrl } = target;
 	const { host } = new URL(baseUrl);
-	const { scheme } = authorization;
-	const { workflowId } = request;
-	const secrets = secretsOf(authorization);
-	return classifyHttpAnswer({ ...answer, purpose: 'register', host, scheme, workflowId, secrets });
+	const about = { scheme: authorization.scheme, workflowId: request.workflowId, secrets: secretsOf(authorization) };
+	return classifyHttpAnswer({ ...answer, ...about, purpose: 'register', host });
 }
 
 /** Which of the known paths takes API keys, by a key that ends soon. */

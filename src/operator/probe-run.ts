@@ -1,24 +1,32 @@
 /** The steps of `idv probe`, one request and one channel at a time; what is found is kept, whatever ends it. */
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
-import { readAnswerTexts } from '../protocol/registration-answer.ts';
+import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import { runDevice } from './probe-device.ts';
-import { asked, dial, PASSING } from './probe-dial.ts';
+import { asked, dial, knock, PASSING } from './probe-dial.ts';
 import {
+	type Certainty,
 	type Finding,
+	finding,
 	handshakeFindings,
 	lifeFinding,
-	likeTemplate,
 	nextFinding,
 	settingsFrom,
 	tokenFinding,
 } from './probe-findings.ts';
 import { guesses } from './probe-guesses.ts';
-import { deviceRun, improve, LAST_REQUESTS } from './probe-improve.ts';
+import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
-import { readForm, type TokenPlace, tokenPlaces } from './probe-readings.ts';
-import { classified, keyPaths, register, send } from './probe-requests.ts';
-import { CHANNEL_PATHS, channelPlaces, findChannel, type Handshake, type HandshakeAnswer } from './probe-search.ts';
+import { likeTemplate, readForm, tokenPlaces } from './probe-readings.ts';
+import { keyPaths, register, send, unreadable } from './probe-requests.ts';
+import {
+	CHANNEL_PATHS,
+	channelPlaces,
+	findChannel,
+	type Handshake,
+	type HandshakeAnswer,
+	isNarrow,
+} from './probe-search.ts';
 import {
 	type CutOff,
 	NOT_LASTING_REMEDY,
@@ -42,6 +50,8 @@ const MAX_UNANSWERED = 3;
 export interface ProbeReport {
 	readonly findings: readonly Finding[];
 	readonly requests: number;
+	/** Words of the service about what it misses, without secrets. */
+	readonly words: readonly string[];
 	/** The device that ran at the end; `null` where it did not come to that. */
 	readonly device: DeviceReport | null;
 	/** A secret: good for a channel of the device that was registered. `null` before there was one. */
@@ -71,15 +81,24 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	const { target, signal, onStep } = options;
 	const found = new Map<string, Finding>();
 	const waits = (seconds: number) => onStep(`Waits for ${seconds} s: a service may take ten requests a minute.`);
-	const pace = createPace(new URL(target.baseUrl).host, options.clock, signal, waits);
 	const run: Run = {
 		...options,
-		pace,
-		note: (...findings) => findings.forEach((finding) => void found.set(finding.point, finding)),
-		findings: () => [...found.values()],
-		token: '',
-		offered: [],
-		nextConnection: null,
+		pace: createPace(new URL(target.baseUrl).host, options.clock, signal, waits),
+		note: (...findings) => findings.forEach((one) => void found.set(one.point, one)),
+		findings: () => [
+			...found.values(),
+			...(run.next ? [nextFinding(run.next.pointer, run.next.isProved ? 'proved' : 'guessed')] : []),
+		],
+		...{
+			words: new Set(),
+			places: [],
+			candidate: 0,
+			token: '',
+			hasOpened: false,
+			offered: [],
+			dismissed: new Map(),
+			next: null,
+		},
 	};
 	let stopped: Failure | null = null;
 	let device: DeviceReport | null = null;
@@ -88,64 +107,81 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	} catch (error) {
 		if (!signal.aborted) stopped = toFailure(error);
 	}
-	const connection = run.token === '' ? null : run.token;
-	return { findings: run.findings(), requests: pace.used, device, connection, stopped, isInterrupted: signal.aborted };
+	return {
+		...{ findings: run.findings(), requests: run.pace.used, device, stopped, isInterrupted: signal.aborted },
+		connection: run.token === '' ? null : run.token,
+		words: [...run.words].filter((one) => one !== '').map((one) => withoutSecrets(one, run)),
+	};
+}
+
+function withoutSecrets(words: string, { token, places, offered }: Run): string {
+	const known = [token, ...[...places, ...offered].map((one) => one.token)].filter((one) => one !== '');
+	return known
+		.reduce((text, secret) => text.replaceAll(secret, '[secret]'), words)
+		.replace(/[\w.~+/=|-]{20,}/g, (text) => (looksLikeToken({ place: '', text }) ? '[secret]' : text));
 }
 
 async function probe(run: Run): Promise<DeviceReport> {
 	const { request, onStep, pace, note } = run;
 	onStep(`Registers ${request.deviceId}.`);
-	const { answer, path } = await register(run);
+	const registered = (found: string, certainty: Certainty, settings: { registrationPath: string } | false = false) =>
+		note(finding('registration-path', 'the published one first', found, certainty, settings));
+	registered('no answer that ends it', 'not seen');
+	const { answer, path, failure } = await register(run);
+	const registrationPath = path !== ENDPOINTS.deviceConnection && { registrationPath: path };
+	registered(`${path} answered ${answer.status}`, failure ? 'not seen' : 'guessed', !failure && registrationPath);
+	if (failure) throw asError(failure);
 	const texts = readAnswerTexts(answer);
-	const places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
-	const [usual] = places;
-	if (!usual) throw asError(classified(run, answer));
+	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
+	const [usual] = run.places;
+	if (!usual) throw asError(unreadable(run, answer));
 	run.token = usual.token;
-	const more = path === ENDPOINTS.deviceConnection ? {} : { settings: { registrationPath: path } };
-	note({ point: 'registration-path', tried: 'the published one first', found: path, certainty: 'proved', ...more });
-	note(tokenFinding(usual, false), lifeFinding(usual.token, answer.body));
+	registered(path, 'proved', registrationPath);
+	const noteToken = (isConfirmed: boolean) => {
+		const place = run.places[run.candidate] ?? usual;
+		note(tokenFinding(place, isConfirmed), lifeFinding(place.token, answer.body));
+	};
+	noteToken(false);
 
 	onStep('Looks for the channel.');
 	const told = [...texts.map(({ text }) => text), ...Object.values(answer.headers)].flatMap((text) =>
 		channelPlaces(text, asked(run)),
 	);
-	const { way, isNarrow, cutOff, answers } = await search(run, places, told);
-	const place = places[way?.candidate ?? 0] ?? usual;
-	note(tokenFinding(place, false), lifeFinding(place.token, answer.body));
+	const { way, cutOff, answers } = await search(run, told);
+	noteToken(false);
 	for (const named of run.channelPaths)
 		if (way?.path !== named && answers.has(named))
 			onStep(`${named}, which was named, answered ${answers.get(named)?.status || 'nothing'}.`);
-	const opening = way ?? (cutOff && barely(cutOff.path));
+	const opening = way ?? (cutOff && { path: cutOff.path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
 	if (!opening) throw notFound(run, answers);
 	note(...handshakeFindings(opening, 'guessed'));
 	await improve(run, cutOff && !way ? cutOff : null);
-	note(tokenFinding(place, true));
-	if (isNarrow && pace.left() > LAST_REQUESTS) {
+	noteToken(true);
+	if ((run.next || (way && isNarrow(way))) && pace.left() > LAST_REQUESTS) {
 		onStep('Tries the same without the Connection.');
-		const { status } = await pace.ask(() => dial(run, { ...opening, inQuery: [], inHeader: false }, places));
-		if (status >= 400 && status < 500) note(...handshakeFindings(opening, 'proved'));
+		const { token, next } = run;
+		const { status } = await pace.ask(() => dial(run, { ...opening, inQuery: [], inHeader: false }));
+		const isRefused = status >= 400 && status < 500;
+		if (isRefused) note(...handshakeFindings(opening, 'proved'));
+		// A service that asks for no Connection says nothing about the one that was shown.
+		const isNext = isRefused || next?.isProved || status !== 101;
+		if (next) Object.assign(run, { token, next: isNext ? { ...next, isProved: isRefused || next.isProved } : null });
 	}
 	const device = await runWithFile(run);
 	if (run.createKey) note(await keyPaths(run));
 	return device;
 }
 
-const barely = (path: string): Handshake => ({ path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
-
-/** @returns the least handshake that opens the channel, or else one that did (not narrow). */
+/** @returns the least handshake that opens the channel, or else one that did. */
 async function search(
 	run: Run,
-	places: readonly TokenPlace[],
 	told: ReturnType<typeof channelPlaces>,
-): Promise<{ way: Handshake | null; isNarrow: boolean; cutOff: CutOff | null; answers: PathAnswers }> {
+): Promise<{ way: Handshake | null; cutOff: CutOff | null; answers: PathAnswers }> {
 	const { pace } = run;
 	const named = [...run.channelPaths, ...told.map(({ place }) => place)];
 	const queryNames = [...(run.known.queryNames ?? []), ...told.flatMap(({ query }) => query)];
-	const steps = findChannel([...named, ...CHANNEL_PATHS], places.length, {
-		...run.known,
-		queryNames: [...new Set(queryNames)],
-		named,
-	});
+	const known = { ...run.known, queryNames: [...new Set(queryNames)], named };
+	const steps = findChannel([...named, ...CHANNEL_PATHS], run.places.length, known);
 	let opened: Handshake | null = null;
 	let cutOff: CutOff | null = null;
 	let unanswered = 0;
@@ -153,47 +189,31 @@ async function search(
 	let step = steps.next();
 	while (!step.done && pace.left() > (opened ? NARROW_REQUESTS : KEPT_REQUESTS)) {
 		const { value } = step;
-		let answered = await pace.ask(() => dial(run, value, places));
-		const isRefused = answered.status === 401 || answered.status === 403;
-		const next = run.offered.find(({ token }) => token !== run.token);
-		if (isRefused && next && !answered.life.isOpen) {
-			// Each Connection may be good for one channel.
-			const before = run.token;
-			run.token = next.token;
-			answered = await pace.ask(() => dial(run, value, places));
-			if (answered.status === 101) run.nextConnection = next.pointer;
-			else run.token = before;
-			if (run.nextConnection !== null) run.note(nextFinding(run.nextConnection));
-		}
 		const { path } = value;
+		const answered = await knock(run, value);
 		if (!answers.has(path)) answers.set(path, answered);
 		unanswered = answered.unanswered ? unanswered + 1 : 0;
-		if (unanswered === MAX_UNANSWERED) await checkThere(run, answered.unanswered);
+		// Some services cut the line to a path that they do not have; one that cuts every line has died.
+		if (unanswered === MAX_UNANSWERED) await pace.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0])).catch(tellReset);
 		if (answered.status === 101) opened = value;
 		const { ended } = answered.life;
-		if (ended) cutOff ??= { path, life: answered.life };
+		if (ended && answered.status !== 101) cutOff ??= { path, life: answered.life };
 		// One that opens and is ended at once may only want to be spoken to: other paths are not asked before that is tried.
 		if (ended && !opened && !PASSING.includes(ended.code ?? 0) && speaksFirst(answered.life)) break;
 		step = steps.next(answered);
 	}
-	const found = step.done ? step.value : null;
-	return { way: found ?? opened, isNarrow: found !== null, cutOff, answers };
+	return { way: (step.done && step.value) || opened, cutOff, answers };
 }
 
 const speaksFirst = (life: Life) =>
 	guesses({ life, form: readForm(life.heard), settleMs: 0, settings: {} })[0]?.point === 'first-messages';
 
-/** Some services cut the line to a path that they do not have; one that cuts every line has died. @throws AgentError */
-async function checkThere(run: Run, unanswered: Failure | undefined): Promise<void> {
-	await run.pace
-		.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0]))
-		.catch((error) => {
-			if (toFailure(error).code !== 'connection-lost') throw error;
-			const { host } = new URL(run.target.baseUrl);
-			const reason = unanswered?.params?.['reason'];
-			const said = `${host} takes connections, and each is reset before any answer${reason ? ` (${reason})` : ''}: ${MAX_UNANSWERED} handshakes and a request.`;
-			throw new AgentError('service-unreachable', said, { params: { host }, remedy: RESET_REMEDY });
-		});
+/** The registration was answered by the same host. */
+function tellReset(error: unknown): never {
+	const { code, params, message } = toFailure(error);
+	if (code !== 'connection-lost') throw error;
+	const said = `The service takes connections, and each is reset before any answer: ${MAX_UNANSWERED} handshakes and a request. ${message}`;
+	throw new AgentError('service-unreachable', said, { ...(params && { params }), remedy: RESET_REMEDY });
 }
 
 const RESET_REMEDY =
@@ -208,30 +228,26 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 	await pace.turn();
 	let channels = 0;
 	const mayOpen = () => channels++ === 0 || pace.take();
-	const ran = await runDevice({ ...deviceRun(run, resolved, seconds * 1000, mayOpen), untilOnlineMs: UNTIL_ONLINE_MS });
-	run.token = ran.token;
+	const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, UNTIL_ONLINE_MS);
 	const notifications = ran.events.filter(({ type }) => type === 'notification');
 	const kinds: Record<string, number> = {};
 	for (const { kind } of notifications) kinds[kind] = (kinds[kind] ?? 0) + 1;
 	const { ackBody } = resolved.settings.service;
 	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
-	const report: DeviceReport = {
-		isOnline: ran.isOnline,
-		seconds,
-		kinds,
+	run.signal.throwIfAborted();
+	if (!ran.wasOnline) {
+		for (const one of findings())
+			if (one.certainty === 'proved' && !['registration-path', 'next-connection'].includes(one.point))
+				note({ ...one, certainty: 'guessed' });
+		const why = ran.problem?.message ?? 'no reason is known.';
+		throw stop(`A device with these settings did not come online in ${seconds} s: ${why}`, NOT_LASTING_REMEDY);
+	}
+	return {
+		...{ isOnline: ran.isOnline, seconds, kinds },
 		withId: notifications.filter(({ serviceId }) => serviceId !== null).length,
 		acknowledgements: ran.lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
 		closes: ran.lives.flatMap(({ ended }) =>
 			ended ? [{ code: ended.code, afterSeconds: Math.round(ended.atMs / 100) / 10, reason: ended.reason }] : [],
 		),
 	};
-	run.signal.throwIfAborted();
-	if (!ran.wasOnline) {
-		for (const finding of findings())
-			if (finding.certainty === 'proved' && finding.point !== 'registration-path')
-				note({ ...finding, certainty: 'guessed' });
-		const why = ran.problem?.message ?? 'no reason is known.';
-		throw stop(`A device with these settings did not come online in ${seconds} s: ${why}`, NOT_LASTING_REMEDY);
-	}
-	return report;
 }

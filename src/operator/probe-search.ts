@@ -67,7 +67,7 @@ const OTHER_FORMS = QUERY_PLACES.map(
 	({ name, form }) => ({ name, form: form === 'token' ? 'scheme' : 'token' }) as const,
 );
 
-type Search = Generator<Handshake, Handshake | null, HandshakeAnswer>;
+type Search<Found = Handshake | null> = Generator<Handshake, Found, HandshakeAnswer>;
 
 /** What is known of the handshake before. */
 export interface Known {
@@ -92,14 +92,16 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	const done = new Set<string>();
 	for (let path = left.shift(); path !== undefined; path = left.shift()) {
 		if (answers.some((one) => one.path === path)) continue;
-		const answer = yield allWays(path);
-		if (answer.status === 101) return yield* narrow(allWays(path), answer);
+		const { answer, found } = yield* attempt(allWays(path));
+		if (found) return found;
 		left.unshift(...(answer.paths ?? []));
 		answers.push({ path, answer });
-		// Nothing but a path that exists answers so.
-		const offered = wantsSubprotocol(answer) ? yield* offer(allWays(path), answer) : null;
-		const found = offered ?? (named.includes(path) ? yield* pursue(path, answer) : yield* pursueOdd());
-		if (found) return found;
+		// One path that refuses where others say that there is nothing is the one: it comes before all that are left.
+		const isOdd = ({ answer }: (typeof answers)[number]) => !isElsewhere(answer);
+		const odd = answers.every(isOdd) ? undefined : answers.find((one) => !done.has(one.path) && isOdd(one));
+		const first = named.includes(path) ? { path, answer } : odd;
+		const pursued = first ? yield* pursue(first.path, first.answer) : null;
+		if (pursued) return pursued;
 	}
 	for (const { path, answer } of refusedAmong(answers)) {
 		const found = done.has(path) ? null : yield* pursue(path, answer);
@@ -107,17 +109,11 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	}
 	return null;
 
-	/** One path that refuses where others say that there is nothing is the one: it comes before all that are left. */
-	function* pursueOdd(): Search {
-		if (!answers.some(({ answer }) => isElsewhere(answer))) return null;
-		const odd = answers.find(({ path, answer }) => !done.has(path) && !isElsewhere(answer));
-		return odd ? yield* pursue(odd.path, odd.answer) : null;
-	}
-
 	function* pursue(path: string, answer: HandshakeAnswer): Search {
 		done.add(path);
 		const base = allWays(path);
 		const others = [...own.map(({ name }) => ({ name, form: 'scheme' }) as const), ...OTHER_FORMS];
+		const more = Array.from({ length: candidates - 1 }, (_, index) => ({ ...base, candidate: index + 1 }));
 		const ways: Handshake[] = [
 			{ ...base, inHeader: false, inQuery: others },
 			// Two credentials at once are refused by some.
@@ -125,10 +121,10 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 			{ ...base, inHeader: false, inQuery: places.slice(0, 1) },
 			...(wantsSubprotocol(answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(answer) }]),
 			{ ...base, inQuery: [], subprotocols: subprotocolsFor(answer) },
+			...more,
 		];
-		for (let candidate = 1; candidate < candidates; candidate += 1) ways.push({ ...base, candidate });
 		for (const way of ways) {
-			const found = yield* attempt(way);
+			const { found } = yield* attempt(way);
 			if (found) return found;
 		}
 		return null;
@@ -142,60 +138,52 @@ function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(ans
 	// A service may refuse with 404 as well, but then it hardly says the same as where there is nothing.
 	const isOdd = ({ answer }: Answered) => times(answer.fingerprint) < most;
 	const isThere = (one: Answered) => !isElsewhere(one.answer) || (isOdd(one) && one.answer.status === 404);
-	const rank = (one: Answered) =>
-		(isOdd(one) ? 0 : 10) + ([400, 426, 401, 403].indexOf(one.answer.status) >>> 0 > 3 ? 4 : 0);
+	const rank = (one: Answered) => (isOdd(one) ? 0 : 10) + ([400, 426, 401, 403].includes(one.answer.status) ? 0 : 4);
 	const there = answers.filter(isThere).sort((a, b) => rank(a) - rank(b));
 	return there.length > 0 ? there : answers.slice(0, 3);
 }
 
-function wantsSubprotocol({ status }: HandshakeAnswer): boolean {
-	return status === 400 || status === 426;
-}
+const wantsSubprotocol = ({ status }: HandshakeAnswer) => status === 400 || status === 426;
 
-function* attempt(way: Handshake): Search {
+function* attempt(way: Handshake): Search<{ readonly answer: HandshakeAnswer; readonly found: Handshake | null }> {
 	const answer = yield way;
-	if (answer.status === 101) return yield* narrow(way, answer);
-	return wantsSubprotocol(answer) && way.subprotocols.length === 0 ? yield* offer(way, answer) : null;
-}
-
-function* offer(way: Handshake, refusal: HandshakeAnswer): Search {
-	const offered = { ...way, subprotocols: subprotocolsFor(refusal) };
-	const answer = yield offered;
-	return answer.status === 101 ? yield* narrow(offered, answer) : null;
+	if (answer.status === 101) return { answer, found: yield* narrow(way, answer) };
+	if (!wantsSubprotocol(answer) || way.subprotocols.length > 0) return { answer, found: null };
+	const offering = { ...way, subprotocols: subprotocolsFor(answer) };
+	const again = yield offering;
+	return { answer, found: again.status === 101 ? yield* narrow(offering, again) : null };
 }
 
 /** Whether a status is about the handshake itself. */
-const isRefusal = (status: number) => status >= 300 && status < 500 && ![408, 409, 423, 425, 429].includes(status);
+export const isRefusal = (status: number) =>
+	status >= 300 && status < 500 && ![408, 409, 423, 425, 429].includes(status);
 
-/** The least of an accepted handshake that is still accepted: the header where it suffices. `null`: that could not be found out. */
-function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search {
+/** Whether the Connection is shown at one place only. */
+export const isNarrow = ({ inHeader, inQuery }: Handshake) => inQuery.length + (inHeader ? 1 : 0) === 1;
+
+/** The least of an accepted handshake that is still accepted: the header where it suffices; the whole where that could not be found out. */
+function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search<Handshake> {
 	const chosen = { ...accepted, subprotocols: subprotocol === null ? [] : [subprotocol] };
 	let isUnclear = false;
-	const isAccepted = function* (way: Handshake): Generator<Handshake, boolean, HandshakeAnswer> {
+	const isAccepted = function* (way: Handshake): Search<boolean> {
 		if (isUnclear) return false;
 		const { status } = yield way;
 		// What a service answers for another reason says nothing about the handshake.
 		isUnclear = status !== 101 && !isRefusal(status);
 		return status === 101;
 	};
-	const header = { ...chosen, inHeader: true, inQuery: [] };
+	const header = { ...chosen, inQuery: [] };
 	if (chosen.inHeader && (yield* isAccepted(header))) return header;
 	const inQuery = (inQuery: readonly QueryPlace[]) => ({ ...chosen, inHeader: false, inQuery });
 	let places = chosen.inQuery;
-	const [first] = places;
-	if (first && places.length > 1) {
-		if (yield* isAccepted(inQuery([first]))) return inQuery([first]);
-		places = places.slice(1);
+	for (let size = 1; places.length > 1; size = Math.ceil(places.length / 2)) {
+		const part = places.slice(0, size);
+		const isIn = yield* isAccepted(inQuery(part));
+		if (isIn && size === 1) return inQuery(part);
+		places = isIn ? part : places.slice(size);
 	}
-	let isSure = false;
-	while (places.length > 1) {
-		const half = places.slice(0, Math.ceil(places.length / 2));
-		isSure = yield* isAccepted(inQuery(half));
-		places = isSure ? half : places.slice(half.length);
-	}
-	if (places.length === 1 && (isSure || (yield* isAccepted(inQuery(places))))) return inQuery(places);
-	// Together they are accepted and alone none is.
-	return null;
+	// Together they may be accepted and alone none is.
+	return places.length === 1 && (yield* isAccepted(inQuery(places))) ? inQuery(places) : chosen;
 }
 
 /** Whether there is no channel at this path, as far as a status tells. */
@@ -206,34 +194,26 @@ function isElsewhere({ status, isPage }: HandshakeAnswer): boolean {
 }
 
 /** The first answers of the paths in words. @returns `isSeen`: some seem to be there and others not. */
-export function answersInWords(answers: ReadonlyMap<string, HandshakeAnswer>): {
-	readonly isSeen: boolean;
-	readonly words: string;
-} {
+export function answersInWords(answers: ReadonlyMap<string, HandshakeAnswer>) {
 	const all = [...answers];
 	const there = all.filter(([, answer]) => !isElsewhere(answer));
+	const said = (some: typeof all) => [...new Set(some.map(([, { status }]) => status || 'nothing'))].join(' or ');
 	const others = all.filter((one) => !there.includes(one));
-	const statuses = (some: typeof all) =>
-		[...new Set(some.map(([, { status }]) => (status === 0 ? 'nothing' : status)))].join(' or ');
-	if (there.length === 0 || others.length === 0) return { isSeen: false, words: `each path answered ${statuses(all)}` };
+	const isSeen = there.length > 0 && others.length > 0;
 	const named = there.map(([path, { status }]) => `${path} answered ${status}`).join(', ');
-	return { isSeen: true, words: `${named}, every other path ${statuses(others)}` };
+	return { isSeen, words: isSeen ? `${named}, every other path ${said(others)}` : `each path answered ${said(all)}` };
 }
 
-function subprotocolsFor({ hints }: HandshakeAnswer): string[] {
-	return [...new Set([...hints, ...SUBPROTOCOLS])].slice(0, MAX_SUBPROTOCOLS);
-}
+const subprotocolsFor = ({ hints }: HandshakeAnswer) =>
+	[...new Set([...hints, ...SUBPROTOCOLS])].slice(0, MAX_SUBPROTOCOLS);
 
 /** Words of a refusal that may be the name of a subprotocol, what stands behind the word itself first. */
-export function subprotocolHints(header: string | undefined, body: string): string[] {
-	const named = (header ?? '').split(',').map((name) => name.trim());
+export function subprotocolHints(header = '', body = ''): string[] {
 	const said = body.slice(0, 2000).replaceAll('\\"', '"');
-	const after = [...said.matchAll(/protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)/gi)].map(
-		(hit) => hit[1],
-	);
-	const quoted = [...said.matchAll(/["'`]([\w.~-]{2,64})["'`]/g)].map((hit) => hit[1]);
-	return [...named, ...after, ...quoted]
-		.map((word) => (word ?? '').replace(/\.+$/, ''))
+	const after = /protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)/gi;
+	const quoted = /["'`]([\w.~-]{2,64})["'`]/g;
+	return [...header.split(','), ...[...said.matchAll(after), ...said.matchAll(quoted)].map((hit) => hit[1] ?? '')]
+		.map((word) => word.trim().replace(/\.+$/, ''))
 		.filter((word) => /^[\w~.-]{2,64}$/.test(word))
 		.slice(0, 8);
 }

@@ -5,7 +5,7 @@ import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import type { Finding } from './probe-findings.ts';
-import type { TokenPlace } from './probe-readings.ts';
+import type { NextPlace, TokenPlace } from './probe-readings.ts';
 import type { Asking } from './probe-requests.ts';
 import { answersInWords, type HandshakeAnswer, type Known } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
@@ -33,11 +33,21 @@ export interface ProbeOptions extends Omit<Asking, 'pace'> {
 export interface Run extends ProbeOptions, Asking {
 	readonly note: (...findings: readonly Finding[]) => void;
 	readonly findings: () => Finding[];
+	/** Words of the service about what it misses, as it wrote them. */
+	readonly words: Set<string>;
+	/** Places of the answer to the registration that may hold the Connection. */
+	places: readonly TokenPlace[];
+	/** The one of them that is shown. */
+	candidate: number;
 	/** What is shown at handshakes; a Connection may change at each. */
 	token: string;
-	/** Places where an earlier channel may have named the next Connection. */
-	offered: readonly TokenPlace[];
-	nextConnection: string | null;
+	hasOpened: boolean;
+	/** What the last channel may have named as the next Connection. */
+	offered: readonly NextPlace[];
+	/** How often the one at a place was refused. */
+	readonly dismissed: Map<string, number>;
+	/** The place whose Connection was accepted, and whether the one from before had been refused. */
+	next: { readonly pointer: string; readonly isProved: boolean } | null;
 }
 
 /** Of a channel that opened and did not stay open. */
@@ -53,39 +63,31 @@ export function notFound(run: Run, answers: PathAnswers): AgentError {
 	const { isSeen, words } = answersInWords(answers);
 	const named = run.channelPaths
 		.filter((path) => answers.has(path))
-		.map((path) => `${path}, which was named, answered ${answers.get(path)?.status || 'nothing'}`);
-	const said = [
-		`No handshake that the probe tried opened the channel: ${words}.`,
-		...named.map((one) => `${one}.`),
-	].join(' ');
+		.map((path) => `${path}, which was named, answered ${answers.get(path)?.status || 'nothing'}.`);
+	const said = [`No handshake that the probe tried opened the channel: ${words}.`, ...named].join(' ');
 	return stop(said, isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY);
 }
 
+const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'channel-path')?.found;
+
 export function notLasting(run: Run, { ended }: Life): AgentError {
-	const path = run.findings().find(({ point }) => point === 'channel-path')?.found;
 	const how = ended?.code == null ? 'without a close code' : `with close code ${ended.code}`;
 	const why = ended?.reason ? ` ("${cleanText(ended.reason, 120)}")` : '';
 	const after = `${((ended?.atMs ?? 0) / 1000).toFixed(1)} s`;
-	const said = `No channel at ${path} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
+	const said = `No channel at ${channelOf(run)} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
 	return stop(said, NOT_LASTING_REMEDY);
 }
 
 export function notAgain(run: Run, life: Life | undefined): AgentError {
-	const path = run.findings().find(({ point }) => point === 'channel-path')?.found;
 	const why = life?.failure?.message ?? '';
-	return stop(`The channel at ${path} opened, but not again by the same handshake. ${why}`.trim(), NOT_AGAIN_REMEDY);
+	const said = `The channel at ${channelOf(run)} opened, but not again by the same handshake. ${why}`;
+	return stop(said.trim(), NOT_AGAIN_REMEDY);
 }
 
-const NOT_FOUND_REMEDY =
-	'Ask the operator for the path of the channel and name it with --channel-path; the transcript (--transcript) shows what the service answered.';
-
-const REFUSED_REMEDY =
-	'The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: service.headers); the transcript (--transcript) shows what the service answered.';
-
-const NOT_AGAIN_REMEDY =
-	'If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why. The transcript (--transcript) shows what the service answered.';
-
-export const NOT_LASTING_REMEDY =
-	'Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody. The transcript (--transcript) shows what it said.';
+const IN_TRANSCRIPT = 'the transcript (--transcript) shows what the service answered.';
+const NOT_FOUND_REMEDY = `Ask the operator for the path of the channel and name it with --channel-path; ${IN_TRANSCRIPT}`;
+const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: service.headers); ${IN_TRANSCRIPT}`;
+const NOT_AGAIN_REMEDY = `If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why; ${IN_TRANSCRIPT}`;
+export const NOT_LASTING_REMEDY = `Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody; ${IN_TRANSCRIPT}`;
 
 export const stop = (message: string, remedy: string) => new AgentError('channel-not-found', message, { remedy });

@@ -64,7 +64,8 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 	const report = await run(shell, flags, target, { deviceId, workflowId });
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
 	const unsaved = await save(flags, report, settings, { deviceId, workflowId });
-	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved }, settings, unsaved === null);
+	const code = target.authorization.scheme === 'Token' && report.connection !== null ? 'used' : undefined;
+	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved, code }, settings, unsaved === null);
 	// As shells say it.
 	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
 }
@@ -72,7 +73,7 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 /** @returns why a file could not be written: what was found is printed all the same. */
 async function save(
 	flags: ProbeFlags,
-	{ findings, lines, connection }: Outcome,
+	{ lines, connection }: Outcome,
 	settings: ReturnType<typeof settingsFrom>,
 	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
 ): Promise<Failure | null> {
@@ -82,7 +83,7 @@ async function save(
 	// Each whatever becomes of the others, and first the one that a code was spent on.
 	const files = [
 		[flags.device, device, undefined],
-		[flags.out, findings.length > 0 ? asFile(settings) : null, 0o644],
+		[flags.out, asFile(settings), 0o644],
 		[flags.transcript, lines.length > 0 ? `${lines.join('\n')}\n` : null, undefined],
 	] as const;
 	let failed: Failure | null = null;
@@ -207,19 +208,26 @@ function planOf(
 function tell(
 	shell: Shell,
 	flags: ProbeFlags,
-	{ findings, requests, device, connection, stopped, isInterrupted }: ProbeReport,
+	report: ProbeReport & { readonly code: 'used' | undefined },
 	settings: object,
 	isSaved: boolean,
 ): void {
-	const file = isSaved && findings.length > 0 ? flags.out : undefined;
+	const { findings, requests, words, device, connection, stopped, isInterrupted, code } = report;
+	const file = isSaved ? flags.out : undefined;
 	const deviceFile = isSaved && connection !== null ? flags.device : undefined;
 	if (shell.isJson) {
 		const ended = isInterrupted && { interrupted: true };
-		const files = {
-			...(file !== undefined && { file }),
-			...(deviceFile !== undefined && { deviceFile }),
+		const files = { ...(file !== undefined && { file }), ...(deviceFile !== undefined && { deviceFile }) };
+		const said = {
+			findings,
+			requests,
+			words,
+			settings,
+			device,
+			...(code && { pairingCode: code }),
+			...files,
+			...ended,
 		};
-		const said = { findings, requests, settings, device, ...files, ...ended };
 		if (stopped) shell.fail(stopped, said);
 		else shell.json(said);
 		return;
@@ -232,10 +240,15 @@ function tell(
 		['Point', 'Tried', 'Found', 'How sure'],
 		...bySureness.map(({ point, tried, found, certainty }) => [point, tried, cleanText(found, 160), certainty]),
 	]);
+	for (const one of words) shell.line(`The service says: ${cleanText(one, 300)}`);
 	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
-	if (file !== undefined) shell.line(`Saved: ${file}`);
+	const worth = device
+		? 'a device was online with it'
+		: `no device was online with it${'service' in settings ? '' : ': the address alone'}`;
+	if (file !== undefined) shell.line(`Saved: ${file} (${worth})`);
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
+	if (code) shell.line('The code is used up.');
 	if (device) tellDevice(shell, device);
 	if (isInterrupted) shell.line('It was interrupted: the rest was not tried.');
 	if (stopped) shell.fail(stopped);

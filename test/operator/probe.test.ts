@@ -246,23 +246,93 @@ describe('what it does', () => {
 		);
 	});
 
-	test.each<[string, (socket: Socket) => void, string]>([
-		['cut off', (socket) => socket.destroy(), 'may have used the code up'],
-		[
-			'a 502',
-			(socket) => socket.end('HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n'),
-			'may have used the code up',
-		],
-		['a 401', (socket) => socket.end('HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n'), ''],
-	])('a code whose answer is %s: whether it may be used up is told', async (_, answer, told) => {
-		const port = await listen(
-			createTcpServer((socket) => void socket.once('data', () => answer(socket)).on('error', () => {})),
-		);
-		const code = `http://127.0.0.1:${port}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr&workflowId=checkin`;
-		const { status, stderr } = await idv(['probe', '--code-file', '-', '--yes'], {}, code);
-		expect(status).not.toBe(0);
-		expect(stderr.includes('may have used the code up')).toBe(told !== '');
-	});
+	const answers =
+		(head: string, body = '') =>
+		(socket: Socket) =>
+			socket.end(`HTTP/1.1 ${head}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+
+	test.each<[string, (socket: Socket) => void, string, string]>([
+		['cut off', (socket) => socket.destroy(), 'uncertain', 'no answer that ends it'],
+		['a 502', answers('502 Bad Gateway'), 'uncertain', 'answered 502'],
+		['a 401', answers('401 Unauthorized', '{"error":"this code was used"}'), 'used', 'answered 401'],
+		['a 404 at every path', answers('404 Not Found'), 'valid', 'answered 404'],
+		['a 429 that asks for an hour', answers('429 Slow\r\nRetry-After: 3600'), 'valid', 'no answer that ends it'],
+		['a number', answers('201 Created\r\nContent-Type: application/json', '{"connection":17}'), 'used', 'answered 201'],
+	])(
+		'a code whose answer is %s: what it is worth is told, and the file is written [F652]',
+		async (_, answer, worth, found) => {
+			const port = await listen(
+				createTcpServer((socket) => void socket.on('data', () => answer(socket)).on('error', () => {})),
+			);
+			const url = `http://127.0.0.1:${port}`;
+			const code = `${url}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr&workflowId=checkin`;
+			const out = await file(`worth-${port}.json`, 'old');
+			const args = ['probe', '--code-file', '-', '--yes', '--json', '--force', '--out', out];
+			const { status, stdout } = await idv(args, {}, code);
+			expect(status).not.toBe(0);
+			const said = JSON.parse(stdout);
+			expect(said).toMatchObject({ error: { params: { pairingCode: worth } }, device: null, file: out });
+			expect(said.findings).toMatchObject([
+				{ point: 'registration-path', certainty: expect.not.stringMatching('proved') },
+			]);
+			expect(said.findings[0].found).toContain(found);
+			expect(JSON.parse(await readFile(out, 'utf8'))).toEqual({ baseUrl: url });
+		},
+	);
+
+	/** A service that gives each Connection for one channel, and takes back all where one is shown again. */
+	async function probedRotating(place: 'header' | 'message' | 'cookie', isStrict: boolean) {
+		const good = new Map([['first-connection-0123456789', true]]);
+		let issued = 0;
+		const server = createServer((request, response) => {
+			const isThere = request.url === '/api/device/connection';
+			response.writeHead(isThere ? 201 : 404).end(isThere ? '{"token":"first-connection-0123456789"}' : '');
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		server.on('upgrade', (request, raw, head) => {
+			const token = String(request.headers.authorization).replace('Connection ', '');
+			if (!good.get(token)) {
+				if (good.has(token) && isStrict) good.clear();
+				raw.end('HTTP/1.1 401 Unauthorized\r\nX-Request-Id: 0123456789abcdef0123456789\r\n\r\n');
+				return;
+			}
+			issued += 1;
+			const next = `next-connection-${issued}-0123456789`;
+			good.set(token, false).set(next, true);
+			channels.once('headers', (headers) => {
+				headers.push(`X-Request-Id: ${issued}0123456789abcdef0123456789`);
+				if (place === 'header') headers.push(`X-Rotated-Token: ${next}`);
+				if (place === 'cookie') headers.push(`Set-Cookie: device=${next}; Path=/; HttpOnly`);
+			});
+			channels.handleUpgrade(request, raw, head, (socket) => {
+				const say = () => socket.send(JSON.stringify({ type: 'rotated', next: { value: next } }));
+				if (place === 'message') setTimeout(say, 300);
+			});
+		});
+		const out = join(operator.directory, 'rotating.json');
+		const device = join(operator.directory, 'rotating-device.json');
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const outcome = await idv([...QUICK, '--force', '--out', out, '--device', device], variables);
+		const { connection, settings } = JSON.parse(await readFile(device, 'utf8'));
+		const { service } = JSON.parse(await readFile(out, 'utf8'));
+		return { outcome, service, settings, isGood: good.get(connection) };
+	}
+
+	test.each([
+		['header', 'header:x-rotated-token', true],
+		['message', '/next/value', true],
+		['cookie', 'cookie:device', false],
+	] as const)(
+		'a Connection that is good for one channel: the next one, in a %s, is proved, and the newest handed on [F651]',
+		async (place, nextConnection, isStrict) => {
+			const { outcome, service, settings, isGood } = await probedRotating(place, isStrict);
+			expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+			expect(service).toEqual({ nextConnection });
+			expect(settings.service).toEqual({ nextConnection });
+			expect(outcome.stdout).toMatch(/next-connection .*proved/);
+			expect(isGood).toBe(true);
+		},
+	);
 
 	test('a handshake is not called proved where none is refused, or where the channel does not last', async () => {
 		const anything = await probedForeign(
@@ -335,7 +405,7 @@ describe('handshakes without an answer', () => {
 		expect(outcome.status).toBe(69);
 		expect(outcome.stderr).toMatch(
 			new RegExp(
-				`^Error: 127.0.0.1:${port} takes connections, and each is reset before any answer \\(ECONNRESET\\): 3 handshakes and a request\\..*\\[service-unreachable\\]`,
+				`^Error: The service takes connections, and each is reset before any answer: 3 handshakes and a request\\. .*127.0.0.1:${port}.*\\(ECONNRESET\\).*\\[service-unreachable\\]`,
 			),
 		);
 		expect(requests).toBe(5);
@@ -404,6 +474,46 @@ describe('channels that the service ends', () => {
 		expect(settings).not.toHaveProperty('service');
 	});
 
+	test.each([
+		['with words', 'connection_init expected', 'connection_init', 'connection_ack'],
+		['without words', '', 'login', 'welcome'],
+	])(
+		'of the first messages only the one that is needed is written, and nothing that waits for its answer: %s',
+		async (_, reason, verb, answer) => {
+			const { outcome, settings } = await probedForeign((socket) => {
+				const late = setTimeout(() => socket.close(4400, reason), 600);
+				let news: NodeJS.Timeout;
+				socket.once('close', () => [late, news].forEach(clearTimeout));
+				socket.on('message', (frame) => {
+					if (!String(frame).includes(`"${verb}"`)) return;
+					clearTimeout(late);
+					socket.send(JSON.stringify({ type: answer }));
+					news = setInterval(() => socket.send('{"type":"data","id":"d-1"}'), 100);
+				});
+			});
+			expect(outcome).toMatchObject({ status: 0, stderr: '' });
+			expect(settings.service).toEqual({ firstMessages: [expect.objectContaining({ type: verb })] });
+			if (reason !== '') expect(outcome.stdout).toContain(`The service says: ${reason}\n`);
+		},
+	);
+
+	test('a heartbeat that the service writes out is sent, and its words are shown without the Connection in them', async () => {
+		const words = "send {type:'hb'} every 20 s, foreign-token-0123456789";
+		const { outcome, settings } = await probedForeign((socket) => {
+			socket.on('message', (frame) => {
+				if (JSON.parse(String(frame)).type === 'hb') return;
+				socket.send(JSON.stringify({ error: words }));
+				socket.close(4400);
+			});
+			const news = setInterval(() => socket.send('{"type":"data","id":"d-1"}'), 100);
+			socket.once('close', () => clearInterval(news));
+		});
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toEqual({ heartbeatBody: { type: 'hb' } });
+		expect(outcome.stdout).toContain("The service says: send {type:'hb'} every 20 s, [secret]\n");
+		expect(outcome.stdout).not.toContain('foreign-token');
+	});
+
 	test('pings are the heartbeat where a frame ends the channel and a pinged one without frames lasts', async () => {
 		const { outcome, settings } = await probedForeign((socket) => {
 			let idle: NodeJS.Timeout;
@@ -419,19 +529,6 @@ describe('channels that the service ends', () => {
 		expect(outcome).toMatchObject({ status: 0, stderr: '' });
 		expect(settings.service).toEqual({ heartbeatMode: 'ping' });
 	});
-});
-
-test('a heartbeat that nothing follows is not called taken', async () => {
-	const { outcome } = await probedForeign((socket) => {
-		let heartbeats = 0;
-		socket.on('message', () => {
-			heartbeats += 1;
-			if (heartbeats === 2) socket.pause();
-		});
-	});
-	expect(outcome.stdout).toMatch(/heartbeat-message .*nothing came after the last one +not seen/);
-	const alive = await probedForeign(() => {});
-	expect(alive.outcome.stdout).toMatch(/heartbeat-message .*taken +proved/);
 });
 
 describe('what it does not write', () => {
@@ -647,7 +744,7 @@ describe('the messages of a channel', () => {
 		ended,
 	});
 	const answersIn = (messages: readonly (readonly [number, object])[], beats = BEATS) =>
-		heartbeatAnswers(life(messages), beats, 50, {});
+		heartbeatAnswers({ ...life(messages), said: beats.map((atMs) => ({ atMs, text: 'beat' })) }, 50, {});
 	const answering = (...fields: [object, object, object]) =>
 		[110, 510, 710].map((atMs, index) => [atMs, { type: 'got', ...fields[index] }] as const);
 
@@ -727,6 +824,25 @@ describe('the messages of a channel', () => {
 		const messages = [[100, { type: 'heartbeat.ack', sequence: 1 }] as const, [300, { type: 'ping' }] as const];
 		const all = guesses({ life: life(messages, ended), form: {}, settleMs: 50, settings: {} });
 		expect(all[0]).toMatchObject({ settings: { pingKind: 'ping' } });
+	});
+
+	test('a kind that comes at once after each heartbeat is taken for a ping after one that does not', () => {
+		const messages = [
+			[105, { type: 'xyz', sequence: 1 }] as const,
+			[505, { type: 'xyz', sequence: 2 }] as const,
+			[400, { type: 'are-you-there' }] as const,
+		];
+		const all = guesses({
+			life: life(messages, { atMs: 800, code: 4408, reason: '' }),
+			...{ form: {}, settleMs: 50, settings: {} },
+		});
+		const pings = all.filter(({ point }) => point === 'application-ping');
+		expect(pings[0]).toMatchObject({ settings: { pingKind: 'are-you-there' } });
+	});
+
+	test('an answer to heartbeats may have a number as its kind', () => {
+		const { heard, said, ended } = life(answering({ type: 204 }, { type: 204 }, { type: 204 }));
+		expect(heartbeatAnswers({ heard, said, ended }, 50, {})).toEqual(['204']);
 	});
 
 	test('the answer to a ping keeps its shape', () => {
