@@ -38,7 +38,7 @@ export async function setWorkflow(shell: Shell, flags: AskFlags & { readonly wai
 		status = await ask(flags.wait);
 	} catch (error) {
 		if (flags.wait === 0) throw error;
-		return reportKept(shell, client, toFailure(error));
+		return reportKept(shell, client, workflowId, toFailure(error));
 	}
 	const isLive = status.workflow.live === workflowId;
 	if (!isLive && status.problem) return reportProblem(shell, status);
@@ -52,14 +52,16 @@ export async function setWorkflow(shell: Shell, flags: AskFlags & { readonly wai
 }
 
 /** Says why there is no change, and with which workflow the device stays. */
-async function reportKept(shell: Shell, client: LocalClient, told: Failure): Promise<void> {
+async function reportKept(shell: Shell, client: LocalClient, workflowId: string, told: Failure): Promise<void> {
 	const status = await askStatus(client).catch(() => null);
 	const { wanted = null, live = null } = status?.workflow ?? {};
 	const outcome =
 		live === null || live === wanted
 			? `Nothing has changed: ${wanted} stays.`
 			: `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
-	const message = wanted ? joinSentences(told.message, outcome) : told.message;
+	const isUnknown = status === null && told.code === 'agent-not-running';
+	const unknown = `${workflowId} is not set unless it is live already: a start of the agent takes it back.`;
+	const message = wanted || isUnknown ? joinSentences(told.message, isUnknown ? unknown : outcome) : told.message;
 	shell.fail({ ...told, message }, status ? { status } : {});
 	// Another command asked for it meanwhile: this one was right.
 	if (told.code === 'request-timeout' || told.code === 'workflow-conflict') shell.caller.exitCode = EXIT.temporary;

@@ -8,7 +8,7 @@ import { describePlan } from '../../src/cli/status.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
 import { atTheEndOfAll, BIN, follow, givenHome } from './command.ts';
-import { type Device, givenDevice, givenPaired, givenProvisioned } from './device.ts';
+import { asProcess, type Device, givenDevice, givenPaired, givenProvisioned } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 
 /** Events without their ids and times. */
@@ -248,6 +248,21 @@ describe('moving a device to another workflow', () => {
 		expectRefusal(late, { status: 75, code: 'request-timeout', words: /not live after 1 s.*document-check stays/ });
 		release();
 		expect(await home.status()).toMatchObject({ workflow: { wanted: 'document-check', live: 'document-check' } });
+	});
+
+	test('while which the agent is killed says that it is not set, and the next start takes it back [F664]', async () => {
+		const { home, service, daemon } = await givenPaired({}, asProcess);
+		service.hold('/api/device/connection');
+		const waiting = home.agent(['workflow', 'set', 'face-check', '--wait', '60']);
+		await expect.poll(async () => (await home.status()).workflow.wanted).toBe('face-check');
+		await daemon.end('SIGKILL');
+		expectRefusal(await waiting, {
+			status: 69,
+			code: 'agent-not-running',
+			words: /broke.*face-check is not set unless/,
+		});
+		await home.run();
+		expect((await home.status()).workflow.wanted).toBe('document-check');
 	});
 
 	test('against the settings names where to change it', async () => {
