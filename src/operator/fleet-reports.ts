@@ -112,14 +112,17 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 	let ahead = 0;
 	const faults: string[] = [];
 	for (const file of files) {
-		const found = await readJsonLines(file);
+		const found = await readJsonLines(file).catch((error: unknown) => {
+			if (files.length === 1 || !(error instanceof AgentError)) throw error;
+			return { rows: [], faults: [error.message] };
+		});
 		faults.push(...found.faults);
 		for (const { line, fields } of found.rows) {
 			const read = statusLineSchema.safeParse(fields);
 			if (!read.success) {
 				const where = read.error.issues[0]?.path.join('/') || 'the line';
-				const fault = `${file}: line ${line}: ${where} is not as in "idv-agent status --json".`;
-				throw new AgentError('inventory-invalid', fault);
+				faults.push(`${file}: line ${line}: ${where} is not as in "idv-agent status --json".`);
+				continue;
 			}
 			const { deviceId } = read.data;
 			if (deviceId === null) unpaired += 1;

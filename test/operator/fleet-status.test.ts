@@ -124,6 +124,17 @@ describe('idv fleet status --plan', () => {
 		expect(succeeded(await status('--plan', plan, '--from', whole, '--json'))).toMatchObject({ devices: 1 });
 	});
 
+	test('a file with nothing in it is named, and hides no other', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const directory = join(operator.directory, 'halves');
+		await mkdir(directory);
+		await writeFile(join(directory, 'a.json'), '');
+		await writeFile(join(directory, 'b.json'), `${line('K-2', 'new')}\n`);
+		const { stdout, stderr } = await status('--plan', plan, '--from', directory, '--json');
+		expect(JSON.parse(stdout)).toMatchObject({ devices: 1, atTarget: 1 });
+		expect(stderr).toMatch(/^Warning: .*a\.json: line 1: the file is empty/s);
+	});
+
 	test('a time that is still to come does not make a line the newest', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const ahead = { channel: { lastHeartbeatAt: new Date(Date.now() + 1e10).toISOString() } };
