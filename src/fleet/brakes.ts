@@ -124,8 +124,10 @@ function neverHad(plan: FleetPlan, { previous, inventory = [], workflows, known 
 function emptyRings(plan: FleetPlan, inventory: readonly InventoryDevice[], before: FleetPlan | undefined): Finding[] {
 	const compiled = compilePlan(plan);
 	const places = new Map<string | null, number[]>();
+	const fitted = new Set<string>();
 	for (const { deviceId, ...device } of inventory) {
-		const [name] = fittingRules(compiled, { deviceId, ...device });
+		const [name, ...others] = fittingRules(compiled, { deviceId, ...device });
+		for (const one of others) fitted.add(one);
 		const rule = plan.rules.find((one) => one.name === name);
 		const part = rule?.rollout ? rule.name : null;
 		const held = places.get(part) ?? [];
@@ -139,9 +141,15 @@ function emptyRings(plan: FleetPlan, inventory: readonly InventoryDevice[], befo
 		const rings = words.rollout?.rings ?? [];
 		const count = (percent: number) => held.filter((place) => place < percent).length;
 		return rings.flatMap(({ percent, agent }, index): Finding[] => {
-			if (held.length === 0 || known.has(ringKeys(part)[index] ?? '')) return [];
+			if (known.has(ringKeys(part)[index] ?? '')) return [];
 			const where = [...path, 'rollout', 'rings', index, 'percent'];
 			const meant = ifMeant('--allow-empty-ring');
+			if (held.length === 0) {
+				const takers = name === null ? 'the rules' : 'rules before it';
+				// A rule that fits none at all is named as that.
+				const isTaken = name === null || fitted.has(name);
+				return isTaken ? [error(where, `reaches no device of the inventory: ${takers} take them all; ${meant}`)] : [];
+			}
 			if (count(percent) === 0) {
 				const least = Math.floor(held.reduce((most, one) => Math.min(most, one)) * 100 + 1) / 100;
 				return [

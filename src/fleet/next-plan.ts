@@ -6,10 +6,10 @@ export type Step =
 	/** @see RINGS for `percents`. `startAt` ISO 8601; left out, as soon as devices take the plan. */
 	| { readonly kind: 'next-ring'; readonly percents: readonly number[]; readonly startAt?: string | undefined }
 	| { readonly kind: 'pause' }
-	/** `before`: the version that a part ordered earlier, by the record. */
+	/** `before`: the rings of a part that ordered an earlier version, by the record. */
 	| {
 			readonly kind: 'rollback';
-			readonly before?: ((rule: string | null, version: string) => string | null) | undefined;
+			readonly before?: ((rule: string | null, version: string) => readonly Ring[]) | undefined;
 	  };
 
 /** Shares of the devices, in percent, that a rollout has reached ring by ring unless it lists rings of its own. */
@@ -64,7 +64,7 @@ export function nextPlan(
 		if (!rollout || !writtenRollout || (only !== undefined && only !== name)) return words;
 		const rings = rollout.rings.map((ring, index) => ({ ring, written: writtenRollout.rings[index] ?? {} }));
 		const before = step.kind === 'rollback' && plan.format === PLAN_FORMATS[1] ? step.before : undefined;
-		const after = ringsAfter(rings, step, nowMs, (version) => before?.(name, version) ?? undefined);
+		const after = ringsAfter(rings, step, nowMs, (version) => before?.(name, version) ?? []);
 		if (after === null) return words;
 		const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs) && versionOf(ring) === after.version);
 		const reached = Math.max(0, ...begun.map(({ ring }) => ring.percent));
@@ -119,7 +119,7 @@ function ringsAfter(
 	rings: readonly WrittenRing[],
 	step: Step,
 	nowMs: number,
-	before: (version: string) => string | undefined,
+	before: (version: string) => readonly Ring[],
 ): RingsAfter | null {
 	const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs));
 	const toCome = rings.filter(({ ring }) => !hasBegun(ring, nowMs));
@@ -131,14 +131,13 @@ function ringsAfter(
 			version === undefined
 				? begun.filter(({ ring }) => versionOf(ring))
 				: begun.filter(({ ring }) => versionOf(ring) !== version);
-		const said = kept[indexOfNewest(kept.map(({ ring }) => ({ startMs: startMsOf(ring) })))];
-		const earlier = kept.length > 0 || version === undefined ? undefined : before(version);
-		const again = said ? versionOf(said.ring) : earlier;
-		const ordered = earlier === undefined ? written(kept) : [{ percent: 100, agent: { version: earlier } }];
+		const earlier = kept.length > 0 || version === undefined ? [] : before(version);
+		const after = [...kept.map(({ ring }) => ring), ...earlier];
+		const said = after[indexOfNewest(after.map((ring) => ({ startMs: startMsOf(ring) })))];
 		return {
-			rings: ordered,
+			rings: [...written(kept), ...earlier],
 			version,
-			versionAfter: again,
+			versionAfter: said && versionOf(said),
 			percent: 0,
 			isWorkflowBack: version === undefined || kept.length === 0,
 		};

@@ -1,6 +1,7 @@
 /** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
 import * as z from 'zod';
 import { parseJson } from '../protocol/json.ts';
+import { startOf } from './lint.ts';
 import type { FleetPlan } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
 import type { FleetProgress } from './progress.ts';
@@ -17,8 +18,13 @@ const signingSchema = z.looseObject({
 	previous: z.string().nullable(),
 	/** ISO 8601. */
 	at: z.string(),
-	/** The version that the newest ring of each part orders: of the defaults under an empty name. */
-	versions: z.record(z.string(), z.string()),
+	/** The rings of each part that order a version: of the defaults under an empty name. */
+	rings: z.record(
+		z.string(),
+		z.array(
+			z.looseObject({ percent: z.number(), startAt: z.string().optional(), agent: z.object({ version: z.string() }) }),
+		),
+	),
 	moves: z.array(z.unknown()),
 });
 export type Signing = z.infer<typeof signingSchema>;
@@ -56,25 +62,36 @@ export function withSigning(
 ): RolloutRecord {
 	const { epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
-	const signing = { epoch, revision, digest, previous, at, versions: versionsOf(plan), moves: [...moves] };
+	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves] };
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 
-function versionsOf({ defaults, rules }: FleetPlan): Record<string, string> {
+type VersionRing = Signing['rings'][string][number];
+
+function versionRingsOf({ defaults, rules }: FleetPlan): Signing['rings'] {
 	const parts = [{ name: '', rollout: defaults?.rollout }, ...rules];
 	return Object.fromEntries(
 		parts.flatMap(({ name, rollout }) => {
-			const version = rollout?.rings.findLast(({ agent }) => agent)?.agent?.version;
-			return version === undefined ? [] : [[name, version]];
+			const rings = rollout?.rings.flatMap((ring): VersionRing[] => {
+				const { agent } = ring;
+				return agent ? [{ ...ring, agent }] : [];
+			});
+			return rings && rings.length > 0 ? [[name, rings]] : [];
 		}),
 	);
 }
 
-/** The version that a part of the plan ordered before this one; `null` where it ordered none. */
-export function versionBefore({ signed }: RolloutRecord, rule: string | null, version: string): string | null {
-	const ordered = signed.map(({ versions }) => versions[rule ?? '']);
-	const first = ordered.indexOf(version);
-	return ordered.slice(0, first < 0 ? ordered.length : first).findLast((one) => one !== undefined) ?? null;
+/** The rings of a part that had begun before this version was ordered in it; none where it ordered none. */
+export function ringsBefore(
+	{ signed }: RolloutRecord,
+	rule: string | null,
+	version: string,
+	nowMs: number,
+): readonly VersionRing[] {
+	const ordered = signed.map(({ rings }) => rings[rule ?? ''] ?? []);
+	const first = ordered.findIndex((rings) => rings.some(({ agent }) => agent.version === version));
+	const last = ordered.slice(0, first < 0 ? ordered.length : first).findLast((rings) => rings.length > 0) ?? [];
+	return last.filter(({ startAt }) => startOf(startAt) <= nowMs);
 }
 
 export function withSeen(record: RolloutRecord, progress: FleetProgress, revision: number, at: string): RolloutRecord {

@@ -87,8 +87,8 @@ export function wantChecks(shell: Shell, flags: BrakeFlags, wanted: readonly (ke
 
 export interface Braked extends PlanFile {
 	readonly previous: PlanFile | null;
-	/** Whether a person or a step has named the plan in force; else it is what is published now. */
-	readonly isSeen: boolean;
+	/** The digest of the plan that a person or a step has named as the one in force, `null` for none; `undefined` where no one has. */
+	readonly seen: string | null | undefined;
 	/** Who moves; `null` without an inventory. */
 	readonly preview: PlanPreview | null;
 }
@@ -113,7 +113,9 @@ export async function withBrakes(
 	const inventory = flags.inventory === undefined ? undefined : await readInventory(flags.inventory);
 	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
 	const { signed, seen } = await loadRecord(shell, place);
-	const ordered = signed.flatMap(({ versions }) => Object.values(versions));
+	const ordered = signed.flatMap(({ rings }) =>
+		Object.values(rings).flatMap((those) => those.map(({ agent }) => agent.version)),
+	);
 	const more = applyBrakes(read.plan, {
 		nowMs,
 		previous: previous ? { plan: previous.plan, isSame: previous.digest === read.digest } : undefined,
@@ -136,7 +138,7 @@ export async function withBrakes(
 		...read,
 		findings: findings.sort((a, b) => rank(a) - rank(b)),
 		previous,
-		isSeen: isNamed || typeof known === 'object',
+		seen: typeof known === 'object' ? known.digest : flags.previous === NONE ? null : named?.digest,
 		preview,
 	};
 }

@@ -79,8 +79,7 @@ export async function signFleetPlan(
 	refuseErrors(read);
 	if (isNew) wantChecks(shell, { ...flags, previous: flags.previous ?? read.previous?.file }, WANTED);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
-	for (const finding of read.findings)
-		if (!bare.findings.includes(finding)) shell.warn(`${finding.place}: ${finding.message}`);
+	for (const { place, message } of read.findings) shell.warn(`${place}: ${message}`);
 	const { preview } = read;
 	if (out === undefined) {
 		showChange(shell.onStderr(), preview);
@@ -108,13 +107,16 @@ export async function publishSigned(shell: Shell, out: string, text: string, pla
 		const there = stored && planIn(stored.bytes, out).digest;
 		const record = await loadRecord(shell, out);
 		const last = record.signed.at(-1);
-		const previous = plan.previous?.digest ?? null;
-		const seen = plan.isSeen ? [previous] : last ? [last.digest, last.previous] : [there];
+		const seen = plan.seen !== undefined ? [plan.seen] : last ? [last.digest, last.previous] : [there];
 		if (there !== null && there !== plan.digest && !seen.includes(there)) throw overtaken(out);
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
 		await saveRecord(shell, out, withSigning(record, plan, { previous: there, at, moves }));
-		return replaceStored(shell, out, text, stored);
+		const place = await replaceStored(shell, out, text, stored);
+		// Where a store takes two first plans, the record says whose is the last.
+		const kept = (await loadRecord(shell, out)).signed.at(-1);
+		if (kept?.digest !== plan.digest) throw overtaken(out);
+		return place;
 	});
 }
 

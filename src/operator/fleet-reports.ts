@@ -1,6 +1,4 @@
 /** Reports of devices from any mix of `idv-agent status --json`, a metrics store and the embedded service. Of each device the newest applies. */
-import { readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
@@ -11,7 +9,7 @@ import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { storeCredential } from './fleet-store.ts';
-import { readJsonLines } from './inventory.ts';
+import { listFiles, readJsonLines } from './inventory.ts';
 import { callService, withClient } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
@@ -148,16 +146,6 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 		);
 	if (unpaired > 0) shell.warn(`${counted(unpaired, 'line')} of ${path} without a deviceId: not counted.`);
 	return reports;
-}
-
-/** @throws AgentError `inventory-invalid`. */
-async function listFiles(path: string): Promise<string[]> {
-	const found = await stat(path).catch(() => null);
-	if (!found?.isDirectory()) return [path];
-	const entries = await readdir(path, { withFileTypes: true });
-	const files = entries.filter((entry) => entry.isFile() && !entry.name.startsWith('.'));
-	if (files.length === 0) throw new AgentError('inventory-invalid', `${path} is a directory without a file in it.`);
-	return files.map(({ name }) => join(path, name)).sort();
 }
 
 function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {

@@ -5,7 +5,7 @@ import { counted, type Shell } from '../cli/output.ts';
 import { asAssigned } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { versionBefore } from '../fleet/rollout-record.ts';
+import { ringsBefore } from '../fleet/rollout-record.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { publishSigned, signPayload } from './fleet-plan.ts';
@@ -34,7 +34,7 @@ export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 
 export async function rollBack(shell: Shell, flags: StepFlags, file: string): Promise<void> {
 	const record = await loadRecord(shell, file);
-	const before = (rule: string | null, version: string) => versionBefore(record, rule, version);
+	const before = (rule: string | null, version: string) => ringsBefore(record, rule, version, Date.now());
 	return takeStep(shell, { kind: 'rollback', before }, flags, file);
 }
 

@@ -1,4 +1,6 @@
 /** An inventory as people have them: CSV with a head, or JSON lines. What is wrong is named with its line. */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import type { InventoryDevice } from '../fleet/preview.ts';
@@ -77,6 +79,16 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 	if (lines.size === 0) note(1, 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
 	return devices;
+}
+
+/** The file itself, or the files of a directory by name. @throws AgentError `inventory-invalid`. */
+export async function listFiles(path: string): Promise<string[]> {
+	const found = await stat(path).catch(() => null);
+	if (!found?.isDirectory()) return [path];
+	const entries = await readdir(path, { withFileTypes: true });
+	const files = entries.filter((entry) => entry.isFile() && !entry.name.startsWith('.'));
+	if (files.length === 0) throw new AgentError('inventory-invalid', `${path} is a directory without a file in it.`);
+	return files.map(({ name }) => join(path, name)).sort();
 }
 
 /** Each line's document, for files of other shapes as well, and what is wrong with the other lines. */

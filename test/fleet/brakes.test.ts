@@ -284,6 +284,17 @@ describe('what no device would notice', () => {
 		expect(said(next, { ...none, previous })).toEqual([]);
 	});
 
+	test('a ring whose devices an earlier rule takes is named', () => {
+		const rule = (name: string, more: object) => ({ name, match: { labels: ['lobby'] }, ...more });
+		const rollout = { to: { workflowId: 'new' }, rings: [{ percent: 50 }] };
+		const taken = planOf({ rules: [rule('first', { workflowId: 'old' }), rule('second', { rollout })] });
+		const words = 'reaches no device of the inventory: rules before it take them all; if that is meant, pass';
+		expect(said(taken, none)).toEqual([
+			expect.stringMatching(new RegExp(`^error /rules/1/rollout/rings/0/percent ${words} --allow-empty-ring$`)),
+		]);
+		expect(said(taken, { ...none, allowEmptyRing: true })).toEqual([]);
+	});
+
 	test('a workflow or a version that no device has had is named with the one that is nearly it', () => {
 		const known = { workflows: [], versions: [] };
 		const typo = planOf({ defaults: { workflowId: 'olld' } });
@@ -485,9 +496,9 @@ describe('the next plan', () => {
 			'0.2.0',
 		],
 		[
-			'a version that the record has is ordered again',
+			'the rings of a version that the record has are ordered again',
 			[{ percent: 10, ...V4 }],
-			{ to: {}, rings: [{ percent: 100, ...V2 }] },
+			{ to: {}, rings: [{ percent: 30, ...V2 }] },
 			'0.2.0',
 		],
 		[
@@ -499,7 +510,10 @@ describe('the next plan', () => {
 		['nothing was before', [{ percent: 10, agent: { version: '0.1.0' } }], null, null],
 	])('back, with versions: %s', (_, rings, expected, versionAfter) => {
 		const written = { ...rollout(rings), format: 'idv-fleet-plan/2' };
-		const step: Step = { kind: 'rollback', before: (_rule, version) => (version === '0.4.0' ? '0.2.0' : null) };
+		const step: Step = {
+			kind: 'rollback',
+			before: (_rule, version) => (version === '0.4.0' ? [{ percent: 30, ...V2 }] : []),
+		};
 		const { document: next, changes } = take(written, step);
 		expect((next['defaults'] as { rollout?: object }).rollout ?? null).toEqual(expected);
 		expect(changes).toMatchObject([{ after: 0, versionAfter }]);

@@ -13,7 +13,7 @@ async function given() {
 	const rows = Array.from({ length: 100 }, (_, n) => `K-${n},old,0.2.0`);
 	await operator.file('devices.csv', `deviceId,workflowId,version\n${rows.join('\n')}\n`);
 	const checks = { inventory: 'devices.csv', workflows: ['old', 'new', 'other'], maxMoves: '100%' };
-	await operator.file('fleet-checks.json', JSON.stringify({ ...checks, previous: null }));
+	await operator.file('fleet-checks.json', JSON.stringify(checks));
 	const plan = (revision: number, to: string, more: object = {}) =>
 		operator.file(
 			`plan-${revision}-${to}.json`,
@@ -26,12 +26,13 @@ async function given() {
 		);
 	const sign = (file: string, out: string, ...flags: string[]) =>
 		operator.idv(['fleet', 'sign', file, '--key', key, '--out', out, '--allow-workflow', 'new', ...flags]);
+	const first = (file: string, place: string, ...flags: string[]) => sign(file, place, '--previous', 'none', ...flags);
 	const out = join(operator.directory, 'published.json');
 	const published = async () => {
 		const { payload } = JSON.parse(await readFile(out, 'utf8'));
 		return JSON.parse(Buffer.from(payload, 'base64').toString());
 	};
-	return { key, plan, sign, out, published, record: join(operator.directory, 'published.record.json') };
+	return { key, plan, sign, first, out, published, record: join(operator.directory, 'published.record.json') };
 }
 
 /** A store that takes PUT. */
@@ -67,9 +68,9 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 }
 
 test('without the checks nothing is signed; --unchecked says so, and the file beside the plan stands in for flags', async () => {
-	const { key, plan, sign, out } = await given();
+	const { key, plan, first, out } = await given();
 	const file = await plan(1, 'new');
-	const signed = await sign(file, out);
+	const signed = await first(file, out);
 	expect(signed).toMatchObject({ status: 0, stderr: '' });
 	expect(signed.stdout).toMatch(/^\d+ +old +→ +new +defaults +ring of 50 % +when taken$/m);
 	await writeFile(join(operator.directory, 'fleet-checks.json'), '{ "inventory": "devices.csv" }');
@@ -86,8 +87,8 @@ test('without the checks nothing is signed; --unchecked says so, and the file be
 });
 
 test('of two managers who have seen the same plan, the second is refused until he has seen that of the first [F731]', async () => {
-	const { plan, sign, out, published } = await given();
-	await sign(await plan(1, 'new'), out);
+	const { plan, sign, first, out, published } = await given();
+	await first(await plan(1, 'new'), out);
 	const seen = await operator.file('seen.json', await readFile(out, 'utf8'), 0o644);
 	expect((await sign(await plan(2, 'new'), out, '--previous', seen)).status).toBe(0);
 	const mine = await plan(3, 'other');
@@ -102,8 +103,8 @@ test('of two managers who have seen the same plan, the second is refused until h
 });
 
 test('a plan that came by another way than idv fleet is not replaced unseen', async () => {
-	const { plan, sign, out } = await given();
-	await sign(await plan(1, 'new'), out);
+	const { plan, sign, first, out } = await given();
+	await first(await plan(1, 'new'), out);
 	await writeFile(out, await readFile(await plan(5, 'new')));
 	expect(await sign(await plan(6, 'new'), out)).toMatchObject({
 		status: 65,
@@ -112,8 +113,8 @@ test('a plan that came by another way than idv fleet is not replaced unseen', as
 });
 
 test('a run that was killed between signing and publishing is repeated as it was [F732]', async () => {
-	const { plan, sign, out, published, record } = await given();
-	await sign(await plan(1, 'new'), out);
+	const { plan, sign, first, out, published, record } = await given();
+	await first(await plan(1, 'new'), out);
 	const before = await readFile(out, 'utf8');
 	await sign(await plan(2, 'new'), out);
 	// The record was written, the plan was not.
@@ -125,9 +126,9 @@ test('a run that was killed between signing and publishing is repeated as it was
 });
 
 test('a store that knows If-Match decides who comes first [F733]', async () => {
-	const { plan, sign } = await given();
+	const { plan, sign, first } = await given();
 	const store = await givenStore();
-	expect((await sign(await plan(1, 'new'), store.url)).status).toBe(0);
+	expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
 	expect((await sign(await plan(2, 'new'), store.url)).status).toBe(0);
 	expect(store.asked.filter((one) => one.startsWith('/plans/published.json'))).toEqual([
 		'/plans/published.json nothing',
@@ -142,10 +143,41 @@ test('a store that knows If-Match decides who comes first [F733]', async () => {
 	expect(store.kept.get('/plans/published.json')).toBe(theirs);
 });
 
-test('elsewhere the plan that was seen last must be there', async () => {
-	const { plan, sign } = await given();
+test('who signs the first plan of a fleet is refused where another one is published already', async () => {
+	const { plan, first, out, published } = await given();
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const other = await plan(5, 'other');
+	const refusal = { status: 65, stderr: expect.stringMatching(/another manager has published there.*plan-outdated/) };
+	expect(await first(other, out, '--allow-workflow', 'other')).toMatchObject(refusal);
+	expect(await published()).toMatchObject({ revision: 1 });
+});
+
+test('of two first plans in a store that takes both, one is told that it was not the last', async () => {
+	const { plan, first } = await given();
 	const store = await givenStore({ knowsIfMatch: false });
-	expect((await sign(await plan(1, 'new'), store.url)).status).toBe(0);
+	const place = '/plans/published.record.json';
+	// The other manager's record comes between our own and our plan.
+	store.overtake(() => {
+		const record = JSON.parse(store.kept.get(place) ?? '');
+		const theirs = { ...record.signed[0], digest: 'another' };
+		store.kept.set(place, JSON.stringify({ ...record, signed: [...record.signed, theirs] }));
+	});
+	expect(await first(await plan(1, 'new'), store.url)).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/plan-outdated/),
+	});
+});
+
+test('what is worth a look in a plan is said when it is signed, too', async () => {
+	const { plan, first, out } = await given();
+	const signed = await first(await plan(1, 'new', { validUntil: '2020-01-01T00:00:00Z' }), out);
+	expect(signed).toMatchObject({ status: 0, stderr: expect.stringMatching(/validUntil is over/) });
+});
+
+test('elsewhere the plan that was seen last must be there', async () => {
+	const { plan, sign, first } = await given();
+	const store = await givenStore({ knowsIfMatch: false });
+	expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
 	expect(store.kept.has('/plans/published.record.json')).toBe(true);
 	store.kept.set('/plans/published.json', '{"format":"idv-fleet-plan/2","revision":9}');
 	expect(await sign(await plan(10, 'new'), store.url)).toMatchObject({
@@ -154,8 +186,8 @@ test('elsewhere the plan that was seen last must be there', async () => {
 	});
 });
 
-test('rollback orders the version before again, by the record, and names the devices that cannot go back', async () => {
-	const { key, plan, sign, out, published } = await given();
+test('rollback orders the version before again, in the rings that had begun, and names the devices that cannot go back', async () => {
+	const { key, plan, sign, first, out, published } = await given();
 	const ids = Array.from({ length: 100 }, (_, n) => `K-${n}`);
 	await operator.file('devices.csv', `deviceId\n${ids.join('\n')}\n`);
 	const rings = (version: string, percent: number) => ({
@@ -171,22 +203,22 @@ test('rollback orders the version before again, by the record, and names the dev
 		'--allow-moves',
 		'100',
 	];
-	expect((await sign(await plan(1, 'x', rings('0.3.0', 100)), out, ...allowed)).status).toBe(0);
+	expect((await first(await plan(1, 'x', rings('0.3.0', 30)), out, ...allowed)).status).toBe(0);
 	expect((await sign(await plan(2, 'x', rings('0.4.0', 10)), out, ...allowed)).status).toBe(0);
 	const back = succeeded(await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out, '--json']));
 	expect(back.changes).toMatchObject([{ version: '0.4.0', versionAfter: '0.3.0', before: 10, after: 0 }]);
 	expect(back.cannotGoBack.length).toBeGreaterThan(3);
 	expect(await published()).toMatchObject({
 		revision: 3,
-		defaults: { rollout: { rings: [{ percent: 100, agent: { version: '0.3.0' } }] } },
+		defaults: { rollout: { rings: [{ percent: 30, agent: { version: '0.3.0' } }] } },
 	});
 	const going = { what: 'version', from: '0.4.0', to: '0.3.0', devices: back.cannotGoBack.length };
 	expect(back.preview.groups).toContainEqual(expect.objectContaining(going));
 });
 
 test('status knows by the record since when a plan is published, and writes there what it saw', async () => {
-	const { plan, sign, out, record } = await given();
-	await sign(await plan(1, 'new'), out);
+	const { plan, first, out, record } = await given();
+	await first(await plan(1, 'new'), out);
 	const line = { deviceId: 'K-1', state: 'online', agentVersion: '0.2.0', workflow: { live: 'old', wanted: 'old' } };
 	const from = await operator.file('gathered.jsonl', JSON.stringify(line));
 	const inventory = join(operator.directory, 'devices.csv');
@@ -195,8 +227,8 @@ test('status knows by the record since when a plan is published, and writes ther
 	expect(soon).toMatchObject({ overdue: 0, judged: { failed: 0 } });
 	const kept = JSON.parse(await readFile(record, 'utf8'));
 	expect(kept.seen).toMatchObject({ revision: 1, counts: { neverSeen: 99 }, workflows: ['old'], versions: ['0.2.0'] });
-	const [first] = kept.signed;
-	await writeFile(record, JSON.stringify({ ...kept, signed: [{ ...first, at: '2020-01-01T00:00:00Z' }] }));
+	const [signing] = kept.signed;
+	await writeFile(record, JSON.stringify({ ...kept, signed: [{ ...signing, at: '2020-01-01T00:00:00Z' }] }));
 	const late = JSON.parse((await operator.idv([...status, '--grace-seconds', '600'])).stdout);
 	expect(late.judged.failed).toBeGreaterThan(30);
 });
