@@ -6,6 +6,8 @@ import { type FileCalls, openSegment, type Segment } from './log-segment.edge.ts
 import { parseSegmentName, segmentName } from './record-format.ts';
 import type { Found, Waiting } from './record-log-types.ts';
 
+const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
+
 export type Segments = ReturnType<typeof createSegments>;
 
 /** Reads nothing yet. */
@@ -176,6 +178,8 @@ export function createSegments(directory: string, name: string, access: 'write' 
 						file: list[index - 1]?.sequence === sequence - 1 ? (list[index - 1]?.name ?? '') : missing,
 						error: new Error('records are missing'),
 					});
+				// Only a reader says so: the next start passes over what a power cut may have left.
+				if (bytes === 0 && access === 'read') found.push({ file, error: new Error(EMPTY) });
 				if (isDamaged || (index < list.length - 1 && end < bytes))
 					found.push({ file, error: new Error('a part of it is damaged') });
 				newest = Math.max(index === 0 ? 0 : newest, segment.isEmpty ? 0 : segment.last, (head?.next ?? 1) - 1);

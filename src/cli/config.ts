@@ -111,21 +111,23 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	reportProblems(shell, { notices }, problems);
 }
 
-/** Where systemd and this shell look for a program without a slash in its name. */
+/** Where hooks look for a program without a slash in its name. */
 const PATHS = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
 
 function hooksThatCannotRun({ settings }: LoadedSettings, path = ''): readonly Failure[] {
 	return Object.entries(settings.hooks).flatMap(([name, [program = '']]) => {
 		if (program === '') return [];
-		const fault = whyHookCannotRun(program, [...path.split(':'), ...PATHS]);
+		const fault = whyHookCannotRun(program, path.split(':').filter(isAbsolute));
 		return fault === null ? [] : [failure('settings-invalid', `hooks.${name}: ${program} ${fault}.`)];
 	});
 }
 
 function whyHookCannotRun(program: string, paths: readonly string[]): string | null {
 	if (!program.includes('/')) {
-		const isThere = paths.some((directory) => whyNotRun(join(directory, program)) === null);
-		return isThere ? null : 'is not in the PATH';
+		const isIn = (directories: readonly string[]) =>
+			directories.some((directory) => whyNotRun(join(directory, program)) === null);
+		if (isIn(PATHS)) return null;
+		return isIn(paths) ? 'is in the PATH of this shell only: name it with its absolute path' : 'is not in the PATH';
 	}
 	if (!isAbsolute(program)) return 'is not an absolute path, and hooks run in /';
 	const fault = whyNotRun(program);

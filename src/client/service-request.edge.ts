@@ -86,18 +86,20 @@ const isOfFetch = (body: unknown): boolean =>
 	[Blob, FormData, URLSearchParams].some((kind) => body instanceof kind) ||
 	(typeof body === 'object' && body !== null && isStream(body));
 
-/** For `JSON.stringify`, which makes `{}` of what it does not know, or passes over it. */
-function refuseLoss(key: string, value: unknown): unknown {
+/** For `JSON.stringify`, which makes `{}` or `null` of what it does not know, or passes over it. */
+function refuseLoss(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
+	const subject = key === '' ? 'The body' : `"${key}" in the body`;
 	if (typeof value === 'number' && !Number.isFinite(value))
-		throw unsendable(`${key === '' ? 'The body' : `"${key}" in the body`} is ${value}, which JSON cannot hold`);
+		throw unsendable(`${subject} is ${value}, which JSON cannot hold`);
+	const given = this[key];
+	if (given instanceof Date && Number.isNaN(given.getTime()))
+		throw unsendable(`${subject} is a date without a time, which JSON cannot hold`);
 	const isPlain = /^\[object (Object|Array|String|Number|Boolean|Null|Undefined|BigInt)\]$/;
 	const tag = Object.prototype.toString.call(value);
 	const isRead = typeof value === 'object' && value !== null && (isStream(value) || 'pipe' in value);
-	// Methods within an object are passed over, as everywhere in JavaScript.
-	const isMethod = typeof value === 'function' && key !== '';
-	if (isMethod || (isPlain.test(tag) && !isRead)) return value;
+	if (isPlain.test(tag) && !isRead) return value;
 	const kind = isRead ? 'a stream' : `of the kind ${tag.slice(8, -1)}`;
-	throw unsendable(`${key === '' ? 'The body' : `"${key}" in the body`} is ${kind}, which JSON cannot hold`);
+	throw unsendable(`${subject} is ${kind}, which JSON cannot hold`);
 }
 
 function unsendable(what: string, cause?: unknown): AgentProblem {

@@ -72,6 +72,20 @@ describe('the files', () => {
 		for (const { mode } of sizes) expect(mode & 0o777).toBe(0o600);
 	});
 
+	test('a newest file that was emptied is told, by audit --verify and by history [F638]', async () => {
+		const { directory } = await givenHome();
+		const audit = await open(directory);
+		audit.record(SET);
+		await audit.close();
+		const [file = ''] = names(directory);
+		fs.truncateSync(join(directory, file));
+		fs.writeFileSync(join(directory, file.replace('audit', 'history')), '');
+		const env = { IDV_AGENT_STATE_DIR: directory };
+		const verified = await finish('idv-agent', ['audit', '--verify'], env);
+		expect([verified.status, verified.stdout]).toEqual([74, expect.stringContaining(`${file}: it is empty`)]);
+		expect((await finish('idv-agent', ['history'], env)).stderr).toContain('it is empty');
+	});
+
 	test('an entry that is altered or taken away is told with its number, by a running agent and without one [F604]', async () => {
 		const { directory } = await givenHome();
 		const audit = await open(directory);

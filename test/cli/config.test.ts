@@ -125,6 +125,18 @@ describe('config check', () => {
 		expect([json.status, valid, notices.length]).toEqual([0, true, 7]);
 	});
 
+	test('finds a hook without a path only where hooks look for it [F639]', async () => {
+		const directory = await mkdtemp(join(tmpdir(), 'idv-hook-'));
+		onTestFinished(() => rm(directory, { recursive: true }));
+		await writeFile(join(directory, 'on-online'), '#!/bin/sh\n', { mode: 0o755 });
+		const home = await givenHome('{"hooks":{"onOnline":["on-online"],"onPaired":["ls"]}}');
+		const found = async (path: string) => (await home.agent(['config', 'check'], { env: { PATH: path } })).stderr;
+		expect(await found(`${directory}:${process.env['PATH']}`)).toContain(
+			'hooks.onOnline: on-online is in the PATH of this shell only',
+		);
+		expect(await found(process.env['PATH'] ?? '')).toBe('Warning: hooks.onOnline: on-online is not in the PATH.\n');
+	});
+
 	test('opens every file that is named, and warns of limits that contradict each other and of settings without effect [F631]', async () => {
 		const home = await givenHome({
 			baseUrl: 'https://id.example.com',

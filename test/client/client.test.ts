@@ -294,7 +294,7 @@ test.each<[string, () => Body, string | null, string, string?]>([
 	['an async generator', generate, null, 'tea', 'chunked'],
 	[
 		'plain data',
-		() => ({ a: [1, null, true], when: new Date(0), leave: () => 1 }),
+		() => ({ a: [1, null, true], when: new Date(0) }),
 		JSON_TYPE,
 		'{"a":[1,null,true],"when":"1970-01-01T00:00:00.000Z"}',
 	],
@@ -379,6 +379,8 @@ test.each<[string, ServiceRequest, RegExp]>([
 	['a symbol', { body: Symbol('tea') }, /of the kind Symbol/],
 	['a bigint', { body: { cups: 1n } }, /cannot be sent: Do not know how to serialize a BigInt/],
 	['a number that is none', { body: { cups: Number.NaN } }, /"cups" in the body is NaN/],
+	['a date that is none', { body: { at: new Date(Number.NaN) } }, /"at" in the body is a date without a time/],
+	['a function', { body: { cups: () => 1 } as never }, /"cups" in the body is of the kind Function/],
 	['data that is nothing in JSON', { body: { toJSON: () => undefined } }, /is nothing in JSON/],
 	['a circle', { body: circle }, /cannot be sent: Converting circular/],
 	['a locked stream', { body: locked }, /cannot be sent: .*locked/],

@@ -107,6 +107,11 @@ test.each([
 	await device.daemon.reload();
 	const status = await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes(name)));
 	expect(status.state).toBe('online');
+	const told = status.warnings.find(({ message }) => message.includes(name));
+	expect([told?.message, told?.remedy]).toEqual([
+		expect.stringContaining('it is not a regular file'),
+		'Put a text file in its place.',
+	]);
 	expect(offline).toEqual([]);
 });
 
