@@ -166,7 +166,7 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 		channels: ['ws/device'],
 		topics: ['*'],
 	};
-	const message = (verb: string) => JSON.stringify({ ...under(keys, verb), ...fields, ...wrapped(messages, fields) });
+	const message = (verb: string) => JSON.stringify({ ...under(keys, verb), ...fields });
 	const sets = [
 		...examplesIn(words, VERBS).map((one) => [one]),
 		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
@@ -181,22 +181,13 @@ function acknowledgements(words: string, messages: readonly Message[], form: Rea
 	const own = form.notificationIdPointer?.split('/').findLast((name) => /\D/.test(name)) ?? 'id';
 	const named = [...words.matchAll(ACKS)].map(([verb]) => verb.toLowerCase());
 	const ids = under([own, 'id', 'messageId', 'eventId', 'notificationId', 'ack'], '{id}');
-	const isRpc = messages.some(({ text }) => 'jsonrpc' in Object(parseJson(text)));
 	const bodies = [
 		...examplesIn(words, ABOUT_ACK),
-		...(isRpc ? ['{"jsonrpc":"2.0","result":true,"id":"{id}"}'] : []),
 		...[...new Set([...named, 'ack', 'acknowledge', 'received', 'confirm'])].map((verb) =>
-			JSON.stringify({ ...under(keys, verb), ...ids, ...wrapped(messages, ids) }),
+			JSON.stringify({ ...under(keys, verb), ...ids }),
 		),
 	];
 	return bodies.map((ackBody) => ({ point: 'acknowledgement', settings: { ackBody } }));
-}
-
-/** The same where the service puts what it says into a member of its messages, such as `data`. */
-function wrapped(messages: readonly Message[], fields: object): object {
-	const documents = messages.map(({ text }) => parseJson(text)).filter(isObject);
-	const names = documents.flatMap((one) => Object.keys(one).filter((name) => isObject(one[name])));
-	return Object.fromEntries([...new Set(names)].slice(0, 2).map((name) => [name, fields]));
 }
 
 /** By its name, or because it has nothing but its kind, a number and times in it. */

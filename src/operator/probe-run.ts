@@ -223,7 +223,7 @@ const RESET_REMEDY =
 async function runWithFile(run: Run): Promise<DeviceReport> {
 	const { seconds, pace, onStep, findings, note } = run;
 	const settings = settingsFrom(run.target.baseUrl, undefined, findings());
-	const resolved = await run.save(settings, run.token);
+	const resolved = await run.save(settings);
 	onStep(`Runs a device with these settings for ${seconds} s.`);
 	await pace.turn();
 	let channels = 0;

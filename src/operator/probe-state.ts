@@ -26,7 +26,7 @@ export interface ProbeOptions extends Omit<Asking, 'pace'> {
 	/** Says in a few words what is being done. */
 	readonly onStep: (text: string) => void;
 	/** Writes what was found for the device that runs at the end. @returns the settings as a device reads them from there. */
-	readonly save: (settings: object, connection: string) => Promise<LoadedSettings>;
+	readonly save: (settings: object) => Promise<LoadedSettings>;
 }
 
 /** All that the steps share, and what they have found. */

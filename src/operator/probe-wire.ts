@@ -20,8 +20,6 @@ export interface Life {
 	readonly said: { readonly atMs: number; readonly text: string }[];
 	pings: number;
 	pongs: number;
-	/** When the newest came; 0 before. */
-	pongAtMs: number;
 	/** `null`: it was open until the probe ended it. `code` is `null` where no close frame came. */
 	ended: { readonly atMs: number; readonly code: number | null; readonly reason: string } | null;
 	/** Why, in the agent's words. */
@@ -42,7 +40,7 @@ export function openNoted(
 	const exchange = transcript.next();
 	const life: Life = {
 		...{ refusal: null, isOpen: false, headers: {}, subprotocol: null, heard: [], said: [] },
-		...{ pings: 0, pongs: 0, pongAtMs: 0, ended: null, failure: null },
+		...{ pings: 0, pongs: 0, ended: null, failure: null },
 	};
 	let openedMs = performance.now();
 	let isLeaving = false;
@@ -84,7 +82,6 @@ export function openNoted(
 		});
 		socket.on('pong', () => {
 			life.pongs += 1;
-			life.pongAtMs = atMs();
 			note('toDevice', 'pong');
 		});
 		socket.on('ping', () => note('toDevice', 'ping'));

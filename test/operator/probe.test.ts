@@ -738,7 +738,7 @@ test('of the texts of an answer a JWT comes first, and what was sent is none', (
 describe('the messages of a channel', () => {
 	const BEATS = [100, 500, 700];
 	const life = (messages: readonly (readonly [number, object])[], ended: Life['ended'] = null): Life => ({
-		...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, pings: 1, pongs: 1, pongAtMs: 0, failure: null },
+		...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, pings: 1, pongs: 1, failure: null },
 		heard: messages.map(([atMs, message]) => ({ atMs, frame: { type: 'text', text: JSON.stringify(message) } })),
 		said: BEATS.map((atMs) => ({ atMs, text: '{"type":"heartbeat"}' })),
 		ended,
