@@ -45,6 +45,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 	const told: unknown[][] = [];
 	/** What the line is told of another device at each end of a channel. */
 	const replacements: unknown[] = [];
+	const doubted: string[] = [];
 	const storing = Promise.withResolvers<void>();
 	const tell =
 		(name: string) =>
@@ -70,7 +71,11 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 				},
 				resolved: { settings: { service: { ...SERVICE, ...service }, credential } },
 				credentials: { reusable: { scheme: 'Basic', user: 'u', password: 'p' } },
-				network: { channelAgent: () => undefined, doubt() {}, viaProxy: () => true },
+				network: {
+					channelAgent: () => undefined,
+					doubt: ({ pathname }: URL) => doubted.push(pathname),
+					viaProxy: () => true,
+				},
 				headersFor: () => ({}),
 			}) as never,
 		openChannel(options, say): Channel {
@@ -119,7 +124,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		await new Promise(setImmediate);
 		return told.splice(0);
 	};
-	return { clock, runner, channels, news, openLink, goOnline, registers, storing, replacements };
+	return { clock, runner, channels, news, openLink, goOnline, registers, storing, replacements, doubted };
 }
 
 const ISSUED = { ok: true, token: 'fresh', life: null, clockSkewMs: null };
@@ -206,6 +211,17 @@ describe('what a channel says', () => {
 		expect(first.told).toEqual(['terminate']);
 		first.say(ended());
 		expect(await news()).toEqual([]);
+	});
+
+	test('its address is doubted where it ends before it counts, and only then', () => {
+		const { goOnline, openLink, doubted } = given();
+		goOnline(1).say(ended());
+		const replaced = openLink(1);
+		const early = openLink(1);
+		replaced.say(ended());
+		expect(doubted).toEqual([]);
+		early.say(ended());
+		expect(doubted).toEqual(['/ws/device']);
 	});
 
 	test('its end may be the work of another device, unless it is beside a link of its own [F693]', () => {

@@ -130,6 +130,25 @@ test('a proxy with seven dead addresses and a live one is reached within 3 s', a
 	expect(await text(await network.ask(get(new URL('http://service.test/'))))).toBe('behind');
 });
 
+test('what is doubted is the address that the newest connection went to, whatever asks for the name', async () => {
+	const [bad = ''] = DEAD;
+	const answering = (words: string) => createHttpServer((_request, response) => response.end(words));
+	const port = await listenAt(answering('bad'), bad);
+	await listenAt(answering('live'), LIVE, port);
+	const network = await createNetwork({}, {}, names({ 4: [bad, LIVE], 6: [] }));
+	onTestFinished(() => network.close());
+	const url = new URL(`http://service.test:${port}/`);
+	const asked = async () => text(await network.ask(get(url)));
+	expect([await asked(), await asked()]).toEqual(['bad', 'bad']);
+	network.doubt(new URL(`ws://service.test:${port}/ws/device`));
+	expect([await asked(), await asked()]).toEqual(['live', 'live']);
+	network.doubt(url);
+	network.doubt(url);
+	expect(await asked()).toBe('bad');
+	network.doubt(new URL('http://other.test/'));
+	expect(await asked()).toBe('bad');
+});
+
 describe('a race of addresses', () => {
 	const liveAt = (host: string) => listenAt(createServer(), host);
 	const winner = async (port: number, lookup: Lookup, doubted: readonly string[] = []) => {
