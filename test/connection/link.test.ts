@@ -408,7 +408,7 @@ describe('waiting', () => {
 	test('gives the next handshake longer after a timeout', () => {
 		const slow = failure('handshake-timeout', 'Too slow.');
 		const again = tell(walk(states.connecting, ended(slow, { timedOut: true })), timer);
-		expect(again.effects).toMatchObject([{ type: 'openChannel', handshakeMs: 30_000 }]);
+		expect(again.effects).toMatchObject([{ type: 'openChannel', handshakeMs: 25_000 }]);
 	});
 
 	test('says why and until when', () => {
