@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -104,6 +105,13 @@ describe('a serial scanner', () => {
 		await scanner.send(`${device.code()}\r`);
 		await device.untilLive('check-in');
 	});
+});
+
+test('scanner.baudRate is the speed of the line', async () => {
+	const device = await givenDevice({ baudRate: 19_200 });
+	const scanner = await plugSerial(device.root);
+	await device.untilListening(scanner.path);
+	expect(execFileSync('stty', ['-F', scanner.path, 'speed'], { encoding: 'utf8' })).toBe('19200\n');
 });
 
 describe('idv-agent scanner test', () => {
