@@ -68,6 +68,40 @@ describe('settings', () => {
 		expect(paired.checks.settings).toMatchObject({ status: 'warning', code: 'credential-unreadable' });
 	});
 
+	test.each([
+		['which waits for it', 'failed'],
+		['which is online without it', 'warning'],
+	])('that name a credential file that is gone say since when, as the agent does, %s', async (_what, status) => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		if (status === 'failed') await rm(apiKeyFile);
+		const device = await givenAgent({ home, settings });
+		if (status === 'warning') {
+			await device.untilLive('check-in');
+			await rm(apiKeyFile);
+			await device.daemon.reload();
+		}
+		const isGone = ({ code }: { code: string }) => code === 'credential-unreadable';
+		const since = device.agent.status().warnings.find(isGone)?.params?.['since'];
+		expect(since).toMatch(/^20\d\d-/);
+		const { checks } = await examine({ home }, 'settings');
+		expect(checks.settings).toMatchObject({
+			...{ status, code: 'credential-unreadable' },
+			message: expect.stringMatching(`${apiKeyFile} cannot be read: .* It has been so since ${since}\\.$`),
+		});
+	});
+
+	test('of which several are wrong are named in one sentence each', async () => {
+		const { home } = await givenStopped();
+		const settings = { heartbeatCadence: 'often', deviceType: 7, network: { caFile: '/nowhere/ca.pem' } };
+		const { checks } = await examine({ home, settings }, 'settings');
+		expectProblem(checks.settings, 'warning', 'settings-invalid', /./);
+		for (const words of ['heartbeatCadence must be', 'deviceType must be a text', '/nowhere/ca.pem'])
+			expect(checks.settings?.message).toContain(words);
+	});
+
 	test('are a warning where a variable names none of them', async () => {
 		const { checks } = await examine({ env: { IDV_AGENT_NO_SUCH_SETTING: '1' } }, 'settings');
 		expectProblem(checks.settings, 'warning', 'settings-invalid', /IDV_AGENT_NO_SUCH_SETTING names no setting/);

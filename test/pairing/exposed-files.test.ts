@@ -26,7 +26,7 @@ test('settings that others may change: nothing is paired and no code is spent un
 	expect(device.agent.status().warnings).toEqual([]);
 });
 
-test('a device that runs already goes on, and says so: conf.d, and a key that others may read', async () => {
+test('a device that runs already goes on, and says so of each: conf.d, and a key that others may read', async () => {
 	const service = await givenService();
 	const device = await givenPairedAgent(service);
 	const { confDirectory } = device.home.paths;
@@ -45,4 +45,9 @@ test('a device that runs already goes on, and says so: conf.d, and a key that ot
 		state: 'online',
 		warnings: [{ code: 'file-exposed', params: { path: confDirectory } }],
 	});
+	await chmod(pinFile, 0o644);
+	await device.daemon.reload();
+	const [joined, ...others] = device.agent.status().warnings;
+	expect([joined?.code, others]).toEqual(['file-exposed', []]);
+	for (const path of [confDirectory, pinFile]) expect(joined?.message).toContain(`${path} (`);
 });
