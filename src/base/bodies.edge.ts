@@ -1,6 +1,7 @@
 /** A body from outside, read and unpacked within bounds. Names what is wrong and leaves the words to who asked for it. */
 import type { IncomingMessage } from 'node:http';
 import { pipeline, type Readable, type Transform } from 'node:stream';
+import type { Zlib } from 'node:zlib';
 
 /** `socket`: the line that it comes by, where that is known. */
 type Body = AsyncIterable<Uint8Array> & { readonly socket?: { readonly bytesRead: number } | null };
@@ -80,7 +81,14 @@ export function unpacking(body: Readable, encoding: string | undefined): Readabl
 	const unpackers = unpackersOf(codings);
 	if (codings.length === 0 || unpackers.length < codings.length) return null;
 	// Its reader is told by the last of them.
-	return pipeline([body, ...unpackers.map(([, create]) => create())], () => {}) as Transform;
+	return pipeline([body, ...unpackers.map(([, create]) => unlessEmpty(create()))], () => {}) as Transform;
+}
+
+/** No bytes at all are an empty body, as for `unpack`, and not one that was cut. */
+function unlessEmpty(unpacker: Transform & Zlib): Transform {
+	const flush = unpacker._flush.bind(unpacker);
+	unpacker._flush = (done) => (unpacker.bytesWritten === 0 ? done() : flush(done));
+	return unpacker;
 }
 
 /** As they are taken off. */
@@ -94,7 +102,7 @@ const codingsOf = (encoding = '') =>
 
 type Unpacker = readonly [
 	whole: (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array,
-	stream: () => Transform,
+	stream: () => Transform & Zlib,
 ];
 
 /** Those that are known. */

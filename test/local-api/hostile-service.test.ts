@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
-import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
@@ -125,6 +125,10 @@ const compressed = (coding: string, bytes: Buffer): [string, Buffer] => [
 ];
 const redirect = (status: number, location: string) =>
 	afterAsked(`HTTP/1.1 ${status} Away\r\n${location ? `Location: ${location}\r\n` : ''}Content-Length: 0\r\n\r\n`);
+type Row = [string, Hostile | null, Partial<Told>];
+const CHUNKED = 'Transfer-Encoding: chunked\r\n\r\n';
+/** More than the guard of answers holds back, and little of it repeats. */
+const LONG = Buffer.from(Array.from({ length: 20_000 }, (_, at) => 33 + ((at * at * 7919) % 89)));
 /** A failure of the service that may follow an effect. */
 const possible = (status: number, code: string): Partial<Told> => ({ status, code, effect: 'possible' });
 /** What the service itself has said. */
@@ -133,7 +137,7 @@ const passed = (status: number, text: string): Partial<Told> => ({
 });
 
 describe('a service that', () => {
-	test.each<[string, Hostile | null, Partial<Told>]>([
+	test.each<Row>([
 		['refuses connections', null, { status: 503, code: 'service-unreachable', effect: 'none' }],
 		['closes when it is asked', andClose(), possible(502, 'connection-lost')],
 		['resets when it is asked', (socket) => socket.resetAndDestroy(), possible(502, 'connection-lost')],
@@ -206,12 +210,41 @@ describe('a service that', () => {
 			passed(200, 'tea'),
 		],
 		['compresses nothing', afterAsked(compressed('gzip', Buffer.alloc(0))[0]), passed(200, '')],
+		...(['gzip', 'deflate', 'br', 'zstd', 'deflate, gzip'] as const).map((coding): Row => [
+			`compresses nothing by ${coding}, in chunks`,
+			afterAsked(`HTTP/1.1 200 OK\r\nContent-Encoding: ${coding}\r\n${CHUNKED}0\r\n\r\n`),
+			passed(200, ''),
+		]),
+		[
+			'compresses nothing and closes',
+			andClose('HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n'),
+			passed(200, ''),
+		],
+		[
+			'closes within what was to be compressed, before any of it',
+			andClose(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n${CHUNKED}`),
+			possible(502, 'connection-lost'),
+		],
 		['has a coding of its own', afterAsked(...compressed('own', Buffer.from('tea'))), passed(200, 'tea')],
 		[
 			'damages what it compresses',
 			afterAsked(...compressed('gzip', gzipSync('tea').subarray(0, 9))),
 			possible(502, 'bad-response'),
 		],
+		...(
+			[
+				['gzip', gzipSync(LONG), { status: 200, cut: true }],
+				['deflate', deflateSync(LONG), { status: 200, cut: true }],
+				['br', brotliCompressSync(LONG), { status: 200, cut: true }],
+				// Nothing of a block can be had before its end.
+				['zstd', zstdCompressSync(LONG), possible(502, 'bad-response')],
+				['gzip', Buffer.concat([gzipSync(LONG), gzipSync('tea')]), { status: 200, cut: true }],
+			] as const
+		).map(([coding, whole, expected], at): Row => [
+			`ends ${coding} a byte too early (${at})`,
+			afterAsked(...compressed(coding, whole.subarray(0, -1))),
+			expected,
+		]),
 		[
 			'compresses too much',
 			afterAsked(...compressed('gzip', gzipSync(Buffer.alloc(50 * MAX_BYTES)))),
