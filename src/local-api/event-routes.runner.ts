@@ -81,11 +81,32 @@ const written = new WeakMap<readonly Entry[], readonly Buffer[]>();
 /** Large events that readers wait with, by id: however many they are, they hold the same bytes. */
 const large = new Map<string, WeakRef<Buffer>>();
 
-/** One reader after another is read for, so that what arrives meanwhile goes out in between. */
+/** Of the event loop between two readings: each accepts no more than one of the connections that wait. */
+const ROUNDS = 16;
+/** Readings that have not had their turn, by what they are asked for. */
+const awaited = new WeakMap<Agent, Map<string, Promise<readonly Entry[]>>>();
 let turns: Promise<unknown> = Promise.resolve();
-function inTurn(): Promise<unknown> {
-	turns = turns.then(() => new Promise(setImmediate));
-	return turns;
+
+/**
+ * One place after another is read, so that what arrives meanwhile goes out in between, and once for all readers who wait there. Where there is
+ * nothing, something may have arrived since.
+ */
+function inTurn(agent: Agent, ...where: Parameters<Agent['events']['after']>): Promise<readonly Entry[]> {
+	const readings = awaited.get(agent) ?? new Map<string, Promise<readonly Entry[]>>();
+	awaited.set(agent, readings);
+	const key = JSON.stringify(where);
+	const known = readings.get(key);
+	if (known) return known;
+	const turn = turns.then(async () => {
+		for (let round = 0; round < ROUNDS; round += 1) await new Promise(setImmediate);
+	});
+	turns = turn;
+	const reading = turn.then(() => {
+		readings.delete(key);
+		return agent.events.after(...where).entries;
+	});
+	readings.set(key, reading);
+	return reading;
 }
 
 function writeLarge(entry: Entry): Buffer {
@@ -159,23 +180,20 @@ export function streamEvents(
 		begin();
 	};
 	/** Of its own, so that nothing holds the events while their bytes wait for the reader. */
-	const sendNext = (): 'some' | 'all' | 'over' => {
+	const sendNext = async (): Promise<'some' | 'all' | 'over'> => {
+		const found = await inTurn(agent, last, undefined, PIECE);
 		if (over) return 'over';
-		const { entries } = agent.events.after(last, undefined, PIECE);
-		if (entries.length === 0) return 'all';
-		return send(entries) ? 'some' : 'over';
+		const entries = found.length > 0 ? found : agent.events.after(last, undefined, PIECE).entries;
+		if (entries.length > 0) return send(entries) ? 'some' : 'over';
+		// Nothing can arrive in between: this is the turn of the read that found nothing more.
+		stop = agent.events.subscribe(live);
+		return 'all';
 	};
 	const replay = async () => {
 		await agent.events.settled();
 		// One piece for each reader is in memory, however many there are.
-		for (let has: ReturnType<typeof sendNext> = 'some'; has !== 'all'; ) {
-			await sink.drained();
-			await inTurn();
-			has = sendNext();
-			if (has === 'over') return;
-		}
-		// Nothing can have arrived in between: this runs in the same turn as the read that found nothing more.
-		stop = agent.events.subscribe(live);
+		do await sink.drained();
+		while ((await sendNext()) === 'some');
 	};
 	// The promise is not awaited: a fault in it must not end the agent.
 	const begin = () => void replay().catch(() => sink.close('failed'));
@@ -221,11 +239,12 @@ export async function pageOfEvents(agent: Agent, clock: Timer, since: string | n
 			remedy: 'Correct the wait parameter.',
 		});
 	await agent.events.settled();
+	let entries = await inTurn(agent, since, EVENT_PAGE_LENGTH);
 	// A caller that has left meanwhile is told of no abort again.
-	if (waitSeconds > 0 && !request.signal.aborted && agent.events.after(since, 1).entries.length === 0)
+	const waits = entries.length === 0 && waitSeconds > 0 && !request.signal.aborted;
+	if (waits && agent.events.after(since, 1).entries.length === 0)
 		await nextEvent(agent, clock, waitSeconds, request.signal);
-	await inTurn();
-	const { entries } = agent.events.after(since, EVENT_PAGE_LENGTH);
+	if (waits) entries = await inTurn(agent, since, EVENT_PAGE_LENGTH);
 	const next = entries.at(-1)?.id ?? since;
 	const shown = shownTo(request.application, entries).flatMap((entry, at) => (at === 0 ? [entry] : [',', entry]));
 	return { status: 200, json: writeDown(['{"events":[', ...shown, `],"next":${JSON.stringify(next)}}`]) };

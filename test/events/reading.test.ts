@@ -1,5 +1,7 @@
 /** Reading ends: pages of the feed over a real store against a list, whatever id a reader names. */
+import { once } from 'node:events';
 import fs from 'node:fs';
+import { connect, createServer } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -267,6 +269,70 @@ test('what is read at once is bounded by its size, and a reader that does not ta
 		expect(sent.join('').match(/^id: /gm)).toHaveLength(count);
 	}
 	leave();
+});
+
+test('100 readers who come back at once share each reading, and lose nothing of what arrives meanwhile [F665]', async () => {
+	start();
+	for (let number = 0; number < 20; number += 1) await append('x'.repeat(40_000));
+	const places: unknown[] = [];
+	const counting = createEventsFeed(
+		{
+			...store,
+			after(since, ...more) {
+				places.push(since);
+				return store.after(since, ...more);
+			},
+		},
+		createCounters(),
+	);
+	const agent = { events: counting } as never;
+	const readers = Array.from({ length: 100 }, () => {
+		const got: string[] = [];
+		const sink = {
+			...{ send: () => true, close() {}, isBehind: false, drained: () => Promise.resolve() },
+			sendAll: (...frames: Buffer[]) => got.push(frames.join('')) > 0,
+		};
+		return { got, leave: streamEvents(agent, null, sink) };
+	});
+	await Promise.all(['y', 'z'].map(append));
+	const ids = () => readers.map(({ got }) => got.join('').match(/(?<=^id: ).*/gm)?.length);
+	await expect.poll(ids).toEqual(Array(100).fill(22));
+	await append('y');
+	expect(ids()).toEqual(Array(100).fill(23));
+	for (const { leave } of readers) leave();
+	// Who finds nothing more looks again alone, which costs nothing.
+	const shared = [...new Set(places)].slice(0, -1).map((place) => places.filter((one) => one === place).length);
+	expect(shared).toEqual(Array(11).fill(1));
+});
+
+test('before events are read for one reader the callers who wait are let in [F666]', async () => {
+	start();
+	await append();
+	const server = createServer();
+	let accepted = 0;
+	server.on('connection', (socket) => {
+		accepted += 1;
+		socket.destroy();
+	});
+	const socketPath = path.join(directory, 'waiting.sock');
+	await once(server.listen(socketPath), 'listening');
+	const found = Promise.withResolvers<number>();
+	const looking = createEventsFeed(
+		{
+			...store,
+			after(...where) {
+				found.resolve(accepted);
+				return store.after(...where);
+			},
+		},
+		createCounters(),
+	);
+	const callers = Array.from({ length: 12 }, () => connect(socketPath).on('error', () => {}));
+	const leave = streamEvents({ events: looking } as never, null, recordingSink().sink);
+	expect(await found.promise).toBe(12);
+	leave();
+	for (const caller of callers) caller.destroy();
+	server.close();
 });
 
 test('a stream that would send again what it has sent ends with a reason [F464]', async () => {
