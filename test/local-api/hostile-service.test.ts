@@ -210,16 +210,14 @@ describe('a service that', () => {
 			passed(200, 'tea'),
 		],
 		['compresses nothing', afterAsked(compressed('gzip', Buffer.alloc(0))[0]), passed(200, '')],
-		...(['gzip', 'deflate', 'br', 'zstd', 'deflate, gzip'] as const).map((coding): Row => [
-			`compresses nothing by ${coding}, in chunks`,
-			afterAsked(`HTTP/1.1 200 OK\r\nContent-Encoding: ${coding}\r\n${CHUNKED}0\r\n\r\n`),
-			passed(200, ''),
-		]),
-		[
-			'compresses nothing and closes',
-			andClose('HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n'),
-			passed(200, ''),
-		],
+		...(['gzip', 'deflate', 'br', 'zstd', 'deflate, gzip'] as const).map(
+			(coding): Row => [
+				`compresses nothing by ${coding}, in chunks`,
+				afterAsked(`HTTP/1.1 200 OK\r\nContent-Encoding: ${coding}\r\n${CHUNKED}0\r\n\r\n`),
+				passed(200, ''),
+			],
+		),
+		['compresses nothing and closes', andClose('HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n'), passed(200, '')],
 		[
 			'closes within what was to be compressed, before any of it',
 			andClose(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n${CHUNKED}`),
@@ -240,11 +238,13 @@ describe('a service that', () => {
 				['zstd', zstdCompressSync(LONG), possible(502, 'bad-response')],
 				['gzip', Buffer.concat([gzipSync(LONG), gzipSync('tea')]), { status: 200, cut: true }],
 			] as const
-		).map(([coding, whole, expected], at): Row => [
-			`ends ${coding} a byte too early (${at})`,
-			afterAsked(...compressed(coding, whole.subarray(0, -1))),
-			expected,
-		]),
+		).map(
+			([coding, whole, expected], at): Row => [
+				`ends ${coding} a byte too early (${at})`,
+				afterAsked(...compressed(coding, whole.subarray(0, -1))),
+				expected,
+			],
+		),
 		[
 			'compresses too much',
 			afterAsked(...compressed('gzip', gzipSync(Buffer.alloc(50 * MAX_BYTES)))),
