@@ -51,7 +51,7 @@ export interface Agent extends HasEnds {
 	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
 	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
-	/** The device's own hosts and ids, which its log shows. */
+	/** The device's own hosts, ids and paths, which its log shows. */
 	ownTexts(): string[];
 	status(): Status;
 	/** The `state` of the status, for those who are called back at every heartbeat and need no more. */

@@ -1,5 +1,5 @@
 /**
- * The allowed contents of what leaves the device: known words, short names, the device's own hosts and ids, sizes and times. Every other text is
+ * The allowed contents of what leaves the device: known words, short names, the device's own hosts, ids and paths, sizes and times. Every other text is
  * shown by its shape, `[word-12-3fa9c1]`: kind, length, and a keyed hash by which equal values of one document are recognized.
  * Allows, and searches for nothing. Costs a few times the length of its text. Pure.
  */

@@ -33,7 +33,7 @@ import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
-import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
+import { type DeviceState, deviceStateSchema, EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { keepHistory } from '../status/history.runner.ts';
 import { ownTexts } from '../status/own-texts.ts';
@@ -180,8 +180,8 @@ export async function startDaemon(options: DaemonOptions) {
 			log,
 		});
 		({ runtime } = agent.ways);
-		let scannerPath = '';
-		own = () => [...places, ...agent.ownTexts(), scannerPath];
+		let [scannerPath, pushed] = ['', loaded.settings];
+		own = () => [...places, ...agent.ownTexts(), ...ownTexts(pushed, EMPTY_STATE), scannerPath];
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);
@@ -252,7 +252,10 @@ export async function startDaemon(options: DaemonOptions) {
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		const following = followSettings({
 			...{ agent, clock, log, sources, runtimeParts: parts, unusable: first.problems },
-			opened: (runtime) => open.add(runtime),
+			opened(runtime, { settings }) {
+				open.add(runtime);
+				pushed = settings;
+			},
 			async onTaken(changed) {
 				taken.look();
 				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));

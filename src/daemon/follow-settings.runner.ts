@@ -29,8 +29,8 @@ export function followSettings(parts: {
 	readonly log: Pick<Log, 'setLevel' | 'warn'>;
 	readonly sources: SettingsSources;
 	readonly runtimeParts: RuntimeParts;
-	/** Takes note of each runtime that is opened, to close it. */
-	readonly opened: (runtime: OpenRuntime) => void;
+	/** Takes note of each runtime that is opened, to close it, and of what it was to have, to name it in the log. */
+	readonly opened: (runtime: OpenRuntime, pushed: LoadedSettings) => void;
 	/** Of the start. */
 	readonly unusable: readonly Unusable[];
 	/** Has the rest of the device follow what is in force now. */
@@ -63,12 +63,10 @@ export function followSettings(parts: {
 		const changed = await loadSettings(sources, { loaded: before, ...(!isAsked && { keepsGone: gone.bears }) });
 		gone.looked();
 		const left = tellGone(before.documents, changed.documents);
-		if (!left) return { changed, problems: changed.problems };
-		if (!changed.holdsTogether) {
-			const [last, ...others] = changed.problems.toReversed();
-			if (last) return { changed, problems: [...others.toReversed(), named(last, left)] };
-		}
-		log.warn(`${left} What it has set no longer counts.`, { code: 'settings-unreadable' });
+		const last = changed.problems.at(-1);
+		if (left && last && !changed.holdsTogether)
+			return { changed, problems: changed.problems.with(-1, { ...last, message: joinSentences(last.message, left) }) };
+		if (left) log.warn(`${left} What it has set no longer counts.`, { code: 'settings-unreadable' });
 		return { changed, problems: changed.problems };
 	}
 
@@ -78,9 +76,9 @@ export function followSettings(parts: {
 			watch?.follow(namedFiles(changed));
 			const before = { ...ways.wanted(), way: ways.runtime().way, barely: true };
 			const opened = await openRuntime(changed, runtimeParts, before);
-			parts.opened(opened);
+			parts.opened(opened, changed);
 			const { runtime, tried } = await besideLast(opened, ways.last(), runtimeParts);
-			parts.opened(runtime);
+			parts.opened(runtime, changed);
 			log.setLevel(changed.settings.log.level);
 			tell(problems, opened.problems, changed);
 			agent.applyRuntime(runtime, tried);
@@ -114,5 +112,3 @@ export function followSettings(parts: {
 		},
 	};
 }
-
-const named = (told: Failure, left: string): Failure => ({ ...told, message: joinSentences(told.message, left) });

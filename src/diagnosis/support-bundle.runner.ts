@@ -99,7 +99,7 @@ function textsIn(value: unknown): string[] {
 function readme({ at, agentVersion }: BundleParts, contents: Contents): string {
 	return `Support bundle of idv-agent ${agentVersion}, made at ${at}.
 
-READ IT BEFORE YOU SEND IT. In it are hosts and ids of this device and addresses of this machine. Of every other text that
+READ IT BEFORE YOU SEND IT. In it are hosts, ids and paths of files of this device and addresses of this machine. Of every other text that
 is not of the agent itself there is only a shape, such as [word-12-3fa9c1]: its kind, its length, and a mark by which equal
 texts are recognized within this bundle; the key of that mark is gone.
 

@@ -1,16 +1,17 @@
-/** The hosts and ids of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
+/** The hosts, ids and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
-const IDS = ['deviceId', 'serial', 'macAddress', 'workflowId', 'fleet.name'];
+const SHOWN = /^(?:deviceId|serial|macAddress|workflowId|fleet\.name|scanner\.device|.*File)$/;
 
 export function ownTexts(
 	settings: Settings,
 	{ identity, generatedId, connections, pairing, assignedWorkflow }: DeviceState,
 	more: readonly (string | null | undefined)[] = [],
 ): string[] {
-	const ids = IDS.map((path) => valueAt(settings, path));
-	const urls = [...listSettings().keys()].flatMap((path) => valueAt(settings, path));
+	const paths = [...listSettings().keys()];
+	const ids = paths.filter((path) => SHOWN.test(path)).map((path) => valueAt(settings, path));
+	const urls = paths.flatMap((path) => valueAt(settings, path));
 	// A workflow that a person has set; a message of the service may say anything.
 	const set = assignedWorkflow?.source === 'service message' ? null : assignedWorkflow?.workflowId;
 	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress } }) => [deviceId, serial, macAddress]);

@@ -47,6 +47,21 @@ test('two bad changes, a name of another version and a file that is missing keep
 	expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [] });
 });
 
+test('the log names a file, a host and an id of a push that is refused as they were typed, and no other text of it', async () => {
+	const { home, good, device } = await given();
+	const caFile = join(home.directory, 'zork-4711.pem');
+	const wrong = { brandnewzork: 'zork-word-4711', heartbeatCadence: 'zork-often' };
+	await home.writeSettings({ ...good, ...wrong, deviceId: 'ZORK-4711', network: { caFile } });
+	await device.daemon.reload();
+	const told = device.log.filter(({ level }) => level === 'warn').map(({ msg }) => msg);
+	expect(told).toContainEqual(expect.stringContaining(`network.caFile ${caFile} cannot be read`));
+	expect(device.log.map(({ msg }) => msg)).toContainEqual(expect.stringContaining('deviceId = "ZORK-4711"'));
+	expect(device.logText()).not.toMatch(/zork-word|zork-often/);
+	await device.stop();
+	const again = await givenAgent({ home });
+	expect(again.log.map(({ msg }) => msg)).toContainEqual(expect.stringContaining(`network.caFile ${caFile} `));
+});
+
 test('a file that vanishes keeps what it has set, and is told; after a minute it counts no longer [F627]', async () => {
 	const { inConf, device } = await given();
 	const isGone = ({ warnings }: Status) => warnings.some(({ message }) => message.includes('is not there any more'));
