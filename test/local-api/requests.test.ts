@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
@@ -314,6 +315,55 @@ describe('limits', () => {
 		release();
 		await Promise.all(first);
 	});
+
+	test.each([
+		['waits for answers', 'GET /v1/hold HTTP/1.1\r\nHost: x\r\n\r\n'],
+		['asks nothing', ''],
+		['never ends its requests', 'POST /v1/echo HTTP/1.1\r\nHost: x\r\n'],
+	])(
+		'a program that takes all places and %s, with another like it, keeps no third out and ends nothing of it [F667]',
+		async (_, bytes) => {
+			const { promise: held, resolve: release } = Promise.withResolvers<void>();
+			const hold = localRoute({
+				method: 'GET',
+				path: '/v1/hold',
+				listeners: ['agent'],
+				async handle() {
+					await held;
+					return { status: 200, body: {} };
+				},
+			});
+			const { agentSocket, client } = await open([hold, ...echoRoutes], { limits: { connections: 16 } });
+			const own = client.request('agent', 'GET', '/v1/hold');
+			const idle = net.connect(agentSocket);
+			onTestFinished(() => void idle.destroy());
+			await once(idle, 'connect');
+			const flood = `let opened = 0;
+			const open = () => {
+				const socket = require('node:net').connect(${JSON.stringify(agentSocket)}, () => {
+					socket.write(${JSON.stringify(bytes)});
+					opened += 1;
+					if (opened === 100) process.stdout.write('often');
+				});
+				socket.on('error', () => {}).on('data', () => socket.destroy()).on('close', () => setTimeout(open, 5));
+			};
+			for (let at = 0; at < 20; at += 1) open();`;
+			for (let program = 0; program < 2; program += 1) {
+				const other = spawn(process.execPath, ['-e', flood], { stdio: ['ignore', 'pipe', 'inherit'] });
+				onTestFinished(async () => {
+					const gone = once(other, 'exit');
+					other.kill();
+					await gone;
+				});
+				await once(other.stdout, 'data');
+			}
+			for (let turn = 0; turn < 20; turn += 1) expect((await ask(agentSocket, {})).status).toBe(200);
+			idle.write('GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n');
+			expect(String((await once(idle, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
+			release();
+			await own;
+		},
+	);
 
 	test('requests that are sent without reading are answered one after the other, and not without end', async () => {
 		let [running, most] = [0, 0];

@@ -10,6 +10,7 @@ import { type Answering, endInOrder, KEEP_ALIVE, openStream, sendProblem, sendTe
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
 import { effectHeader } from './forward-problems.ts';
+import { peerProcess } from './peer.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
 import {
 	LOCAL_SERVER_LIMITS,
@@ -211,22 +212,28 @@ function takeShare(context: Context, request: Request, response: Response): Prob
 }
 
 /**
- * A new caller gets in: when all places are taken, the connection that has waited longest without having asked anything
- * whole, or whose caller has closed its side and most likely left, makes room. Only where all ask something a new one is told to come again.
+ * A new caller gets in: when all places are taken, a program that has most of them gives one up. That is the connection that has waited longest
+ * without having asked anything whole, or whose caller has closed its side and most likely left, else the newest. A new one of such a program is told to come again.
  */
-function makeRoom(context: Context, open: Set<net.Socket>, socket: net.Socket): void {
+function makeRoom({ limits, pending, surplus }: Context, open: Set<net.Socket>, socket: net.Socket): void {
 	open.add(socket);
 	socket.once('close', () => open.delete(socket));
-	const { limits, pending, surplus } = context;
 	if (open.size <= limits.connections) return;
-	for (const other of open) {
-		const answers = [...(pending.get(other) ?? [])];
-		const asks = answers.some(({ req }) => req.complete) && !other.readableEnded;
-		if (other !== socket && asks) continue;
-		if (other === socket && open.size <= limits.connections + SPARE_CONNECTIONS) surplus.add(socket);
-		else other.destroy();
-		return;
+	const placed = [...open].filter((each) => !surplus.has(each));
+	if (placed.length <= limits.connections) return;
+	const programs = [...Map.groupBy(placed, peerProcess).values()];
+	const most = Math.max(...programs.map(({ length }) => length));
+	const theirs = new Set(programs.filter(({ length }) => length === most).flat());
+	const candidates = placed.filter((each) => theirs.has(each));
+	const asks = (other: net.Socket) =>
+		!other.readableEnded && [...(pending.get(other) ?? [])].some(({ req }) => req.complete);
+	let leaves = candidates.find((other) => other === socket || !asks(other)) ?? candidates.at(-1);
+	if (leaves === socket) {
+		surplus.add(socket);
+		leaves =
+			open.size > limits.connections + SPARE_CONNECTIONS ? [...open].find((each) => surplus.has(each)) : undefined;
 	}
+	if (leaves) open.delete(leaves.destroy());
 }
 
 function refuseSurplus({ surplus, limits }: Context, request: Request): ProblemResponse | null {
