@@ -1,6 +1,6 @@
 /** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
 import * as z from 'zod';
-import { parseJson } from '../protocol/json.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import { startOf } from './lint.ts';
 import type { FleetPlan } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
@@ -93,6 +93,14 @@ export function ringsBefore(
 	const last = ordered.slice(0, first < 0 ? ordered.length : first).findLast((rings) => rings.length > 0) ?? [];
 	return last.filter(({ startAt }) => startOf(startAt) <= nowMs);
 }
+
+/** The workflows that signed plans have moved devices to. */
+export const workflowsMoved = (signed: RolloutRecord['signed']): string[] =>
+	signed.flatMap(({ moves }) =>
+		moves.flatMap((move) =>
+			isObject(move) && move['what'] === 'workflow' && typeof move['to'] === 'string' ? [move['to']] : [],
+		),
+	);
 
 export function withSeen(record: RolloutRecord, progress: FleetProgress, revision: number, at: string): RolloutRecord {
 	const { atTarget, dueLater, overdue, refused, offline, neverSeen, workflows, versions } = progress;

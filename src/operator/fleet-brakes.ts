@@ -8,7 +8,7 @@ import type { Shell } from '../cli/output.ts';
 import { applyBrakes, asAssigned } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
 import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
-import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf } from '../fleet/rollout-record.ts';
+import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf, workflowsMoved } from '../fleet/rollout-record.ts';
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { type PlanFile, placed, planIn, readPlanFile } from './fleet-files.ts';
@@ -87,8 +87,10 @@ export function wantChecks(shell: Shell, flags: BrakeFlags, wanted: readonly (ke
 
 export interface Braked extends PlanFile {
 	readonly previous: PlanFile | null;
-	/** The digest of the plan that a person or a step has named as the one in force, `null` for none; `undefined` where no one has. */
+	/** The digest of the plan in force that this one was compared with, `null` for none; `undefined` where it was not compared. */
 	readonly seen: string | null | undefined;
+	/** Whether a person or a step has named the plan in force; else it is what is published. */
+	readonly isNamed: boolean;
 	/** Who moves; `null` without an inventory. */
 	readonly preview: PlanPreview | null;
 }
@@ -124,7 +126,7 @@ export async function withBrakes(
 		maxMoves,
 		allowMoves,
 		known: {
-			workflows: [...(seen?.workflows ?? []), ...(flags.allowWorkflow ?? [])],
+			workflows: [...(seen?.workflows ?? []), ...workflowsMoved(signed), ...(flags.allowWorkflow ?? [])],
 			versions: [...(seen?.versions ?? []), ...ordered, ...(flags.allowVersion ?? [])],
 		},
 		allowEmptyRing: flags.allowEmptyRing,
@@ -138,7 +140,13 @@ export async function withBrakes(
 		...read,
 		findings: findings.sort((a, b) => rank(a) - rank(b)),
 		previous,
-		seen: typeof known === 'object' ? known.digest : flags.previous === NONE ? null : named?.digest,
+		seen:
+			flags.previous === NONE && typeof known !== 'object'
+				? null
+				: known === undefined
+					? named?.digest
+					: (previous?.digest ?? null),
+		isNamed: flags.previous !== undefined || typeof known === 'object',
 		preview,
 	};
 }

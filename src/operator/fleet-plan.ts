@@ -107,8 +107,9 @@ export async function publishSigned(shell: Shell, out: string, text: string, pla
 		const there = stored && planIn(stored.bytes, out).digest;
 		const record = await loadRecord(shell, out);
 		const last = record.signed.at(-1);
-		const seen = plan.seen !== undefined ? [plan.seen] : last ? [last.digest, last.previous] : [there];
-		if (there !== null && there !== plan.digest && !seen.includes(there)) throw overtaken(out);
+		const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
+		const isSeen = plan.seen === undefined || plan.seen === there;
+		if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
 		await saveRecord(shell, out, withSigning(record, plan, { previous: there, at, moves }));

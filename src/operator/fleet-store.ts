@@ -1,6 +1,8 @@
 /** Where a plan and its record are published: a file, or an address that takes PUT. Nothing is replaced that was not seen before. */
-import { open, rm, stat } from 'node:fs/promises';
+import { readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
 import { resolve } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { errnoOf, inWords, readBytes, writeDurably } from '../base/files.edge.ts';
 import type { Shell } from '../cli/output.ts';
@@ -13,6 +15,8 @@ import { withClient } from './service-call.ts';
 const DEADLINE_MS = 60_000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const STALE_MS = 60_000;
+/** How long a command waits for another one that writes at the same place. */
+const TURN_MS = 10_000;
 
 export interface Stored {
 	readonly bytes: Uint8Array;
@@ -65,23 +69,53 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 	return place;
 }
 
-/** Runs alone on a file; an address has If-Match. What a killed command has left is passed over after a minute. */
+/** Runs alone on a file; an address has If-Match. */
 export async function withPlace<Result>(place: string, run: () => Promise<Result>): Promise<Result> {
 	if (isAddress(place)) return run();
 	const lock = `${resolve(place)}.lock`;
-	const ageMs = await stat(lock).then(
-		({ mtimeMs }) => Date.now() - mtimeMs,
-		() => 0,
-	);
-	if (ageMs > STALE_MS) await rm(lock, { force: true });
-	const held = await open(lock, 'wx').catch((error: unknown) => {
-		throw errnoOf(error) === 'EEXIST' ? overtaken(place) : unwritable(lock, error);
-	});
+	await lockAlone(lock, place);
 	try {
 		return await run();
 	} finally {
-		await held.close();
 		await rm(lock, { force: true });
+	}
+}
+
+/** Another signing takes a moment; what a killed one has left is passed over. @throws AgentError `state-in-use`. */
+async function lockAlone(lock: string, place: string): Promise<void> {
+	const text = `${hostname()} ${process.pid}\n`;
+	for (const endMs = performance.now() + TURN_MS; ; ) {
+		const taken = await writeFile(lock, text, { flag: 'wx' }).then(
+			() => true,
+			(error: unknown) => {
+				if (errnoOf(error) === 'EEXIST') return false;
+				throw unwritable(lock, error);
+			},
+		);
+		if (taken) return;
+		if (await isLeft(lock)) await rm(lock, { force: true });
+		else if (performance.now() < endMs) await wait(100);
+		else
+			throw new AgentError(
+				'state-in-use',
+				`Another idv fleet has been writing ${place} for more than ${TURN_MS / 1000} s.`,
+				{
+					remedy: `Run the command again when it has ended. If none is running, remove ${lock}.`,
+				},
+			);
+	}
+}
+
+/** Whether the process that made the lock is gone: one of this machine at once, another one after a minute. */
+async function isLeft(lock: string): Promise<boolean> {
+	try {
+		const [host, pid] = (await readFile(lock, 'utf8')).trim().split(' ');
+		if (Math.abs(Date.now() - (await stat(lock)).mtimeMs) > STALE_MS) return true;
+		if (host !== hostname() || !Number(pid)) return false;
+		process.kill(Number(pid), 0);
+		return false;
+	} catch (error) {
+		return errnoOf(error) === 'ESRCH';
 	}
 }
 

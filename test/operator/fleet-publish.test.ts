@@ -1,5 +1,7 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { listen } from '../connection/network-peers.ts';
@@ -168,6 +170,30 @@ test('of two first plans in a store that takes both, one is told that it was not
 	});
 });
 
+test('of two managers who sign at the same moment to a file, one publishes and the other is refused', async () => {
+	const { plan, first, sign, out, published } = await given();
+	await first(await plan(1, 'new'), out);
+	const files = [await plan(2, 'new'), await plan(2, 'other')];
+	const ends = await Promise.all(files.map((file) => sign(file, out, '--allow-workflow', 'other')));
+	expect(ends.map(({ status }) => status).sort()).toEqual([0, 65]);
+	const to = ends[0]?.status === 0 ? 'new' : 'other';
+	expect(await published()).toMatchObject({ revision: 2, defaults: { rollout: { to: { workflowId: to } } } });
+});
+
+test('the lock of a killed command is passed over, and that of a running one is waited for', async () => {
+	const { plan, first, sign, out } = await given();
+	const dead = spawnSync(process.execPath, ['-e', '']).pid;
+	await writeFile(`${out}.lock`, `${hostname()} ${dead}\n`);
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	await writeFile(`${out}.lock`, `${hostname()} ${process.pid}\n`);
+	const refused = await sign(await plan(2, 'new'), out);
+	expect(refused).toMatchObject({
+		status: 75,
+		stderr: expect.stringMatching(/for more than 10 s.*published\.json\.lock/),
+	});
+	expect((await readdir(operator.directory)).filter((name) => name.endsWith('.lock'))).toHaveLength(1);
+}, 30_000);
+
 test('what is worth a look in a plan is said when it is signed, too', async () => {
 	const { plan, first, out } = await given();
 	const signed = await first(await plan(1, 'new', { validUntil: '2020-01-01T00:00:00Z' }), out);
@@ -205,9 +231,13 @@ test('rollback orders the version before again, in the rings that had begun, and
 	];
 	expect((await first(await plan(1, 'x', rings('0.3.0', 30)), out, ...allowed)).status).toBe(0);
 	expect((await sign(await plan(2, 'x', rings('0.4.0', 10)), out, ...allowed)).status).toBe(0);
+	const old = await operator.file('old.csv', `deviceId,version\n${ids.map((id) => `${id},0.2.0`).join('\n')}\n`);
+	const stale = succeeded(await operator.idv(['fleet', 'rollback', out, '--inventory', old, '--json']));
 	const back = succeeded(await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out, '--json']));
 	expect(back.changes).toMatchObject([{ version: '0.4.0', versionAfter: '0.3.0', before: 10, after: 0 }]);
 	expect(back.cannotGoBack.length).toBeGreaterThan(3);
+	// What the inventory says of versions may be old.
+	expect(stale.cannotGoBack).toEqual(back.cannotGoBack);
 	expect(await published()).toMatchObject({
 		revision: 3,
 		defaults: { rollout: { rings: [{ percent: 30, agent: { version: '0.3.0' } }] } },
