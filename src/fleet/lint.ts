@@ -1,6 +1,6 @@
 /** The odd parts of a plan that is valid: rules that never count or overlap, rings that change nothing. Pure; knows no device. */
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
-import { compileValues } from './targeting.ts';
+import { compileValues, overruledBy } from './targeting.ts';
 import { MATCH_KEYS, MAX_LISTED_VALUES, MAX_PLAN_BYTES, type MatchKey } from './terms.ts';
 
 export interface Finding {
@@ -200,6 +200,9 @@ function oddRollout(base: PlanWord, rollout: PlanRollout | undefined, path: (str
 		);
 		if (larger >= 0)
 			findings.push(note([...path, 'rings', index], `adds no device: ring ${larger} is as large and starts no later`));
+		const over = overruledBy(rings, index);
+		const words = `orders ${agent?.version} for no device: ring ${over} is as large, and it orders ${rings[over]?.agent?.version}`;
+		if (over >= 0) findings.push(note([...path, 'rings', index], words));
 	}
 	return findings;
 }

@@ -1,6 +1,6 @@
 /** The next plan of a rollout: one ring more, no ring more, or back. Pure; whatever else stands in the document stays. */
 import { type FleetPlan, PLAN_FORMATS, type PlanRollout } from './plan-format.ts';
-import { indexOfNewest } from './targeting.ts';
+import { indexOfNewest, overruledBy } from './targeting.ts';
 
 export type Step =
 	/** @see RINGS for `percents`. `startAt` ISO 8601; left out, as soon as devices take the plan. */
@@ -127,10 +127,11 @@ function ringsAfter(
 	const reached = reach(rings, nowMs);
 	const version = reached.widest ? versionOf(reached.widest.ring) : undefined;
 	if (step.kind === 'rollback') {
-		const kept =
-			version === undefined
-				? begun.filter(({ ring }) => versionOf(ring))
-				: begun.filter(({ ring }) => versionOf(ring) !== version);
+		const those = begun.map(({ ring }) => ring);
+		const kept = begun.filter(({ ring }, index) => {
+			if (overruledBy(those, index) >= 0) return false;
+			return version === undefined ? versionOf(ring) : versionOf(ring) !== version;
+		});
 		const earlier = kept.length > 0 || version === undefined ? [] : before(version);
 		const after = [...kept.map(({ ring }) => ring), ...earlier];
 		const said = after[indexOfNewest(after.map((ring) => ({ startMs: startMsOf(ring) })))];

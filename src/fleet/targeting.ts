@@ -1,4 +1,5 @@
 /** Which word of a fleet plan is whose, and from when. Pure: the same plan, device and time give the same answer everywhere. */
+import { compareVersions } from '../base/debian-version.ts';
 import type { Assignment, DevicePlan, PlanRecord } from '../state/plan-record.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanRule, PlanWord } from './plan-format.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
@@ -127,6 +128,21 @@ export function indexOfNewest(rings: readonly { readonly startMs: number | null 
 		newestMs = startMs ?? newestMs;
 	}
 	return newest;
+}
+
+/** The later ring that takes all devices of a ring from the beginning, for an older version: the ring orders nothing. -1 for none. */
+export function overruledBy(rings: PlanRollout['rings'], index: number): number {
+	const own = rings[index];
+	if (!own?.agent) return -1;
+	const { percent, startAt, agent } = own;
+	return rings.findIndex(
+		(other, at) =>
+			at > index &&
+			other.percent >= percent &&
+			other.agent !== undefined &&
+			compareVersions(other.agent.version, agent.version) < 0 &&
+			(other.startAt === undefined || other.startAt === startAt),
+	);
 }
 
 /** A move that the device has made, and when. */

@@ -131,7 +131,9 @@ function warn(
 			`No device${hasInventory ? ' of the inventory' : ''} has reported: look at what --from, --prometheus or --service names.`,
 		);
 	if (validUntil !== undefined && Date.parse(validUntil) < Date.now())
-		shell.warn(`The plan was valid until ${validUntil}: devices stay as they are and begin nothing more by it.`);
+		shell.warn(
+			`The plan was valid until ${validUntil}: devices do what it said then, with a warning, and no further ring begins.`,
+		);
 	const newer = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	if (newer > revision) shell.warn(`Devices report revision ${newer}, and this plan is revision ${revision}.`);
 }

@@ -5,7 +5,7 @@ import { counted, type Shell } from '../cli/output.ts';
 import { asAssigned } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { ringsBefore } from '../fleet/rollout-record.ts';
+import { recordPlaceOf, ringsBefore } from '../fleet/rollout-record.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { publishSigned, signPayload } from './fleet-plan.ts';
@@ -34,7 +34,15 @@ export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 
 export async function rollBack(shell: Shell, flags: StepFlags, file: string): Promise<void> {
 	const record = await loadRecord(shell, file);
-	const before = (rule: string | null, version: string) => ringsBefore(record, rule, version, Date.now());
+	const before = (rule: string | null, version: string) => {
+		const rings = ringsBefore(record, rule, version, Date.now());
+		const name = rule === null ? 'the defaults' : `rule ${rule}`;
+		if (rings.length === 0)
+			shell.warn(
+				`${recordPlaceOf(file)} knows no version that ${name} ordered before ${version}: none is ordered again.`,
+			);
+		return rings;
+	};
 	return takeStep(shell, { kind: 'rollback', before }, flags, file);
 }
 
@@ -51,7 +59,7 @@ function parseExactly(text: string): unknown {
 }
 
 const NOTHING: Readonly<Record<Step['kind'], string>> = {
-	'next-ring': 'Every ring of its rollouts has begun; there is nothing to do.',
+	'next-ring': 'It has no rollout with a ring to come; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
 	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
 };
@@ -99,9 +107,8 @@ async function stuck(before: PlanFile, next: PlanFile, inventory: string, nowMs:
 	const devices = await readInventory(inventory);
 	const then = asAssigned(devices, next.plan, nowMs);
 	return asAssigned(devices, before.plan, nowMs).flatMap(({ deviceId, version }, index) => {
-		const had = devices[index]?.version ?? version;
 		const again = then[index]?.version;
-		return had && (!again || compareVersions(again, had) < 0) ? [deviceId] : [];
+		return version && (!again || compareVersions(again, version) < 0) ? [deviceId] : [];
 	});
 }
 
@@ -115,7 +122,7 @@ function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange
 			: 'all back';
 	// No device installs an older version than it has had.
 	const stays = version === null ? '' : '; the version stays where it is installed';
-	const share = after === 0 ? `${back}${stays}` : `${after} %`;
+	const share = versionAfter !== undefined ? `${back}${stays}` : `${after} %`;
 	return [name, `to ${words}`, `${before} %`, '→', before === after ? `${share}, no ring more` : share];
 }
 

@@ -39,6 +39,7 @@ const rowSchema = z.object({
 const COLUMNS = Object.keys(rowSchema.shape);
 
 const MADE_A_NUMBER = /^\d(?:[.,]\d+)?E\+\d+$/;
+const A_FAULT = /^#(?:N\/A|NV|REF!|BEZUG!|VALUE!|WERT!|NAME\?|DIV\/0!|NULL!|NUM!)$/;
 
 interface Row {
 	readonly line: number;
@@ -69,8 +70,13 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 		// Who copies a row twice says nothing new.
 		if (before?.said === said) continue;
 		if (before) note(line, `deviceId is there already, on line ${before.line}, and says something else there`);
-		if (MADE_A_NUMBER.test(read.data.deviceId))
-			note(line, `deviceId ${read.data.deviceId}: a spreadsheet has made a number of it; format the column as text`);
+		const { deviceId, serial } = read.data;
+		for (const [column, value] of Object.entries({ deviceId, serial })) {
+			if (MADE_A_NUMBER.test(value ?? ''))
+				note(line, `${column} ${value}: a spreadsheet has made a number of it; format the column as text`);
+			if (A_FAULT.test(value ?? ''))
+				note(line, `${column} ${value}: it is what a spreadsheet shows where it has no value; correct the cell`);
+		}
 		const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
 		if (mistaken) note(line, mistaken);
 		lines.set(read.data.deviceId, { line, said });

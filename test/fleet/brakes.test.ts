@@ -508,6 +508,15 @@ describe('the next plan', () => {
 			'0.2.0',
 		],
 		['nothing was before', [{ percent: 10, agent: { version: '0.1.0' } }], null, null],
+		[
+			'a newer version that a later ring has taken from all of its devices is not ordered',
+			[
+				{ percent: 1, ...V4 },
+				{ percent: 50, agent: { version: '0.3.0' } },
+			],
+			null,
+			null,
+		],
 	])('back, with versions: %s', (_, rings, expected, versionAfter) => {
 		const written = { ...rollout(rings), format: 'idv-fleet-plan/2' };
 		const step: Step = {

@@ -93,6 +93,14 @@ describe('worth a look', () => {
 		const idle = { workflowId: 'a', rollout: { to: { workflowId: 'a' }, rings: [{ percent: 100 }] } };
 		expect(found(given({ defaults: idle }), 'note')).toEqual(['/defaults/rollout/to changes nothing']);
 		const agent = (version: string) => ({ agent: { version } });
+		const first = (percent: number, version: string) => ({ percent, ...agent(version) });
+		const overruled = (...orders: object[]) =>
+			found(given({ format: 'idv-fleet-plan/2', defaults: { rollout: { to: {}, rings: orders } } }), 'note');
+		expect(overruled(first(1, '0.4.0'), first(50, '0.3.0'))).toEqual([
+			'/defaults/rollout/rings/0 orders 0.4.0 for no device: ring 1 is as large, and it orders 0.3.0',
+		]);
+		expect(overruled(first(100, '0.3.0'), first(1, '0.4.0'))).toEqual([]);
+		expect(overruled(first(1, '0.3.0'), first(50, '0.4.0'))).toEqual([]);
 		const updating = [
 			{ percent: 100, startAt: '2026-12-01T00:00:00Z', ...agent('0.3.0') },
 			{ percent: 10, startAt: '2026-12-02T00:00:00Z', ...agent('0.3.1') },
