@@ -5,7 +5,7 @@
  * h2 (the socket speaks HTTP/1.1); what Request, Response, Headers and FormData do without a request (they are the platform's own).
  */
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -394,3 +394,14 @@ const all = Object.entries(CASES).flatMap(([file, of]) =>
 	Object.entries(of).map(([name, run]) => [file, name, run] as const),
 );
 test.each(all)('%s: %s', (_file, _name, run) => run());
+
+test('docs/testing.md says how many cases of each folder pass', async () => {
+	const counts = Map.groupBy(all, ([file]) => file.split('/')[0]);
+	const table = await readFile(join(import.meta.dirname, '../../docs/testing.md'), 'utf8');
+	const [, listed = ''] = table.split('| folder of fetch/api');
+	const told = [...listed.matchAll(/^\| `(\w+)` \| (\d+) \|/gm)].map(([, folder, count]) => [folder, Number(count)]);
+	expect(Object.fromEntries(told)).toEqual(
+		Object.fromEntries([...counts].map(([folder, cases]) => [folder, cases.length])),
+	);
+	expect(table).toContain(`, ${all.length} of them in`);
+});
