@@ -8,8 +8,6 @@ import type { Found, Waiting } from './record-log-types.ts';
 
 const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
 
-export type Segments = ReturnType<typeof createSegments>;
-
 /** Reads nothing yet. */
 export function createSegments(directory: string, name: string, access: 'write' | 'read', files: FileCalls) {
 	/** By their sequence. */

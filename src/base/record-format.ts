@@ -35,8 +35,6 @@ export interface Header {
 /** As `crc32` of `node:zlib`. */
 export type Checksum = (bytes: Uint8Array, seed: number) => number;
 
-export type RecordFormat = ReturnType<typeof recordFormat>;
-
 /** @param salt 16 hexadecimal digits. */
 export function recordFormat(salt: string, checksum: Checksum) {
 	const marker = Number.parseInt(salt.slice(0, 8), 16);

@@ -25,8 +25,6 @@ const IS_REFUSAL: readonly string[] = [
 	'memory-low',
 ];
 
-export type TakenSettings = ReturnType<typeof keepTaken>;
-
 export function keepTaken(parts: {
 	readonly agent: Pick<Agent, 'ways' | 'status'>;
 	readonly clock: Pick<Clock, 'wallMs'>;

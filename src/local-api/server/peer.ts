@@ -6,17 +6,10 @@ import { loadForeignFunctions } from '../../base/foreign-functions.edge.ts';
 const [SOL_SOCKET, SO_PEERCRED, UCRED_BYTES] = [1, 17, 12];
 
 type GetOption = (fd: number, level: number, name: number, value: Buffer, length: Buffer) => number;
-const found = new WeakMap<net.Socket, number | null>();
 let getOption: GetOption | null | undefined;
 
 /** Its process id when it connected; `null` where that is not known: over TCP, from another container, or on an older Node. */
 export function peerProcess(socket: net.Socket): number | null {
-	const known = found.get(socket) ?? ask(socket);
-	found.set(socket, known);
-	return known;
-}
-
-function ask(socket: net.Socket): number | null {
 	const { fd = -1 } = (socket as net.Socket & { _handle?: { readonly fd?: number } | null })._handle ?? {};
 	getOption ??= loadGetOption();
 	if (!getOption || fd < 0) return null;

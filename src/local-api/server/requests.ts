@@ -218,7 +218,6 @@ function takeShare(context: Context, request: Request, response: Response): Prob
 function makeRoom({ limits, pending, surplus }: Context, open: Set<net.Socket>, socket: net.Socket): void {
 	open.add(socket);
 	socket.once('close', () => open.delete(socket));
-	if (open.size <= limits.connections) return;
 	const placed = [...open].filter((each) => !surplus.has(each));
 	if (placed.length <= limits.connections) return;
 	const programs = [...Map.groupBy(placed, peerProcess).values()];
