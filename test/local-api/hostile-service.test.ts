@@ -289,6 +289,7 @@ describe('a service that', () => {
 		['leads elsewhere', redirect(303, 'https://other.example/way?secret=1'), possible(502, 'redirect-refused')],
 		['leads nowhere', redirect(307, ''), possible(502, 'redirect-refused')],
 		['leads to what is no address', redirect(308, 'http://['), possible(502, 'redirect-refused')],
+		['refuses with 400', redirect(400, ''), passed(400, '')],
 		['has nothing new', afterAsked('HTTP/1.1 304 Not Modified\r\n\r\n'), passed(304, '')],
 		[
 			'has no room',
