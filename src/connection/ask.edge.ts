@@ -71,8 +71,10 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			clearTimeout(connecting);
 			request.socket?.setTimeout(idleMs).on('timeout', idle);
 			onWrite();
-			if (body instanceof Readable) pipeline(body, request).catch(reject);
-			else request.end(body ?? undefined);
+			if (!(body instanceof Readable)) return void request.end(body ?? undefined);
+			// Who sends the body may wait for the answer to the head.
+			request.flushHeaders();
+			pipeline(body, request).catch(reject);
 		};
 		request.once('socket', (socket) => {
 			if (request.reusedSocket) return begin();

@@ -35,6 +35,8 @@ const FORWARD_LIMITS = {
 	waiting: 64,
 	/** Longest wait for a turn, in milliseconds. */
 	waitMs: 30_000,
+	/** How long the head of an answer waits for the first of its body, in milliseconds: until then another answer is possible. */
+	headMs: 100,
 } as const;
 export type ForwardLimits = { readonly [Name in keyof typeof FORWARD_LIMITS]: number };
 
@@ -165,17 +167,19 @@ interface Exchange {
 	readonly more: readonly string[];
 	readonly added: Readonly<Record<string, string>>;
 	readonly maxBytes: number;
+	readonly headMs: number;
 }
 
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, baseUrl, token, more, added, maxBytes }: Exchange,
+	{ method, url, baseUrl, token, more, added, maxBytes, headMs }: Exchange,
 	parts: { readonly network: ForwarderOptions['network']; readonly progress: Progress; readonly signal: AbortSignal },
 ): Promise<void> {
 	const { network, progress, signal } = parts;
 	const length = request.headers['content-length'];
 	let isWritten = false;
+	let hasBegun = false;
 	if (Number(length ?? 0) > maxBytes) throw tooLargeRequest();
 	try {
 		const answer = await ask();
@@ -195,15 +199,22 @@ async function exchange(
 		}
 		const body = bounded(plain ?? answer, maxBytes, tooLargeAnswer);
 		const pieces = progress.pass(withoutSecret(body, token, holdsConnection), 'service');
-		// Until the first bytes of it another answer is still possible.
-		const first = await pieces.next();
-		response.writeHead(statusCode, headers);
-		await pipeline(continued(first, pieces), response, { signal }).catch(() => {
-			// The head is gone: to end here would make a cut answer look whole.
-			response.destroy();
-		});
+		const begin = () => {
+			response.writeHead(statusCode, headers);
+			hasBegun = true;
+		};
+		const late = setTimeout(() => {
+			if (response.headersSent) return;
+			begin();
+			response.flushHeaders();
+		}, headMs);
+		const first = await pieces.next().finally(() => clearTimeout(late));
+		if (!hasBegun) begin();
+		await pipeline(continued(first, pieces), response, { signal });
 	} catch (error) {
-		throw asForwardError(error);
+		if (!hasBegun) throw asForwardError(error);
+		// To end here would make a cut answer look whole.
+		response.destroy();
 	}
 
 	/** @returns as it is, what has kept the request on this device. */

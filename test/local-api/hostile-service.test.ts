@@ -146,7 +146,7 @@ describe('a service that', () => {
 		[
 			'stops before its body',
 			afterAsked('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'),
-			possible(504, 'request-timeout'),
+			{ status: 200, text: '', cut: true },
 		],
 		['closes within its head', andClose('HTTP/1.1 200 OK\r\nX-Ha'), { status: 502, effect: 'possible' }],
 		['speaks another protocol', afterAsked('SSH-2.0-OpenSSH_9.9\r\n'), possible(502, 'bad-response')],
@@ -364,6 +364,49 @@ describe('a service that', () => {
 	});
 
 	test.each([
+		['its body', 'Content-Length: 3\r\n\r\n', Buffer.from('tea')],
+		['its chunks', CHUNKED, Buffer.from('3\r\ntea\r\n0\r\n\r\n')],
+		[
+			'what it compresses',
+			`Content-Encoding: gzip\r\nContent-Length: ${gzipSync('tea').length}\r\n\r\n`,
+			gzipSync('tea'),
+		],
+	])('sends its head at once, and %s when the application has that: both arrive [F675]', async (_, head, bytes) => {
+		for (const isCut of [false, true]) {
+			const hasHead = Promise.withResolvers<void>();
+			const { socketPath, faults } = await givenForwarding(
+				async (socket) => {
+					socket.write(`HTTP/1.1 200 OK\r\n${head}`);
+					await hasHead.promise;
+					socket.end(isCut ? '' : bytes);
+				},
+				{ idleMs: 60_000 },
+			);
+			const request = httpRequest({ socketPath, path: '/v1/service/api/x', agent: false }).end();
+			const [response] = (await once(request, 'response')) as [IncomingMessage];
+			hasHead.resolve();
+			expect(await read(response)).toMatchObject({ status: 200, text: isCut ? '' : 'tea', cut: isCut });
+			expect(faults).toEqual([]);
+		}
+	});
+
+	test('says back what comes, to an application that sends once it has the head: both go on together [F677]', async () => {
+		const { socketPath } = await givenForwarding(
+			(socket) => {
+				socket.write('HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n');
+				socket.on('data', (chunk) => String(chunk).includes('tea') && socket.write('tea'));
+			},
+			{ idleMs: 60_000 },
+		);
+		const request = httpRequest({ socketPath, method: 'POST', path: '/v1/service/api/x', agent: false });
+		request.flushHeaders();
+		const [response] = (await once(request, 'response')) as [IncomingMessage];
+		request.write('tea');
+		expect(await read(response)).toMatchObject(passed(200, 'tea'));
+		request.on('error', () => {}).destroy();
+	});
+
+	test.each([
 		['and keeps the connection', false],
 		['and closes', true],
 	])('answers before it has read %s: its answer arrives [F672]', async (_, closes) => {
@@ -466,6 +509,30 @@ describe('an application that', () => {
 		for await (const chunk of socket) text += String(chunk);
 		expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*\r\nIdv-Agent-Effect: ${effect}\r\n`, 's'));
 	});
+
+	test.each([65, 200, 5000])(
+		'sends %i requests without reading gets each answer of the service, in order, and the next is refused without effect [F676]',
+		async (count) => {
+			const { socketPath, heads } = await givenForwarding((socket, head) => {
+				const [, path = ''] = /^\w+ \/tenant(\S+)/.exec(head) ?? [];
+				socket.write(answer(path));
+			});
+			const socket = connect(socketPath);
+			let text = '';
+			socket.on('data', (chunk) => {
+				text += String(chunk);
+			});
+			// What is not looked at may be refused.
+			socket.on('error', () => {});
+			for (let at = 0; at < count; at += 1) socket.write(`GET /v1/service/${at} HTTP/1.1\r\nHost: a\r\n\r\n`);
+			await new Promise((resolve) => socket.once('close', resolve));
+			const answers = text.split('HTTP/1.1 ').slice(1);
+			const refusal = answers.pop();
+			expect(answers.map((one) => /\/\d+$/.exec(one)?.[0])).toEqual(heads.map((_, at) => `/${at}`));
+			expect(heads.length).toBeGreaterThanOrEqual(64);
+			expect(refusal).toMatch(/^503 .*Idv-Agent-Effect: none\r\n.*Connection: close\r\n.*"service-overloaded"/s);
+		},
+	);
 
 	test('announces too much is refused before anything leaves; one that sends it is told that some has left', async () => {
 		const { socketPath, heads } = await givenForwarding(() => {});

@@ -28,8 +28,10 @@ type Response = http.ServerResponse;
 /** Decides on a request before its route is searched. `null` lets it in; headers set here stay on every answer. */
 export type Authorize = (request: Request, response: Response) => LocalReply | ProblemResponse | null;
 
-/** Requests of one connection that wait for the answer before them. */
+/** Requests of one connection that are under way or wait for the answer before them; the next is refused, and the last. */
 const MAX_PIPELINED = 64;
+/** So many connections at once are told that: Node goes on to read what has come, up to 64 KiB, and that takes memory. */
+const MAX_TOLD = 8;
 /** Beyond the bound, so many are told that it is reached; others are cut off. */
 const SPARE_CONNECTIONS = 384;
 
@@ -92,8 +94,10 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		const { socket } = request;
 		endInOrder(request);
 		const answers = pending.get(socket) ?? new Set();
-		// A caller that sends on without reading is answered one by one, and not without end.
-		if (answers.size >= MAX_PIPELINED) return void socket.destroy();
+		// What follows a refusal is not looked at.
+		if (answers.size > MAX_PIPELINED) return;
+		const isTooMuch = answers.size === MAX_PIPELINED;
+		if (isTooMuch && !readNoMore(context, socket)) return;
 		const before = [...answers].at(-1);
 		pending.set(socket, answers.add(response));
 		response.once('close', () => {
@@ -102,8 +106,10 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		});
 		// A caller may leave in the middle: that is not a fault.
 		response.on('error', () => {});
-		if (before) before.once('close', () => void (response.destroyed || answer(context, listener, request, response)));
-		else void answer(context, listener, request, response);
+		const begin = () =>
+			isTooMuch ? sendProblem(context, response, TOO_MUCH) : void answer(context, listener, request, response);
+		if (before) before.once('close', () => void (response.destroyed || begin()));
+		else begin();
 	};
 	const server = http.createServer(
 		{
@@ -144,6 +150,24 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	});
 	return server;
 }
+
+/** So that the answers before a refusal still reach the caller. @returns whether there is room for that. */
+function readNoMore({ pending }: Context, socket: net.Socket): boolean {
+	const told = [...pending.values()].filter(({ size }) => size > MAX_PIPELINED);
+	if (told.length < MAX_TOLD) socket.pause().on('resume', () => socket.pause());
+	else socket.destroy();
+	return told.length < MAX_TOLD;
+}
+
+const TOO_MUCH = problemResponse(
+	503,
+	'service-overloaded',
+	`${MAX_PIPELINED} requests of this connection wait for their answers already.`,
+	{
+		remedy: 'Read their answers, and send this request and what followed it again on another connection.',
+		headers: { 'Retry-After': '1', Connection: 'close' },
+	},
+);
 
 /** A Unix socket refuses the bytes where the caller has left, and takes them where it has only closed its own side. */
 function lookForCaller({ limits }: Context, answers: Iterable<Response> = []): void {
