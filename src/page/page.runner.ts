@@ -3,7 +3,7 @@
  * device that waits for a code, on the listener `page` of the local server. Every caller can read, ask the
  * agent to try again now, and pair such a device with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
  */
-import * as z from 'zod';
+import type * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
@@ -19,13 +19,13 @@ import {
 	localRoute,
 } from '../local-api/server/local-server.ts';
 import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.ts';
-import type { Standing } from '../pairing/rescue.ts';
-import { type PairPreview, type PairResult, pairRequestSchema, type Status } from '../protocol/local-api.ts';
+import type { PairResult } from '../protocol/local-api.ts';
 import type { Proposal, Scanning } from '../scanning/scanning.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import { PAGE_FILES, readPageFile } from './files.edge.ts';
 import { afterWrongPin, NO_TRIES, type PinNeed, pauseLeftMs, pinNeed } from './pin.ts';
 import { type TimelineSegment, withState } from './timeline.ts';
+import { dismissSchema, inspectSchema, type PageEvent, type PageView, pairSchema } from './view.ts';
 
 export interface PageParts {
 	/** 0 takes a free one. Taken once. */
@@ -50,46 +50,6 @@ export interface PageParts {
 
 export type Page = Awaited<ReturnType<typeof openPage>>;
 
-/** The part of a notification that the page shows. */
-export interface PageEvent extends Pick<Entry, 'id' | 'at' | 'kind'> {
-	/** Only where a site wants contents on a screen that is open to all. */
-	readonly content?: string;
-}
-
-/** The message to an open page, at first and after every change. */
-export interface PageView {
-	readonly nowMs: number;
-	readonly language: Settings['page']['language'];
-	readonly support: string | null;
-	readonly status: Pick<
-		Status,
-		| 'state'
-		| 'summary'
-		| 'pairedAt'
-		| 'pairedAtBy'
-		| 'agentVersion'
-		| 'startedAt'
-		| 'deviceId'
-		| 'deviceType'
-		| 'serial'
-		| 'macAddress'
-		| 'baseUrl'
-		| 'workflow'
-		| 'problem'
-		| 'warnings'
-	>;
-	readonly lastHeartbeatAt: string | null;
-	readonly events: readonly PageEvent[];
-	readonly timeline: readonly TimelineSegment[];
-	readonly standing: Standing;
-	readonly pinNeed: PinNeed;
-	/** The scanned code that waits for a confirmation, without its token. */
-	readonly proposal: (Shown & { readonly id: number }) | null;
-}
-
-/** The part of a preview that the page shows. */
-type Shown = Pick<PairPreview, 'host' | 'hostInUnicode' | 'baseUrl' | 'workflowId'>;
-
 export const SHOWN_EVENTS = 20;
 /** Of a kind and of a content, in characters. */
 const SHOWN_LENGTH = 200;
@@ -102,15 +62,6 @@ const RETRY = Buffer.from('retry: 2000\n\n');
 const RETRY_PAUSE_MS = 5_000;
 /** Wrong PINs that the status reports. */
 const TOLD_WRONG_PINS = 3;
-
-/** Without `replace`: a person in front of the screen cannot move a device. */
-const inspectSchema = pairRequestSchema.omit({ replace: true, keepEvents: true });
-/** A code that was typed or seen here, or the one that was scanned. */
-const pairSchema = z.union([
-	inspectSchema.extend({ pin: z.string().max(64).optional() }),
-	inspectSchema.omit({ code: true }).extend({ pin: z.string().max(64).optional(), proposal: z.int() }),
-]);
-const dismissSchema = z.strictObject({ proposal: z.int() });
 
 const HEADERS = {
 	// WebAssembly for reading codes; otherwise only the files of this server, and never inside of another page.

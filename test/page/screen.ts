@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { Browser, type BrowserWindow, type Element } from 'happy-dom';
 import { expect, onTestFinished } from 'vitest';
 import { PAGE_FILES, readPageFile } from '../../src/page/files.edge.ts';
-import type { PageView } from '../../src/page/page.runner.ts';
+import type { PageView } from '../../src/page/view.ts';
 import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 

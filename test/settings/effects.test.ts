@@ -4,7 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { PageView } from '../../src/page/page.runner.ts';
+import type { PageView } from '../../src/page/view.ts';
 import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../src/protocol/local-api.ts';
 import { connectProxy, fixture, identity } from '../connection/network-peers.ts';
 import { givenPlanServer } from '../fixtures/plans.ts';
