@@ -86,7 +86,7 @@ const DECODERS: Readonly<Record<string, string>> = {
 /** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/` or of a package. */
 const PAGE = [
 	...[
-		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js'],
+		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js', 'elements.js'],
 		...PAGE_LANGUAGES.filter((tag) => tag !== 'auto').map((language) => `languages/${language}.js`),
 	].map((name) => [`page/${name}`, `src/page/page/${name}`, undefined] as const),
 	// Neither package exports a path to its script: each is found beside the module that it does export.

@@ -296,7 +296,7 @@ describe('the look of a file', () => {
 	test('names are kebab-case and say something', () => {
 		const empty = /^(?:utils?|helpers?|managers?|common|misc|shared)$/;
 		const bad = FILES.filter(({ path }) => {
-			const names = path.replace(/(\.edge|\.runner)?\.ts$/, '').split('/');
+			const names = path.replace(/(\.edge|\.runner|\.d)?\.ts$/, '').split('/');
 			return names.some(
 				(name) => !/^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(name) || name.split('-').some((word) => empty.test(word)),
 			);

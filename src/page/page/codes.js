@@ -1,24 +1,34 @@
 /* Finds codes in a picture or before the camera. Everything is decoded here in the page; no picture is sent anywhere. */
 
+/** @import { ReaderOptions } from 'zxing-wasm/reader' */
+/** @import { ErrorCode } from '../../base/errors.ts' */
+/** @import { TextKey, Words } from './words.js' */
+/** @typedef {NonNullable<ReaderOptions['formats']>} Formats */
+/** @typedef {{ text: string, format: string }} Found A code, and the format in which it was seen; none of one that was typed. */
+
 /** Longest side of what is looked at, in pixels: enough for a code that fills a fifth of a photo. */
 const MAX_SIDE = 2000;
-/** How pairing codes are printed. */
+/** How pairing codes are printed. @type {Formats} */
 const PAIRING = ['QRCodeModel2', 'AztecCode'];
-/** Other codes that stand on devices, labels and posters: only to say what was seen. */
+/** Other codes that stand on devices, labels and posters: only to say what was seen. @type {Formats} */
 const OTHERS = ['DataMatrix', 'PDF417', 'MicroQRCode', 'EAN13', 'EAN8', 'UPCA', 'Code128', 'Code39', 'ITF'];
+/** @type {ReaderOptions} */
 const OPTIONS = { tryHarder: true, tryRotate: true, tryInvert: true, maxNumberOfSymbols: 8, textMode: 'Plain' };
 /** Looks at the camera's picture until other kinds of codes are looked for as well. */
 const OTHERS_EVERY = 8;
 
-/** Says which sentence a person needs: a code of the catalogue, or a key of the page's own texts. */
+/** @typedef {{ code: ErrorCode } | { key: TextKey }} Reason A code of the catalogue, or a key of the page's own texts. */
+
+/** Says which sentence a person needs. */
 export class ReadingFailed extends Error {
-	constructor({ code = null, key = null }) {
-		super(code ?? key);
-		this.code = code;
-		this.key = key;
+	/** @param {Reason} reason */
+	constructor(reason) {
+		super('code' in reason ? reason.code : reason.key);
+		this.reason = reason;
 	}
 }
 
+/** @type {Promise<Window['ZXingWASM']> | null} */
 let loading = null;
 
 /** The reader, loaded when it is first needed. */
@@ -41,15 +51,19 @@ function reader() {
 	return loading;
 }
 
-/** The different codes in what is drawn, as `{text, format}`. @param withOthers also those that are never pairing codes. */
+/**
+ * The different codes in what is drawn; `withOthers`: also those that are never pairing codes.
+ * @param {ImageBitmap | HTMLVideoElement} source @param {number} width @param {number} height @param {boolean} withOthers
+ */
 async function codesIn(source, width, height, withOthers) {
 	const scale = Math.min(1, MAX_SIDE / Math.max(width, height));
 	const canvas = new OffscreenCanvas(Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale)));
 	const context = canvas.getContext('2d', { willReadFrequently: true });
+	if (context === null) throw new ReadingFailed({ key: 'readerFailed' });
 	context.drawImage(source, 0, 0, canvas.width, canvas.height);
 	const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
 	const { readBarcodes } = await reader();
-	const find = async (formats) => {
+	const find = async (/** @type {Formats} */ formats) => {
 		const results = await readBarcodes(pixels, { ...OPTIONS, formats }).catch(() => {
 			// Its second file could not be loaded, and it would keep that for good.
 			loading = null;
@@ -62,7 +76,7 @@ async function codesIn(source, width, height, withOthers) {
 	return found.length > 0 || !withOthers ? found : find(OTHERS);
 }
 
-/** The codes in a picture file, at least one. Rejects with {@link ReadingFailed}. */
+/** The codes in a picture file, at least one. Rejects with {@link ReadingFailed}. @param {Blob} file */
 export async function readPictureFile(file) {
 	const bitmap = await createImageBitmap(file).catch(() => {
 		throw new ReadingFailed({ code: 'picture-unreadable' });
@@ -79,6 +93,8 @@ export async function readPictureFile(file) {
 /**
  * Shows the camera in a video element, calls `onSeen` when there is a picture, and hands every picture's codes to `take` until that
  * is satisfied or the signal ends it. Rejects with {@link ReadingFailed}.
+ * @param {HTMLVideoElement} video @param {AbortSignal} signal
+ * @param {{ onSeen: () => void, take: (found: Found[]) => Promise<boolean> }} on
  */
 export async function readFromCamera(video, signal, { onSeen, take }) {
 	if (!navigator.mediaDevices) throw new ReadingFailed({ key: 'cameraNone' });
@@ -106,7 +122,7 @@ export async function readFromCamera(video, signal, { onSeen, take }) {
 	}
 }
 
-/** The kind of a text that cannot pair, for a friendly line; `null` for one that is not known. */
+/** The kind of a text that cannot pair, if it is known. @param {Found} found @returns {keyof Words['kinds'] | null} */
 export function kindOf({ text, format }) {
 	if (/^wifi:/i.test(text)) return 'wifi';
 	if (/^(begin:vcard|mecard:)/i.test(text)) return 'contact';

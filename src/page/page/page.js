@@ -1,4 +1,5 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
+import { at, setText } from './elements.js';
 import { followPairing, leavePairing, openPairing, pairedNote } from './pair.js';
 import { encode } from './qr.js';
 import {
@@ -15,6 +16,9 @@ import {
 	text,
 	words,
 } from './words.js';
+
+/** @import { ErrorCode } from '../../base/errors.ts' */
+/** @import { PageEvent, PageView } from '../view.ts' */
 
 const DAY_MS = 86_400_000;
 /** In pixels: below this people cannot read, and scroll instead. */
@@ -38,8 +42,11 @@ const SIGNS = {
 	silent:
 		'M3 3h18v18H3zM6.4 8.3 12 13.9 10.1 12 6.4 15.7 8.3 17.6 12 13.9 15.7 17.6 17.6 15.7 13.9 12 17.6 8.3 15.7 6.4 12 10.1 8.3 6.4z',
 };
-/** Problems that a person at the screen cannot mend: they stand under Details, for support. */
-const FOR_SUPPORT = new Set([
+/**
+ * Problems that a person at the screen cannot mend: they stand under Details, for support.
+ * @type {readonly string[]} @satisfies {ErrorCode[]}
+ */
+const FOR_SUPPORT = [
 	'state-corrupt',
 	'credential-refused',
 	'socket-failed',
@@ -66,15 +73,14 @@ const FOR_SUPPORT = new Set([
 	'plan-for-other-fleet',
 	'plan-expired',
 	'plan-unattested',
-	'plan-not-followed',
 	'provision-invalid',
 	'provision-failed',
 	'state-unwritable',
 	'state-unreadable',
 	'state-in-use',
 	'open-to-first-comer',
-]);
-/** The parts that a view is shown in, in this order. */
+];
+/** The parts that a view is shown in, in this order. @type {((view: PageView) => void)[]} */
 const PARTS = [
 	showState,
 	showSteps,
@@ -86,18 +92,18 @@ const PARTS = [
 	showEvents,
 	followPairing,
 ];
-const at = (id) => document.getElementById(id);
 
+/** @type {PageView | null} */
 let view = null;
 /** How far the agent's clock is ahead of the browser's. */
 let aheadMs = 0;
 let isSilent = false;
-/** The stream in use, and when it said something last. */
+/** The stream in use, and when it said something last. @type {EventSource | null} */
 let live = null;
 let heardMs = 0;
-/** The language that a person has chosen here, until the page is opened again. */
+/** The language that a person has chosen here, until the page is opened again. @type {string | null} */
 let chosen = null;
-/** The language that is being loaded. */
+/** The language that is being loaded. @type {string | null} */
 let awaited = null;
 
 for (const [tag, name] of Object.entries(LANGUAGES)) {
@@ -147,13 +153,15 @@ function listen() {
 	stream.addEventListener('view', ({ data }) => {
 		if (stream !== live) return;
 		try {
-			view = JSON.parse(data);
+			/** @type {PageView} */
+			const told = JSON.parse(data);
+			aheadMs = told.nowMs - Date.now();
+			view = told;
 		} catch {
 			return lose(stream);
 		}
 		heardMs = performance.now();
 		isSilent = false;
-		aheadMs = view.nowMs - Date.now();
 		render();
 	});
 	stream.onerror = () => {
@@ -166,7 +174,7 @@ function listen() {
 	stream.addEventListener('closed', () => lose(stream, isSilent));
 }
 
-/** A stream is of no more use: another one takes its place. What is known stays in view. */
+/** A stream is of no more use: another one takes its place. What is known stays in view. @param {EventSource | null} stream */
 function lose(stream, silent = true) {
 	if (stream === null || stream !== live) return;
 	live = null;
@@ -179,11 +187,12 @@ function lose(stream, silent = true) {
 /** Shows what is known, in the language that is wanted as soon as it is there. */
 function render() {
 	void followLanguage();
-	if (words.tag === undefined || (view === null && !isSilent)) return;
-	for (const show of view === null ? [showState] : PARTS) {
+	const shown = view;
+	if (words.tag === undefined || (shown === null && !isSilent)) return;
+	for (const show of shown === null ? [showState] : PARTS.map((part) => () => part(shown))) {
 		// A part that fails leaves the others in view, and is tried again with the next render.
 		try {
-			show(view);
+			show();
 		} catch (error) {
 			console.error(error);
 		}
@@ -234,12 +243,13 @@ function speakAnyway() {
 const now = () => Date.now() + aheadMs;
 
 function showState() {
-	const state = isSilent ? 'silent' : view.status.state;
+	const state = isSilent || view === null ? 'silent' : view.status.state;
 	document.body.dataset.state = state;
-	at('sign').firstElementChild.setAttribute('d', SIGNS[state]);
+	at('sign').firstElementChild?.setAttribute('d', SIGNS[state]);
 	setText(at('state-word'), words.states[state]);
 	document.title = `${words.states[state]}: ${view?.status.deviceId ?? ''}`;
-	const { sentence, next } = isSilent ? { sentence: text('silent'), next: text('silentDo') } : statusWords(view);
+	const { sentence, next } =
+		isSilent || view === null ? { sentence: text('silent'), next: text('silentDo') } : statusWords(view);
 	const note = state === 'online' ? pairedNote() : '';
 	setText(at('note'), note);
 	setText(at('sentence'), sentence);
@@ -247,18 +257,23 @@ function showState() {
 	setText(at('announcement'), [note, `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
 }
 
+/** @param {PageView} view */
 function showSteps({ status, standing, pinNeed }) {
 	at('start').hidden = isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
 	// One next step: where a code helps, trying again does not.
 	at('retry').hidden = isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
 }
 
+/** @param {PageView} view */
 function showWarnings({ status }) {
-	const told = status.warnings.filter(({ code }) => !FOR_SUPPORT.has(code) && code !== status.summary.params.problem);
+	const told = status.warnings.filter(
+		({ code }) => !FOR_SUPPORT.includes(code) && code !== status.summary.params.problem,
+	);
 	at('warnings').hidden = told.length === 0 || isSilent;
 	at('warnings').replaceChildren(...told.map(({ code }) => make('li', problemWords(code).join(' '))));
 }
 
+/** @param {PageView} view */
 function showDetails({ status, lastHeartbeatAt }) {
 	showFacts(at('facts'), [
 		[text('service'), status.baseUrl],
@@ -271,18 +286,20 @@ function showDetails({ status, lastHeartbeatAt }) {
 	]);
 }
 
+/** @param {PageView} view */
 function showNotes({ status }) {
 	const notes = [status.problem, ...status.warnings].filter((one) => one !== null);
 	at('notes').hidden = notes.length === 0;
 	at('notes-list').replaceChildren(...notes.map(({ code, message }) => make('li', `${code}: ${message}`)));
 }
 
+/** @param {PageView} view */
 function showEvents({ events }) {
 	at('no-events').hidden = events.length > 0;
 	at('events').replaceChildren(...events.toReversed().map(eventItem));
 }
 
-/** The state in one sentence and what to do, from codes and parameters. */
+/** The state in one sentence and what to do, from codes and parameters. @param {PageView} view */
 function statusWords({ status, standing, pinNeed }) {
 	const { code, params } = status.summary;
 	const told = [status.problem, ...status.warnings].find((one) => one !== null && one.code === params.problem);
@@ -301,6 +318,7 @@ function statusWords({ status, standing, pinNeed }) {
 	};
 }
 
+/** @param {PageView} view */
 function showIdentity({ status, support }) {
 	setText(at('name'), status.deviceId ?? '…');
 	const serial = status.serial === status.deviceId ? null : status.serial;
@@ -316,7 +334,9 @@ function showIdentity({ status, support }) {
 	);
 }
 
+/** @type {string | null} */
 let drawn = null;
+/** @param {string} whole */
 function drawIdentity(whole) {
 	if (drawn === whole) return;
 	let short = whole;
@@ -325,10 +345,11 @@ function drawIdentity(whole) {
 	const { data, size } = encode(short, { ecc: 'M', border: 4 });
 	const path = data.flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? [`M${x} ${y}h1v1h-1z`] : []))).join('');
 	at('qr-code').setAttribute('viewBox', `0 0 ${size} ${size}`);
-	at('qr-code').firstElementChild.setAttribute('d', path);
+	at('qr-code').firstElementChild?.setAttribute('d', path);
 	drawn = whole;
 }
 
+/** @param {PageEvent} event */
 function eventItem({ at: when, kind, content }) {
 	const item = make('li');
 	const time = make('time', moment(when, now()));
@@ -338,6 +359,7 @@ function eventItem({ at: when, kind, content }) {
 	return item;
 }
 
+/** @param {PageView} view */
 function showTimeline({ timeline }) {
 	const end = now();
 	const since = end - DAY_MS;
@@ -370,21 +392,18 @@ function showTimeline({ timeline }) {
 	at('timeline').setAttribute('aria-label', told);
 }
 
-/** Leaves what is the same alone, so that a screen reader does not read it again. */
-function setText(element, value) {
-	if (element.textContent !== value) element.textContent = value;
-}
-
+/** @template {keyof HTMLElementTagNameMap} Name @param {Name} name */
 function make(name, value = '') {
 	const element = document.createElement(name);
 	element.textContent = value;
 	return element;
 }
 
+/** @param {Element} list @param {[name: string, value: string | null][]} facts */
 function showFacts(list, facts) {
-	const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== '');
 	list.replaceChildren(
-		...known.flatMap(([name, value]) => {
+		...facts.flatMap(([name, value]) => {
+			if (!value) return [];
 			const shown = make('dd');
 			shown.append(make('bdi', value));
 			return [make('dt', name), shown];

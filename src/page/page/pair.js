@@ -1,8 +1,19 @@
 /* Pairing on the page: takes a code, shows where it leads, asks once, and asks the agent to pair. Keeps no code longer than needed. */
 import { kindOf, ReadingFailed, readFromCamera, readPictureFile } from './codes.js';
+import { at, setText } from './elements.js';
 import { duration, fill, problemWords, text, words } from './words.js';
 
-const at = (id) => document.getElementById(id);
+/** @import { Params } from '../../base/errors.ts' */
+/** @import { ProblemDocument } from '../../protocol/problem.ts' */
+/** @import { PageRequests, PageView, Shown } from '../view.ts' */
+/** @import { Found, Reason } from './codes.js' */
+/** @import { TextKey } from './words.js' */
+/**
+ * @template {keyof PageRequests} Path
+ * @typedef {{ came: true, ok: true, body: PageRequests[Path]['answer'] }
+ * 	| { came: boolean, ok: false, body: Partial<ProblemDocument> }} Answer What did not come has no code.
+ */
+
 /** How long a success stands beside the state, in milliseconds. */
 const NOTE_MS = 30_000;
 /** Longest wait for an answer of the agent: pairing takes it to the service. */
@@ -10,13 +21,16 @@ const ANSWER_MS = 120_000;
 /** Until a code before the camera is asked about again after no answer. */
 const AGAIN_MS = 3_000;
 
+/** @type {PageView | null} */
 let view = null;
 let code = '';
 /** The scanned code that is being confirmed, as the agent names it; 0 for one of this page. */
 let proposal = 0;
 /** A scanned code that was refused here is not shown again. */
 let handled = 0;
+/** @type {string | null} */
 let origin = null;
+/** @type {AbortController | null} */
 let camera = null;
 let noteUntil = 0;
 
@@ -25,7 +39,7 @@ export function pairedNote() {
 	return Date.now() < noteUntil ? text('paired') : '';
 }
 
-/** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. */
+/** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. @param {PageView} next */
 export function followPairing(next) {
 	view = next;
 	const shut = view.standing === 'paired' || view.pinNeed === 'setting' || view.pinNeed === 'longerPin';
@@ -74,7 +88,7 @@ at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
 	const typed = at('code').value;
 	at('code').value = '';
-	take([{ text: typed, format: null }]).catch(sayNoAnswer);
+	take([{ text: typed, format: '' }]).catch(sayNoAnswer);
 });
 
 at('show-code').addEventListener('click', () => {
@@ -86,15 +100,16 @@ at('show-code').addEventListener('click', () => {
 // A scanner types wherever the focus is: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
 	if (at('start').hidden || !at('confirm').hidden || event.ctrlKey || event.metaKey || event.altKey) return;
-	if (event.key.length !== 1 || event.target.closest('input, textarea, select')) return;
+	const { key, target } = event;
+	if (key.length !== 1 || !(target instanceof Element) || target.closest('input, textarea, select')) return;
 	// The space bar presses buttons.
-	if (event.key === ' ' && event.target.closest('button, a, label, summary')) return;
+	if (key === ' ' && target.closest('button, a, label, summary')) return;
 	open();
 	at('code').focus();
 });
 
 at('picture').addEventListener('change', async () => {
-	const [file] = at('picture').files;
+	const file = at('picture').files?.[0];
 	at('picture').value = '';
 	if (!file) return;
 	say(text('searching'));
@@ -133,29 +148,32 @@ at('camera-stop').addEventListener('click', () => {
 	at('camera-start').focus();
 });
 
+/** @param {unknown} error */
 function sayReading(error) {
-	const { code: named, key } = error instanceof ReadingFailed ? error : { code: null, key: 'readerFailed' };
-	say(named === null ? text(key) : problemWords(named).join(' '));
+	/** @type {Reason} */
+	const reason = error instanceof ReadingFailed ? error.reason : { key: 'readerFailed' };
+	say('key' in reason ? text(reason.key) : problemWords(reason.code).join(' '));
 }
 
-/** Texts that were looked at while the camera is on. */
+/** Texts that were looked at while the camera is on. @type {Map<string, Answer<'/api/inspect'>>} */
 const known = new Map();
 
 /**
  * Of the codes in one picture, the one that is a pairing code is used: host and workflow are confirmed anyway. The agent says
  * which it is; nothing is spent by that.
- * @returns whether there was one; else the camera goes on.
+ * @param {Found[]} found @returns whether there was one; else the camera goes on.
  */
 async function take(found) {
 	const looked = [];
 	for (const one of found) {
-		if (camera === null || !known.has(one.text)) {
+		let answer = camera === null ? undefined : known.get(one.text);
+		if (answer === undefined) {
 			if (camera === null) say(text('looking'));
-			const answer = await post('/api/inspect', { code: one.text });
+			answer = await post('/api/inspect', { code: one.text });
 			known.set(one.text, answer);
 			if (!answer.came) setTimeout(() => known.delete(one.text), AGAIN_MS);
 		}
-		looked.push({ one, answer: known.get(one.text) });
+		looked.push({ one, answer });
 	}
 	if (camera === null) known.clear();
 	const codes = looked.filter(({ answer }) => isPairingCode(answer));
@@ -163,7 +181,9 @@ async function take(found) {
 		say(problemWords('picture-with-several-codes').join(' '));
 		return false;
 	}
-	const [{ one, answer }] = codes.length === 1 ? codes : looked;
+	const first = codes[0] ?? looked[0];
+	if (first === undefined) return false;
+	const { one, answer } = first;
 	if (!answer.ok) {
 		sayProblem(answer.body);
 		return false;
@@ -184,16 +204,18 @@ async function take(found) {
 	return true;
 }
 
+/** @param {Answer<'/api/inspect'>} answer */
 function isPairingCode({ ok, body }) {
 	return ok && body.problem?.code !== 'not-a-pairing-code';
 }
 
+/** @param {Found} one @param {string | number | undefined} reason */
 function sayNotACode(one, reason) {
 	if (reason === 'otherLayout') return say(text('otherLayout'));
 	if (reason === 'capitals') return say(text('capitals'));
 	const kind = kindOf(one);
 	const [what, todo] = problemWords('not-a-pairing-code');
-	say([kind === null ? what : fill(words.kinds[kind], { kind: one.format ?? '' }), todo].join(' '));
+	say([kind === null ? what : fill(words.kinds[kind], { kind: one.format }), todo].join(' '));
 }
 
 // ---- One confirmation ----
@@ -202,7 +224,7 @@ function question() {
 	return view?.standing === 'first' ? text('belongs') : text('again');
 }
 
-/** Shows where the code leads, and what is still needed. */
+/** Shows where the code leads, and what is still needed. @param {Shown} shown */
 function ask({ host, hostInUnicode, baseUrl, workflowId }) {
 	origin = baseUrl === null ? null : new URL(baseUrl).origin;
 	say('');
@@ -220,20 +242,19 @@ function ask({ host, hostInUnicode, baseUrl, workflowId }) {
 }
 
 for (const key of ['1', '2', '3', '4', '5', '6', '7', '8', '9', '', '0', 'delete']) {
-	const button = document.createElement(key === '' ? 'span' : 'button');
+	const button = document.createElement('button');
+	button.type = 'button';
+	button.textContent = key;
 	if (key === 'delete') {
 		button.id = 'delete-digit';
 		button.dataset.label = 'deleteDigit';
 		button.textContent = '⌫';
-	} else button.textContent = key;
-	if (key !== '') {
-		button.type = 'button';
-		button.addEventListener('click', () => {
-			const { value } = at('pin');
-			at('pin').value = key === 'delete' ? value.slice(0, -1) : value + key;
-		});
 	}
-	at('pad').append(button);
+	button.addEventListener('click', () => {
+		const { value } = at('pin');
+		at('pin').value = key === 'delete' ? value.slice(0, -1) : value + key;
+	});
+	at('pad').append(key === '' ? document.createElement('span') : button);
 }
 
 at('no').addEventListener('click', () => {
@@ -271,7 +292,7 @@ async function pairNow() {
 	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...(pin && { pin }) });
 	at('yes').disabled = false;
 	// The code is still good, and nothing is typed twice.
-	if (!ok && body.params?.workflows) return choose(JSON.parse(body.params.workflows));
+	if (!ok && body.params?.workflows) return choose(JSON.parse(String(body.params.workflows)));
 	if (!ok && body.code === 'workflow-missing') {
 		sayProblem(body);
 		at('workflow').focus();
@@ -298,7 +319,7 @@ async function pairNow() {
 	}
 }
 
-/** The service lists the workflows to choose from. */
+/** The service lists the workflows to choose from. @param {{ id: string, name: string }[]} workflows */
 function choose(workflows) {
 	const options = workflows.map(({ id, name }) => new Option(name === id ? id : `${name} (${id})`, id));
 	at('workflow-list').replaceChildren(...options);
@@ -314,15 +335,17 @@ function forget() {
 	proposal = 0;
 	origin = null;
 	known.clear();
-	for (const id of ['code', 'workflow', 'pin']) at(id).value = '';
+	for (const field of [at('code'), at('workflow'), at('pin')]) field.value = '';
 	at('confirm').hidden = true;
 	at('enter').hidden = false;
 	if (words.tag !== undefined) setText(at('pairing-title'), text('pairTitle'));
 }
 
+/** @param {{ code?: string, params?: Params | undefined }} problem */
 function sayProblem({ code: named, params = {} }) {
 	if (named === undefined) return sayNoAnswer();
 	if (named === 'access-denied') {
+		/** @type {Partial<Record<string, TextKey>>} */
 		const keys = {
 			wrong: 'pinWrong',
 			missing: 'pinMissing',
@@ -330,18 +353,20 @@ function sayProblem({ code: named, params = {} }) {
 			longerPin: 'pinShort',
 			setting: 'pinSetting',
 		};
-		return say(text(keys[params.reason] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) }));
+		return say(text(keys[params.reason ?? ''] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) }));
 	}
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return say(text('gone'));
 	const [what, todo] = problemWords(named);
-	const worth = {
-		valid: text('codeValid'),
-		used: text('codeUsed'),
-		uncertain: text('codeUncertain'),
-	}[named === 'code-expired-or-used' ? '' : params.pairingCode];
+	/** @type {Partial<Record<string, string>>} */
+	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
+	const worth = worths[named === 'code-expired-or-used' ? '' : (params.pairingCode ?? '')];
 	say([what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' '));
 }
 
+/**
+ * @template {keyof PageRequests} Path @param {Path} path @param {PageRequests[Path]['body']} body
+ * @returns {Promise<Answer<Path>>}
+ */
 async function post(path, body) {
 	try {
 		const response = await fetch(path, {
@@ -361,12 +386,8 @@ function sayNoAnswer() {
 	say(text('noAnswer'));
 }
 
+/** @param {string} sentence */
 function say(sentence) {
 	setText(at('answer'), sentence);
 	if (sentence !== '') at('answer').scrollIntoView({ block: 'nearest' });
-}
-
-/** Leaves what is the same alone, so that a screen reader does not read it again. */
-function setText(element, value) {
-	if (element.textContent !== value) element.textContent = value;
 }

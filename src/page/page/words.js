@@ -1,28 +1,48 @@
 /* The words of the page in the language that is chosen: made from codes and parameters, never from English sentences. */
 import english from './languages/en.js';
 
-/** Each in its own words. */
+/** @import { ErrorCode, Params } from '../../base/errors.ts' */
+/** @import { Status } from '../../protocol/local-api.ts' */
+/** @import { PAGE_LANGUAGES } from '../../settings/table.ts' */
+/** @typedef {Exclude<(typeof PAGE_LANGUAGES)[number], 'auto'>} Language */
+/** @typedef {keyof typeof english.text} TextKey */
+/**
+ * Words for all that the agent says. `inSentence`: of a duration, where it is not as it stands alone.
+ * @typedef {object} Sentences
+ * @property {'ltr' | 'rtl'} direction
+ * @property {Record<Status['state'] | 'silent', string>} states
+ * @property {Record<Status['summary']['code'], string>} summaries
+ * @property {Record<ErrorCode, [what: string, todo: string]>} codes
+ * @property {Record<'wifi' | 'link' | 'contact' | 'product' | 'other', string>} kinds
+ * @property {Partial<Record<Intl.LDMLPluralRule, string>> & { other: string }} interruptions
+ * @property {Record<string, string>} inSentence
+ */
+/** @typedef {Sentences & { text: Record<TextKey, string> }} Words A language has every text that English has. */
+
+/** Each in its own words. @type {Record<Language, string>} */
 export const LANGUAGES = { en: 'English', de: 'Deutsch', fr: 'Français', es: 'Español', ar: 'العربية' };
-/** English comes with the page: it is shown where another language cannot be loaded. */
+/** English comes with the page: it is shown where another language cannot be loaded. @type {Map<string, Words>} */
 const loaded = new Map([['en', english]]);
 let failures = 0;
 
-/** Those of the language that is spoken, and its `tag`; empty until the first one is. */
-export const words = {};
+/** Those of the language that is spoken, and its `tag`, which is not there until the first one is. @type {Words & { tag?: string }} */
+export const words = { ...english };
 
 /** The languages of the browser, best first; English where none of them is there. */
 export function ofBrowser() {
-	return navigator.languages.map((tag) => tag.split('-')[0]).find((tag) => Object.hasOwn(LANGUAGES, tag)) ?? 'en';
+	return navigator.languages.map((tag) => tag.replace(/-.*/, '')).find((tag) => Object.hasOwn(LANGUAGES, tag)) ?? 'en';
 }
 
-/** Rejects when the agent does not answer in time; the next call tries again. */
+/** Rejects when the agent does not answer in time; the next call tries again. @param {string} tag @param {number} withinMs */
 export async function load(tag, withinMs) {
 	if (loaded.has(tag)) return;
 	// Browsers may keep a failure under its address for as long as the page is open.
 	const again = failures === 0 ? '' : `?again=${failures}`;
+	/** @type {number | undefined} */
 	let late;
 	try {
 		const file = import(/* @vite-ignore */ `/languages/${tag}.js${again}`);
+		/** @type {Promise<never>} */
 		const tooLate = new Promise((_resolve, reject) => {
 			late = setTimeout(reject, withinMs);
 		});
@@ -35,23 +55,25 @@ export async function load(tag, withinMs) {
 	}
 }
 
-/** Puts a language that is loaded into everything in the page that has words of its own. */
+/** Puts a language that is loaded into everything in the page that has words of its own. @param {string} tag */
 export function speak(tag) {
 	Object.assign(words, loaded.get(tag), { tag });
 	document.documentElement.lang = tag;
 	document.documentElement.dir = words.direction;
+	/** @type {Partial<Record<string, string>>} */
+	const texts = words.text;
 	for (const element of document.querySelectorAll('[data-text]'))
-		element.textContent = words.text[element.dataset.text];
+		element.textContent = texts[element.getAttribute('data-text') ?? ''] ?? '';
 	for (const element of document.querySelectorAll('[data-label]'))
-		element.setAttribute('aria-label', words.text[element.dataset.label]);
+		element.setAttribute('aria-label', texts[element.getAttribute('data-label') ?? ''] ?? '');
 }
 
-/** Names and numbers in a sentence; each keeps its own direction of writing. */
+/** Names and numbers in a sentence; each keeps its own direction of writing. @param {string} template @param {Params} params */
 export function fill(template, params) {
 	return template.replaceAll(/\{(\w+)\}/g, (_all, name) => `\u2068${shown(params[name] ?? '')}\u2069`);
 }
 
-/** A name as a sentence has room for it, without signs that turn the direction of what follows. */
+/** A name as a sentence has room for it, without signs that turn the direction of what follows. @param {string | number} value */
 function shown(value) {
 	const signs = [
 		...String(value)
@@ -61,20 +83,24 @@ function shown(value) {
 	return signs.length > 72 ? [...signs.slice(0, 56), '…', ...signs.slice(-12)].join('') : signs.join('');
 }
 
+/** @param {TextKey} key @param {Params} params */
 export function text(key, params = {}) {
 	return fill(words.text[key], params);
 }
 
-/** What is wrong and what to do; a code that this page does not know is a fault of the program. */
+/** What is wrong and what to do; a code that this page does not know is a fault of the program. @param {string} code */
 export function problemWords(code) {
-	return words.codes[code] ?? words.codes.internal;
+	/** @type {Partial<Record<string, Words['codes'][ErrorCode]>>} */
+	const codes = words.codes;
+	return codes[code] ?? words.codes.internal;
 }
 
 /** One kind of digits: names and addresses have them as well. */
 const locale = () => `${words.tag}-u-nu-latn`;
 
-/** As it stands in a sentence. */
+/** As it stands in a sentence. @param {number} seconds */
 export function duration(seconds) {
+	/** @type {[number, string]} */
 	const [value, unit] =
 		seconds < 120
 			? [Math.max(1, Math.round(seconds)), 'second']
@@ -87,13 +113,14 @@ export function duration(seconds) {
 	return Object.entries(words.inSentence).reduce((said, [form, inside]) => said.replace(form, inside), alone);
 }
 
+/** @param {number} count */
 export function interruptions(count) {
 	const forms = words.interruptions;
 	const form = forms[new Intl.PluralRules(words.tag).select(count)] ?? forms.other;
 	return form.replace('{count}', new Intl.NumberFormat(locale()).format(count));
 }
 
-/** A moment as people say it: the time today, else with the day. */
+/** A moment as people say it: the time today, else with the day. @param {string} iso @param {number} now */
 export function moment(iso, now) {
 	const at = new Date(iso);
 	const time = at.toLocaleTimeString(locale(), { hour: '2-digit', minute: '2-digit' });
@@ -107,9 +134,10 @@ export function moment(iso, now) {
 	});
 }
 
-/** How long ago, as people say it. */
+/** How long ago, as people say it. @param {string} iso @param {number} now */
 export function ago(iso, now) {
 	const seconds = Math.max(0, (now - Date.parse(iso)) / 1000);
+	/** @type {[number, Intl.RelativeTimeFormatUnit]} */
 	const [value, unit] =
 		seconds < 120 ? [seconds, 'second'] : seconds < 7200 ? [seconds / 60, 'minute'] : [seconds / 3600, 'hour'];
 	return new Intl.RelativeTimeFormat(locale(), { numeric: 'auto' }).format(-Math.round(value), unit);

@@ -4,6 +4,7 @@ const NETWORK = 'تحقق من كابل الشبكة أو من شبكة الوا
 const NEW_CODE = 'اطلب رمز إقران جديدًا واقرأه بالماسح الضوئي.';
 const SAME_CODE = 'استخدم رمز إقران للخدمة التي يتبعها هذا الجهاز.';
 
+/** @type {import('../words.js').Words} */
 export default {
 	direction: 'rtl',
 	states: {

@@ -4,6 +4,7 @@ const NETWORK = 'Prüfen Sie das Netzwerkkabel oder das WLAN dieses Geräts.';
 const NEW_CODE = 'Lassen Sie sich einen neuen Kopplungscode geben und scannen Sie ihn.';
 const SAME_CODE = 'Verwenden Sie einen Kopplungscode des Dienstes, zu dem dieses Gerät gehört.';
 
+/** @type {import('../words.js').Words} */
 export default {
 	direction: 'ltr',
 	states: {

@@ -4,6 +4,7 @@ const NETWORK = 'Check the network cable or the Wi-Fi of this device.';
 const NEW_CODE = 'Ask for a new pairing code and scan it.';
 const SAME_CODE = 'Use a pairing code of the service that this device belongs to.';
 
+/** @satisfies {import('../words.js').Sentences & { text: Record<string, string> }} */
 export default {
 	direction: 'ltr',
 	states: {

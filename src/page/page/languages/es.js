@@ -4,6 +4,7 @@ const NETWORK = 'Compruebe el cable de red o la wifi de este equipo.';
 const NEW_CODE = 'Pida un nuevo código de vinculación y escanéelo.';
 const SAME_CODE = 'Use un código de vinculación del servicio al que pertenece este equipo.';
 
+/** @type {import('../words.js').Words} */
 export default {
 	direction: 'ltr',
 	states: {

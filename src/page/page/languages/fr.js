@@ -4,6 +4,7 @@ const NETWORK = 'Vérifiez le câble réseau ou le Wi-Fi de cet appareil.';
 const NEW_CODE = 'Demandez un nouveau code d’appairage et scannez-le.';
 const SAME_CODE = 'Utilisez un code d’appairage du service auquel appartient cet appareil.';
 
+/** @type {import('../words.js').Words} */
 export default {
 	direction: 'ltr',
 	states: {

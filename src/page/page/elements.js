@@ -1,0 +1,34 @@
+/* Elements of index.html by id, each of its kind: one that is missing there stops the page at its start, where every test sees it. */
+
+const ELEMENTS = {
+	...all(HTMLElement, 'announcement', 'status', 'state-word', 'note', 'sentence', 'next', 'hotline', 'support'),
+	...all(HTMLElement, 'name', 'who', 'warnings', 'timeline', 'timeline-words', 'no-events', 'events'),
+	...all(HTMLElement, 'facts', 'notes', 'notes-list', 'pairing-title', 'answer', 'enter', 'code-form', 'camera'),
+	...all(HTMLElement, 'confirm', 'host', 'host-elsewhere', 'workflow-line', 'workflow-field', 'workflow-choice'),
+	...all(HTMLElement, 'pin-field', 'pad'),
+	...all(HTMLButtonElement, 'start', 'retry', 'show-code', 'camera-start', 'camera-stop', 'close', 'yes', 'no'),
+	...all(HTMLInputElement, 'code', 'picture', 'workflow', 'pin'),
+	...all(HTMLSelectElement, 'language', 'workflow-list'),
+	...all(HTMLDetailsElement, 'details'),
+	...all(HTMLDialogElement, 'pairing'),
+	...all(HTMLVideoElement, 'video'),
+	...all(SVGElement, 'sign', 'qr-code'),
+};
+
+/** @template {Element} Kind @template {string} Id @param {new () => Kind} kind @param {Id[]} ids */
+function all(kind, ...ids) {
+	const found = ids.map((id) => {
+		const element = document.getElementById(id);
+		if (element instanceof kind) return [id, element];
+		throw new Error(`index.html has no ${kind.name} with the id ${id}.`);
+	});
+	return /** @type {Record<Id, Kind>} */ (Object.fromEntries(found));
+}
+
+/** @template {keyof typeof ELEMENTS} Id @param {Id} id */
+export const at = (id) => ELEMENTS[id];
+
+/** Leaves what is the same alone, so that a screen reader does not read it again. @param {Element} element @param {string} value */
+export function setText(element, value) {
+	if (element.textContent !== value) element.textContent = value;
+}

@@ -1,0 +1,63 @@
+/** The scripts of the page under the type check: with the agent's own types, and one type for all languages. */
+import { spawnSync } from 'node:child_process';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const PAGE = 'src/page/page';
+const SCRIPTS = globSync(`${PAGE}/**/*.js`, { cwd: ROOT }).toSorted();
+const TSC = join(ROOT, 'node_modules/typescript/bin/tsc');
+const tsc = (root: string, ...flags: string[]) =>
+	spawnSync(process.execPath, [TSC, '-p', PAGE, ...flags], { cwd: root, encoding: 'utf8' }).stdout;
+
+test('`npm test` begins with a check that reads every script of the page, and none asks to be spared', () => {
+	const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+	expect(scripts.test).toMatch(/^npm run check &&/);
+	expect(scripts.check.split(' && ')).toContain(`tsc -p ${PAGE}`);
+	const files = tsc(ROOT, '--listFilesOnly').split('\n');
+	const read = files.map((file) => relative(ROOT, file)).filter((file) => SCRIPTS.includes(file));
+	expect(read.toSorted()).toEqual(SCRIPTS);
+	const spared = SCRIPTS.filter((file) => /@ts-|[{<|,] ?any\b/.test(readFileSync(join(ROOT, file), 'utf8')));
+	expect(spared).toEqual([]);
+});
+
+/** What the check says of the page where one text of the sources is another. */
+function saidOf(file: string, text: string, instead: string): string {
+	const root = mkdtempSync(join(tmpdir(), 'page-types-'));
+	onTestFinished(() => rmSync(root, { recursive: true, force: true }));
+	for (const part of ['src', 'package.json', 'tsconfig.json'])
+		cpSync(join(ROOT, part), join(root, part), { recursive: true });
+	symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
+	const source = readFileSync(join(root, file), 'utf8');
+	expect(source.split(text).length, `${text} in ${file}`).toBe(2);
+	writeFileSync(join(root, file), source.replace(text, instead));
+	return tsc(root);
+}
+
+const STATUS = 'src/protocol/local-answers.ts';
+test.each([
+	['a field of the status has another name', STATUS, 'recovers: z', 'passes: z', /page\.js.*'recovers'/],
+	[
+		'the status has one more state',
+		STATUS,
+		"['unpaired', 'connecting',",
+		"['unpaired', 'lost', 'connecting',",
+		/en\.js.*'lost'/,
+	],
+	['a body has another name in it', STATUS, 'hostInUnicode: z', 'unicode: z', /pair\.js.*'hostInUnicode'/],
+	['the catalogue has another code', 'src/base/errors.ts', "'disk-low': ", "'disk-full': ", /fr\.js.*'disk-low'/],
+	['there is a sixth language', 'src/settings/table.ts', "'es', 'ar'] as", "'es', 'ar', 'it'] as", /words\.js.*'it'/],
+	['a word is missing', `${PAGE}/languages/de.js`, "tryNow: 'Jetzt versuchen',", '', /de\.js.*'tryNow'/],
+	[
+		'a text is asked for that is not there',
+		`${PAGE}/pair.js`,
+		"text('looking')",
+		"text('seeking')",
+		/pair\.js.*"seeking"/,
+	],
+	['index.html is asked for what is not there', `${PAGE}/page.js`, "at('facts')", "at('fact')", /page\.js.*"fact"/],
+])('the check of the page fails where %s', (_title, file, text, instead, says) => {
+	expect(saidOf(file, text, instead)).toMatch(says);
+});
