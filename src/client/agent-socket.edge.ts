@@ -60,6 +60,8 @@ export async function send(socketPath: string, sent: Sent): Promise<http.Incomin
 			const options = {
 				socketPath,
 				agent: false,
+				// Answers of the service have up to 64 KiB.
+				maxHeaderSize: 80 * 1024,
 				...line,
 				headers: { ...headers, ...framing },
 				...(signal && { signal }),
@@ -153,7 +155,7 @@ async function readAnswer(answer: http.IncomingMessage, socketPath: string, read
 }
 
 /** An application's own mistake remains what Node says of it. */
-export function explain(error: unknown, socketPath: string): unknown {
+function explain(error: unknown, socketPath: string): unknown {
 	const code = error instanceof AgentProblem ? '' : String((error as NodeJS.ErrnoException)?.code ?? '');
 	if (code === 'EACCES' || code === 'EPERM') {
 		const remedy = 'Run the application in the group idv-agent.';

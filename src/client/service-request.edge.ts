@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import { types } from 'node:util';
 import { AgentProblem } from './agent-problem.ts';
-import { explain, type Sent, send } from './agent-socket.edge.ts';
+import { type Sent, send } from './agent-socket.edge.ts';
 
 export interface Asked {
 	readonly method?: string | undefined;
@@ -14,7 +14,10 @@ export interface Asked {
 	readonly signal?: AbortSignal | null | undefined;
 }
 
-/** @throws AgentProblem `body-invalid` before anything is sent; what a stream of the application throws; the signal's reason. */
+/**
+ * @throws AgentProblem `body-invalid` before anything is sent; what a stream of the application throws; the signal's reason. Reading the
+ * answer throws `connection-lost` where it breaks off.
+ */
 export async function requestService(socketPath: string, path: string, asked: Asked): Promise<Response> {
 	const signal = asked.signal ?? undefined;
 	const sent = await prepare(path, asked);
@@ -26,12 +29,7 @@ export async function requestService(socketPath: string, path: string, asked: As
 		signal?.throwIfAborted();
 		throw error;
 	});
-	return toResponse(
-		answer,
-		sent.method,
-		(error) => (signal?.aborted ? signal.reason : explain(error, socketPath)),
-		signal,
-	);
+	return toResponse(answer, sent.method, signal);
 }
 
 /** `fetch` does not let them be set: they belong to the connection. */
@@ -48,6 +46,10 @@ const OF_THE_CONNECTION = [
 ];
 
 async function prepare(path: string, { method = 'GET', headers, body }: Asked): Promise<Sent> {
+	if (typeof path !== 'string') {
+		const remedy = "Give what follows the service's address, such as api/scans?page=2.";
+		throw new AgentProblem(0, 'body-invalid', 'The path is not a string; nothing was sent.', remedy);
+	}
 	try {
 		const given = new Headers(headers ?? {});
 		for (const name of OF_THE_CONNECTION) given.delete(name);
@@ -107,13 +109,7 @@ function unsendable(what: string, cause?: unknown): AgentProblem {
 	return new AgentProblem(0, 'body-invalid', `${what}; nothing was sent.`, remedy, { cause });
 }
 
-/** @param told what an application is told of a body that breaks off. */
-function toResponse(
-	answer: IncomingMessage,
-	method: string,
-	told: (error: unknown) => unknown,
-	signal: AbortSignal | undefined,
-): Response {
+function toResponse(answer: IncomingMessage, method: string, signal: AbortSignal | undefined): Response {
 	const { statusCode: status = 0, statusMessage: statusText = '', headersDistinct } = answer;
 	const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
 	const body = new ReadableStream({
@@ -128,8 +124,10 @@ function toResponse(
 				if (!done) return controller.enqueue(new Uint8Array(value));
 				controller.close();
 				controller.byobRequest?.respond(0);
-			} catch (error) {
-				throw told(error);
+			} catch (cause) {
+				if (signal?.aborted) throw signal.reason;
+				const remedy = 'Look whether the service has carried the request out before you repeat it.';
+				throw new AgentProblem(0, 'connection-lost', 'The answer broke off before its end.', remedy, { cause });
 			}
 		},
 		cancel: () => void answer.destroy(),

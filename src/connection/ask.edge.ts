@@ -4,6 +4,7 @@ import { request as requestHttps } from 'node:https';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { MAX_HEAD_BYTES } from './classify-network-error.ts';
 
 /** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
 export const CONNECT_MS = 10_000;
@@ -54,7 +55,7 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			request.destroy(why);
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, {
-			...{ method, headers, agent },
+			...{ method, headers, agent, maxHeaderSize: MAX_HEAD_BYTES },
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
 		});

@@ -24,6 +24,9 @@ const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 	INVALID_PURPOSE: 'certificate-untrusted',
 };
 
+/** Largest status line and headers of an answer together, in bytes. */
+export const MAX_HEAD_BYTES = 64 * 1024;
+
 const NOT_RESOLVED = new Set(['ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAI_NONAME', 'ENODATA', 'ESERVFAIL']);
 const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHOSTDOWN', 'ENETDOWN', 'EADDRNOTAVAIL']);
 
@@ -83,8 +86,17 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
 
 	if (facts.names.includes('TimeoutError')) return failed('request-timeout', `${host} did not answer in time.`);
-	// Of the parser, or of what should unpack the answer.
-	if (facts.codes.some((code) => /^(?:HPE|Z|ZSTD|ERR__ERROR)_/.test(code)))
+	if (facts.codes.includes('HPE_HEADER_OVERFLOW'))
+		return failure('bad-response', `The headers of the answer of ${host} have more than ${MAX_HEAD_BYTES} bytes.`, {
+			params: { host },
+			remedy: 'Have the service, or what stands in front of it, send fewer or shorter headers.',
+		});
+	if (facts.codes.some((code) => /^(?:Z|ZSTD|ERR__ERROR)_/.test(code)))
+		return failure('bad-response', `The answer of ${host} is compressed, and its compression is damaged.`, {
+			params: { host },
+			remedy: 'Look at what compresses answers: the service, or what stands in front of it.',
+		});
+	if (facts.codes.some((code) => code.startsWith('HPE_')))
 		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
 			params: { host },
 			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',

@@ -499,7 +499,24 @@ test('an answer that breaks off is told as such while its body is read', async (
 		response.write('half', () => response.destroy());
 	});
 	const answer = await client.service('x');
-	expect((await problemOf(answer.text())).code).toBe('agent-not-running');
+	const problem = await problemOf(answer.text());
+	expect([problem.status, problem.code]).toEqual([0, 'connection-lost']);
+	expect(problem.message).toMatch(/^The answer broke off/);
+});
+
+test.each<unknown>([7, null, undefined, new URL('http://service/api/x'), ['x']])(
+	'a path that is no string is refused in plain words before anything is sent: %s',
+	async (path) => {
+		const { client, asked } = await givenEcho();
+		const problem = await problemOf(client.service(path as string));
+		expect([problem.status, problem.code, asked()]).toEqual([0, 'body-invalid', 0]);
+		expect(problem.message).toBe('The path is not a string; nothing was sent.');
+	},
+);
+
+test('an answer with headers of 60 KiB, which the agent passes on, is read', async () => {
+	const { client } = await givenServer((_, response) => response.setHeader('x', 'x'.repeat(60 * 1024)).end('tea'));
+	expect(await (await client.service('x')).text()).toBe('tea');
 });
 
 test('a refusal of the agent has its code, status and remedy', async () => {

@@ -310,6 +310,31 @@ describe('a service that', () => {
 		expect(faults).toEqual([]);
 	});
 
+	test.each<[string, Hostile, RegExp]>([
+		['of headers that are too large', afterAsked(answer('', `X: ${'x'.repeat(70_000)}\r\n`)), /headers .* 65536 bytes/],
+		['of a damaged gzip', afterAsked(...compressed('gzip', Buffer.from('no gzip'))), /compression is damaged/],
+		[
+			'of a cut br',
+			afterAsked(...compressed('br', brotliCompressSync('tea').subarray(0, 2))),
+			/compression is damaged/,
+		],
+		['of a damaged zstd', afterAsked(...compressed('zstd', Buffer.from('no zstd'))), /compression is damaged/],
+	])('an answer %s is named for what it is, and not as no HTTP [F678]', async (_, hostile, words) => {
+		const { socketPath } = await givenForwarding(hostile);
+		const { code, detail, remedy } = JSON.parse((await ask(socketPath)).text);
+		expect([code, detail]).toEqual(['bad-response', expect.stringMatching(words)]);
+		expect(remedy).not.toContain('port');
+	});
+
+	test('an answer with headers of 60 KiB is passed on', async () => {
+		const long = 'x'.repeat(60 * 1024);
+		const { socketPath } = await givenForwarding(afterAsked(answer('tea', `X-Long: ${long}\r\n`)));
+		const request = httpRequest({ socketPath, path: '/v1/service/x', agent: false, maxHeaderSize: 80 * 1024 }).end();
+		const [response] = (await once(request, 'response')) as [IncomingMessage];
+		expect(response.headers['x-long']).toBe(long);
+		expect(await read(response)).toMatchObject(passed(200, 'tea'));
+	});
+
 	test('a redirect is named with its target, without its query, and with the path to ask for where there is one', async () => {
 		const away = await givenForwarding(redirect(303, 'https://user:word@other.example/way?secret=1#part'));
 		const told = JSON.parse((await ask(away.socketPath, 'POST', '{}')).text);
@@ -493,6 +518,7 @@ describe('an application that', () => {
 			431,
 			'none',
 		],
+		['a query that is too long', `GET /v1/service/x?${'x'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431, 'none'],
 		['a request without a host', 'GET /v1/service/x HTTP/1.1\r\nConnection: close\r\n\r\n', 400, 'none'],
 		['a request for a tunnel', 'CONNECT service:443 HTTP/1.1\r\nHost: a\r\n\r\n', 405, 'none'],
 		[
@@ -508,6 +534,7 @@ describe('an application that', () => {
 		let text = '';
 		for await (const chunk of socket) text += String(chunk);
 		expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*\r\nIdv-Agent-Effect: ${effect}\r\n`, 's'));
+		if (status === 431) expect(text).toContain('Path, query and headers have more than 8192 bytes.');
 	});
 
 	test.each([65, 200, 5000])(

@@ -69,12 +69,12 @@ export function tooSlow(): ProblemResponse {
 	});
 }
 
-/** The problem with bytes that are not HTTP. @param code of Node's error, or `CONNECT` for that method. */
-export function unreadable(code: string | undefined): ProblemResponse {
+/** The problem with bytes that are not HTTP. @param code of Node's error, or `CONNECT` for that method. @param headerBytes at most. */
+export function unreadable(code: string | undefined, headerBytes: number): ProblemResponse {
 	if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return tooSlow();
 	if (code === 'HPE_HEADER_OVERFLOW')
-		return problemResponse(431, 'body-too-large', 'The headers of the request are too large.', {
-			remedy: 'Send fewer headers.',
+		return problemResponse(431, 'body-too-large', `Path, query and headers have more than ${headerBytes} bytes.`, {
+			remedy: 'Send a shorter query, and fewer or shorter headers.',
 		});
 	if (code === 'CONNECT')
 		return problemResponse(405, 'method-not-allowed', 'This server is not a proxy; CONNECT is not supported.', {

@@ -135,7 +135,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
 		socket.on('error', () => {});
-		endWith(context, socket, unreadable('CONNECT'));
+		endWith(context, socket, unreadable('CONNECT', limits.headerBytes));
 	});
 	// Without a listener a failed accept, for want of file descriptors, would end the process.
 	server.on('error', (error) => {
@@ -145,7 +145,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		const underWay = [...(pending.get(socket) ?? [])];
 		// A problem cannot be written into the middle of another answer.
 		if (socket.writable && underWay.length <= 1 && !underWay[0]?.headersSent)
-			endWith(context, socket, unreadable((error as NodeJS.ErrnoException).code), underWay[0]);
+			endWith(context, socket, unreadable((error as NodeJS.ErrnoException).code, limits.headerBytes), underWay[0]);
 		else socket.destroy();
 	});
 	return server;
