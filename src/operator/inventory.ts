@@ -75,7 +75,7 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 			if (MADE_A_NUMBER.test(value ?? ''))
 				note(line, `${column} ${value}: a spreadsheet has made a number of it; format the column as text`);
 			if (A_FAULT.test(value ?? ''))
-				note(line, `${column} ${value}: it is what a spreadsheet shows where it has no value; correct the cell`);
+				note(line, `${column} ${value}: a spreadsheet shows this where a cell has no value`);
 		}
 		const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
 		if (mistaken) note(line, mistaken);
