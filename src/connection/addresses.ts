@@ -13,6 +13,11 @@ export function withDoubt(doubted: readonly string[], address: string): readonly
 	return [...doubted.filter((one) => one !== address), address].slice(-REMEMBERED);
 }
 
+/** Whether to try at once again after this address: it has just disappointed for the first time, and another one never has. */
+export function hasUntried(doubted: readonly string[], address: string, all: readonly string[]): boolean {
+	return !doubted.includes(address) && all.some((one) => one !== address && !doubted.includes(one));
+}
+
 /** One family after the other; after all others those that have disappointed, the one first for which that is longest ago. */
 export function nextAddress<One extends Address>(
 	waiting: readonly One[],

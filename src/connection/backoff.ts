@@ -13,7 +13,8 @@ import type { RetryClass } from '../base/errors.ts';
  * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min |
  * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
  *
- * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed, or of a place that is held, up to 60 s.
+ * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed, of a place that is held, or of one of
+ * several addresses, up to 60 s. Where another address of the name was not tried yet, any class is an outage.
  */
 
 const SECOND = 1000;
@@ -97,6 +98,8 @@ export interface FailedAttempt {
 	readonly retryAfterMs?: number | undefined;
 	/** Whether this link was online within {@link RECENTLY_MS}. */
 	readonly wasOnline?: boolean;
+	/** Whether another address of the name was not tried yet: what this one says is an outage until then. */
+	readonly hasOther?: boolean | undefined;
 }
 
 export interface NextAttempt {
@@ -105,11 +108,13 @@ export interface NextAttempt {
 	/** Refused for long enough that only a person can help; attempts go on slowly. */
 	readonly blocked: boolean;
 	/** The answer that asks for a person and is outweighed by what worked lately; `null` where none is. */
-	readonly outweighed: 'surprise' | 'refusal' | null;
+	readonly outweighed: 'surprise' | 'refusal' | 'address' | null;
 }
 
 /** Counts a failure and says when to try again. @param random in [0, 1); jitter comes after the cap. */
-export function afterFailure(before: Backoff, failed: FailedAttempt, random: () => number): NextAttempt {
+export function afterFailure(before: Backoff, told: FailedAttempt, random: () => number): NextAttempt {
+	const isPassedOver = told.hasOther === true && told.retryClass !== 'unreachable' && told.retryClass !== 'occupied';
+	const failed: FailedAttempt = isPassedOver ? { ...told, retryClass: 'unreachable' } : told;
 	const isRefused = failed.retryClass === 'refused';
 	const isSurprising = failed.retryClass === 'surprising';
 	const surprisedAtMs = isSurprising ? (before.surprisedAtMs ?? failed.atMs) : before.surprisedAtMs;
@@ -131,11 +136,11 @@ export function afterFailure(before: Backoff, failed: FailedAttempt, random: () 
 	const blocked =
 		failed.retryClass === 'slow' || (isSurprising && !isOutage) || (isRefused && backoff.refusedForMs >= patienceMs);
 	const isPatient = isRefused && !blocked && failed.wasOnline === true;
-	const outweighed = isOutage ? 'surprise' : isPatient ? 'refusal' : null;
+	const outweighed = isPassedOver ? 'address' : isOutage ? 'surprise' : isPatient ? 'refusal' : null;
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant. An answer that is outweighed may be another's.
-	const isShort = isOutage || (failed.retryClass === 'occupied' && failed.wasOnline === true);
+	const isShort = isPassedOver || isOutage || (failed.retryClass === 'occupied' && failed.wasOnline === true);
 	const [fromMs, toMs] = isShort
 		? [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)]
 		: [floorMs, 2 * floorMs];

@@ -7,13 +7,14 @@ import { type Backoff, EARLY_ENDS_TO_REFUSE, type NextAttempt } from './backoff.
 export function asPassing(told: Failure, { outweighed }: NextAttempt): Failure {
 	if (!outweighed) return told;
 	const { code, message, remedy } = told;
-	const wait = `Wait a few minutes: this device was online lately, ${OTHER_CAUSE[outweighed]}.`;
+	const wait = `Wait a few minutes: ${OTHER_CAUSE[outweighed]}.`;
 	return failure(code, message, { ...told, recovers: true, remedy: `${wait} If it lasts: ${remedy}` });
 }
 
 const OTHER_CAUSE = {
-	surprise: 'so something else may answer for the service now',
-	refusal: 'and a service in a bad minute refuses what it takes a moment later',
+	surprise: 'this device was online lately, so something else may answer for the service now',
+	refusal: 'this device was online lately, and a service in a bad minute refuses what it takes a moment later',
+	address: 'the name of the service has another address, which is tried next',
 } as const;
 
 /** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */

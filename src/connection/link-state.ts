@@ -68,6 +68,8 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly timedOut: boolean;
 			/** Whether it is certain that the request did not reach the service. Default `false`. */
 			readonly unsent?: boolean;
+			/** Whether another address of the service's name was not tried yet. */
+			readonly hasOther?: boolean;
 			/** Whether what another link shows outweighs the failure: see `backoff.ts`. */
 			readonly wasOnline?: boolean;
 	  }
@@ -79,6 +81,7 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly timedOut: boolean;
 			readonly closeCode: number | null;
 			readonly wasOnline?: boolean;
+			readonly hasOther?: boolean;
 			/** Whether it had been open. Default: whether it ended with a close code. */
 			readonly wasOpen?: boolean;
 			/** The channel is tried again after this, whatever ended it: there is room for one only. */

@@ -81,6 +81,8 @@ export interface LinkRunner {
 interface Running {
 	request: { readonly abort: AbortController; readonly isSeenThrough: boolean } | null;
 	channel: Channel | null;
+	/** Whether the newest channel came to nothing at one of several addresses. */
+	hasOther: boolean;
 	conversation: Conversation | null;
 	stopHeartbeats: () => void;
 	cancelTimer: () => void;
@@ -105,7 +107,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const known = links.get(generation);
 		if (known) return known;
 		const idle = { stopHeartbeats() {}, cancelTimer() {} };
-		const fresh: Running = { request: null, channel: null, conversation: null, ...idle };
+		const fresh: Running = { request: null, channel: null, hasOther: false, conversation: null, ...idle };
 		links.set(generation, fresh);
 		return fresh;
 	};
@@ -144,8 +146,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		else {
 			const timedOut = result.failure.code === 'request-timeout' || result.failure.code === 'connect-timeout';
 			const reason = explained(result.failure, credential, resolved.settings.credential);
-			const unsent = result.sent === 'no';
-			report.event(generation, { type: 'registerFailed', attempt, atMs, failure: reason, timedOut, unsent });
+			const failed = { failure: reason, timedOut, unsent: result.sent === 'no', hasOther: result.hasOther ?? false };
+			report.event(generation, { type: 'registerFailed', attempt, atMs, ...failed });
 		}
 	};
 
@@ -177,7 +179,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				workflowId: registration.request.workflowId,
 			},
 			(event) => {
-				if (event.type === 'ended' && link.channel === channel && !link.conversation?.isConfirmed) network.doubt(url);
+				if (event.type === 'ended' && link.channel === channel)
+					link.hasOther = !link.conversation?.isConfirmed && network.doubt(url);
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
 				else if (event.type === 'frame')
@@ -244,7 +247,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				const replaced = links.size === 1 ? replacedBy(meant) : null;
 				const outlived = options.line.ended(event, atMs, replaced);
 				const wasOpen = event.line !== null;
-				const ended = { attempt, atMs, failure, timedOut, closeCode, wasOpen, outlived };
+				const ended = { attempt, atMs, failure, timedOut, closeCode, wasOpen, hasOther: link.hasOther, outlived };
 				report.event(generation, { type: 'channelEnded', ...ended });
 			}
 		}

@@ -239,6 +239,7 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 		serviceRestarts: false,
 		retryAfterMs: event.failure.retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, event.atMs),
+		hasOther: event.hasOther,
 	};
 	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
@@ -249,7 +250,10 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 
 function afterChannelEnded(
 	state: State<'connecting'> | State<'online'>,
-	event: Pick<Event<'channelEnded'>, 'failure' | 'timedOut' | 'closeCode' | 'wasOnline' | 'againInMs' | 'atMs'>,
+	event: Pick<
+		Event<'channelEnded'>,
+		'failure' | 'timedOut' | 'closeCode' | 'wasOnline' | 'hasOther' | 'againInMs' | 'atMs'
+	>,
 	random: () => number,
 ): Step {
 	const { againInMs, atMs } = event;
@@ -267,6 +271,7 @@ function afterChannelEnded(
 		// A wait that the channel asks for is not one for the registration.
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, atMs),
+		hasOther: event.hasOther,
 	} as const;
 	const paced = afterFailure(early, failed, random);
 	// What a fresh Connection may mend at once asks for no person either.

@@ -11,7 +11,7 @@ import { createSecureContext, getCACertificates, type SecureContext } from 'node
 import { AgentError } from '../base/errors.ts';
 import { readTextNow, unreadable } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
-import { withDoubt } from './addresses.ts';
+import { hasUntried, withDoubt } from './addresses.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
@@ -35,8 +35,11 @@ export interface NetworkSettings {
 export interface Network extends RequestNetwork {
 	/** What `ws` connects with. */
 	channelAgent(url: URL): HttpAgent;
-	/** The newest connection to the URL has come to nothing: the next one prefers another address of its host, or of its proxy. */
-	doubt(url: URL): void;
+	/**
+	 * The newest connection to the URL has come to nothing: the next one prefers another address of its host, or of its proxy.
+	 * @returns whether there is one that was not tried yet.
+	 */
+	doubt(url: URL): boolean;
 	/** The proxy on the way to the URL, with its user and password: a secret. `null` for the direct way. */
 	proxyFor(url: URL): string | null;
 	/** Connects to the proxy on the way to the URL, or to its host, and closes. For diagnosis. */
@@ -84,10 +87,12 @@ export async function createNetwork(
 		viaProxy: (url) => proxyFor(url) !== null,
 		doubt(url) {
 			const host = withoutBrackets(new URL(proxyFor(url) ?? url).hostname);
-			const address = names.taken.get(host);
-			if (address === undefined) return;
+			const taken = names.taken.get(host);
+			if (taken === undefined) return false;
+			const before = names.doubted.get(host) ?? [];
 			names.taken.delete(host);
-			names.doubted.set(host, withDoubt(names.doubted.get(host) ?? [], address));
+			names.doubted.set(host, withDoubt(before, taken.address));
+			return hasUntried(before, taken.address, taken.all);
 		},
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
@@ -138,8 +143,8 @@ function createAgent(
 /** How names are found, and what is known of their addresses. */
 interface Names {
 	readonly lookup: Lookup;
-	/** The address that each name was connected to last. */
-	readonly taken: Map<string, string>;
+	/** The address that each name was connected to last, and all that it had. */
+	readonly taken: Map<string, { readonly address: string; readonly all: readonly string[] }>;
 	readonly doubted: Map<string, readonly string[]>;
 }
 
@@ -163,8 +168,8 @@ function directWay({ lookup, taken, doubted }: Names): Way {
 			run.won
 				.finally(() => races.delete(run))
 				.then(
-					(socket) => {
-						taken.set(host, socket.remoteAddress ?? '');
+					async (socket) => {
+						taken.set(host, { address: socket.remoteAddress ?? '', all: await run.resolved });
 						done(null, socket);
 					},
 					(error) => done(error, null),

@@ -338,8 +338,7 @@ function watchRequests(
 		client: {
 			async registerDevice(registration) {
 				const result = await counted(client.registerDevice(registration));
-				if (!result.ok) network.doubt(new URL(registration.baseUrl));
-				return result;
+				return result.ok ? result : { ...result, hasOther: network.doubt(new URL(registration.baseUrl)) };
 			},
 			async preflight(baseUrl, deadlineMs) {
 				const result = await counted(client.preflight(baseUrl, deadlineMs));

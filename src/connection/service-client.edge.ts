@@ -71,6 +71,8 @@ export type RegisterResult =
 			readonly clockSkewMs: number | null;
 			/** What a successful answer held in which no Connection token could be found: may hold secrets. */
 			readonly unread?: readonly AnswerText[] | undefined;
+			/** Whether another address of the name was not tried yet: then this is not the last word. */
+			readonly hasOther?: boolean;
 			/** What the refusal lists to choose from. */
 			readonly workflows?: readonly WorkflowChoice[] | undefined;
 	  };

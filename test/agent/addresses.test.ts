@@ -81,6 +81,7 @@ const BEFORE_A_LIVE_ONE: Readonly<Record<string, { readonly isTls?: boolean; rea
 	},
 	'leads to a sign-in': { make: () => createHttpServer(answers(302, { location: 'https://login.example/' })) },
 	'answers 503': { make: () => createHttpServer(answers(503)) },
+	'answers 503 for 10 min': { make: () => createHttpServer(answers(503, { 'retry-after': '600' })) },
 	'resets a request': {
 		make: () => createServer((socket) => void socket.once('data', () => socket.resetAndDestroy())),
 	},
@@ -136,6 +137,37 @@ test.each(Object.keys(BEFORE_A_LIVE_ONE))(
 		await device.passWait();
 		await device.untilState('online');
 		expect(taken()).toBe(before);
+	},
+);
+
+test.each(Object.keys(BEFORE_A_LIVE_ONE).filter((kind) => kind !== 'ends each channel at once'))(
+	'at a first start, too: the first of two addresses, which %s, costs an attempt, and no person is needed [F567]',
+	async (kind) => {
+		const { name, taken, setup } = await givenBoth(kind);
+		name.addresses = [BAD, LIVE];
+		const device = await givenAgent({ ...setup, settings: { ...setup.settings, workflowId: 'check-in' } });
+		const { problem } = await device.untilStatus(({ channel }) => channel.nextAttemptAt !== null);
+		expect(problem).toMatchObject({ recovers: true });
+		await untilBack(device, device.clock.monotonicMs());
+		expect(device.statuses.map(({ state }) => state)).not.toContain('blocked');
+		expect(taken()).toBe(1);
+	},
+);
+
+test.each([
+	['untrusted as well', LIVE],
+	['dead', '127.0.0.3'],
+])(
+	'an answer that asks for a person does so when the other address of the name, which is %s, was tried once [F568]',
+	async (_how, other) => {
+		const { name, setup } = await givenBoth('shows the certificate of another');
+		name.addresses = [BAD, other];
+		const settings = { ...setup.settings, network: {}, workflowId: 'check-in' };
+		const device = await givenAgent({ home: setup.home, settings });
+		const { state } = await device.untilStatus(({ channel }) => channel.nextAttemptAt !== null);
+		expect(state).toBe('connecting');
+		await device.passWait();
+		expect((await device.untilState('blocked')).problem).toMatchObject({ code: 'certificate-untrusted' });
 	},
 );
 

@@ -140,10 +140,9 @@ test('what is doubted is the address that the newest connection went to, whateve
 	const url = new URL(`http://service.test:${port}/`);
 	const asked = async () => text(await network.ask(get(url)));
 	expect([await asked(), await asked()]).toEqual(['bad', 'bad']);
-	network.doubt(new URL(`ws://service.test:${port}/ws/device`));
+	expect(network.doubt(new URL(`ws://service.test:${port}/ws/device`))).toBe(true);
 	expect([await asked(), await asked()]).toEqual(['live', 'live']);
-	network.doubt(url);
-	network.doubt(url);
+	expect([network.doubt(url), network.doubt(url)]).toEqual([false, false]);
 	expect(await asked()).toBe('bad');
 	network.doubt(new URL('http://other.test/'));
 	expect(await asked()).toBe('bad');
