@@ -86,8 +86,8 @@ describe('settings', () => {
 		const isGone = ({ code }: { code: string }) => code === 'credential-unreadable';
 		const since = device.agent.status().warnings.find(isGone)?.params?.['since'];
 		expect(since).toMatch(/^20\d\d-/);
-		const { checks } = await examine({ home }, 'settings');
-		expect(checks.settings).toMatchObject({
+		// An agent is live a moment before its state is on the disk.
+		await expect.poll(async () => (await examine({ home }, 'settings')).checks.settings).toMatchObject({
 			...{ status, code: 'credential-unreadable' },
 			message: expect.stringMatching(`${apiKeyFile} cannot be read: .* It has been so since ${since}\\.$`),
 		});
