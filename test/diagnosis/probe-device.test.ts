@@ -87,10 +87,12 @@ describe('settings', () => {
 		const since = device.agent.status().warnings.find(isGone)?.params?.['since'];
 		expect(since).toMatch(/^20\d\d-/);
 		// An agent is live a moment before its state is on the disk.
-		await expect.poll(async () => (await examine({ home }, 'settings')).checks.settings).toMatchObject({
-			...{ status, code: 'credential-unreadable' },
-			message: expect.stringMatching(`${apiKeyFile} cannot be read: .* It has been so since ${since}\\.$`),
-		});
+		await expect
+			.poll(async () => (await examine({ home }, 'settings')).checks.settings)
+			.toMatchObject({
+				...{ status, code: 'credential-unreadable' },
+				message: expect.stringMatching(`${apiKeyFile} cannot be read: .* It has been so since ${since}\\.$`),
+			});
 	});
 
 	test('of which several are wrong are named in one sentence each', async () => {
