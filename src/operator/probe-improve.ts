@@ -61,6 +61,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
 		const form = readForm(seen, answers);
+		run.forget('notification-id');
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
 		return form;
 	};

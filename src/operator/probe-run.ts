@@ -85,6 +85,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		...options,
 		pace: createPace(new URL(target.baseUrl).host, options.clock, signal, waits),
 		note: (...findings) => findings.forEach((one) => void found.set(one.point, one)),
+		forget: (point) => void found.delete(point),
 		findings: () => [
 			...found.values(),
 			...(run.next ? [nextFinding(run.next.pointer, run.next.isProved ? 'proved' : 'guessed')] : []),

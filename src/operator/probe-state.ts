@@ -32,6 +32,8 @@ export interface ProbeOptions extends Omit<Asking, 'pace'> {
 /** All that the steps share, and what they have found. */
 export interface Run extends ProbeOptions, Asking {
 	readonly note: (...findings: readonly Finding[]) => void;
+	/** What later lives do not show any more. */
+	readonly forget: (point: Finding['point']) => void;
 	readonly findings: () => Finding[];
 	/** Words of the service about what it misses, as it wrote them. */
 	readonly words: Set<string>;
