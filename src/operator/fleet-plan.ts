@@ -116,7 +116,10 @@ export async function publishSigned(shell: Shell, out: string, text: string, pla
 		const place = await replaceStored(shell, out, text, stored);
 		// Where a store takes two first plans, the record says whose is the last.
 		const kept = (await loadRecord(shell, out)).signed.at(-1);
-		if (kept?.digest !== plan.digest) throw overtaken(out);
+		if (kept?.digest !== plan.digest) {
+			const now = await readStored(shell, out);
+			if (now && planIn(now.bytes, out).digest !== plan.digest) throw overtaken(out);
+		}
 		return place;
 	});
 }

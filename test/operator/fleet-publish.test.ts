@@ -154,22 +154,6 @@ test('who signs the first plan of a fleet is refused where another one is publis
 	expect(await published()).toMatchObject({ revision: 1 });
 });
 
-test('of two first plans in a store that takes both, one is told that it was not the last', async () => {
-	const { plan, first } = await given();
-	const store = await givenStore({ knowsIfMatch: false });
-	const place = '/plans/published.record.json';
-	// The other manager's record comes between our own and our plan.
-	store.overtake(() => {
-		const record = JSON.parse(store.kept.get(place) ?? '');
-		const theirs = { ...record.signed[0], digest: 'another' };
-		store.kept.set(place, JSON.stringify({ ...record, signed: [...record.signed, theirs] }));
-	});
-	expect(await first(await plan(1, 'new'), store.url)).toMatchObject({
-		status: 65,
-		stderr: expect.stringMatching(/plan-outdated/),
-	});
-});
-
 test('of two managers who sign at the same moment to a file, one publishes and the other is refused', async () => {
 	const { plan, first, sign, out, published } = await given();
 	await first(await plan(1, 'new'), out);

@@ -266,8 +266,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'lost-answers-cost-nothing',
 		'registers-seldom',
 		'connection/link.runner.ts',
-		"const unsent = result.sent === 'no';",
-		"const unsent = result.sent !== 'answered';",
+		"unsent: result.sent === 'no',",
+		"unsent: result.sent !== 'answered',",
 		{ seed: 161 },
 	),
 	one(
