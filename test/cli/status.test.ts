@@ -45,7 +45,7 @@ describe('on a paired device that is online', () => {
 		const { stdout, stderr, status } = await home.agent(['status']);
 		const { host } = new URL(service.url);
 		expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-		expect(stdout.split('\n').map((line) => line.replaceAll(/\d\d:\d\d:\d\d/g, 'TIME'))).toEqual([
+		expect(stdout.split('\n').map((line) => line.replaceAll(/(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d/g, 'TIME'))).toEqual([
 			`Online with ${host}, workflow document-check.`,
 			'',
 			'Device     KIOSK-7, kiosk',

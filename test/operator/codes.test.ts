@@ -25,7 +25,7 @@ describe('qrcode', () => {
 		});
 		expect(await modeOf(out)).toBe('600');
 		expect(stdout).toMatch(
-			/^Service +http:\S+\nWorkflow +checkin\nEnds +\d\d:\d\d:\d\d \(in 5 min\)\nSaved +\S+code\.png\n$/,
+			/^Service +http:\S+\nWorkflow +checkin\nEnds +(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \(in 5 min\)\nSaved +\S+code\.png\n$/,
 		);
 		expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
 	});

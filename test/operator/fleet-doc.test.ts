@@ -20,7 +20,7 @@ const DEVICES = Array.from({ length: 1000 }, (_, n) => ({
 /** Times of day and places differ from run to run. */
 const plain = (text: string) =>
 	text
-		.replaceAll(/\d\d:\d\d:\d\d/g, 'TIME')
+		.replaceAll(/(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d/g, 'TIME')
 		.replaceAll(/ +$/gm, '')
 		.replaceAll(`${operator.directory}/`, '');
 

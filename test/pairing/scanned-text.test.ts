@@ -28,8 +28,11 @@ describe.each(OTHERS.map(({ name }) => name))('with a keyboard layout that is %s
 		expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: name, capsLock: false } });
 	});
 
-	// These have no key for a sign of every link, so that no scanner types one in them.
-	test.skipIf(['Arabic', 'Brazilian'].includes(name))('in the scanner, a link is read on a US device', () => {
+	test('in the scanner, a link is read on a US device, unless a sign of every link has no key there', () => {
+		if (['Arabic', 'Brazilian'].includes(name)) {
+			expect([...LINK].every((sign) => other.keys.includes(sign))).toBe(false);
+			return;
+		}
 		const text = mangled(LINK, other, US);
 		expect(text).not.toContain('https://');
 		expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: 'US English' } });
