@@ -171,7 +171,9 @@ describe('one application that holds or drips costs another nothing', () => {
 	});
 
 	test('waits, streams and dripping uploads beyond its share', async () => {
-		const { device, as } = await givenDevice(lineOf(LOBBY, 'uploads=3 waits=2 connections=9') + lineOf(DESK));
+		const { service, device, as } = await givenDevice(lineOf(LOBBY, 'uploads=3 waits=2 connections=9') + lineOf(DESK));
+		// An answer that comes before the upload has ended would end the upload.
+		onTestFinished(service.hold('/api/slow'));
 		const host = hostOf(device);
 		const answered = async (heads: readonly string[], count: number) => {
 			const enough = Promise.withResolvers<void>();
@@ -194,6 +196,7 @@ describe('one application that holds or drips costs another nothing', () => {
 		});
 		expect(refused).toMatchObject({ status: 503 });
 		expect(refused.headers['retry-after']).toBe('1');
+		expect(await as(LOBBY, '/v1/service/api/slow', 'POST', {})).toMatchObject({ status: 503 });
 		expect((await as(DESK, '/v1/service/api/quick', 'POST', {})).status).toBe(404);
 		expect((await as(DESK, '/v1/status')).status).toBe(200);
 		expect((await ask(device, '/v1/service/api/quick')).status).toBe(404);

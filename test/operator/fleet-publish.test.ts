@@ -41,14 +41,19 @@ async function given() {
 async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
-	let meanwhile = () => {};
-	const overtake = (act: () => void) => {
-		meanwhile = act;
+	const alone = { before: () => {}, after: () => {}, refusal: 412 };
+	let other = alone;
+	let isTaken = false;
+	/** What somebody else does just before a plan is taken, and just before the record is looked at after that; and how the store refuses. */
+	const overtake = (act: Partial<typeof alone>) => {
+		other = { ...alone, ...act };
+		isTaken = false;
 	};
 	const etag = (text: string | undefined) => `"${text?.length}-${text?.slice(-40)}"`.replaceAll(/[^\w"-]/g, '');
 	const server = createServer(async (request, response) => {
 		const path = request.url ?? '';
 		if (request.method === 'GET') {
+			if (isTaken && path.includes('record')) other.after();
 			const text = kept.get(path);
 			response.writeHead(
 				text === undefined ? 404 : 200,
@@ -57,12 +62,13 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 			return response.end(text);
 		}
 		const body = (await request.toArray()).join('');
-		if (!path.includes('record')) meanwhile();
+		if (!path.includes('record')) other.before();
 		const condition = request.headers['if-match'] ?? request.headers['if-none-match'] ?? '';
 		asked.push(`${path} ${condition === '' ? 'whatever is there' : condition === '*' ? 'nothing' : 'the same'}`);
 		const fits = condition === '*' ? !kept.has(path) : condition === '' || condition === etag(kept.get(path));
-		if (knowsIfMatch && !fits) return response.writeHead(412).end();
+		if (knowsIfMatch && !fits) return response.writeHead(other.refusal).end();
 		kept.set(path, body);
+		isTaken = !path.includes('record');
 		return response.writeHead(201).end();
 	});
 	const url = `http://127.0.0.1:${await listen(server)}/plans/published.json`;
@@ -137,12 +143,31 @@ test('a store that knows If-Match decides who comes first [F733]', async () => {
 		'/plans/published.json the same',
 	]);
 	const theirs = '{"format":"idv-fleet-plan/2","revision":9}';
-	store.overtake(() => store.kept.set('/plans/published.json', theirs));
-	expect(await sign(await plan(3, 'new'), store.url)).toMatchObject({
+	const outdated = { status: 65, stderr: expect.stringMatching(/another manager has published there.*plan-outdated/) };
+	for (const refusal of [412, 409]) {
+		const last = store.kept.get('/plans/published.json') ?? '';
+		store.overtake({ before: () => store.kept.set('/plans/published.json', theirs), refusal });
+		expect(await sign(await plan(3, 'new'), store.url)).toMatchObject(outdated);
+		expect(store.kept.get('/plans/published.json')).toBe(theirs);
+		store.kept.set('/plans/published.json', last);
+	}
+});
+
+test('who is overtaken after his plan was taken is told so where the other plan is there, and not for its record alone', async () => {
+	const { plan, sign, first } = await given();
+	const [mine, other] = [await givenStore({ knowsIfMatch: false }), await givenStore()];
+	for (const { url } of [mine, other]) expect((await first(await plan(1, 'new'), url)).status).toBe(0);
+	expect((await sign(await plan(2, 'other'), other.url, '--allow-workflow', 'other')).status).toBe(0);
+	const takes = (...names: string[]) => {
+		for (const name of names) mine.kept.set(`/plans/${name}`, other.kept.get(`/plans/${name}`) ?? '');
+	};
+	mine.overtake({ after: () => takes('published.record.json') });
+	expect((await sign(await plan(3, 'new'), mine.url)).status).toBe(0);
+	mine.overtake({ after: () => takes('published.record.json', 'published.json') });
+	expect(await sign(await plan(4, 'new'), mine.url, '--previous', mine.url)).toMatchObject({
 		status: 65,
-		stderr: expect.stringMatching(/plan-outdated/),
+		stderr: expect.stringMatching(/another manager has published there.*plan-outdated/),
 	});
-	expect(store.kept.get('/plans/published.json')).toBe(theirs);
 });
 
 test('who signs the first plan of a fleet is refused where another one is published already', async () => {
