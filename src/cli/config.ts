@@ -6,7 +6,6 @@ import { errnoOf, inWords } from '../base/files.edge.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { diskNeed, plainBytes } from '../events/disk-budget.ts';
 import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
-import { pinNeed } from '../page/pin.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
 import { findContradictions } from '../settings/contradictions.ts';
@@ -165,11 +164,7 @@ async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Fa
 	const runtime = await attempt(openRuntime(loaded, parts, { barely: true }));
 	problems.push(...(runtime?.problems ?? []).map(({ told }) => told));
 	await runtime?.close();
-	const { page, telemetry, local } = loaded.settings;
-	if (page.pinFile !== null && runtime?.problems.length === 0 && pinNeed(runtime.pin, 'paired', true) === 'longerPin')
-		problems.push(
-			failure('settings-invalid', `page.pinFile: the PIN in ${page.pinFile} must have six or more digits.`),
-		);
+	const { telemetry, local } = loaded.settings;
 	if (telemetry.headersFile !== null) {
 		const { readTelemetryHeaders } = await import('../telemetry/telemetry.runner.ts');
 		await attempt(readTelemetryHeaders(telemetry.headersFile));

@@ -8,6 +8,7 @@ import { readSecretFile } from '../settings/files.edge.ts';
 import { type Headers, readHeader, readHeaderLines } from '../settings/header-lines.ts';
 import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 import { valueAt } from '../settings/table.ts';
+import { isPin } from '../settings/value-schemas.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
 import type { CredentialEnd } from './credential-ends.ts';
 import { createNetwork, type Network, type NetworkSettings, readFileOfWay } from './network.edge.ts';
@@ -154,7 +155,10 @@ async function openByWay(runtime: Runtime, way: Way, parts: RuntimeParts): Promi
 }
 
 async function readPin({ settings: { page } }: LoadedSettings): Promise<string | null> {
-	return page.pinFile === null ? null : await readSecretFile(page.pinFile);
+	const pin = page.pinFile === null ? null : await readSecretFile(page.pinFile);
+	if (pin === null || isPin(pin)) return pin;
+	const message = `page.pinFile: the PIN in ${page.pinFile} must have six or more digits.`;
+	throw new AgentError('settings-invalid', message, { params: { path: page.pinFile ?? '' } });
 }
 
 interface MadeWay {

@@ -8,7 +8,7 @@ import { differences } from '../connection/way.ts';
 import type { SettingsReport } from '../protocol/local-api.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { shownValue } from '../settings/shown.runner.ts';
-import { listSettings, type Settings, valueAt } from '../settings/table.ts';
+import { isSame, listSettings, type Settings, valueAt } from '../settings/table.ts';
 
 /** Settings that sockets and files are opened with. All others follow a reload. */
 export const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
@@ -106,7 +106,6 @@ export function keepTaken(parts: {
 	};
 }
 
-const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
 const isAbout = ({ message }: Pick<Failure, 'message'>, path: string) =>
 	[' ', ':'].some((end) => ` ${message}`.includes(` ${path}${end}`));
 

@@ -3,13 +3,14 @@
  * not made longer by tries that come meanwhile, so that the right PIN is never locked out for good. Pure; time is handed in.
  */
 import { type Standing, takesRescue } from '../pairing/rescue.ts';
+import { isPin } from '../settings/value-schemas.ts';
 
 /** `setting`: the device knows no service and has no PIN, so a person here could be any person. */
 export type PinNeed = 'nothing' | 'pin' | 'longerPin' | 'setting';
 
 /** @param knowsService whether `baseUrl` or `pairing.trustedOrigins` say where this device belongs. */
 export function pinNeed(pin: string | null, standing: Standing, knowsService: boolean): PinNeed {
-	if (pin !== null) return /^\d{6,64}$/.test(pin) ? 'pin' : 'longerPin';
+	if (pin !== null) return isPin(pin) ? 'pin' : 'longerPin';
 	// A rescue cannot change the service.
 	return knowsService || takesRescue(standing, 'person') ? 'nothing' : 'setting';
 }

@@ -2,6 +2,7 @@
 import { type Failure, failure } from '../base/errors.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
+import { NO_ORIGIN } from '../settings/restrictions.ts';
 import type { Settings } from '../settings/table.ts';
 import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
@@ -173,7 +174,7 @@ function ownAddress(inCode: string | null, configured: string | null): string | 
 }
 
 function checkOrigin(named: string, origin: string, asked: PairingAsked, context: PairingContext): Failure | null {
-	const { settings, state } = context;
+	const { settings, state, pairedWith } = context;
 	if (named.startsWith('http:') && !isLoopback(named))
 		return failure('insecure-origin', `This code leads to ${origin} without encryption.`, { params: { origin } });
 	if (settings.baseUrl !== null) {
@@ -187,7 +188,9 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 	}
 	const { trustedOrigins } = settings.pairing;
 	if (trustedOrigins.length > 0)
-		return trustedOrigins.includes(origin) || trustedOrigins.includes(named)
+		return trustedOrigins.includes(origin) ||
+			trustedOrigins.includes(named) ||
+			(trustedOrigins.includes(NO_ORIGIN) && pairedWith !== null && new URL(pairedWith).origin === origin)
 			? null
 			: failure(
 					'code-for-other-origin',

@@ -4,8 +4,9 @@ import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
+import { RESTRICTS } from './restrictions.ts';
 import type { Setting } from './setting-kinds.ts';
-import { listSettings, type Settings, valueAt } from './table.ts';
+import { isSame, listSettings, type Settings, valueAt } from './table.ts';
 
 /** Where a value came from; `where` is the file or the variable. */
 export interface SettingOrigin {
@@ -34,9 +35,9 @@ export interface ResolvedSettings {
 	readonly origins: ReadonlyMap<string, SettingOrigin>;
 	/** The faults of the layers; each bad value gives way to the one from before, or to what is below it. */
 	readonly problems: readonly Failure[];
-	/** Those of `problems` that only say that there is no setting of a name: of a newer version, or not meant. */
+	/** Those of `problems` that only say that there is no setting of a name (of a newer version, or not meant), or what waits. */
 	readonly unknown: readonly Failure[];
-	/** Whether no rule for several settings was broken. */
+	/** Whether no rule for several settings was broken, and nothing is as before because of a restriction that was refused. */
 	readonly holdsTogether: boolean;
 	/** The documents of the file layers with the good values in place of the bad ones. */
 	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
@@ -64,6 +65,7 @@ export function resolveSettings(
 	const problems: Failure[] = [];
 	const unknown: Failure[] = [];
 	const documents: { where: string; document: unknown }[] = [];
+	const refused = new Set<string>();
 	let unknownCount = 0;
 	for (const [path, { fallback }] of known) {
 		values.set(path, fallback);
@@ -87,16 +89,20 @@ export function resolveSettings(
 				const told = failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`);
 				problems.push(told);
 				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
+				for (const one of entry ? [] : slipsOf(path)) refused.add(one);
 				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : []) {
+					refused.add(one);
 					const isOwn = before?.origins.get(one)?.where === where;
 					const kept = isOwn ? valueAt(before.settings, one) : undefined;
-					mend(mended, one.split('.'), kept);
+					const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
+					// No restriction is an object: it is refused whenever the document is read again.
+					mend(mended, one.split('.'), one in RESTRICTS && isOpen ? {} : kept);
 					if (!isOwn) continue;
 					values.set(one, kept);
 					origins.set(one, { source: layer.source, where });
 				}
 			} else {
-				isUnchanged &&= JSON.stringify(problem.value) === JSON.stringify(value);
+				isUnchanged &&= isSame(problem.value, value);
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
 			}
@@ -108,21 +114,62 @@ export function resolveSettings(
 	if (unnamed > 0) unknown.push(failure('settings-invalid', unnamedFault));
 	problems.push(...unknown.slice(unnamed > 0 ? -1 : unknown.length));
 	if (problems.length === 0 && isUnchanged) checked.add('settings', text);
-	const broken = checkTogether(nest(values), before);
-	problems.push(...broken.map(({ message }) => failure('settings-invalid', message)));
+	let wentBack = false;
 	const goBack = (paths: readonly string[], to: SettingsBefore | null) => {
+		wentBack ||= to !== null;
 		for (const path of paths) {
 			values.set(path, to ? valueAt(to.settings, path) : known.get(path)?.fallback);
 			origins.set(path, to?.origins.get(path) ?? { source: 'default', where: null });
 		}
 	};
+	const allHeld = holdBack(refused, values, before, goBack);
+	// Nothing goes on with settings that were never valid: they only have mistakes.
+	const held = before || problems.length === unknown.length ? allHeld : [];
+	unknown.push(...held);
+	const broken = checkTogether(nest(values), before);
+	problems.push(...held, ...broken.map(({ message }) => failure('settings-invalid', message)));
 	if (before) {
 		for (const { paths } of broken) goBack(paths, before);
 		// What does not go together with the rest even so is not used at all.
 		for (const { paths } of checkTogether(nest(values), null)) goBack(paths, null);
 	}
-	return { settings: nest(values), origins, problems, unknown, holdsTogether: broken.length === 0, documents };
+	const holdsTogether = broken.length === 0 && !wentBack;
+	return { settings: nest(values), origins, problems, unknown, holdsTogether, documents };
 }
+
+/** Where a restriction was refused and nothing good of it is left, what it restricts waits or allows nothing. Says so. */
+function holdBack(
+	refused: ReadonlySet<string>,
+	values: Map<string, unknown>,
+	before: SettingsBefore | null,
+	goBack: (paths: readonly string[], to: SettingsBefore | null) => void,
+): Failure[] {
+	const told: Failure[] = [];
+	for (const path of refused) {
+		const restricts = RESTRICTS[path] ?? {};
+		const { fallback } = listSettings().get(path) ?? {};
+		const isOpen = (value: unknown) => isSame(value, fallback) || isSame(value, restricts[path]);
+		if (!isOpen(values.get(path))) continue;
+		// It may have moved from another source.
+		if (before && !isOpen(valueAt(before.settings, path))) goBack([path], before);
+		else
+			for (const [held, meanwhile] of Object.entries(restricts)) {
+				const wanted = values.get(held);
+				// A variable counts again at each start, whatever was in force.
+				const isKept = meanwhile === undefined && before?.origins.get(held)?.source === 'file';
+				goBack([held], isKept ? before : null);
+				if (meanwhile !== undefined) values.set(held, meanwhile);
+				const waits = Array.isArray(meanwhile) ? 'allows nothing' : 'waits';
+				if (!isSame(values.get(held), wanted))
+					told.push(failure('settings-invalid', `${held} ${waits}: ${path} was refused.`));
+			}
+	}
+	return told;
+}
+
+/** The restrictions that a name with a slip was meant for. */
+const slipsOf = (typed: string) =>
+	Object.keys(RESTRICTS).filter((path) => editDistance(typed.toLowerCase(), path.toLowerCase(), 2) <= 2);
 
 /** A document as it was read until it is mended: then a copy. */
 interface Mended {

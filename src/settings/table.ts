@@ -395,3 +395,6 @@ export function environmentName(path: string): string {
 	const words = path.replaceAll('.', '_').replaceAll(/([a-z])([A-Z])/g, '$1_$2');
 	return `IDV_AGENT_${words.toUpperCase()}`;
 }
+
+/** Whether two values are the same. */
+export const isSame = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);

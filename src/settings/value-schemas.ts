@@ -140,3 +140,5 @@ export const fetchedUrl = later(() =>
 		return z.NEVER;
 	}),
 );
+
+export const isPin = (text: string) => /^\d{6,64}$/.test(text);

@@ -1,0 +1,214 @@
+/** A restriction that is refused leaves nothing open that waits for it. */
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { LOCAL_ROUTES, type SettingsReport } from '../../src/protocol/local-api.ts';
+import { resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
+import { RESTRICTS } from '../../src/settings/restrictions.ts';
+import { listSettings } from '../../src/settings/table.ts';
+import { examine, expectProblem } from '../diagnosis/examine.ts';
+import { givenPlanServer } from '../fixtures/plans.ts';
+import { type AgentSetup, givenAgent, givenHome, type RunningAgent } from '../harness/harness.ts';
+import { ask } from '../local-api/local-asking.ts';
+import { givenService } from '../service/fixture.ts';
+
+const GOOD_KEY = `ed25519:${Buffer.alloc(32, 7).toString('base64')}`;
+const PLAN = { format: 'idv-fleet-plan/1', revision: 1, spreadSeconds: 0, defaults: { workflowId: 'moved' } };
+
+/** Online by a key, and what writes one drop-in file. */
+async function given(more: object = {}, setup: AgentSetup = {}) {
+	const service = await givenService();
+	const home = await givenHome();
+	await mkdir(home.paths.confDirectory, { recursive: true });
+	const credential = { apiKeyFile: await home.secretFile('key', service.credentials.apiKey) };
+	const settings = { baseUrl: service.url, credential, workflowId: 'check-in', ...more };
+	const device = await givenAgent({ ...setup, home, settings });
+	await device.untilLive('check-in');
+	const push = async (dropIn: unknown) => {
+		await writeFile(join(home.paths.confDirectory, '50-push.json'), JSON.stringify(dropIn));
+		await device.daemon.reload();
+	};
+	return { service, home, settings, device, push };
+}
+
+const told = (device: RunningAgent) => device.agent.status().warnings.map(({ message }) => message);
+
+async function rowOf(device: RunningAgent, path: string) {
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	return settings.find((one) => one.path === path);
+}
+
+test.each([
+	['keys that are none', { publicKeys: ['ed25519:rubbish'] }, 'fleet.publicKeys'],
+	['keys under a name with a slip', { publicKey: [GOOD_KEY] }, 'fleet.publicKeys'],
+	['a name of the fleet that is none', { publicKeys: [GOOD_KEY], name: 7 }, 'fleet.name'],
+])('with %s the address of a plan waits, over a restart too, until they are right [F660]', async (_, bad, refused) => {
+	const plans = await givenPlanServer(PLAN);
+	const { home, settings, device, push } = await given();
+	await push({ fleet: { planUrl: plans.url, ...bad } });
+	const words = `fleet.planUrl waits: ${refused} was refused.`;
+	expect(told(device)).toContainEqual(expect.stringContaining(words));
+	expect(await rowOf(device, 'fleet.planUrl')).toMatchObject({
+		value: null,
+		refused: expect.stringContaining(words),
+	});
+	expectProblem(
+		(await examine({ home, settings }, 'settings')).checks.settings,
+		'warning',
+		'settings-invalid',
+		/waits/,
+	);
+	await device.stop();
+	const again = await givenAgent({ home });
+	await again.untilLive('check-in');
+	expect(told(again)).toContainEqual(expect.stringContaining(words));
+	await writeFile(join(home.paths.confDirectory, '50-push.json'), '{ "half": ');
+	await again.daemon.reload();
+	expect(await rowOf(again, 'fleet.planUrl')).toMatchObject({ value: null });
+	expect(plans.answers).toEqual([]);
+	const fleet = { planUrl: plans.url, publicKeys: [GOOD_KEY] };
+	await writeFile(join(home.paths.confDirectory, '50-push.json'), JSON.stringify({ fleet }));
+	await again.daemon.reload();
+	again.clock.advance(5000);
+	await plans.untilAnswered(1);
+	expect(again.agent.status().workflow).toMatchObject({ wanted: 'check-in' });
+});
+
+test('keys that move to another file and are refused there stay as they were', async () => {
+	const plans = await givenPlanServer(PLAN);
+	const { home, settings, device, push } = await given({ fleet: { publicKeys: [GOOD_KEY] } });
+	await home.writeSettings({ ...settings, fleet: {} });
+	await push({ fleet: { planUrl: plans.url, publicKeys: 'ed25519' } });
+	expect(await rowOf(device, 'fleet.publicKeys')).toMatchObject({ value: [GOOD_KEY] });
+	await device.stop();
+	const again = await givenAgent({ home });
+	again.clock.advance(5000);
+	await plans.untilAnswered(1);
+	expect(await rowOf(again, 'fleet.publicKeys')).toMatchObject({ value: [GOOD_KEY] });
+});
+
+test('where the paths that may be forwarded are refused, nothing is forwarded, until they are right or gone', async () => {
+	const { home, service, device, push } = await given();
+	const answer = async () => (await ask(device, `${LOCAL_ROUTES.service}api/x`, { method: 'GET' })).status;
+	expect(await answer()).toBe(404);
+	const before = service.requests.length;
+	await push({ forward: { allow: ['api/only'] } });
+	expect(await answer()).toBe(403);
+	await device.daemon.reload();
+	expect(await answer()).toBe(403);
+	expect(service.requests).toHaveLength(before);
+	expect(told(device)).toContainEqual(
+		expect.stringContaining('forward.allow allows nothing: forward.allow was refused.'),
+	);
+	await push({ forward: { allow: ['/api/x'] } });
+	expect(await answer()).toBe(404);
+	await push({ forward: { allow: 'api' } });
+	expect(await answer()).toBe(404);
+	await rm(join(home.paths.confDirectory, '50-push.json'));
+	await device.daemon.reload();
+	expect(await answer()).toBe(404);
+});
+
+test('updates do not begin where their window is refused, and a page waits for the file of its PIN', async () => {
+	const { device, push } = await given({ update: { enabled: true } });
+	await push({ update: { window: 'at night' }, page: { port: 0, pinFile: 'pin' } });
+	expect(await rowOf(device, 'update.enabled')).toMatchObject({ value: false });
+	expect(await rowOf(device, 'page.port')).toMatchObject({ value: null });
+	for (const words of ['update.enabled waits: update.window was', 'page.port waits: page.pinFile was'])
+		expect(told(device)).toContainEqual(expect.stringContaining(words));
+	await push({ update: { window: '02:00-05:00' } });
+	expect(await rowOf(device, 'update.enabled')).toMatchObject({ value: true });
+});
+
+test('where the origins of codes are refused, codes of the service that the device has are taken, and no others', async () => {
+	const [service, other] = [await givenService(), await givenService()];
+	const home = await givenHome();
+	const device = await givenAgent({ home, settings: {} });
+	await device.pair(service.createPairingCode('check-in').url);
+	await device.untilLive('check-in');
+	await home.writeSettings({ pairing: { trustedOrigins: ['rubbish'] } });
+	await device.daemon.reload();
+	const replace = { replace: true };
+	await expect(device.pair(other.createPairingCode('check-in').url, replace)).rejects.toMatchObject({
+		failure: { code: 'code-for-other-origin' },
+	});
+	await device.pair(service.createPairingCode('check-out').url, replace);
+	await device.untilLive('check-out');
+});
+
+test('a PIN with fewer than six digits is told, and the PIN from before stays [F659]', async () => {
+	const home = await givenHome();
+	const pinFile = await home.secretFile('pin', '471100');
+	const settings = { baseUrl: (await givenService()).url, page: { port: 0, pinFile } };
+	const device = await givenAgent({ home, settings });
+	await home.secretFile('pin', '4711');
+	await device.daemon.reload();
+	const words = `page.pinFile: the PIN in ${pinFile} must have six or more digits. The settings from before stay in force.`;
+	expect(told(device)).toContainEqual(expect.stringContaining(words));
+	expect(device.agent.ways.runtime().pin).toBe('471100');
+	expect(await rowOf(device, 'page.pinFile')).toMatchObject({ refused: expect.stringContaining('six or more') });
+	expectProblem(
+		(await examine({ home, settings }, 'settings')).checks.settings,
+		'warning',
+		'settings-invalid',
+		/six or/,
+	);
+	await home.secretFile('pin', '815000');
+	await device.daemon.reload();
+	expect([told(device), device.agent.ways.runtime().pin]).toEqual([[], '815000']);
+});
+
+const layer = (document: object, where = 'a'): SettingsLayer => ({ source: 'file', where, document });
+
+test.each(Object.entries(RESTRICTS))('what %s restricts has a value that is valid meanwhile', (path, restricts) => {
+	const known = listSettings();
+	expect(known.has(path)).toBe(true);
+	for (const [held, meanwhile] of Object.entries(restricts)) {
+		const { schema, fallback } = known.get(held) ?? expect.unreachable(held);
+		expect(schema.parse(meanwhile ?? fallback)).toEqual(meanwhile ?? fallback);
+	}
+});
+
+test.each<[string, object, object]>([
+	['a bad address of the service', { baseUrl: 'id' }, { pairing: { trustedOrigins: ['https://nothing.invalid'] } }],
+	[
+		'its name with a slip',
+		{ baseURL: 'https://id.example' },
+		{ pairing: { trustedOrigins: ['https://nothing.invalid'] } },
+	],
+	['a switch in words', { service: { actOnMessages: 'no' } }, { service: { actOnMessages: false } }],
+	['no group', { forward: 'none' }, { forward: { allow: ['/.'] } }],
+	['a window beside updates', { update: { enabled: true, window: '2-5' } }, { update: { enabled: false } }],
+])('%s is held back from the first start on, and after it was set and taken back', (_, bad, expected) => {
+	const first = resolveSettings([layer(bad)]);
+	const explicit = resolveSettings([layer({ forward: { allow: [] } })]);
+	for (const before of [null, first, explicit]) {
+		const pushed = resolveSettings([layer(bad)], undefined, before);
+		const again = resolveSettings([layer(bad)], undefined, pushed);
+		// Its file is half written by now: it counts as it was kept.
+		const kept = resolveSettings(
+			pushed.documents.map(({ document }) => layer(document as object)),
+			undefined,
+			again,
+		);
+		for (const one of [pushed, again, kept]) {
+			const { settings, unknown } = one;
+			expect(settings).toMatchObject(expected);
+			if (one !== pushed || before) expect(unknown.at(-1)?.message).toMatch(/ (waits|allows nothing): /);
+		}
+		expect(resolveSettings([layer({})], undefined, again).settings).toEqual(resolveSettings([]).settings);
+	}
+});
+
+test('the address of a plan that is in force stays, whichever way its keys come to be refused, but not that of a variable', () => {
+	const url = (name: string) => `https://plans.example/${name}`;
+	const before = resolveSettings([layer({ fleet: { planUrl: url('old') } })]);
+	const push = [layer({ fleet: { planUrl: url('new') } }), layer({ fleet: { publicKeys: ['none'] } }, 'b')];
+	const pushed = resolveSettings(push, undefined, before);
+	expect(pushed).toMatchObject({ settings: { fleet: { planUrl: url('old') } }, holdsTogether: false });
+	expect(resolveSettings(push, undefined, pushed).settings.fleet.planUrl).toBe(url('old'));
+	const variable = { value: url('env'), where: 'IDV_AGENT_FLEET_PLAN_URL' };
+	const env: SettingsLayer = { source: 'environment', texts: new Map([['fleet.planUrl', variable]]) };
+	const started = resolveSettings([env]);
+	expect(resolveSettings([...push, env], undefined, started).settings.fleet.planUrl).toBeNull();
+});
