@@ -10,11 +10,11 @@ import type { RetryClass } from '../base/errors.ts';
  * | outage: `unreachable`, and `surprising` where it worked | no word about this credential | 0 to 30 s; a surprise after 15 min 150 to 300 s | 60 s; then 5 min |
  * | a place that is still held: `occupied` | the service has another channel of this device | 5 to 30 s | 60 s |
  * | refusal: `refused` | 401, 1008, a private close code again and again | 30 to 120 s; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
- * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min |
+ * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min; twice the `Retry-After` where that is more |
  * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
  *
- * A `Retry-After` is the least wait in each class, and spread over as much again; that of a surprise which is outweighed, of a place that is held, or of one of
- * several addresses, up to 60 s. Where another address of the name was not tried yet, any class is an outage.
+ * Up to 10 min a `Retry-After` is the least wait, spread over as much again; that of a surprise which is outweighed, of a place that is held, or of one of
+ * several addresses up to 45 s, spread to 60 s. Where another address of the name was not tried yet, any class is an outage.
  */
 
 const SECOND = 1000;
@@ -140,7 +140,7 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
 	// A herd that was told the same `Retry-After` must not return in the same instant. An answer that is outweighed may be another's.
-	const isShort = isPassedOver || isOutage || (failed.retryClass === 'occupied' && failed.wasOnline === true);
+	const isShort = isPassedOver || isOutage || failed.retryClass === 'occupied';
 	const [fromMs, toMs] = isShort
 		? [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)]
 		: [floorMs, 2 * floorMs];

@@ -195,7 +195,7 @@ describe('what only a person could change, of a device that was online lately,',
 	test('waits as long as it was asked to', () => {
 		expect(range(surprising(0, { retryAfterMs: 40 * SECOND }))).toEqual([40, 60]);
 		expect(range(surprising(0, { retryAfterMs: 3600 * SECOND }))).toEqual([45, 60]);
-		expect(range(failed('occupied', { retryAfterMs: 3600 * SECOND, wasOnline: true }))).toEqual([45, 60]);
+		expect(range(failed('occupied', { retryAfterMs: 3600 * SECOND }))).toEqual([45, 60]);
 	});
 });
 
