@@ -27,7 +27,6 @@ import {
 	riskWarning,
 	withCut,
 	withHindrance,
-	withRefusal,
 } from './recent-cuts.ts';
 
 /** As the status has it. */
@@ -112,7 +111,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			const cause = causeOf(failure.code, closeCode);
 			if (!line) {
 				// An attempt that follows at once tells why the last channel was cut.
-				cuts = withHindrance(REFUSALS.has(failure.code) ? withRefusal(cuts, cause) : cuts);
+				cuts = withHindrance(cuts, REFUSALS.has(failure.code) ? cause : undefined);
 				const isOccupied = failure.code === 'channel-occupied';
 				occupied = isOccupied ? { fromMs: occupied?.fromMs ?? atMs, toMs: atMs } : null;
 				tell(atMs);

@@ -8,6 +8,8 @@ const WINDOW_MS = 10 * 60 * 1000;
 const REMEMBERED = 100;
 /** So many cuts within the window are told as a warning. */
 export const CUTS_TO_WARN = 3;
+/** So many channels that die of silence, although the next one opens at once, put notifications at risk. */
+const SILENT_TO_WARN = 2;
 
 /** The end of a channel that was open. Times in milliseconds. */
 export interface Cut {
@@ -45,16 +47,10 @@ export function withCut(cuts: readonly Cut[], cut: Cut): readonly Cut[] {
 	return [...cuts.filter(({ atMs }) => cut.atMs - atMs < WINDOW_MS), { ...cut, turns }].slice(-REMEMBERED);
 }
 
-/** The same, with the newest cut explained by what its channel's successor was refused for. */
-export function withRefusal(cuts: readonly Cut[], cause: string): readonly Cut[] {
+/** The same, after an attempt to open the next channel that has failed. @param refusal explains the newest cut. */
+export function withHindrance(cuts: readonly Cut[], refusal?: string): readonly Cut[] {
 	const newest = cuts.at(-1);
-	return newest ? [...cuts.slice(0, -1), { ...newest, cause }] : cuts;
-}
-
-/** The same, after an attempt to open the next channel that has failed. */
-export function withHindrance(cuts: readonly Cut[]): readonly Cut[] {
-	const newest = cuts.at(-1);
-	return newest ? [...cuts.slice(0, -1), { ...newest, hindered: true }] : cuts;
+	return newest ? [...cuts.slice(0, -1), { ...newest, hindered: true, cause: refusal ?? newest.cause }] : cuts;
 }
 
 /** The cause in the words of {@link Cut}. */
@@ -80,15 +76,20 @@ export function recentCuts(cuts: readonly Cut[], nowMs: number): RecentCuts | nu
 	return { count: recent.length, windowSeconds: WINDOW_MS / 1000, typicalLifeSeconds, cause };
 }
 
-/** While lines have died of silence lately, and how often to ping them is not known yet; `null` otherwise. */
+/** While lines have died of silence lately, and how often to ping them is not known yet, or nothing would help; `null` otherwise. */
 export function riskWarning(
-	{ deaths }: Pick<LineRhythm, 'deaths'>,
+	{ deaths, idleMs }: Pick<LineRhythm, 'deaths' | 'idleMs'>,
 	cuts: readonly Cut[],
 	nowMs: number,
 ): Failure | null {
-	if (!deaths || !cuts.some(({ cause, atMs }) => cause === SILENCE && nowMs - atMs < WINDOW_MS)) return null;
-	const message = `Notifications are at risk: the line was dead after ${plainDuration(deaths.afterMs)} of silence, which was noticed later.`;
-	return failure('notifications-at-risk', message);
+	const silent = cuts.filter(({ cause, atMs }) => cause === SILENCE && nowMs - atMs < WINDOW_MS);
+	// Where the next one cannot be opened at once, it is an outage.
+	const count = silent.filter(({ hindered }) => !hindered).length;
+	if (silent.length === 0 || (!deaths && (idleMs !== null || count < SILENT_TO_WARN))) return null;
+	const because = deaths
+		? `the line was dead after ${plainDuration(deaths.afterMs)} of silence, which was noticed later`
+		: `${count} channels that were open have died of silence in ${plainDuration(WINDOW_MS)}`;
+	return failure('notifications-at-risk', `Notifications are at risk: ${because}.`);
 }
 
 /** `The channel was cut 7 times in 10 min, each after 20 s (1006).`; `null` while that is not worth a warning. */

@@ -1,6 +1,7 @@
 /** Real channels on which nothing passes any more after a while without a byte, and what is known of the line then. */
 import { setImmediate as soon } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
 import { type ChannelEvent, openChannel } from '../../src/connection/channel.edge.ts';
 import { keepLine } from '../../src/connection/line.runner.ts';
 import { DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
@@ -71,4 +72,30 @@ test('notifications are at risk until it is known how often to ping a line that 
 	await die(0);
 	expect(facts()).toMatchObject({ idleTimeoutSeconds: 23, warning: { code: 'channel-flapping' } });
 	expect(line.pingIntervalMs(service.url, PING_MS, PING_MS)).toBe(15_000);
+});
+
+test('so they are on channels that open and never answer a ping, which no ping keeps alive [F653]', () => {
+	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
+	const silent = { silenceMs: 0, longestSilenceMs: PING_MS, inboundSilenceMs: 2 * PING_MS, longestInboundMs: 0 };
+	const lived = { lifeMs: 2 * PING_MS, ...silent, withoutCloseFrame: true, deadAfterMs: null };
+	const dies = (atMs: number) => {
+		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
+		line.ended({ ...ended, timedOut: true, line: { ...lived, saidGoodbye: false, sleptMs: 0 } }, atMs);
+	};
+	const fails = (atMs: number) => {
+		const ended = { type: 'ended', failure: failure('connect-timeout', 'None.'), closeCode: null } as const;
+		line.ended({ ...ended, timedOut: true, line: null }, atMs);
+	};
+	dies(60_000);
+	// An outage is no such line.
+	fails(70_000);
+	dies(180_000);
+	expect(line.facts(180_000).warning).toBeNull();
+	dies(240_000);
+	expect(line.facts(240_000).warning).toMatchObject({
+		code: 'notifications-at-risk',
+		message: 'Notifications are at risk: 2 channels that were open have died of silence in 10 min.',
+		remedy: expect.stringContaining('service.silenceLimitSeconds'),
+	});
+	expect(line.facts(900_000).warning).toBeNull();
 });
