@@ -151,17 +151,8 @@ function registerWith(
 ): Step {
 	const { backoff, credentials, onlineAtMs, connection, failure: before } = from;
 	const attempt = from.attempt + 1;
-	const state = {
-		name: 'registering',
-		sinceMs: atMs,
-		attempt,
-		backoff,
-		credentials,
-		onlineAtMs,
-		failure: before,
-		connection,
-		credentialIndex,
-	} as const;
+	const entered = { sinceMs: atMs, attempt, backoff, credentials, onlineAtMs };
+	const state = { name: 'registering', ...entered, failure: before, connection, credentialIndex } as const;
 	const credential = credentials[credentialIndex];
 	if (credential) return { state, effects: [{ type: 'register', attempt, credential }] };
 	const missing = failure('unpaired', 'There is no credential to register with.');
@@ -233,13 +224,11 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 		return registerWith(state, state.credentialIndex + 1, event.atMs);
 
 	const failed = {
+		...event,
 		retryClass: retryClassOf(event.failure.code),
-		atMs: event.atMs,
-		timedOut: event.timedOut,
 		serviceRestarts: false,
 		retryAfterMs: event.failure.retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, event.atMs),
-		hasOther: event.hasOther,
 	};
 	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
@@ -250,10 +239,7 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 
 function afterChannelEnded(
 	state: State<'connecting'> | State<'online'>,
-	event: Pick<
-		Event<'channelEnded'>,
-		'failure' | 'timedOut' | 'closeCode' | 'wasOnline' | 'hasOther' | 'againInMs' | 'atMs'
-	>,
+	event: Omit<Event<'channelEnded'>, 'type' | 'attempt'>,
 	random: () => number,
 ): Step {
 	const { againInMs, atMs } = event;
@@ -264,14 +250,12 @@ function afterChannelEnded(
 	const { code, retryAfterMs } = ended;
 	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, atMs);
 	const failed = {
+		...event,
 		retryClass: wantsFresh ? 'unreachable' : retryClassOf(code),
-		atMs: atMs,
-		timedOut: event.timedOut,
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
 		// A wait that the channel asks for is not one for the registration.
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, atMs),
-		hasOther: event.hasOther,
 	} as const;
 	const paced = afterFailure(early, failed, random);
 	// What a fresh Connection may mend at once asks for no person either.

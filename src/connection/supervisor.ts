@@ -15,7 +15,7 @@ import {
 	transition,
 } from './link.ts';
 import { type RegistrationBudget, refund, spend } from './registration-budget.ts';
-import { againAfterMs, LEAVES_HELD_MS, madeRoom, ROOM_AFTER_MS, roomFor } from './room.ts';
+import { againAfterMs, endsAsSecond, madeRoom, ROOM_AFTER_MS, type Room, roomFor } from './room.ts';
 import {
 	CLOSE_CODES,
 	type DesiredRegistration,
@@ -91,7 +91,12 @@ function reconcile(
 	}
 	if (current && isOnItsWay(current, desired)) {
 		if (!next || isOnItsWay(next, desired)) return { supervision, effects: [] };
-		return { supervision: { ...supervision, next: null }, effects: drop(next, atMs, random) };
+		const alone = { ...supervision, next: null };
+		const dropped = drop(next, atMs, random);
+		if (next.roomAtMs === undefined || current.state.name !== 'connectWait')
+			return { supervision: alone, effects: dropped };
+		// There is nothing any more that it leaves its place to.
+		return followedBy(dropped, stepLink(alone, current, { type: 'retryRequested', atMs }, random));
 	}
 	if (next && isOnItsWay(next, desired)) return { supervision, effects: [] };
 	const free = makeRoom(supervision, atMs, random);
@@ -303,32 +308,34 @@ function breakBeforeMake(
 		case 'wanted': {
 			const closed = transition(current.state, { type: 'roomWanted', failure: madeRoom(link), atMs }, random);
 			const again = transition(link.state, { ...event, againInMs: ROOM_AFTER_MS }, random);
-			return {
-				supervision: {
-					...supervision,
-					current: { ...current, state: closed.state },
-					next: { ...link, state: again.state, roomAtMs: atMs },
-				},
-				effects: [...ofLink(current, closed.effects), ...ofLink(link, again.effects)],
-			};
+			const next = { ...link, state: again.state, roomAtMs: atMs };
+			const made = { ...supervision, current: { ...current, state: closed.state }, next };
+			return { supervision: made, effects: [...ofLink(current, closed.effects), ...ofLink(link, again.effects)] };
 		}
 		case 'in vain': {
-			const failed = stepped(supervision, link, transition(link.state, event, random));
+			const told = endsAsSecond(link, event) ? asHeld(room, link, event) : event;
+			const failed = stepped(supervision, link, transition(link.state, told, random));
 			return followedBy(
 				failed.effects,
 				stepLink(failed.supervision, current, { type: 'retryRequested', atMs }, random),
 			);
 		}
 		case 'held':
-			return stepped(supervision, link, transition(link.state, { ...event, againInMs: LEAVES_HELD_MS }, random));
 		case 'again': {
+			const held = asHeld(room, link, event);
 			// A line that breaks just after a move, or a code with a meaning of its own, says nothing of other channels.
-			const isOther = link === current && (event.closeCode === null || PLAIN_CODES.includes(event.closeCode));
-			const told = isOther || retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
-			const again = { ...event, failure: told, againInMs: againAfterMs(link, event) };
-			return stepped(supervision, link, transition(link.state, again, random));
+			const isPlain = event.closeCode === null || PLAIN_CODES.includes(event.closeCode);
+			const isOther = room === 'again' && link === current && isPlain;
+			const told = isOther ? { ...held, failure: event.failure } : held;
+			return stepped(supervision, link, transition(link.state, told, random));
 		}
 	}
+}
+
+/** The end of a channel for which the place is still held, whatever the service said. */
+function asHeld(room: Room, link: Link, event: Extract<LinkEvent, { type: 'channelEnded' }>) {
+	const told = retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
+	return { ...event, failure: told, againInMs: againAfterMs(room, link, event) };
 }
 
 /** Going away, service restart, try again later; forbidden. */

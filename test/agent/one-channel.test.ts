@@ -1,6 +1,11 @@
 /** A service that permits one channel of a device at a time. */
-import { describe, expect, test } from 'vitest';
-import { givenAgent, givenPairedAgent, registrations } from '../harness/harness.ts';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { givenAgent, givenHome, givenPairedAgent, type RunningAgent, registrations } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 
 describe('a service that refuses a second channel of a device', () => {
@@ -104,5 +109,100 @@ describe('a service that refuses a second channel of a device', () => {
 		await device.untilState('online');
 		for (const wait of waits) expect(wait).toBeGreaterThanOrEqual(5);
 		for (const wait of waits) expect(wait).toBeLessThanOrEqual(30);
+	});
+});
+
+/** How a place that is taken is told: before the channel opens, as it opens, or once it has answered. */
+type Told = 'with 409' | 'by a reset' | 'by a cut' | `${'' | 'later '}with ${number}`;
+
+/** A service with one place, which is held for 5 s after each channel. */
+async function givenOnePlace(told: Told) {
+	const clock = createSteppedClock();
+	const sockets = new Set<Duplex>();
+	let registered = 0;
+	let freeAtMs = 0;
+	let holder: WebSocket | null = null;
+	const channels = new WebSocketServer({ noServer: true });
+	const server = createServer((_request, response) => {
+		registered += 1;
+		response.writeHead(201, { 'content-type': 'application/json' }).end(JSON.stringify({ token: `t${registered}` }));
+	});
+	server.on('connection', (socket) => void sockets.add(socket.on('error', () => {})));
+	server.on('upgrade', (request, socket, head) => {
+		const isTaken = holder !== null || clock.monotonicMs() < freeAtMs;
+		if (isTaken && told === 'with 409') {
+			socket.end('HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\nconnection: close\r\n\r\n');
+			return;
+		}
+		if (isTaken && told === 'by a reset' && holder === null) {
+			socket.destroy();
+			return;
+		}
+		channels.handleUpgrade(request, socket, head, (channel) => {
+			if (isTaken) refuse(channel);
+			else take(channel);
+		});
+	});
+	function refuse(channel: WebSocket): void {
+		const code = Number(/\d+$/.exec(told)?.[0]);
+		if (!code) channel.terminate();
+		else if (told.startsWith('later')) channel.once('ping', () => channel.close(code, 'one channel'));
+		else channel.close(code, 'one channel');
+	}
+	function take(channel: WebSocket): void {
+		holder = channel;
+		channel.on('close', () => {
+			freeAtMs = clock.monotonicMs() + 5000;
+			holder = null;
+		});
+	}
+	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+	onTestFinished(async () => {
+		for (const socket of sockets) socket.destroy();
+		await new Promise((resolve) => server.close(resolve));
+	});
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', 'key');
+	const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+	const device = await givenAgent({ clock, home, settings: { baseUrl, credential: { apiKeyFile } } });
+	await device.agent.setWorkflow('check-in');
+	await device.untilLive('check-in');
+	return { device, registered: () => registered };
+}
+
+/** Lets the waits of the newer link pass, one after the other, until it is online. @returns how long that took. */
+async function untilMoved(device: RunningAgent): Promise<number> {
+	const fromMs = device.clock.monotonicMs();
+	for (let seen = 0; ; seen += 1) {
+		const waits = () => device.log.filter((line) => line.msg === 'wait' && line['generation'] === 2);
+		const isIn = () => device.agent.status().workflow.live === 'boarding';
+		await Promise.race([device.untilLogged(() => waits().length > seen), device.untilStatus(isIn)]);
+		const wait = waits()[seen];
+		if (!wait) return device.clock.monotonicMs() - fromMs;
+		// The older one has had its turn as well, and leaves the place to it.
+		if (Number(wait['delayMs']) === 5000)
+			await device.untilLogged((line) => line.msg === 'wait' && line['generation'] === 1 && line['delayMs'] !== 5000);
+		device.clock.advance(Number(wait['delayMs']));
+	}
+}
+
+describe('a place that is held for 5 s after its channel', () => {
+	test.each<Told>([
+		'with 409',
+		'by a reset',
+		'by a cut',
+		'with 1008',
+		'with 1013',
+		'with 4003',
+		'with 4409',
+		'later with 1008',
+		'later with 4003',
+		'later with 4409',
+	])('and told %s goes to the new workflow, which the device is online with soon after [F569]', async (told) => {
+		const { device, registered } = await givenOnePlace(told);
+		await device.agent.setWorkflow('boarding');
+		expect(await untilMoved(device)).toBeLessThanOrEqual(7500);
+		expect(registered()).toBe(2);
+		expect(device.statuses.map(({ state }) => state)).not.toContain('blocked');
 	});
 });

@@ -73,16 +73,20 @@ describe.each(CHANGES)('a device that %s where the service permits one channel',
 				}
 	});
 
-	test('gets a place that is held for longer within half a minute of the moment at which it is free', () => {
-		for (const freedMs of [4000, 20_000, 60_000])
-			for (const seed of SEEDS) {
-				const { world, device } = givenDevice(seed, '409', freedMs);
-				const before = device.supervision.current?.generation;
-				change(device, how);
-				world.run(10 * MINUTE);
-				expect.soft(device.supervision.current?.generation, `freed ${freedMs}, seed ${seed}`).not.toBe(before);
-				expect.soft(device.supervision.current?.state.name).toBe('online');
-				expect.soft(device.offlineMs() - freedMs, `freed ${freedMs}, seed ${seed}`).toBeLessThan(31_000);
-			}
-	});
+	test.each([...REFUSALS, { code: 1013, afterMs: 20, isMute: true }, { code: 4003, afterMs: 20, isMute: false }])(
+		'gets a place that is held for longer soon after the moment at which it is free, where it meets %j [F654]',
+		(refusal) => {
+			for (const freedMs of [4500, 6000, 20_000, 60_000])
+				for (const seed of SEEDS) {
+					const { world, device } = givenDevice(seed, refusal, freedMs);
+					const before = device.supervision.current?.generation;
+					change(device, how);
+					world.run(10 * MINUTE);
+					expect.soft(device.supervision.current?.generation, `freed ${freedMs}, seed ${seed}`).not.toBe(before);
+					expect.soft(device.supervision.current?.state.name).toBe('online');
+					const limitMs = freedMs < 10_000 ? 6000 : refusal === '409' ? 31_000 : 60_000;
+					expect.soft(device.offlineMs() - freedMs, `freed ${freedMs}, seed ${seed}`).toBeLessThan(limitMs);
+				}
+		},
+	);
 });
