@@ -2,7 +2,7 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, readlinkSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
@@ -15,6 +15,8 @@ export const MAX_SETTINGS_BYTES = 1024 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
 const TIMES = { quietMs: 200, maxWaitMs: 2000 };
 const SLOW_LOOK_MS = 60_000;
+/** Paths that are watched for one file. */
+const MAX_WAYS = 40;
 
 export interface SettingsPlaces {
 	readonly configFile: string;
@@ -137,21 +139,20 @@ export type SettingsWatch = ReturnType<typeof watchSettings>;
  */
 export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 	const isIn = (file: string) => [path.dirname(file), (name: string) => name === path.basename(file)] as const;
-	const ours: readonly Watched[] = [
-		isIn(path.resolve(places.configFile)),
-		[path.resolve(confDirectoryOf(places)), (name) => name.endsWith('.json')],
-	];
+	const confDirectory = path.resolve(confDirectoryOf(places));
+	const inConf: Watched = [confDirectory, (name) => name.endsWith('.json')];
+	const all = () => [path.resolve(places.configFile), ...confFiles(confDirectory), ...named];
 	let named: readonly string[] = [];
 	const { again, close } = watchDirectories(
-		() => [...ours, ...named.map(isIn)],
+		() => [inConf, ...[...new Set([confDirectory, ...all()].flatMap(waysTo))].map(isIn)],
 		TIMES,
 		() => {
 			seen = look();
 			onChange();
 		},
 	);
-	/** The files as they are now: links between, mounts and network file systems change without a word. */
-	const look = () => [places.configFile, ...confFiles(confDirectoryOf(places)), ...named].map(stampOf).join();
+	/** The files as they are now: mounts and network file systems change without a word. */
+	const look = () => all().map(stampOf).join();
 	let seen = look();
 	const slow = setInterval(() => {
 		const before = seen;
@@ -176,10 +177,27 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 
 function confFiles(directory: string): string[] {
 	try {
-		return readdirSync(directory).map((name) => path.join(directory, name));
+		const names = readdirSync(directory).filter((name) => name.endsWith('.json'));
+		return names.map((name) => path.join(directory, name));
 	} catch {
 		return [];
 	}
+}
+
+/** The file, and where the links on the way to it lead, one after the other: each may be replaced. */
+function waysTo(file: string): string[] {
+	const found = new Set([file]);
+	// Paths that are found are looked at, too.
+	for (const one of found)
+		for (let at = one; path.dirname(at) !== at && found.size < MAX_WAYS; at = path.dirname(at)) {
+			try {
+				const target = path.resolve(path.dirname(at), readlinkSync(at));
+				found.add(at).add(target + one.slice(at.length));
+			} catch {
+				// It is not a link, or not there.
+			}
+		}
+	return [...found];
 }
 
 function stampOf(file: string): string {

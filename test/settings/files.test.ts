@@ -322,6 +322,29 @@ describe('noticing changes', () => {
 		]);
 	});
 
+	test('a link that is swapped a step away, of the file and of a directory above it', async () => {
+		const [first, second] = [path.join(directory, 'one', 'c'), path.join(directory, 'two', 'c')];
+		for (const file of [first, second]) write(file, '{}');
+		const [links, current] = [path.join(directory, 'links'), path.join(directory, 'current')];
+		fs.mkdirSync(links);
+		fs.symlinkSync(first, path.join(links, 'b'));
+		fs.symlinkSync(path.join(links, 'b'), configFile);
+		fs.mkdirSync(path.join(configDirectory, 'conf.d'));
+		fs.symlinkSync(path.join(directory, 'one'), current);
+		fs.symlinkSync(path.join(current, 'c'), inConf('site.json'));
+		const swap = (link: string, to: string) => () => {
+			fs.symlinkSync(to, `${link}.new`);
+			fs.renameSync(`${link}.new`, link);
+		};
+		await afterEachOf([
+			swap(path.join(links, 'b'), second),
+			() => write(second, '{"a":1}'),
+			swap(current, path.join(directory, 'two')),
+			swap(path.join(links, 'b'), first),
+			() => write(first, '{"a":2}'),
+		]);
+	});
+
 	test('files that settings name, as soon as they are there, until others are named', async () => {
 		const { next, reports, watch } = openWatch();
 		const key = path.join(directory, 'secrets', 'key');
