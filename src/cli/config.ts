@@ -4,8 +4,8 @@ import { isAbsolute, join } from 'node:path';
 import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { errnoOf, inWords } from '../base/files.edge.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
+import { findUnusable } from '../diagnosis/named-files.runner.ts';
 import { diskNeed, plainBytes } from '../events/disk-budget.ts';
-import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
 import { findContradictions } from '../settings/contradictions.ts';
@@ -159,19 +159,11 @@ function beginningOf(file: string): string {
 /** The files that the settings name, one by one. */
 async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
 	const parts = { userAgent: 'idv-agent', env: shell.env };
-	const problems: Failure[] = [];
-	const attempt = <Made>(made: Promise<Made>) => made.catch((error) => void problems.push(toFailure(error)));
-	const runtime = await attempt(openRuntime(loaded, parts, { barely: true }));
-	problems.push(...(runtime?.problems ?? []).map(({ told }) => told));
-	await runtime?.close();
-	const { telemetry, local } = loaded.settings;
-	if (telemetry.headersFile !== null) {
-		const { readTelemetryHeaders } = await import('../telemetry/telemetry.runner.ts');
-		await attempt(readTelemetryHeaders(telemetry.headersFile));
-	}
-	const { applicationsFile } = local.http;
-	if (applicationsFile !== null) await attempt(readBrowserApplications(applicationsFile));
-	return problems;
+	const runtime = await openRuntime(loaded, parts, { barely: true }).catch(toFailure);
+	const isOpen = 'problems' in runtime;
+	if (isOpen) await runtime.close();
+	const ofLinks = isOpen ? runtime.problems.map(({ told }) => told) : [runtime];
+	return [...ofLinks, ...(await findUnusable(loaded.settings))];
 }
 
 function reportProblems(

@@ -36,6 +36,12 @@ export function keepTaken(parts: {
 }) {
 	const { agent, clock, log, audit, atStart } = parts;
 	let seen = agent.ways.runtime();
+	/** Another service is in force when the device is with it. */
+	const inForce = (): Settings => {
+		const { settings } = agent.ways.runtime().resolved;
+		return settings.baseUrl === null ? settings : { ...settings, baseUrl: agent.status().baseUrl };
+	};
+	let last = inForce();
 	/** Names the credential that was taken last. */
 	let credential = seen.credentials.id;
 	const startedAt = isoNow(clock);
@@ -60,14 +66,14 @@ export function keepTaken(parts: {
 		/** Settings may have been taken since the last look. */
 		look(): void {
 			lookAtCredential();
-			const [before, now] = [seen, agent.ways.runtime()];
-			if (before === now) return;
-			seen = now;
-			const changed = new Set(changedPaths(before.resolved.settings, now.resolved.settings));
+			const [before, now, settings] = [seen, agent.ways.runtime(), inForce()];
+			if (before === now && settings.baseUrl === last.baseUrl) return;
+			const changed = new Set(changedPaths(last, settings));
+			[seen, last] = [now, settings];
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
 				changed.add(path);
 			for (const path of changed) {
-				const value = listSettings().has(path) ? valueAt(now.resolved.settings, path) : null;
+				const value = listSettings().has(path) ? valueAt(settings, path) : null;
 				const { where, source } = now.resolved.origins.get(path) ?? { where: null, source: 'default' };
 				take(path, ` = ${JSON.stringify(shownValue(path, value))} (${where ?? source})`);
 			}
@@ -75,6 +81,7 @@ export function keepTaken(parts: {
 		async report(): Promise<SettingsReport> {
 			const [{ resolved }, tried] = [agent.ways.runtime(), agent.ways.tried()];
 			const disk = await parts.load();
+			const now = inForce();
 			const refusal = agent.status().warnings.find(({ code }) => code === 'settings-not-followed');
 			const isOver = refusal?.params?.['seconds'] !== undefined;
 			const isNotice = ({ message }: Pick<Failure, 'message'>) =>
@@ -82,14 +89,15 @@ export function keepTaken(parts: {
 			const told = agent.status().warnings.filter((one) => IS_REFUSAL.includes(one.code) && !isNotice(one));
 			const onTry = tried?.way && seen.way ? differences(seen.way, tried.way) : [];
 			const settings = [...listSettings().keys()].map((path) => {
-				const value = valueAt(resolved.settings, path);
+				const value = valueAt(now, path);
 				const there = valueAt(disk.settings, path);
 				const { source, where } = resolved.origins.get(path) ?? { source: 'default', where: null };
 				const bad = [...told, ...disk.problems].find(
 					(one) => isAbout(one, path) || (path.endsWith('File') && there !== null && there === one.params?.['path']),
 				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
-				const isTried = onTry.includes(path) && !isOver;
+				const isMoving = path === 'baseUrl' && !isSame(value, valueAt(resolved.settings, path));
+				const isTried = isMoving || (onTry.includes(path) && !isOver);
 				const waitsFor: 'restart' | 'try' | null = waitsForStart ? 'restart' : isTried ? 'try' : null;
 				const refused = onTry.includes(path) && isOver ? refusal : bad;
 				return {

@@ -32,6 +32,7 @@ import { blockedBy, type Check, type Finding, failed, notApplicable, ok, warning
 import { assessHooks, HOOKS_UNIT, HOOKS_UNIT_PROPERTIES, RIGHTS } from './hook-rights.ts';
 import { type InspectionTarget, UNIT } from './inspection-target.runner.ts';
 import { isOpenToGroup, readDiskSpace, readMemory, readUnit } from './machine-probes.edge.ts';
+import { findUnusable } from './named-files.runner.ts';
 import { checkChannel, checkHeartbeat, tryChannel } from './probe-channel.runner.ts';
 import {
 	askDaemon,
@@ -156,7 +157,7 @@ export const CHECKS = [
 			const running = await daemon();
 			// Only the agent knows what it has tried or refused.
 			const told = running.kind === 'runs' ? running.status.warnings : [];
-			const refused = told.find(({ code }) => code === 'settings-not-followed' || code === 'credential-ending');
+			const having = (what: string) => told.filter(({ code }) => code === what) as Failure[];
 			/** In the agent's words, which say since when. */
 			const asTold = (raw: Failure, own = raw) =>
 				(told.find(({ message }) => message.startsWith(raw.message)) as Failure | undefined) ?? own;
@@ -171,9 +172,11 @@ export const CHECKS = [
 			const refusals = [
 				...own.map((one, at) => asTold(resolved.problems[at] ?? one, one)),
 				...problems.map((one) => asTold(one.told, toldUnusable(one))),
+				...(await findUnusable(resolved.settings)).map((one) => asTold(one)),
+				...having('settings-not-followed'),
 			];
-			const [problem = (refused as Failure | undefined) ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] =
-				refusals;
+			const [ending] = having('credential-ending');
+			const [problem = ending ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = refusals;
 			const others = refusals.slice(1).map(({ message }) => message);
 			if (problem) return warning({ ...problem, message: joinSentences(problem.message, ...others) });
 			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;

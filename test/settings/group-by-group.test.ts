@@ -3,6 +3,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import { examine } from '../diagnosis/examine.ts';
 import { givenAgent, givenHome, type RunningAgent, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -105,6 +106,40 @@ test('the agent tells of each setting what is in force since when, what is refus
 		`setting taken: deviceType = "scanner" (${configFile})`,
 		`setting taken: events.durable = false (${configFile})`,
 	]);
+});
+
+test('an address of a dead service is tried beside the one in force, and taken only when the device is with it [F658]', async () => {
+	const { home, good, device } = await given();
+	const dead = 'http://127.0.0.1:1';
+	const taken = () => device.log.map(({ msg }) => msg).filter((msg) => msg.startsWith('setting taken: baseUrl'));
+	await home.writeSettings({ ...good, baseUrl: dead });
+	await device.daemon.reload();
+	expect((await report(device))('baseUrl')).toMatchObject({ value: good.baseUrl, disk: dead, waitsFor: 'try' });
+	expect(taken()).toEqual([]);
+	const other = await givenService();
+	await home.secretFile('key', other.credentials.apiKey);
+	await home.writeSettings({ ...good, baseUrl: other.url });
+	await device.daemon.reload();
+	await device.untilStatus(({ state, baseUrl }) => state === 'online' && baseUrl === other.url);
+	const row = (await report(device))('baseUrl');
+	expect(row).toMatchObject({ value: other.url, source: 'file' });
+	expect(row).not.toHaveProperty('waitsFor');
+	expect(taken()).toHaveLength(1);
+});
+
+test('the doctor names what is not followed and what cannot be read beside every other fault of the settings [F657]', async () => {
+	const { home, good, device } = await given();
+	const [headersFile, applicationsFile] = [join(home.directory, 'no-headers'), await home.secretFile('apps', 'kiosk')];
+	await home.writeSettings({
+		...good,
+		...{ heartbeatCadence: 'often', service: { channelPath: '/no/such/channel' } },
+		...{ telemetry: { headersFile }, local: { http: { applicationsFile } } },
+	});
+	await device.daemon.reload();
+	await device.untilStatus(hasCode('settings-not-followed'));
+	const { settings } = (await examine({ home }, 'settings')).checks;
+	for (const words of ['heartbeatCadence must', 'service.channelPath: the changed', headersFile, applicationsFile])
+		expect(settings).toMatchObject({ status: 'warning', message: expect.stringContaining(words) });
 });
 
 test.each([
