@@ -28,7 +28,8 @@ export async function cutWhileMoving(disk: LossyDisk, cut: Cut, program?: Plante
 	await device.start();
 	await device.pair(service.createPairingCode('check-in').url);
 	await device.untilState('online');
-	const steps = Math.floor(random() * 24);
+	// Two moves take up to 80.
+	const steps = Math.floor(random() * 80);
 	if (random() < 0.2) return cutWhileUnpairing(bed, steps);
 
 	const kind = Object.keys(MOVES)[Math.floor(random() * 3)] ?? 'person';
