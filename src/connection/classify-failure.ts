@@ -4,7 +4,7 @@ import { cutOut } from '../base/escapes.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
-import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { cleanText, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
@@ -116,7 +116,7 @@ function isByCode(answer: HttpAnswer): boolean {
 
 /** The fate of the code, as far as the service's words tell. */
 export function fateIn({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): CodeFate | null {
-	return codeFateIn(`${problemCode(body)}. ${readErrorDetail(body)}`, status === 401 || status === 410);
+	return codeFateIn(`${problemCode(body)}. ${readErrorWords(body)}`, status === 401 || status === 410);
 }
 
 const FATES = {
@@ -158,7 +158,17 @@ function nothingThere(answer: HttpAnswer, said: Said): Failure {
 		const code = answer.status === 405 ? 'channel-rejected' : 'channel-not-found';
 		return said(code, isBehindProxy(answer) ? { remedy: UPGRADE_REMEDY } : {});
 	}
-	return said('bad-response', { remedy: 'Check baseUrl: the service has no such endpoint at this address.' });
+	const named = answer.purpose === 'register' && namedPath(answer);
+	const remedy = named
+		? `Set service.registrationPath to ${named}, which the service names.`
+		: 'Check baseUrl: the service has no such endpoint at this address.';
+	return said('bad-response', { remedy });
+}
+
+/** Another path that an answer says a registration is posted to. */
+export function namedPath({ body, path }: Pick<HttpAnswer, 'body' | 'path'>): string | undefined {
+	const paths = [...body.slice(0, 2000).matchAll(/\bPOST\b\W{1,9}?(\/[\w.~-]+(?:\/[\w.~-]+)*)/g)].map(([, one]) => one);
+	return paths.find((one) => one !== undefined && one !== path && !body.includes(`Cannot POST ${one}`));
 }
 
 function unexpectedSuccess(answer: HttpAnswer): Failure {
@@ -256,7 +266,7 @@ function afterColon(detail: string): string {
 /** The words of the service, without what it was sent; empty for nothing that can be read. */
 function detailOf({ body, secrets = [] }: HttpAnswer): string {
 	// Before it is cut and after: half of a secret is not known as one, and escapes hide one.
-	return cutOut(readErrorDetail(cutOut(body, secrets)), secrets);
+	return cutOut(readErrorWords(cutOut(body, secrets)), secrets);
 }
 
 function paramsOf({ host, status, workflowId }: HttpAnswer, detail: string): Params {

@@ -17,6 +17,8 @@ import type { Registration } from './supervisor.ts';
 
 /** Of a message that is waited for after the first ones. */
 const CONFIRM_WITHIN_MS = 10_000;
+/** Answers to pings at once; then one a second. */
+const MOST_PONGS = 20;
 
 export interface ConversationParts {
 	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
@@ -47,6 +49,7 @@ export function converse(parts: ConversationParts) {
 	let cancel = () => {};
 	let isConfirmed = false;
 	let isOver = false;
+	let pongsUntilMs = Number.NEGATIVE_INFINITY;
 
 	const fields = (more: Partial<TemplateFields>): Partial<TemplateFields> => ({
 		deviceId: parts.registration.request.deviceId,
@@ -88,6 +91,14 @@ export function converse(parts: ConversationParts) {
 		);
 	}
 
+	/** A service that answers the answer as well is not answered without end. */
+	function pong(text: string): void {
+		const nowMs = clock.monotonicMs();
+		if (pongsUntilMs - nowMs >= MOST_PONGS * 1000) return;
+		pongsUntilMs = Math.max(pongsUntilMs, nowMs) + 1000;
+		send(text);
+	}
+
 	function hear(message: Frame): void {
 		const { pingKind, pongBody, kindPointer, notificationIdPointer, ignoreKinds } = parts.settings();
 		const read = readNotification(message, { kindPointer, notificationIdPointer });
@@ -96,7 +107,7 @@ export function converse(parts: ConversationParts) {
 		const isOf = (kind: string | null) =>
 			kind !== null && (usual === kind || (message.type === 'text' && message.text.trim() === kind));
 		const isChange = message.type === 'text' && nextConnection?.startsWith('/') && changes({ body: message.text });
-		if (isOf(pingKind)) send(fillTemplate(pongBody, fields({ id: read.writtenId ?? '' })));
+		if (isOf(pingKind)) pong(fillTemplate(pongBody, fields({ id: read.writtenId ?? '' })));
 		else if (isOf(confirmKind)) {
 			cancel();
 			confirm();

@@ -34,7 +34,7 @@ const OVER = failure('connection-lost', 'The run is over.');
 
 /**
  * @param ms how long it runs; `untilOnlineMs` longer at most while it has not been online. @param mayOpen whether one more channel may be opened;
- * where not, the run is over. @throws AgentError for settings that no device would take.
+ * where not, the run is over. @param maxSaid frames of a channel after which it sends none. @throws AgentError for settings that no device would take.
  */
 export async function runDevice(
 	run: Run,
@@ -42,6 +42,7 @@ export async function runDevice(
 	mayOpen: () => boolean,
 	ms: number,
 	untilOnlineMs = 0,
+	maxSaid = Number.POSITIVE_INFINITY,
 ): Promise<Ran> {
 	const { request, target, transcript, signal } = run;
 	const { deviceId, workflowId } = request;
@@ -93,7 +94,8 @@ export async function runDevice(
 			const proveAfterMs = Math.min(COUNTS_AFTER_MS, cadenceMs);
 			const { channel, life } = openNoted({ ...options, proveAfterMs }, listener, transcript);
 			lives.push(life);
-			return channel;
+			const { sendText } = channel;
+			return Object.assign(channel, { sendText: (text: string) => life.said.length >= maxSaid || sendText(text) });
 		},
 		log: SILENT_LOG,
 	});
@@ -117,6 +119,7 @@ export async function runDevice(
 	await agent.stop();
 	await opened.close();
 	run.token = token;
+	run.sent += lives.reduce((sum, { said }) => sum + said.length, 0);
 	const entries = events.after(null, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY).entries;
 	return { lives, wasOnline, isOnline: state === 'online', events: entries, problem: found };
 }

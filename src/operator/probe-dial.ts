@@ -4,7 +4,7 @@ import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
-import { readErrorDetail } from '../protocol/problem.ts';
+import { readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { nextTokens } from './probe-readings.ts';
 import { channelPlaces, type Handshake, type HandshakeAnswer, isRefusal, subprotocolHints } from './probe-search.ts';
@@ -123,7 +123,7 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number): Omit<Dialle
 		return { ...base, status: 0, fingerprint: '0', ...(failure && isLate && { unanswered: failure }) };
 	}
 	const { status, headers, body } = refusal;
-	if (isRefusal(status) && status !== 404 && !isWebPage(headers, body)) run.words.add(readErrorDetail(body));
+	if (isRefusal(status) && status !== 404 && !isWebPage(headers, body)) run.words.add(readErrorWords(body));
 	const told = `${headers['location'] ?? ''} ${headers['link'] ?? ''} ${body}`;
 	return {
 		...base,

@@ -146,9 +146,13 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 			seen ? 'guessed' : 'not seen',
 			kindPointer !== undefined && { kindPointer },
 		),
-		...(notificationIdPointer === undefined
-			? []
-			: [finding('notification-id', tried, `at ${notificationIdPointer}`, 'guessed', { notificationIdPointer })]),
+		finding(
+			'notification-id',
+			tried,
+			notificationIdPointer === undefined ? 'at the usual place, or none' : `at ${notificationIdPointer}`,
+			seen ? 'guessed' : 'not seen',
+			notificationIdPointer !== undefined && { notificationIdPointer },
+		),
 		finding(
 			'dead-channel',
 			'WebSocket pings',

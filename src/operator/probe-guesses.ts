@@ -3,8 +3,12 @@
  * its settings does. Pure.
  */
 import { isObject, parseJson } from '../protocol/json.ts';
+import { examplesIn, PLACEHOLDER } from './probe-examples.ts';
 import {
+	ERROR,
+	GREETS,
 	heartbeatAnswers,
+	isError,
 	kindOf,
 	type Message,
 	messagesOf,
@@ -40,7 +44,6 @@ const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
 const ABOUT_BEAT =
 	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
-const ERROR = /error|fail|denied|reject|invalid|unknown/i;
 const ASKS = /error|expect|requir|must|missing|send|first|please|unauth|reject|challenge|need/i;
 const KEYS = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method', 't', 'name'];
 /** Where nothing is wrong but that nothing comes. */
@@ -93,15 +96,12 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 	return isSilent && ended === null ? likely.slice(0, MAX_SILENT) : likely;
 }
 
-const GREETS =
-	/^(?:hello|hi|welcome|connected|connection|ready|open(?:ed)?|challenge|auth\w*|login|init|greeting|error|ping|info|ok)\b/i;
-
 /** Messages that may be notifications: neither answers to heartbeats, nor words about the channel itself, nor an echo of the device. */
 export function notificationsIn(life: Life, form: ReadingSettings, settleMs: number): Message[] {
 	const answers = heartbeatAnswers(life, settleMs, form);
 	return messagesOf(life.heard, form).filter(({ text }) => {
 		const kind = kindOf(text, form);
-		return !GREETS.test(kind.replaceAll('_', '.')) && !answers.includes(kind) && isNews(life, text, kind);
+		return !GREETS.test(kind.replaceAll('_', '.')) && !answers.includes(kind) && isNews(life, text);
 	});
 }
 
@@ -110,17 +110,15 @@ export function bringsNews(life: Life, than: Life, form: ReadingSettings): boole
 	const known = messagesOf(than.heard, form).map(({ text }) => kindOf(text, form));
 	return messagesOf(life.heard, form).some(({ text }) => {
 		const kind = kindOf(text, form);
-		return !known.includes(kind) && !ERROR.test(kind) && isNews(life, text, kind);
+		return !known.includes(kind) && !ERROR.test(kind) && isNews(life, text);
 	});
 }
 
-function isNews(life: Life, text: string, kind: string): boolean {
-	return kind !== 'error' && !('error' in Object(parseJson(text))) && !life.said.some((one) => one.text === text);
-}
+const isNews = (life: Life, text: string) => !isError(text) && !life.said.some((one) => one.text === text);
 
 /** The words of the service about what it misses: the reason of the end, and messages that are about an error or a request. */
 export function wordsIn({ ended, heard }: Life, form: ReadingSettings): string[] {
-	const said = messagesOf(heard, form).filter(({ text }) => ASKS.test(text));
+	const said = messagesOf(heard, form).filter(({ text }) => ASKS.test(text) || PLACEHOLDER.test(text));
 	const all = [ended?.reason ?? '', ...said.slice(-4).map(({ text }) => text.slice(0, 2000))];
 	return all.filter((words) => words !== '');
 }
@@ -134,24 +132,6 @@ function keysOf(messages: readonly Message[], { kindPointer }: ReadingSettings):
 }
 
 const under = (keys: readonly string[], word: string) => Object.fromEntries(keys.map((key) => [key, word]));
-
-/** Messages that the service writes as examples, with our fields in the place of its own. */
-function examplesIn(words: string, about: RegExp): string[] {
-	const texts = words.replaceAll('\\"', '"').match(/\{[^{}]*\}/g) ?? [];
-	return texts.flatMap((text) => {
-		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
-		const example = parseJson(text) ?? parseJson(written);
-		if (!isObject(example) || text.search(about) < 0 || ERROR.test(text)) return [];
-		const filled = Object.entries(example).map(([name, value]) => {
-			if (/token|connection|credential|auth/i.test(name))
-				return [name, /connection\s/i.test(String(value)) ? 'Connection {token}' : '{token}'];
-			if (/device/i.test(name)) return [name, '{deviceId}'];
-			if (/id$/i.test(name) && about === ABOUT_ACK) return [name, '{id}'];
-			return [name, /workflow/i.test(name) ? '{workflowId}' : value];
-		});
-		return [JSON.stringify(Object.fromEntries(filled))];
-	});
-}
 
 function firstMessages(words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const keys = [...new Set([...keysOf(messages, form), 'type', 'action'])];
@@ -168,7 +148,7 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 	};
 	const message = (verb: string) => JSON.stringify({ ...under(keys, verb), ...fields });
 	const sets = [
-		...examplesIn(words, VERBS).map((one) => [one]),
+		...examplesIn(words, 'first', VERBS).map(({ text }) => [text]),
 		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
 		[...new Set([...named, ...SAID_FIRST])].slice(0, 8).map(message),
 		['Connection {token}'],
@@ -181,13 +161,16 @@ function acknowledgements(words: string, messages: readonly Message[], form: Rea
 	const own = form.notificationIdPointer?.split('/').findLast((name) => /\D/.test(name)) ?? 'id';
 	const named = [...words.matchAll(ACKS)].map(([verb]) => verb.toLowerCase());
 	const ids = under([own, 'id', 'messageId', 'eventId', 'notificationId', 'ack'], '{id}');
-	const bodies = [
-		...examplesIn(words, ABOUT_ACK),
-		...[...new Set([...named, 'ack', 'acknowledge', 'received', 'confirm'])].map((verb) =>
-			JSON.stringify({ ...under(keys, verb), ...ids }),
-		),
-	];
-	return bodies.map((ackBody) => ({ point: 'acknowledgement', settings: { ackBody } }));
+	const usual = [...new Set([...named, 'ack', 'acknowledge', 'received', 'confirm'])].map((verb) => ({
+		text: JSON.stringify({ ...under(keys, verb), ...ids }),
+		pointer: undefined,
+	}));
+	const documents = messages.map((one) => parseJson(one.text));
+	return [...examplesIn(words, 'answer', ABOUT_ACK, documents), ...usual].map(({ text, pointer }) => {
+		const isOther = pointer !== undefined && pointer !== (form.notificationIdPointer ?? '/id');
+		const settings = { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) };
+		return { point: 'acknowledgement', settings };
+	});
 }
 
 /** By its name, or because it has nothing but its kind, a number and times in it. */
@@ -197,18 +180,19 @@ function mayBePing(text: string, form: ReadingSettings): boolean {
 	return ABOUT_PING.test(kindOf(text, form)) || texts.length === 1;
 }
 
-/** Kinds that came before the end may be pings of the application's own making; one that answers the device is the last of them. */
+/** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
 function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const rank = ({ text }: Message) => {
 		const kind = kindOf(text, form);
-		const own = messages.filter((one) => kindOf(one.text, form) === kind);
-		const isAnswer = own.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
-		const isNamed = ABOUT_PING.test(kind) ? 1 : 0;
+		const isAnswer = messages
+			.filter((one) => kindOf(one.text, form) === kind)
+			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
 		const answers = (isAnswer ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
-		return (/ping/i.test(kind) ? 2 : 0) + isNamed + (mayBePing(text, form) ? 1 : 0) - answers;
+		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) + (mayBePing(text, form) ? 1 : 0) - answers;
 	};
+	const own = messages.filter(({ text }) => !isError(text));
 	const byKind = new Map(
-		messages.map((one) => {
+		own.map((one) => {
 			const kind = kindOf(one.text, form);
 			return [NAMELESS.includes(kind) ? one.text.trim() : kind, one];
 		}),
@@ -249,7 +233,7 @@ function heartbeats(saidLate: boolean, words: string, messages: readonly Message
 		...{ deviceId: '{deviceId}', workflowId: '{workflowId}', sequence: '{sequence}' },
 	};
 	const bodies = [
-		...examplesIn(words, /heart|beat|\bhb\b|alive|ping/i),
+		...examplesIn(words, 'heartbeat', /heart|beat|\bhb\b|alive|ping/i).map(({ text }) => text),
 		...(saidLate ? [] : [JSON.stringify(beat), JSON.stringify(under(keys, 'ping')), 'ping']),
 	];
 	const others = bodies.map((heartbeatBody) => ({ point: 'heartbeat-message', settings: { heartbeatBody } }));

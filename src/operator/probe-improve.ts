@@ -6,7 +6,15 @@ import { runDevice } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
-import { heartbeatAnswers, messagesOf, type ReadingSettings, readForm, repeated } from './probe-readings.ts';
+import {
+	heartbeatAnswers,
+	messagesOf,
+	type Ranked,
+	type ReadingSettings,
+	ranked,
+	readForm,
+	repeated,
+} from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -14,6 +22,8 @@ import type { Life } from './probe-wire.ts';
 export const LAST_REQUESTS = 2;
 /** Settings that are tried on channels of their own, at most. */
 const MAX_GUESSES = 12;
+/** In a trial, of one channel: a service may answer every message with another. */
+const MAX_SAID = 200;
 /** How long it is waited for what a silent channel may say. */
 const SILENT_MS = 15_000;
 
@@ -26,7 +36,7 @@ async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefin
 	await run.pace.turn();
 	let channels = 0;
 	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
-	const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms);
+	const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms, 0, MAX_SAID);
 	const [life] = lives;
 	if (life) follow(run, life);
 	run.signal.throwIfAborted();
@@ -39,7 +49,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const windowMs = run.seconds * 1000;
 	const settleMs = Math.min(COUNTS_AFTER_MS, windowMs / 4);
 	const answerMs = Math.min(1000, windowMs / 8);
-	const seen: Life['heard'][number][] = [];
+	const seen: Ranked[] = [];
 	const settled: Record<string, unknown> = {};
 	const tried = new Set<string>();
 	let last: Life | undefined;
@@ -49,7 +59,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const life = await renewed(run, await attempt(), (one) => one, attempt);
 		last = life;
 		if (!life?.isOpen) return null;
-		seen.push(...life.heard);
+		seen.push(...ranked(life, Object(more['firstMessages']).length ?? 0, answerMs));
 		for (const words of wordsIn(life, readForm(seen))) run.words.add(readErrorDetail(words) || words);
 		return life;
 	};
@@ -60,7 +70,8 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	};
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
-		const form = readForm(seen, answers);
+		const { notificationIdPointer } = settled as ReadingSettings;
+		const form = { ...readForm(seen, answers), ...(notificationIdPointer && { notificationIdPointer }) };
 		run.forget('notification-id');
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
 		return form;

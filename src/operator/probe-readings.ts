@@ -46,7 +46,7 @@ interface Member {
 	readonly value: unknown;
 }
 
-function membersOf(value: unknown, most = 8, above = ''): Member[] {
+export function membersOf(value: unknown, most = 8, above = ''): Member[] {
 	if (typeof value !== 'object' || value === null || most === 0) return [];
 	return Object.entries(value).flatMap(([name, one]) => {
 		const pointer = `${above}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
@@ -87,7 +87,7 @@ export interface ReadingSettings {
 
 const FORM: FrameForm = { frameContents: 'auto', jsonInBinary: false };
 
-export function messagesOf(heard: Life['heard'], form: ReadingSettings = {}): Message[] {
+export function messagesOf(heard: readonly Ranked[], form: ReadingSettings = {}): Message[] {
 	return heard.flatMap(({ atMs, frame }) =>
 		messagesIn(frame, { ...FORM, ...form }).flatMap((one) => (one.type === 'text' ? [{ atMs, text: one.text }] : [])),
 	);
@@ -99,8 +99,47 @@ export function kindOf(text: string, { kindPointer }: ReadingSettings): string {
 	return kind === 'unknown' ? readNotification({ type: 'text', text }).kind : kind;
 }
 
+export type Ranked = Life['heard'][number] & { readonly rank?: 0 | 1 | 2 };
+
+/**
+ * How far frames are from notifications: 0 came unasked; 1 may answer a heartbeat, or greets; 2 answers a first message, or is an error.
+ * @param first how many messages the device said at once. @param answerMs how soon an answer comes.
+ */
+export function ranked({ heard, said }: Life, first: number, answerMs: number): Ranked[] {
+	let answers = first;
+	return heard.map((one) => {
+		const texts = messagesOf([one], { jsonInBinary: true }).map(({ text }) => text);
+		const after = (at: readonly Life['said'][number][]) =>
+			at.some(({ atMs }) => one.atMs >= atMs && one.atMs - atMs <= answerMs);
+		const isFirst = after(said.slice(0, first)) && answers-- > 0;
+		const rank = texts.every(isError) || isFirst ? 2 : after(said) || texts.every(greets) ? 1 : 0;
+		return { ...one, rank };
+	});
+}
+
+/** Those that show best how notifications are written. */
+export const deciding = (heard: readonly Ranked[]) =>
+	[0, 1].map((rank) => heard.filter((one) => (one.rank ?? 0) === rank)).find(({ length }) => length > 0) ?? [];
+
+export const ERROR = /error|fail|denied|reject|invalid|unknown/i;
+const ERROR_KIND = /^(?:\w+[._:-])?err(?:or)?$|^(?:nack|invalid|unauthori[sz]ed|unknown)\b/i;
+export const GREETS =
+	/^(?:hello|hi|welcome|connected|connection|ready|open(?:ed)?|challenge|auth\w*|login|init|greeting|error|ping|info|ok)\b/i;
+
+const kindsIn = (text: string) =>
+	membersOf(parseJson(text), 2).flatMap(({ name, value }) =>
+		KIND_NAME.test(name) && typeof value === 'string' ? [value.replaceAll('_', '.')] : [],
+	);
+const greets = (text: string) => kindsIn(text).some((kind) => GREETS.test(kind));
+
+/** Whether a message is about an error of the talk, by its kind or a field of that name. */
+export function isError(text: string): boolean {
+	const { error, errors } = Object(parseJson(text));
+	return Boolean(error ?? errors) || [text.trim(), ...kindsIn(text)].some((kind) => ERROR_KIND.test(kind));
+}
+
 /** How the service writes messages, from all that came. @param ignored kinds of other messages. */
-export function readForm(heard: Life['heard'], ignored: readonly string[] = []): ReadingSettings {
+export function readForm(heard: readonly Ranked[], ignored: readonly string[] = []): ReadingSettings {
 	const isBinary = heard.some(({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)));
 	const binary: ReadingSettings = isBinary ? { jsonInBinary: true } : {};
 	const whole = messagesOf(heard, { frameContents: 'one', ...binary }).map(({ text }) => text);
@@ -110,7 +149,7 @@ export function readForm(heard: Life['heard'], ignored: readonly string[] = []):
 	};
 	const frameContents = whole.some(isList) && 'array';
 	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
-	const documents = messagesOf(heard, form)
+	const documents = messagesOf(deciding(heard), form)
 		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
 		.map(({ text }) => parseJson(text));
 	const kindPointer = kindPlace(documents);
@@ -123,7 +162,8 @@ const isJson = (text: string) => isObject(parseJson(text)) || Array.isArray(pars
 const KIND_NAME =
 	/^(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
 /** What messages of every kind are called alike. */
-const ENVELOPE = /^(?:notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish)$/i;
+const ENVELOPE =
+	/^(?:v\d+(?:\.\d+)*|notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish)$/i;
 const isKindWord = (value: unknown): value is string =>
 	typeof value === 'string' &&
 	/^[A-Za-z][\w.:/-]{0,63}$/.test(value) &&
@@ -190,7 +230,9 @@ function idPlace(documents: readonly unknown[]): string | null {
 function withoutRepeating(document: unknown): string {
 	const left = membersOf(document, 3).filter(
 		({ name, value }) =>
-			typeof value !== 'object' && !isMoment(value) && !/attempt|retr|deliver(?:y|ies|ed)|count|sent/i.test(name),
+			typeof value !== 'object' &&
+			!isMoment(value) &&
+			!/attempt|retr|tr(?:y|ies)$|deliver(?:y|ies|ed)|resen[dt]|repeat|again|count|sent/i.test(name),
 	);
 	return JSON.stringify(left.map(({ pointer, value }) => [pointer, value]));
 }
@@ -257,11 +299,11 @@ function isMoment(value: unknown): boolean {
 	return [ms, ms * 1000].some((one) => Math.abs(one - Date.now()) < 86_400_000);
 }
 
-/** Messages with an id that came again: a service may repeat each until it is acknowledged. */
+/** Messages with an id that came again as they were: a service may repeat each until it is acknowledged. */
 export function repeated(messages: readonly Message[], form: ReadingSettings): number {
 	const ids = messages.flatMap(({ text }) => {
 		const { kind, serviceId } = readNotification({ type: 'text', text }, form);
-		return serviceId === null ? [] : [`${kind} ${serviceId}`];
+		return serviceId === null ? [] : [`${kind} ${serviceId} ${withoutRepeating(parseJson(text))}`];
 	});
 	return ids.length - new Set(ids).size;
 }

@@ -1,7 +1,7 @@
 /** The requests of `idv probe`: the one registration, and whatever else is asked over HTTP. */
 import { asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Transcript } from '../base/transcript.ts';
-import { classifyHttpAnswer, fateIn, type HttpAnswer, isWebPage } from '../connection/classify-failure.ts';
+import { classifyHttpAnswer, fateIn, type HttpAnswer, isWebPage, namedPath } from '../connection/classify-failure.ts';
 import { type CodeWorth, worthAfter } from '../connection/code-fate.ts';
 import type { ServiceAnswer, ServiceClient } from '../connection/service-client.edge.ts';
 import { refusalIn } from '../connection/unread-answer.ts';
@@ -53,7 +53,9 @@ export async function register(
 	});
 	const answer = { ...sent, body: new TextDecoder().decode(sent.body) };
 	const { status, headers, body } = answer;
-	if ((status === 404 || status === 405) && others.length > 0) return register(asking, others, first ?? answer);
+	const named = (!first && namedPath(answer)) || [];
+	if ((status === 404 || status === 405) && others.length > 0)
+		return register(asking, others.toSpliced(0, 0, ...[named].flat()), first ?? answer);
 	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refusalIn(body) === null;
 	const told = status === 404 || status === 405 ? (first ?? answer) : answer;
 	return { answer: told, path, failure: isGood ? null : unreadable(asking, told) };

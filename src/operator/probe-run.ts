@@ -1,8 +1,10 @@
 /** The steps of `idv probe`, one request and one channel at a time; what is found is kept, whatever ends it. */
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
+import { type NotificationPointers, readNotification } from '../protocol/channel.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
-import { runDevice } from './probe-device.ts';
+import type { LoadedSettings } from '../settings/load.runner.ts';
+import { type Ran, runDevice } from './probe-device.ts';
 import { asked, dial, knock, PASSING } from './probe-dial.ts';
 import {
 	type Certainty,
@@ -10,6 +12,7 @@ import {
 	finding,
 	handshakeFindings,
 	lifeFinding,
+	lifeFindings,
 	nextFinding,
 	settingsFrom,
 	tokenFinding,
@@ -17,7 +20,7 @@ import {
 import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
-import { likeTemplate, readForm, tokenPlaces } from './probe-readings.ts';
+import { deciding, likeTemplate, messagesOf, ranked, readForm, tokenPlaces } from './probe-readings.ts';
 import { keyPaths, register, send, unreadable } from './probe-requests.ts';
 import {
 	CHANNEL_PATHS,
@@ -50,6 +53,8 @@ const MAX_UNANSWERED = 3;
 export interface ProbeReport {
 	readonly findings: readonly Finding[];
 	readonly requests: number;
+	/** That were sent on channels. */
+	readonly messages: number;
 	/** Words of the service about what it misses, without secrets. */
 	readonly words: readonly string[];
 	/** The device that ran at the end; `null` where it did not come to that. */
@@ -96,6 +101,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 			candidate: 0,
 			token: '',
 			hasOpened: false,
+			sent: 0,
 			offered: [],
 			dismissed: new Map(),
 			next: null,
@@ -110,6 +116,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	}
 	return {
 		...{ findings: run.findings(), requests: run.pace.used, device, stopped, isInterrupted: signal.aborted },
+		messages: run.sent,
 		connection: run.token === '' ? null : run.token,
 		words: [...run.words].filter((one) => one !== '').map((one) => withoutSecrets(one, run)),
 	};
@@ -223,17 +230,23 @@ const RESET_REMEDY =
 /** Runs a device with the file alone, as an installed one would. @throws AgentError where it is not online. */
 async function runWithFile(run: Run): Promise<DeviceReport> {
 	const { seconds, pace, onStep, findings, note } = run;
-	const settings = settingsFrom(run.target.baseUrl, undefined, findings());
-	const resolved = await run.save(settings);
-	onStep(`Runs a device with these settings for ${seconds} s.`);
-	await pace.turn();
-	let channels = 0;
-	const mayOpen = () => channels++ === 0 || pace.take();
-	const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, UNTIL_ONLINE_MS);
+	const once = async () => {
+		const resolved = await run.save(settingsFrom(run.target.baseUrl, undefined, findings()));
+		onStep(`Runs a device with these settings for ${seconds} s.`);
+		await pace.turn();
+		let channels = 0;
+		const mayOpen = () => channels++ === 0 || pace.take();
+		const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, UNTIL_ONLINE_MS);
+		return { ran, service: resolved.settings.service };
+	};
+	let { ran, service } = await once();
+	const amended = run.signal.aborted ? [] : amendments(run, ran, service);
+	note(...amended);
+	if (amended.length > 0 && pace.left() > 0) ({ ran, service } = await once());
 	const notifications = ran.events.filter(({ type }) => type === 'notification');
 	const kinds: Record<string, number> = {};
 	for (const { kind } of notifications) kinds[kind] = (kinds[kind] ?? 0) + 1;
-	const { ackBody } = resolved.settings.service;
+	const { ackBody } = service;
 	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
 	run.signal.throwIfAborted();
 	if (!ran.wasOnline) {
@@ -251,4 +264,27 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 			ended ? [{ code: ended.code, afterSeconds: Math.round(ended.atMs / 100) / 10, reason: ended.reason }] : [],
 		),
 	};
+}
+
+/** The places of kinds and ids as this run shows them, where those of the settings find fewer. */
+function amendments(run: Run, { lives }: Ran, settings: LoadedSettings['settings']['service']): Finding[] {
+	const answerMs = Math.min(1000, run.seconds * 125);
+	const heard = lives.flatMap((life) => ranked(life, settings.firstMessages.length, answerMs));
+	const form = readForm(heard, settings.ignoreKinds);
+	const [life] = lives;
+	const found = (pointers: NotificationPointers) => {
+		const all = messagesOf(deciding(heard), form).map(({ text }) => readNotification({ type: 'text', text }, pointers));
+		const ids = new Set(all.flatMap(({ serviceId }) => serviceId ?? []));
+		return [all.filter(({ kind }) => kind !== 'unknown').length, ids.size, all.length] as const;
+	};
+	const [kinds, ids, all] = found(settings);
+	const [betterKinds, betterIds] = found(form);
+	const isWrong = (set: string | null, now: number, then: number) =>
+		all > 0 && (then > now || (set !== null && now === 0));
+	const wrong = [
+		...(isWrong(settings.kindPointer, kinds, betterKinds) ? ['notification-kind'] : []),
+		...(isWrong(settings.notificationIdPointer, ids, betterIds) ? ['notification-id'] : []),
+	];
+	const read = life ? lifeFindings({ life, form, settleMs: answerMs, settings: { ...settings } }) : [];
+	return read.filter(({ point }) => wrong.includes(point));
 }

@@ -44,6 +44,8 @@ export interface Run extends ProbeOptions, Asking {
 	/** What is shown at handshakes; a Connection may change at each. */
 	token: string;
 	hasOpened: boolean;
+	/** Messages on channels. */
+	sent: number;
 	/** What the last channel may have named as the next Connection. */
 	offered: readonly NextPlace[];
 	/** How often the one at a place was refused. */

@@ -212,7 +212,7 @@ function tell(
 	settings: object,
 	isSaved: boolean,
 ): void {
-	const { findings, requests, words, device, connection, stopped, isInterrupted, code } = report;
+	const { findings, requests, messages, words, device, connection, stopped, isInterrupted, code } = report;
 	const file = isSaved ? flags.out : undefined;
 	const deviceFile = isSaved && connection !== null ? flags.device : undefined;
 	if (shell.isJson) {
@@ -221,6 +221,7 @@ function tell(
 		const said = {
 			findings,
 			requests,
+			messages,
 			words,
 			settings,
 			device,
@@ -241,7 +242,7 @@ function tell(
 		...bySureness.map(({ point, tried, found, certainty }) => [point, tried, cleanText(found, 160), certainty]),
 	]);
 	for (const one of words) shell.line(`The service says: ${cleanText(one, 300)}`);
-	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}.`);
+	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}; messages on channels: ${messages}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
 	const worth = device
 		? 'a device was online with it'

@@ -40,6 +40,21 @@ export function readErrorDetail(body: string): string {
 	return cleanText(text ?? '', MAX_DETAIL);
 }
 
+/** Keys whose texts are for programs, or are shown already. */
+const NO_WORDS = /code|status|type|id$|path|ur[il]|instance|method|time|trace|remedy|sentence|token/i;
+const HINT = /hint|help|how|advice|instruct|expected|problem/i;
+
+/** {@link readErrorDetail} with the hint beside it; where no usual field has words, all texts of the body. */
+export function readErrorWords(body: string): string {
+	const detail = readErrorDetail(body);
+	const texts = (value: unknown, depth: number): string[] =>
+		Object.entries(isObject(value) && depth < 3 ? value : {}).flatMap(([key, one]) => {
+			if (isObject(one)) return texts(one, depth + 1);
+			return typeof one === 'string' && !NO_WORDS.test(key) && (detail === '' || HINT.test(key)) ? [one] : [];
+		});
+	return cleanText([...new Set([detail, ...texts(parseJson(body.trim()), 0)])].filter(Boolean).join('. '), MAX_DETAIL);
+}
+
 /** Foreign text on one line: without control, invisible and direction-changing characters, and cut short. */
 export function cleanText(text: string, maxLength: number): string {
 	const oneLine = text

@@ -255,6 +255,13 @@ describe('an HTTP answer', () => {
 		expect(found.message).toContain('kyc-1');
 	});
 
+	test.each([
+		['{"error":"not found","hint":"enroll with POST /v2/enroll"}', /^Set service\.registrationPath to \/v2\/enroll,/],
+		['Cannot POST /api/device/connection', /^Check baseUrl/],
+	])('names the path of registration that a 404 does: %s', (body, remedy) => {
+		expect(answered(404, { body, path: '/api/device/connection' }).remedy).toMatch(remedy);
+	});
+
 	test('names the host a portal points at without its query', () => {
 		const found = answered(302, { headers: { location: 'http://portal.hotel.test/login?mac=00112233' } });
 		expect(found.message).toContain('portal.hotel.test');

@@ -267,6 +267,19 @@ describe('what a channel says', () => {
 		]);
 	});
 
+	test('is not answered without end where the service answers the answer with another ping [F640]', () => {
+		const { clock, goOnline } = given({ pingKind: 'a' });
+		const channel = goOnline(1);
+		const flood = () => {
+			const before = channel.sent.length;
+			for (let count = 0; count < 100; count += 1) channel.say({ type: 'frame', frame });
+			return channel.sent.length - before;
+		};
+		expect(flood()).toBe(20);
+		clock.advance(1000);
+		expect(flood()).toBe(1);
+	});
+
 	test('is acknowledged once it is stored, and not before', async () => {
 		const { goOnline, news, storing } = given({ ackBody: '{"ack":"{id}"}' });
 		const channel = goOnline(1);

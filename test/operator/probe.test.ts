@@ -8,9 +8,10 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { examplesIn } from '../../src/operator/probe-examples.ts';
 import { guesses, pongsFor } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
-import { heartbeatAnswers, namedLife, readForm, tokenPlaces } from '../../src/operator/probe-readings.ts';
+import { heartbeatAnswers, namedLife, ranked, readForm, tokenPlaces } from '../../src/operator/probe-readings.ts';
 import {
 	CHANNEL_PATHS,
 	findChannel,
@@ -531,6 +532,142 @@ describe('channels that the service ends', () => {
 	});
 });
 
+// biome-ignore lint/suspicious/noExplicitAny: messages of a service.
+type Dictionary = any;
+
+describe('a service that others wrote', () => {
+	const every = (socket: WebSocket, ms: number, say: () => void) => {
+		const timer = setInterval(say, ms);
+		socket.once('close', () => clearInterval(timer));
+	};
+
+	test('one that answers every unknown message with an error is not flooded, and no error is taken for a ping [F641]', async () => {
+		let received = 0;
+		const { outcome, settings } = await probedForeign((socket) => {
+			setTimeout(() => socket.close(4408, 'idle'), 700);
+			socket.on('message', () => {
+				received += 1;
+				socket.send('{"type":"error","message":"unknown message type"}');
+			});
+		});
+		expect(outcome.stdout).not.toContain('pingKind');
+		expect(Number(/messages on channels: (\d+)/.exec(outcome.stdout)?.[1])).toBe(received);
+		expect(settings.service).toBeUndefined();
+	});
+
+	test.each([
+		['{"op":"login","payload":{"connection":"<token>"}}', (one: Dictionary) => one.payload?.connection],
+		[
+			'{"type":"connection_init","payload":{"authorization":"Connection <token>"}}',
+			(one: Dictionary) => one.payload?.authorization?.slice(11),
+		],
+		[
+			'{"jsonrpc":"2.0","id":1,"method":"device.attach","params":{"accessKey":"<token>"}}',
+			(one: Dictionary) => one.method === 'device.attach' && one.params?.accessKey,
+		],
+	])('the example %s is sent as it is written, and errors do not say where kinds are', async (example, tokenIn) => {
+		const { outcome, settings } = await probedForeign((socket) => {
+			let isIn = false;
+			setTimeout(() => {
+				if (isIn) return;
+				socket.send(JSON.stringify({ op: 'error', text: 'log in first', example: JSON.parse(example) }));
+				socket.close(4401, 'please log in');
+			}, 400);
+			socket.on('message', (frame) => {
+				isIn ||= tokenIn(JSON.parse(String(frame))) === 'foreign-token-0123456789';
+			});
+			let no = 300;
+			every(socket, 150, () => {
+				no += 1;
+				const name = no % 2 === 0 ? 'visit.open' : 'visit.shut';
+				if (isIn) socket.send(JSON.stringify({ what: { name }, no, id: 'kiosk-7', type: 'v1' }));
+			});
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toEqual({
+			firstMessages: [JSON.parse(example.replace('<token>', '{token}'))],
+			kindPointer: '/what/name',
+			notificationIdPointer: '/no',
+		});
+		expect(outcome.stdout).toMatch(/Notifications +visit\.\w+ \(\d+\), visit\.\w+ \(\d+\); (\d+) of \1 with an id/);
+	});
+
+	test('an acknowledgement names the field of the notification that the example does', async () => {
+		let seq = 40;
+		const { outcome, settings } = await probedForeign((socket) => {
+			const open = new Map<number, { try: number }>();
+			every(socket, 150, () => {
+				for (const one of open.values()) {
+					one.try += 1;
+					socket.send(JSON.stringify(one));
+				}
+				if ([...open.values()].some((one) => one.try > 3))
+					return socket.close(4100, 'unacknowledged: send {"op":"ack","seq":"<event.seq>"}');
+				seq += 1;
+				const event = { name: seq % 2 === 0 ? 'visit.open' : 'visit.shut', seq, id: `event-${seq}` };
+				open.set(seq, { op: 'event', event, try: 1 } as { try: number });
+				socket.send(JSON.stringify(open.get(seq)));
+			});
+			socket.on('message', (frame) => {
+				const { op, seq: acknowledged } = JSON.parse(String(frame));
+				if (op === 'ack') open.delete(acknowledged);
+			});
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toEqual({
+			ackBody: { op: 'ack', seq: '{id}' },
+			kindPointer: '/event/name',
+			notificationIdPointer: '/event/seq',
+		});
+	});
+
+	test('a registration at the path that a 404 names is tried, and no code is lost by it', async () => {
+		const server = createServer((request, response) => {
+			const isThere = request.url === '/v2/terminals/enroll';
+			const said = isThere
+				? '{"token":"foreign-token-0123456789"}'
+				: '{"error":"not found","hint":"enroll with POST /v2/terminals/enroll"}';
+			response.writeHead(isThere ? 201 : 404).end(said);
+		});
+		const upgraded = new WebSocketServer({ server, path: '/ws/device' });
+		const out = join(operator.directory, 'named.json');
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const outcome = await idv([...QUICK, '--force', '--out', out], variables);
+		upgraded.close();
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({ registrationPath: '/v2/terminals/enroll' });
+	});
+
+	test('an id that every notification has is no redelivery', async () => {
+		let no = 0;
+		const { outcome } = await probedForeign((socket) => {
+			every(socket, 150, () => {
+				no += 1;
+				socket.send(JSON.stringify({ kind: 'visit.open', id: 'device-1', at: { row: no } }));
+			});
+		});
+		expect(outcome.stdout).not.toContain('ackBody');
+	});
+});
+
+test.each([
+	['{"op":"subscribe","to":"<shop>"}', []],
+	[
+		'{"op":"login","as":{"device":"<deviceId>","key":"<token>"}}',
+		['{"op":"login","as":{"device":"{deviceId}","key":"{token}"}}'],
+	],
+	["{op:'login', by:[{token:'x'}]}", ['{"op":"login","by":[{"token":"{token}"}]}']],
+])('of the example %s it is sent %j', (example, sent) => {
+	expect(examplesIn(`please send ${example} first`, 'first', /login|subscribe/).map(({ text }) => text)).toEqual(sent);
+});
+
+test('an acknowledgement whose placeholder nothing fills is not sent', () => {
+	const sent = (body: string) => examplesIn(`send ${body}`, 'answer', /ack/, [{ event: { seq: 7, lane: 'x' } }]);
+	expect(sent('{"op":"ack","who":"<person>"}')).toEqual([]);
+	expect(sent('{"op":"ack","seq":<seq>}')).toEqual([{ text: '{"op":"ack","seq":"{id}"}', pointer: '/event/seq' }]);
+	expect(sent('{"op":"ack","of":{"lane":"<event.lane>"}}')).toMatchObject([{ pointer: '/event/lane' }]);
+});
+
 describe('what it does not write', () => {
 	const chatter = ['check.completed', 'poll.started', 'probe.alive', 'ping', 'keepalive', 'heartbeat'];
 
@@ -791,6 +928,14 @@ describe('the messages of a channel', () => {
 	])('%j is read by %j', (documents, settings) => {
 		const { heard } = life(documents.map((document, index) => [index, document as object]));
 		expect(readForm(heard)).toEqual(settings);
+	});
+
+	test('answers to the device and errors do not say where notifications have their kind, however many they are', () => {
+		const errors = [110, 300, 510, 600, 710].map((atMs) => [atMs, { op: 'error', why: 'unknown' }] as const);
+		const news = [[400, { what: { name: 'visit.open' } }] as const, [900, { what: { name: 'visit.shut' } }] as const];
+		expect(readForm(ranked(life([...errors, ...news]), 0, 50))).toEqual({ kindPointer: '/what/name' });
+		const answers = [110, 510, 710].map((atMs) => [atMs, { op: 'got', n: atMs }] as const);
+		expect(readForm(ranked(life([...answers, ...news]), 0, 50))).toEqual({ kindPointer: '/what/name' });
 	});
 
 	test('JSON in binary frames is told by what they hold', () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cleanText, readErrorDetail } from '../../src/protocol/problem.ts';
+import { cleanText, readErrorDetail, readErrorWords } from '../../src/protocol/problem.ts';
 
 /** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
 const codeUnit = fc.nat({ max: 0xffff }).map((code) => String.fromCharCode(code));
@@ -47,6 +47,15 @@ describe('the words of an error body', () => {
 		'{"reason":"x"}',
 	])('are also those within %s', (body) => {
 		expect(readErrorDetail(body)).toBe('x');
+	});
+
+	test.each([
+		['{"problem":"code used"}', 'code used'],
+		['{"error":"not found","hint":"enroll with POST /v2/enroll"}', 'not found. enroll with POST /v2/enroll'],
+		['{"what":{"went":"wrong"},"code":"E7"}', 'wrong'],
+		['{"code":"not-found"}', ''],
+	])('and what a refusal says elsewhere: %s', (body, words) => {
+		expect(readErrorWords(body)).toBe(words);
 	});
 
 	test('are cut at 200 characters', () => {

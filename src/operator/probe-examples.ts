@@ -1,0 +1,92 @@
+/** Messages that a service writes as examples in its words, as templates of the agent. Pure. */
+import { isObject, parseJson } from '../protocol/json.ts';
+import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
+import { ERROR, membersOf } from './probe-readings.ts';
+
+export interface Example {
+	/** As the settings take it. */
+	readonly text: string;
+	/** The place in a notification that fills `{id}`, where the example names one. */
+	readonly pointer: string | undefined;
+}
+
+/** `<seq>`, `{seq}`, `${seq}`, `{{seq}}`, `%seq%`, and what stands for anything. */
+export const PLACEHOLDER =
+	/<([\w. -]{1,40})>|\$?\{\{?\s*([\w.]{1,40})\s*\}?\}|%(\w{1,40})%|^(?:\.{3}|\u2026|YOUR\W?\w+)$/i;
+const EVERY = new RegExp(PLACEHOLDER.source, 'gi');
+
+/** @param about what an example of this kind says, unless it asks for the Connection. @param documents notifications whose fields may be named. */
+export function examplesIn(
+	words: string,
+	purpose: TemplatePurpose,
+	about: RegExp,
+	documents: readonly unknown[] = [],
+): Example[] {
+	const found: Example[] = [];
+	const texts = words.replaceAll('\\"', '"');
+	for (let at = texts.indexOf('{'); at !== -1; at = texts.indexOf('{', at + 1)) {
+		const text = balanced(texts.slice(at));
+		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
+		const example = parseJson(quoted(text)) ?? parseJson(quoted(written));
+		const isOne = text.search(about) >= 0 || (purpose === 'first' && /<[^>]*token[^>]*>/i.test(text));
+		if (!isObject(example) || !isOne || ERROR.test(text)) continue;
+		at += text.length - 1;
+		const filled = fill(example, purpose, documents);
+		if (filled) found.push(filled);
+	}
+	return found;
+}
+
+const quoted = (text: string) => text.replace(/([:[,]\s*)(<[\w. -]+>)/g, '$1"$2"');
+
+/** From the brace at the start to the one that closes it; empty where none does. */
+function balanced(text: string): string {
+	let depth = 0;
+	for (let end = 0; end < Math.min(text.length, 2000); end += 1) {
+		if (text[end] === '{') depth += 1;
+		if (text[end] === '}') depth -= 1;
+		if (depth === 0) return text.slice(0, end + 1);
+	}
+	return '';
+}
+
+/** An example with our fields in the place of its own; `null` where one of them is nothing that the agent knows. */
+function fill(example: object, purpose: TemplatePurpose, documents: readonly unknown[]): Example | null {
+	const asks = PLACEHOLDER.test(JSON.stringify(example).slice(1, -1));
+	const pointers = new Set<string>();
+	const missing: string[] = [];
+	const fieldFor = (name: string): string => {
+		if (/device(?:\W?_?id)?$|terminal|kiosk/i.test(name)) return '{deviceId}';
+		if (/workflow/i.test(name)) return '{workflowId}';
+		const place = purpose === 'answer' ? placeOf(name, documents) : undefined;
+		if (place !== undefined) pointers.add(place);
+		if (place !== undefined || (purpose === 'answer' && /(?:id|seq\w*|number|nr|ref)$/i.test(name))) return '{id}';
+		if (purpose === 'first' && /token|connection|credential|auth|secret|key|jwt/i.test(name)) return '{token}';
+		if (/time|date|now|^ts$/i.test(name)) return /ms|milli|epoch/i.test(name) ? '{sentAtMs}' : '{sentAt}';
+		if (/uptime/i.test(name)) return '{uptimeSeconds}';
+		if (/^(?:\w*(?:id|number)|n|nonce|count\w*|seq\w*)$/i.test(name)) return '{sequence}';
+		missing.push(name);
+		return '';
+	};
+	const text = JSON.stringify(example, (name: string, value: unknown) => {
+		if (typeof value !== 'string' && typeof value !== 'number') return value;
+		const isPlace = PLACEHOLDER.test(String(value));
+		if (isPlace)
+			return String(value).replace(EVERY, (_, ...names) => fieldFor(String(names.slice(0, 3).find(Boolean) ?? name)));
+		// An example without a placeholder may have a value of another device in it.
+		if (purpose === 'first' && typeof value === 'string' && /token|connection|credential|auth/i.test(name))
+			return /connection\s/i.test(value) ? 'Connection {token}' : '{token}';
+		if (/^(?:device|workflow)_?id$/i.test(name)) return fieldFor(name);
+		return !asks && purpose === 'answer' && /id$/i.test(name) ? '{id}' : value;
+	});
+	const isWhole = missing.length === 0 && pointers.size < 2 && templateProblem(text, purpose) === null;
+	return isWhole ? { text, pointer: [...pointers][0] } : null;
+}
+
+/** Where notifications have the field of this name (`seq`, `event.seq`). */
+function placeOf(name: string, documents: readonly unknown[]): string | undefined {
+	const wanted = `/${name.trim().replaceAll('.', '/')}`.toLowerCase();
+	const places = documents.flatMap((one) => membersOf(one, 3)).filter(({ value }) => typeof value !== 'object');
+	const fits = places.filter(({ pointer }) => pointer.toLowerCase().endsWith(wanted));
+	return (fits.find(({ pointer }) => pointer.toLowerCase() === wanted) ?? fits[0])?.pointer;
+}
