@@ -139,7 +139,17 @@ export async function openRuntime(
 		typeof before?.pin === 'string',
 		() => before?.pin ?? randomUUID(),
 	);
-	const made = await makeWay(resolved, parts.env, before, problems);
+	const isKept = (setting: string) => problems.some(({ told, stays }) => stays && told.params?.['setting'] === setting);
+	const { settings } = resolved;
+	const { credential = settings.credential, page = settings.page } = before?.resolved?.settings ?? {};
+	const inForce = {
+		...settings,
+		...(isKept('credential') && {
+			credential: { ...credential, selfRegistration: settings.credential.selfRegistration },
+		}),
+		...(isKept('page.pinFile') && { page: { ...settings.page, pinFile: page.pinFile } }),
+	};
+	const made = await makeWay({ ...resolved, settings: inForce }, parts.env, before, problems);
 	return assemble(made, credentials, pin, problems, parts);
 }
 

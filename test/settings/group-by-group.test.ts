@@ -127,6 +127,35 @@ test('an address of a dead service is tried beside the one in force, and taken o
 	expect(taken()).toHaveLength(1);
 });
 
+test.each(['credential.apiKeyFile', 'page.pinFile'])(
+	'%s that cannot be used is not shown as taken until it can be [F656]',
+	async (path) => {
+		const [group = '', key = ''] = path.split('.');
+		const { home, good, device } = await given();
+		const settings: Record<string, unknown> = { ...good, page: { pinFile: await home.secretFile('pin', '471100') } };
+		await home.writeSettings(settings);
+		await device.daemon.reload();
+		const value = (await report(device))(path)?.value;
+		const taken = () => device.log.map(({ msg }) => msg).filter((msg) => msg.startsWith(`setting taken: ${path}`));
+		const before = taken().length;
+		const [file, directory] = [join(home.directory, 'new'), home.paths.confDirectory];
+		for (const unusable of [directory, file]) {
+			await home.writeSettings({ ...settings, [group]: { ...(settings[group] as object), [key]: unusable } });
+			await device.daemon.reload();
+			expect((await report(device))(path)).toMatchObject({
+				value,
+				disk: unusable,
+				refused: expect.stringMatching(/ stay/),
+			});
+		}
+		expect(taken()).toHaveLength(before);
+		await writeFile(file, '471100', { mode: 0o600 });
+		await device.daemon.reload();
+		expect((await report(device))(path)).toMatchObject({ value: file });
+		expect(taken()).toHaveLength(before + 1);
+	},
+);
+
 test('the doctor names what is not followed and what cannot be read beside every other fault of the settings [F657]', async () => {
 	const { home, good, device } = await given();
 	const [headersFile, applicationsFile] = [join(home.directory, 'no-headers'), await home.secretFile('apps', 'kiosk')];
