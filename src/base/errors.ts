@@ -81,7 +81,7 @@ export const CATALOGUE = {
 		'channel-flapping':
 			'Check the line and what stands on the way (proxies, load balancers), or whether another device has the same deviceId; look at the cause in brackets.',
 		'notifications-at-risk':
-			'Wait a few minutes: the agent learns how often it must ping this line. If it lasts, check the firewall or router on the way, or set service.silenceLimitSeconds to 0 for a service that answers no ping. Each gap event names the time in which notifications may be missing.',
+			'Wait a few minutes: the agent learns how often to ping. If it lasts, check the firewall on the way, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
 		'duplicate-device':
 			'Look for a second device with this deviceId (a copied disk, or the same deviceId in its settings): unpair it, give it a deviceId of its own and pair it.',
 		'clock-wrong': "Set this device's clock, or let it reach a time server.",

@@ -115,13 +115,15 @@ export async function openRuntime(
 	before: Before | null = null,
 ): Promise<OpenRuntime> {
 	const problems: Unusable[] = [];
-	const orKept = <Piece>(setting: string, made: Promise<Piece>, stays: boolean, kept: (told: Failure) => Piece) =>
+	const kept = new Set<string>();
+	const orKept = <Piece>(setting: string, made: Promise<Piece>, stays: boolean, last: (told: Failure) => Piece) =>
 		made.catch((error) => {
 			if (!before) throw error;
 			const failed = toFailure(error);
 			const told = { ...failed, params: { ...failed.params, setting } };
 			problems.push({ told, stays });
-			return kept(told);
+			if (stays) kept.add(setting);
+			return last(told);
 		});
 	const isSameService = before?.resolved?.settings.baseUrl === resolved.settings.baseUrl;
 	const { credentials: last = NO_CREDENTIALS } = before ?? {};
@@ -139,15 +141,14 @@ export async function openRuntime(
 		typeof before?.pin === 'string',
 		() => before?.pin ?? randomUUID(),
 	);
-	const isKept = (setting: string) => problems.some(({ told, stays }) => stays && told.params?.['setting'] === setting);
 	const { settings } = resolved;
 	const { credential = settings.credential, page = settings.page } = before?.resolved?.settings ?? {};
 	const inForce = {
 		...settings,
-		...(isKept('credential') && {
+		...(kept.has('credential') && {
 			credential: { ...credential, selfRegistration: settings.credential.selfRegistration },
 		}),
-		...(isKept('page.pinFile') && { page: { ...settings.page, pinFile: page.pinFile } }),
+		...(kept.has('page.pinFile') && { page: { ...settings.page, pinFile: page.pinFile } }),
 	};
 	const made = await makeWay({ ...resolved, settings: inForce }, parts.env, before, problems);
 	return assemble(made, credentials, pin, problems, parts);

@@ -88,6 +88,7 @@ test('of settings, too, twenty unknown names are named and the others are counte
 	expect(problems.map(({ message }) => message).slice(19)).toEqual([
 		'config.json: line 20, column 1: baseUr19 is not a setting; did you mean baseUrl?',
 		'29980 more names are not settings.',
+		'pairing.trustedOrigins allows nothing: baseUrl was refused.',
 	]);
 	expect(looks).toHaveLength(20);
 });
