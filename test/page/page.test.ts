@@ -234,15 +234,21 @@ describe('pairing', () => {
 	test.each([
 		['otherLayout', /^The scanner types for another keyboard layout\. Set it/],
 		['capitals', /^The scanner changes all letters into capitals\. Switch that off/],
-	] as const)('with a code that a scanner has changed (%s) names the one thing to do', async (reason, said) => {
-		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
-		await expect.poll(state, LOOK).toBe('unpaired');
-		at('start').click();
-		agent.answer('/api/inspect', 200, { problem: { code: 'not-a-pairing-code', params: { reason } } });
-		at('code').value = 'httpsÖ--';
-		submit('code-form');
-		await expect.poll(() => text('answer'), LOOK).toMatch(said);
-	});
+	] as const)(
+		'with a code that a scanner has changed (%s) names the one thing to do, in the language of the moment',
+		async (reason, said) => {
+			const { agent, state, text, at, submit, choose } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+			await expect.poll(state, LOOK).toBe('unpaired');
+			at('start').click();
+			agent.answer('/api/inspect', 200, { problem: { code: 'not-a-pairing-code', params: { reason } } });
+			at('code').value = 'httpsÖ--';
+			submit('code-form');
+			await expect.poll(() => text('answer'), LOOK).toMatch(said);
+			choose('de');
+			await expect.poll(() => text('answer'), LOOK).toMatch(/^Der Scanner (schreibt|macht) /);
+			expect(text('pairing-title')).toBe('Dieses Gerät koppeln');
+		},
+	);
 
 	test.each([
 		['no answer', ['gone', null]],

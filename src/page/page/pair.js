@@ -21,15 +21,23 @@ const ANSWER_MS = 120_000;
 /** Until a code before the camera is asked about again after no answer. */
 const AGAIN_MS = 3_000;
 
+/**
+ * The dialog: `render` shows it, and what is typed is in its fields.
+ * `code`: what was typed or seen here and is being confirmed; of a scanned code there is its number in the agent, `proposal`, else 0.
+ * `shown`: where the code leads, from then on. `workflows`: the service lists them to choose from. `answer`: what is said of it all.
+ * @typedef {{
+ * 	code: string, proposal: number, shown: Shown | null, workflows: readonly { id: string, name: string }[] | null,
+ * 	isPairing: boolean, answer: () => string,
+ * }} Dialog
+ */
+/** @type {Omit<Dialog, 'isPairing'>} */
+const EMPTY = { code: '', proposal: 0, shown: null, workflows: null, answer: () => '' };
+/** @type {Dialog} */
+let dialog = { ...EMPTY, isPairing: false };
 /** @type {PageView | null} */
 let view = null;
-let code = '';
-/** The scanned code that is being confirmed, as the agent names it; 0 for one of this page. */
-let proposal = 0;
 /** A scanned code that was refused here is not shown again. */
 let handled = 0;
-/** @type {string | null} */
-let origin = null;
 /** @type {AbortController | null} */
 let camera = null;
 let noteUntil = 0;
@@ -42,44 +50,73 @@ export function pairedNote() {
 /** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. @param {PageView} next */
 export function followPairing(next) {
 	view = next;
-	const shut = view.standing === 'paired' || view.pinNeed === 'setting' || view.pinNeed === 'longerPin';
-	if (shut && !at('yes').disabled) return close();
+	const isShut = view.standing === 'paired' || view.pinNeed === 'setting' || view.pinNeed === 'longerPin';
 	const { proposal: waiting } = view;
-	if (proposal !== 0 && waiting?.id !== proposal && !at('yes').disabled) {
-		close();
-		if (!waiting) return;
-	}
-	if (!shut && waiting && waiting.id !== handled && proposal === 0 && code === '') {
-		open();
-		proposal = waiting.id;
-		ask(waiting);
-	}
-	setText(at('pairing-title'), at('confirm').hidden ? text('pairTitle') : question());
+	const isGone = dialog.proposal !== 0 && waiting?.id !== dialog.proposal;
+	if ((isShut || isGone) && !dialog.isPairing) close();
+	if (!isShut && waiting && waiting.id !== handled && dialog.shown === null) ask({ proposal: waiting.id }, waiting);
+	render();
 }
 
 export function openPairing() {
 	open();
 	forget();
-	say('');
 	at('code').focus();
 }
 
 /** The person has left. A pairing that is under way goes on. */
 export function leavePairing() {
-	if (at('pairing').open && !at('yes').disabled) close();
+	if (at('pairing').open && !dialog.isPairing) close();
 }
 
-function open() {
-	if (at('pairing').open) return;
-	at('pairing').showModal();
-	setText(at('pairing-title'), text('pairTitle'));
-}
-
+/** The code is a secret: it goes as soon as it is of no more use, and so does what was typed. */
 function close() {
 	camera?.abort();
 	forget();
-	say('');
-	if (at('pairing').open) at('pairing').close();
+	at('pairing').close();
+}
+
+/** Back to where a code comes in. @param {() => string} answer */
+function forget(answer = EMPTY.answer) {
+	known.clear();
+	for (const field of [at('code'), at('workflow'), at('pin')]) field.value = '';
+	change({ ...EMPTY, answer });
+}
+
+function open() {
+	if (!at('pairing').open) at('pairing').showModal();
+}
+
+/** @param {Partial<Dialog>} some */
+function change(some) {
+	dialog = { ...dialog, ...some };
+	render();
+}
+
+function render() {
+	if (words.tag === undefined) return;
+	const { shown, workflows, isPairing, answer } = dialog;
+	const question = view?.standing === 'first' ? text('belongs') : text('again');
+	setText(at('pairing-title'), shown === null ? text('pairTitle') : question);
+	setText(at('answer'), answer());
+	at('enter').hidden = shown !== null;
+	at('camera').hidden = camera === null;
+	at('pairing').toggleAttribute('data-camera', camera !== null);
+	at('confirm').hidden = shown === null;
+	setText(at('host'), shown?.host ?? '');
+	setText(at('host-elsewhere'), shown?.hostInUnicode ? text('elsewhere', { host: shown.hostInUnicode }) : '');
+	setText(at('workflow-line'), shown?.workflowId ? `${text('workflow')}: \u2068${shown.workflowId}\u2069` : '');
+	// Left empty, the service takes the only one, or lists those to choose from.
+	at('workflow-field').hidden = shown?.workflowId !== null || workflows !== null;
+	at('workflow-choice').hidden = workflows === null;
+	at('pin-field').hidden = view?.pinNeed !== 'pin';
+	at('yes').disabled = isPairing;
+}
+
+/** @param {() => string} answer in the language of the moment. */
+function say(answer) {
+	change({ answer });
+	if (answer() !== '') at('answer').scrollIntoView({ block: 'nearest' });
 }
 
 // ---- A code comes in ----
@@ -99,7 +136,7 @@ at('show-code').addEventListener('click', () => {
 
 // A scanner types wherever the focus is: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
-	if (at('start').hidden || !at('confirm').hidden || event.ctrlKey || event.metaKey || event.altKey) return;
+	if (at('start').hidden || dialog.shown !== null || event.ctrlKey || event.metaKey || event.altKey) return;
 	const { key, target } = event;
 	if (key.length !== 1 || !(target instanceof Element) || target.closest('input, textarea, select')) return;
 	// The space bar presses buttons.
@@ -112,7 +149,7 @@ at('picture').addEventListener('change', async () => {
 	const file = at('picture').files?.[0];
 	at('picture').value = '';
 	if (!file) return;
-	say(text('searching'));
+	say(() => text('searching'));
 	try {
 		await take(await readPictureFile(file));
 	} catch (error) {
@@ -124,9 +161,7 @@ at('camera-start').addEventListener('click', async () => {
 	camera?.abort();
 	const mine = new AbortController();
 	camera = mine;
-	at('camera').hidden = false;
-	at('pairing').dataset.camera = '';
-	say('');
+	say(EMPTY.answer);
 	try {
 		await readFromCamera(at('video'), mine.signal, {
 			onSeen: () => at('camera-stop').scrollIntoView({ block: 'nearest' }),
@@ -135,11 +170,8 @@ at('camera-start').addEventListener('click', async () => {
 	} catch (error) {
 		sayReading(error);
 	} finally {
-		if (camera === mine) {
-			at('camera').hidden = true;
-			delete at('pairing').dataset.camera;
-			camera = null;
-		}
+		if (camera === mine) camera = null;
+		render();
 	}
 });
 
@@ -152,7 +184,7 @@ at('camera-stop').addEventListener('click', () => {
 function sayReading(error) {
 	/** @type {Reason} */
 	const reason = error instanceof ReadingFailed ? error.reason : { key: 'readerFailed' };
-	say('key' in reason ? text(reason.key) : problemWords(reason.code).join(' '));
+	say(() => ('key' in reason ? text(reason.key) : problemWords(reason.code).join(' ')));
 }
 
 /** Texts that were looked at while the camera is on. @type {Map<string, Answer<'/api/inspect'>>} */
@@ -168,7 +200,7 @@ async function take(found) {
 	for (const one of found) {
 		let answer = camera === null ? undefined : known.get(one.text);
 		if (answer === undefined) {
-			if (camera === null) say(text('looking'));
+			if (camera === null) say(() => text('looking'));
 			answer = await post('/api/inspect', { code: one.text });
 			known.set(one.text, answer);
 			if (!answer.came) setTimeout(() => known.delete(one.text), AGAIN_MS);
@@ -178,7 +210,7 @@ async function take(found) {
 	if (camera === null) known.clear();
 	const codes = looked.filter(({ answer }) => isPairingCode(answer));
 	if (codes.length > 1) {
-		say(problemWords('picture-with-several-codes').join(' '));
+		say(() => problemWords('picture-with-several-codes').join(' '));
 		return false;
 	}
 	const first = codes[0] ?? looked[0];
@@ -199,8 +231,7 @@ async function take(found) {
 	}
 	camera?.abort();
 	known.clear();
-	code = one.text;
-	ask(answer.body);
+	ask({ code: one.text }, answer.body);
 	return true;
 }
 
@@ -211,33 +242,21 @@ function isPairingCode({ ok, body }) {
 
 /** @param {Found} one @param {string | number | undefined} reason */
 function sayNotACode(one, reason) {
-	if (reason === 'otherLayout') return say(text('otherLayout'));
-	if (reason === 'capitals') return say(text('capitals'));
+	if (reason === 'otherLayout') return say(() => text('otherLayout'));
+	if (reason === 'capitals') return say(() => text('capitals'));
 	const kind = kindOf(one);
-	const [what, todo] = problemWords('not-a-pairing-code');
-	say([kind === null ? what : fill(words.kinds[kind], { kind: one.format }), todo].join(' '));
+	say(() => {
+		const [what, todo] = problemWords('not-a-pairing-code');
+		return [kind === null ? what : fill(words.kinds[kind], { kind: one.format }), todo].join(' ');
+	});
 }
 
 // ---- One confirmation ----
 
-function question() {
-	return view?.standing === 'first' ? text('belongs') : text('again');
-}
-
-/** Shows where the code leads, and what is still needed. @param {Shown} shown */
-function ask({ host, hostInUnicode, baseUrl, workflowId }) {
-	origin = baseUrl === null ? null : new URL(baseUrl).origin;
-	say('');
-	setText(at('host'), host ?? '');
-	setText(at('host-elsewhere'), hostInUnicode === undefined ? '' : text('elsewhere', { host: hostInUnicode }));
-	setText(at('workflow-line'), workflowId === null ? '' : `${text('workflow')}: \u2068${workflowId}\u2069`);
-	// Left empty, the service takes the only one, or lists those to choose from.
-	at('workflow-field').hidden = workflowId !== null;
-	at('workflow-choice').hidden = true;
-	at('pin-field').hidden = view?.pinNeed !== 'pin';
-	at('enter').hidden = true;
-	at('confirm').hidden = false;
-	setText(at('pairing-title'), question());
+/** Shows where the code leads, and what is still needed. @param {Partial<Dialog>} which @param {Shown} shown */
+function ask(which, shown) {
+	open();
+	change({ ...EMPTY, ...which, shown });
 	at('pairing-title').focus();
 }
 
@@ -258,19 +277,22 @@ for (const key of ['1', '2', '3', '4', '5', '6', '7', '8', '9', '', '0', 'delete
 }
 
 at('no').addEventListener('click', () => {
-	if (proposal !== 0) void post('/api/dismiss', { proposal });
-	handled = Math.max(handled, proposal);
-	forget();
-	say(text('cancelled'));
+	dismiss();
+	forget(() => text('cancelled'));
 	at('code').focus();
 });
 
 at('close').addEventListener('click', close);
 at('pairing').addEventListener('cancel', () => {
-	if (proposal !== 0) void post('/api/dismiss', { proposal });
-	handled = Math.max(handled, proposal);
+	dismiss();
 	close();
 });
+
+function dismiss() {
+	const { proposal } = dialog;
+	if (proposal !== 0) void post('/api/dismiss', { proposal });
+	handled = Math.max(handled, proposal);
+}
 
 at('confirm').addEventListener('submit', (event) => {
 	event.preventDefault();
@@ -278,19 +300,19 @@ at('confirm').addEventListener('submit', (event) => {
 });
 
 async function pairNow() {
+	const { code, proposal, shown, workflows } = dialog;
 	const pin = at('pin').value;
 	if (!at('pin-field').hidden && pin === '') {
-		say(text('pinMissing'));
+		say(() => text('pinMissing'));
 		at('pin').focus();
 		return;
 	}
-	say(text('pairing'));
-	at('yes').disabled = true;
-	const workflowId = at(at('workflow-choice').hidden ? 'workflow' : 'workflow-list').value.trim();
-	const what =
-		proposal === 0 ? { code, ...(view?.standing === 'first' && origin && { trustOrigin: origin }) } : { proposal };
+	change({ isPairing: true, answer: () => text('pairing') });
+	const workflowId = at(workflows === null ? 'workflow' : 'workflow-list').value.trim();
+	const origin = view?.standing === 'first' && shown?.baseUrl ? new URL(shown.baseUrl).origin : null;
+	const what = proposal === 0 ? { code, ...(origin && { trustOrigin: origin }) } : { proposal };
 	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...(pin && { pin }) });
-	at('yes').disabled = false;
+	change({ isPairing: false });
 	// The code is still good, and nothing is typed twice.
 	if (!ok && body.params?.workflows) return choose(JSON.parse(String(body.params.workflows)));
 	if (!ok && body.code === 'workflow-missing') {
@@ -308,42 +330,34 @@ async function pairNow() {
 		at('status').focus();
 		return;
 	}
-	if (body.code === undefined) say([text('noAnswer'), text('codeUncertain')].join(' '));
-	else sayProblem(body);
+	const isWrongPin = body.code === 'access-denied';
 	// A wrong PIN costs nothing; anything else may have cost the code.
-	if (body.code === 'access-denied') at('pin').focus();
-	else {
+	if (!isWrongPin) {
 		handled = Math.max(handled, proposal);
 		forget();
-		at('code').focus();
 	}
+	if (body.code === undefined) say(() => [text('noAnswer'), text('codeUncertain')].join(' '));
+	else sayProblem(body);
+	at(isWrongPin ? 'pin' : 'code').focus();
 }
 
-/** The service lists the workflows to choose from. @param {{ id: string, name: string }[]} workflows */
+/** @param {{ id: string, name: string }[]} workflows */
 function choose(workflows) {
 	const options = workflows.map(({ id, name }) => new Option(name === id ? id : `${name} (${id})`, id));
 	at('workflow-list').replaceChildren(...options);
-	at('workflow-field').hidden = true;
-	at('workflow-choice').hidden = false;
-	say(text('chooseWorkflow'));
+	change({ workflows });
+	say(() => text('chooseWorkflow'));
 	at('workflow-list').focus();
 }
 
-/** The code is a secret: it goes as soon as it is of no more use. */
-function forget() {
-	code = '';
-	proposal = 0;
-	origin = null;
-	known.clear();
-	for (const field of [at('code'), at('workflow'), at('pin')]) field.value = '';
-	at('confirm').hidden = true;
-	at('enter').hidden = false;
-	if (words.tag !== undefined) setText(at('pairing-title'), text('pairTitle'));
+/** @param {{ code?: string, params?: Params | undefined }} problem */
+function sayProblem(problem) {
+	say(() => sentenceOf(problem));
 }
 
 /** @param {{ code?: string, params?: Params | undefined }} problem */
-function sayProblem({ code: named, params = {} }) {
-	if (named === undefined) return sayNoAnswer();
+function sentenceOf({ code: named, params = {} }) {
+	if (named === undefined) return text('noAnswer');
 	if (named === 'access-denied') {
 		/** @type {Partial<Record<string, TextKey>>} */
 		const keys = {
@@ -353,14 +367,14 @@ function sayProblem({ code: named, params = {} }) {
 			longerPin: 'pinShort',
 			setting: 'pinSetting',
 		};
-		return say(text(keys[params.reason ?? ''] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) }));
+		return text(keys[params.reason ?? ''] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) });
 	}
-	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return say(text('gone'));
+	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
 	const [what, todo] = problemWords(named);
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
 	const worth = worths[named === 'code-expired-or-used' ? '' : (params.pairingCode ?? '')];
-	say([what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' '));
+	return [what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' ');
 }
 
 /**
@@ -383,11 +397,5 @@ async function post(path, body) {
 }
 
 function sayNoAnswer() {
-	say(text('noAnswer'));
-}
-
-/** @param {string} sentence */
-function say(sentence) {
-	setText(at('answer'), sentence);
-	if (sentence !== '') at('answer').scrollIntoView({ block: 'nearest' });
+	say(() => text('noAnswer'));
 }
