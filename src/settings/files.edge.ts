@@ -2,14 +2,15 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
-import { readdirSync, readlinkSync, statSync } from 'node:fs';
+import { lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject, withoutComments } from '../base/json-text.ts';
 import { type Watched, watchDirectories } from '../base/watch.edge.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
-import type { ValuePlace } from './resolve.ts';
+import type { FileLayer } from './resolve.ts';
+import { restrictionsUnder } from './restrictions.ts';
 
 export const MAX_SETTINGS_BYTES = 1024 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
@@ -28,9 +29,7 @@ export interface SettingsPlaces {
 
 export interface SettingsFiles {
 	/** One for each file that could be read, lowest first: the config file, then `conf.d` in the byte order of the names. */
-	readonly layers: readonly { readonly source: string; readonly document: Readonly<Record<string, unknown>> }[];
-	/** By the source of a layer: where in the text a value stands. The text is looked through when a place is asked for. */
-	readonly places: ReadonlyMap<string, ValuePlace>;
+	readonly layers: readonly (FileLayer & { readonly document: Readonly<Record<string, unknown>> })[];
 	/** `settings-unreadable` or `settings-invalid`, naming file, line and column; one for each file that has no layer. */
 	readonly problems: readonly Failure[];
 	/** The files and directories of `problems`. */
@@ -45,14 +44,13 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const problems: Failure[] = [];
 	const unread: string[] = [];
 	const notices: Failure[] = [];
-	const valuePlaces = new Map<string, ValuePlace>();
 	const confDirectory = confDirectoryOf(places);
 	let names: string[] = [];
 	try {
 		names = readdirSync(confDirectory);
 	} catch (error) {
 		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
-		if (errnoOf(error) !== 'ENOENT') {
+		if (!isAbsent(confDirectory, error)) {
 			problems.push(failure(isOutOfRoom(error) ? 'memory-low' : 'settings-unreadable', message));
 			unread.push(confDirectory);
 		}
@@ -68,23 +66,35 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			if ('fault' in read) throw new AgentError('settings-invalid', `${source}: ${read.fault}`);
 			// For editors: docs/settings.schema.json.
 			const { $schema: _, ...document } = read.document;
-			layers.push({ source, document });
 			const found = findJsonPlaces(text);
-			valuePlaces.set(source, (keys) => lineAndColumn(text, found.offsetOf(keys)));
-			for (const { path: keys, offset } of found.repeated) {
+			const twice = found.repeated.map((one) => ({ name: one.path.join('.'), offset: one.offset }));
+			layers.push({
+				source: 'file',
+				where: source,
+				document,
+				lineAndColumn: (keys) => lineAndColumn(text, found.offsetOf(keys)),
+				overridden: restrictionsUnder(twice.map(({ name }) => name)).filter((one) =>
+					text.includes(`"${one.split('.').at(-1)}"`),
+				),
+			});
+			for (const { name, offset } of twice) {
 				const where = `${source}: ${lineAndColumn(text, offset)}`;
-				notices.push(failure('settings-invalid', `${where}: ${keys.join('.')} is there twice; the last one counts.`));
+				notices.push(failure('settings-invalid', `${where}: ${name} is there twice; the last one counts.`));
 			}
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;
-			const isMissing = errnoOf(error.cause) === 'ENOENT';
 			// One of `conf.d` may be taken away between the look into the directory and the look into the file.
-			if (isMissing && !(at === 0 && places.mustExist)) continue;
+			if (isAbsent(source, error.cause) && !(at === 0 && places.mustExist)) continue;
 			problems.push(error.failure);
 			unread.push(source);
 		}
 	}
-	return { layers, places: valuePlaces, problems, unread, notices };
+	return { layers, problems, unread, notices };
+}
+
+/** Whether there is nothing of that name. A link that leads nowhere is something: what it shall lead to is on its way, or lost. */
+function isAbsent(file: string, error: unknown): boolean {
+	return errnoOf(error) === 'ENOENT' && lstatSync(file, { throwIfNoEntry: false }) === undefined;
 }
 
 /**

@@ -4,7 +4,7 @@ import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { AgentPaths } from './paths.runner.ts';
-import { didYouMean, type ResolvedSettings, resolveSettings, type SettingsLayer, type ValuePlace } from './resolve.ts';
+import { didYouMean, type FileLayer, type ResolvedSettings, resolveSettings, type SettingsLayer } from './resolve.ts';
 import { environmentName, listSettings, valueAt } from './table.ts';
 
 export interface SettingsSources {
@@ -38,15 +38,16 @@ export async function loadSettings(
 ): Promise<LoadedSettings> {
 	const { configFile, configFileIsExplicit, confDirectory } = sources.paths;
 	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
-	const read = files.layers.map(({ source, document }) => ({ where: source, document }));
-	const isRead = new Set(read.map(({ where }) => where));
+	const isRead = new Set(files.layers.map(({ where }) => where));
 	const stays = (where: string) =>
 		!isRead.has(where) &&
 		(files.unread.includes(where) || files.unread.includes(dirname(where)) || before?.keepsGone?.(where) === true);
 	const kept = (before?.loaded.documents ?? []).filter(({ where }) => stays(where));
 	const rank = ({ where }: { where: string }) => (where === configFile ? '' : where);
-	const documents = [...read, ...kept].toSorted((a, b) => Buffer.compare(Buffer.from(rank(a)), Buffer.from(rank(b))));
-	const loaded = resolveWith(documents, sources, files.places, before?.loaded ?? null);
+	const documents = [...files.layers, ...kept].toSorted((a, b) =>
+		Buffer.compare(Buffer.from(rank(a)), Buffer.from(rank(b))),
+	);
+	const loaded = resolveWith(documents, sources, before?.loaded, files.unread);
 	const gone = kept.filter(({ where }) => !files.unread.includes(where) && !files.unread.includes(dirname(where)));
 	return {
 		...loaded,
@@ -61,20 +62,20 @@ function toldGone({ where }: { readonly where: string }): Failure {
 	return failure('settings-unreadable', message, { remedy, params: { path: where } });
 }
 
-/** The settings with these documents in place of the files. @param places where values stand in them, by `where`. */
+/** The settings with these documents in place of the files. @param unread files that are there and cannot be read. */
 export function resolveWith(
-	documents: readonly { readonly where: string; readonly document: unknown }[],
+	documents: readonly Omit<FileLayer, 'source'>[],
 	{ env, sets, checked }: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
-	places: ReadonlyMap<string, ValuePlace> = new Map(),
 	before: LoadedSettings | null = null,
+	unread: readonly string[] = [],
 ): LoadedSettings {
 	const fromEnv = readEnvironment(env);
 	const layers: SettingsLayer[] = [
-		...documents.map((file) => ({ source: 'file' as const, ...file, lineAndColumn: places.get(file.where) })),
+		...documents.map((file) => ({ ...file, source: 'file' as const })),
 		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
-	return { ...resolveSettings(layers, checked, before), notices: fromEnv.notices };
+	return { ...resolveSettings(layers, checked, before, unread), notices: fromEnv.notices };
 }
 
 /** Two listeners cannot share a port. */

@@ -4,35 +4,27 @@ import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
-import { RESTRICTS } from './restrictions.ts';
-import type { Setting } from './setting-kinds.ts';
+import { holdBack, holdForUnread, isOpen, RESTRICTS, type SettingsBefore } from './restrictions.ts';
+import type { Setting, SettingOrigin } from './setting-kinds.ts';
 import { isSame, listSettings, type Settings, valueAt } from './table.ts';
 
-/** Where a value came from; `where` is the file or the variable. */
-export interface SettingOrigin {
-	readonly source: 'default' | 'file' | 'environment' | 'flag';
-	readonly where: string | null;
+export interface FileLayer {
+	readonly source: 'file';
+	readonly where: string;
+	readonly document: unknown;
+	/** Where the value at a path of the document stands in the file, for a person: `line 3, column 14`. */
+	readonly lineAndColumn?: (keys: readonly PropertyKey[]) => string;
+	/** Restrictions that may have stood under a name that the file has twice. */
+	readonly overridden?: readonly string[];
 }
 
 /** Settings from one place. Later layers win over earlier ones. */
 export type SettingsLayer =
-	| {
-			readonly source: 'file';
-			readonly where: string;
-			readonly document: unknown;
-			/** Where the value at a path of the document stands in the file, for a person who looks for it. */
-			readonly lineAndColumn?: ValuePlace | undefined;
-	  }
+	| FileLayer
 	/** Texts by setting path: from `IDV_AGENT_…` variables or `--set path=value`. */
 	| { readonly source: 'environment' | 'flag'; readonly texts: ReadonlyMap<string, { value: string; where: string }> };
 
-/** `line 3, column 14`. */
-export type ValuePlace = (keys: readonly PropertyKey[]) => string;
-
-export interface ResolvedSettings {
-	readonly settings: Settings;
-	/** By path, for every setting. */
-	readonly origins: ReadonlyMap<string, SettingOrigin>;
+export interface ResolvedSettings extends SettingsBefore {
 	/** The faults of the layers; each bad value gives way to the one from before, or to what is below it. */
 	readonly problems: readonly Failure[];
 	/** Those of `problems` that only say that there is no setting of a name (of a newer version, or not meant), or what waits. */
@@ -43,17 +35,16 @@ export interface ResolvedSettings {
 	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
 }
 
-/** Settings that are in force. */
-export type SettingsBefore = Pick<ResolvedSettings, 'settings' | 'origins'>;
-
 /**
  * Bad values are reported, and the same source's value from before is taken, else what is below.
  * @param checked values among these are taken as they stand.
+ * @param unread files that may hold any restriction.
  */
 export function resolveSettings(
 	layers: readonly SettingsLayer[],
 	checked: Checked = NOTHING_CHECKED,
 	before: SettingsBefore | null = null,
+	unread: readonly string[] = [],
 ): ResolvedSettings {
 	const known = listSettings();
 	const read = layers.map((layer) => ({ layer, entries: [...readLayer(layer, known)] }));
@@ -75,8 +66,20 @@ export function resolveSettings(
 		const mended: Mended = layer.source === 'file' ? { document: layer.document } : { document: null };
 		if (layer.source === 'file' && !isObject(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
+		const refuse = (one: string, where: string) => {
+			refused.add(one);
+			const isOwn = before?.origins.get(one)?.where === where;
+			const kept = isOwn ? valueAt(before.settings, one) : undefined;
+			const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
+			// No restriction is an object: it is refused whenever the document is read again.
+			mend(mended, one.split('.'), one in RESTRICTS && isOpen ? {} : kept);
+			if (!isOwn) return;
+			values.set(one, kept);
+			origins.set(one, { source: layer.source, where });
+		};
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
+			if (!entry) for (const one of slipsOf(path, value)) refused.add(one);
 			if (!entry && ++unknownCount > MAX_UNKNOWN) continue;
 			const problem = !entry
 				? { message: unknownKey(path, known), within: [] }
@@ -89,25 +92,17 @@ export function resolveSettings(
 				const told = failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`);
 				problems.push(told);
 				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
-				for (const one of entry ? [] : slipsOf(path)) refused.add(one);
-				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : []) {
-					refused.add(one);
-					const isOwn = before?.origins.get(one)?.where === where;
-					const kept = isOwn ? valueAt(before.settings, one) : undefined;
-					const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
-					// No restriction is an object: it is refused whenever the document is read again.
-					mend(mended, one.split('.'), one in RESTRICTS && isOpen ? {} : kept);
-					if (!isOwn) continue;
-					values.set(one, kept);
-					origins.set(one, { source: layer.source, where });
-				}
+				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : []) refuse(one, where);
 			} else {
 				isUnchanged &&= isSame(problem.value, value);
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
 			}
 		}
-		if (layer.source === 'file') documents.push({ where: layer.where, document: mended.document });
+		if (layer.source !== 'file') continue;
+		const isSet = (one: string) => entries.some(({ path, value }) => path === one && !isOpen(one, value));
+		for (const one of layer.overridden ?? []) if (!isSet(one)) refuse(one, layer.where);
+		documents.push({ where: layer.where, document: mended.document });
 	}
 	const unnamed = unknownCount - MAX_UNKNOWN;
 	const unnamedFault = unnamed === 1 ? '1 more name is not a setting.' : `${unnamed} more names are not settings.`;
@@ -122,9 +117,9 @@ export function resolveSettings(
 			origins.set(path, to?.origins.get(path) ?? { source: 'default', where: null });
 		}
 	};
-	const allHeld = holdBack(refused, values, before, goBack);
+	const allHeld = [...holdForUnread(unread, values, before, goBack), ...holdBack(refused, values, before, goBack)];
 	// Nothing goes on with settings that were never valid: they only have mistakes.
-	const held = before || problems.length === unknown.length ? allHeld : [];
+	const held = before || problems.length + unread.length === unknown.length ? allHeld : [];
 	unknown.push(...held);
 	const broken = checkTogether(nest(values), before);
 	problems.push(...held, ...broken.map(({ message }) => failure('settings-invalid', message)));
@@ -137,39 +132,12 @@ export function resolveSettings(
 	return { settings: nest(values), origins, problems, unknown, holdsTogether, documents };
 }
 
-/** Where a restriction was refused and nothing good of it is left, what it restricts waits or allows nothing. Says so. */
-function holdBack(
-	refused: ReadonlySet<string>,
-	values: Map<string, unknown>,
-	before: SettingsBefore | null,
-	goBack: (paths: readonly string[], to: SettingsBefore | null) => void,
-): Failure[] {
-	const told: Failure[] = [];
-	for (const path of refused) {
-		const restricts = RESTRICTS[path] ?? {};
-		const { fallback } = listSettings().get(path) ?? {};
-		const isOpen = (value: unknown) => isSame(value, fallback) || isSame(value, restricts[path]);
-		if (!isOpen(values.get(path))) continue;
-		// It may have moved from another source.
-		if (before && !isOpen(valueAt(before.settings, path))) goBack([path], before);
-		else
-			for (const [held, meanwhile] of Object.entries(restricts)) {
-				const wanted = values.get(held);
-				// A variable counts again at each start, whatever was in force.
-				const isKept = meanwhile === undefined && before?.origins.get(held)?.source === 'file';
-				goBack([held], isKept ? before : null);
-				if (meanwhile !== undefined) values.set(held, meanwhile);
-				const waits = Array.isArray(meanwhile) ? 'allows nothing' : 'waits';
-				if (!isSame(values.get(held), wanted))
-					told.push(failure('settings-invalid', `${held} ${waits}: ${path} was refused.`));
-			}
-	}
-	return told;
+/** The restrictions that a name with a slip, or one within it, was meant for. */
+function slipsOf(typed: string, value: unknown): string[] {
+	const within = isObject(value) ? Object.keys(value).map((name) => `${typed}.${name}`) : [];
+	const names = [typed, ...within].map((name) => name.toLowerCase());
+	return Object.keys(RESTRICTS).filter((path) => names.some((name) => editDistance(name, path.toLowerCase(), 2) <= 2));
 }
-
-/** The restrictions that a name with a slip was meant for. */
-const slipsOf = (typed: string) =>
-	Object.keys(RESTRICTS).filter((path) => editDistance(typed.toLowerCase(), path.toLowerCase(), 2) <= 2);
 
 /** A document as it was read until it is mended: then a copy. */
 interface Mended {

@@ -1,4 +1,7 @@
 /** The settings that restrict others. */
+import { type Failure, failure } from '../base/errors.ts';
+import type { SettingOrigin } from './setting-kinds.ts';
+import { isSame, listSettings, type Settings, valueAt } from './table.ts';
 
 /** In the place of origins that were refused: no code is from there. */
 export const NO_ORIGIN = 'https://nothing.invalid';
@@ -19,3 +22,73 @@ export const RESTRICTS: Readonly<Record<string, Readonly<Record<string, unknown>
 	'forward.allow': { 'forward.allow': [NO_PATH] },
 	'page.pinFile': { 'page.port': undefined },
 };
+
+/** The restrictions that these names are, or are groups of. */
+export function restrictionsUnder(names: readonly string[]): string[] {
+	return Object.keys(RESTRICTS).filter((path) => names.some((name) => path === name || path.startsWith(`${name}.`)));
+}
+
+/** Settings that are in force. */
+export interface SettingsBefore {
+	readonly settings: Settings;
+	/** By path, for every setting. */
+	readonly origins: ReadonlyMap<string, SettingOrigin>;
+}
+
+/** Whether this value of a restriction restricts nothing, or was put in its place. */
+export const isOpen = (path: string, value: unknown) =>
+	isSame(value, listSettings().get(path)?.fallback) || isSame(value, RESTRICTS[path]?.[path]);
+
+/** Where a restriction was refused and nothing good of it is left, what it restricts waits or allows nothing. Says so. */
+export function holdBack(
+	refused: ReadonlySet<string>,
+	values: Map<string, unknown>,
+	before: SettingsBefore | null,
+	goBack: (paths: readonly string[], to: SettingsBefore | null) => void,
+): Failure[] {
+	const told: Failure[] = [];
+	for (const path of refused) {
+		const restricts = RESTRICTS[path] ?? {};
+		if (!isOpen(path, values.get(path))) continue;
+		// It may have moved from another source.
+		if (before && !isOpen(path, valueAt(before.settings, path))) goBack([path], before);
+		else
+			for (const [held, meanwhile] of Object.entries(restricts)) {
+				const wanted = values.get(held);
+				// A variable counts again at each start, whatever was in force.
+				const isKept = meanwhile === undefined && before?.origins.get(held)?.source === 'file';
+				goBack([held], isKept ? before : null);
+				if (meanwhile !== undefined) values.set(held, meanwhile);
+				const waits = Array.isArray(meanwhile) ? 'allows nothing' : 'waits';
+				if (!isSame(values.get(held), wanted))
+					told.push(failure('settings-invalid', `${held} ${waits}: ${path} was refused.`));
+			}
+	}
+	return told;
+}
+
+/** A file that cannot be read may hold any restriction: none ends, and nothing that any of them restricts opens. Says so. */
+export function holdForUnread(
+	[file]: readonly string[],
+	values: Map<string, unknown>,
+	before: SettingsBefore | null,
+	goBack: (paths: readonly string[], to: SettingsBefore | null) => void,
+): Failure[] {
+	if (file === undefined) return [];
+	const told: Failure[] = [];
+	const stays = (path: string, meanwhile: unknown) => {
+		goBack([path], before);
+		if (!before && meanwhile !== undefined) values.set(path, meanwhile);
+		told.push(failure('settings-invalid', `${path} waits: ${file} cannot be read.`));
+	};
+	for (const [path, restricts] of Object.entries(RESTRICTS)) {
+		if (before && isOpen(path, values.get(path)) && !isOpen(path, valueAt(before.settings, path)))
+			stays(path, undefined);
+		for (const [held, meanwhile] of Object.entries(restricts)) {
+			const closed = meanwhile ?? listSettings().get(held)?.fallback;
+			const allowed = [closed, before ? valueAt(before.settings, held) : closed];
+			if (!allowed.some((value) => isSame(value, values.get(held)))) stays(held, meanwhile);
+		}
+	}
+	return told;
+}

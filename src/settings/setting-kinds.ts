@@ -55,3 +55,9 @@ export const hook = (what: string) =>
 	list(text, 64, `Program (absolute path) and arguments run for ${what}, with JSON on standard input; never a shell.`);
 /** The same, for a value that may hold a secret. */
 export const masked = <Value>(entry: Setting<Value>): Setting<Value> => ({ ...entry, secret: true });
+
+/** Where a value came from; `where` is the file or the variable. */
+export interface SettingOrigin {
+	readonly source: 'default' | 'file' | 'environment' | 'flag';
+	readonly where: string | null;
+}

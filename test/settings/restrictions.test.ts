@@ -1,11 +1,12 @@
 /** A restriction that is refused leaves nothing open that waits for it. */
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LOCAL_ROUTES, type SettingsReport } from '../../src/protocol/local-api.ts';
+import { type LoadedSettings, loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
 import { resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
 import { RESTRICTS } from '../../src/settings/restrictions.ts';
-import { listSettings } from '../../src/settings/table.ts';
+import { listSettings, valueAt } from '../../src/settings/table.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
 import { givenPlanServer } from '../fixtures/plans.ts';
 import { type AgentSetup, givenAgent, givenHome, type RunningAgent } from '../harness/harness.ts';
@@ -156,6 +157,141 @@ test('a PIN with fewer than six digits is told, and the PIN from before stays [F
 	await home.secretFile('pin', '815000');
 	await device.daemon.reload();
 	expect([told(device), device.agent.ways.runtime().pin]).toEqual([[], '815000']);
+});
+
+/** What each restriction holds back, opened. */
+const OPENED: Readonly<Record<string, { readonly before: unknown; readonly opened: unknown }>> = {
+	'pairing.trustedOrigins': { before: ['https://old.example'], opened: ['https://new.example'] },
+	'service.actOnMessages': { before: false, opened: true },
+	'fleet.planUrl': { before: 'https://plans.example/old', opened: 'https://plans.example/new' },
+	'update.enabled': { before: false, opened: true },
+	'forward.allow': { before: ['/old'], opened: ['/'] },
+	'page.port': { before: 8001, opened: 8002 },
+};
+/** Of restrictions that are of no use to themselves: a good value. */
+const SET: Readonly<Record<string, unknown>> = {
+	baseUrl: 'https://id.example',
+	'fleet.name': 'north',
+	'fleet.publicKeys': [GOOD_KEY],
+	'update.window': '02:00-05:00',
+	'page.pinFile': '/etc/idv-agent/pin',
+};
+const held = [...new Set(Object.values(RESTRICTS).flatMap((restricts) => Object.keys(restricts)))];
+const rows = held.flatMap((path) => ['first', 'later'].map((push) => [path, push] as const));
+const UNREADABLE: Readonly<Record<string, (file: string) => Promise<unknown>>> = {
+	'half written': (file) => writeFile(file, '{ "fleet": '),
+	empty: (file) => writeFile(file, ''),
+	'a list': (file) => writeFile(file, '[]'),
+	'a directory': (file) => mkdir(file),
+	'a link that leads nowhere': (file) => symlink('nothing', file),
+	'too large': (file) => writeFile(file, ' '.repeat(2 ** 20 + 1)),
+	'not UTF-8': (file) => writeFile(file, Buffer.from('{"a":"é"}', 'latin1')),
+};
+
+/** A configuration on a disk, and what each look at it finds. */
+async function givenFiles() {
+	const { paths } = await givenHome();
+	const sources = { paths, env: {}, sets: [] };
+	const at = (name: string) => join(paths.confDirectory, name);
+	await mkdir(paths.confDirectory, { recursive: true });
+	const look = (before: LoadedSettings | null = null) => loadSettings(sources, before && { loaded: before });
+	const put = (name: string, path: string, value: unknown) =>
+		writeFile(at(name), JSON.stringify({ ...nested(path, value) }));
+	/** As at the next start. */
+	const start = ({ documents }: LoadedSettings) => look(resolveWith(documents, sources));
+	return { at, look, put, start };
+}
+
+const nested = (path: string, value: unknown): object =>
+	path.split('.').reduceRight((within: unknown, key) => ({ [key]: within }), value) as object;
+
+test.each(rows)(
+	'%s is as it was while a file that was never read is there, in the %s push, over a start, too [F642]',
+	async (path, push) => {
+		const { before, opened } = OPENED[path] ?? expect.unreachable(path);
+		const { at, look, put, start } = await givenFiles();
+		if (push === 'later') await put('10-site.json', path, before);
+		const good = await look();
+		const was = valueAt(good.settings, path);
+		const expected = push === 'first' && path === 'service.actOnMessages' ? opened : was;
+		await put('10-site.json', path, opened);
+		await writeFile(at('50-new.json'), '{ "half": ');
+		const running = await look(good);
+		const again = await look(running);
+		for (const one of [running, again, await start(good)]) {
+			expect(valueAt(one.settings, path)).toEqual(expected);
+			const words = `${path} waits: ${at('50-new.json')} cannot be read.`;
+			if (expected !== opened) {
+				expect(one.problems.map(({ message }) => message)).toContain(words);
+				expect(one.holdsTogether).toBe(false);
+			}
+		}
+		await writeFile(at('50-new.json'), '{}');
+		expect(valueAt((await look(again)).settings, path)).toEqual(opened);
+		await rm(at('50-new.json'));
+		expect(valueAt((await look(again)).settings, path)).toEqual(opened);
+	},
+);
+
+test.each(held)('%s has its closed value where nothing was before a file that cannot be read', async (path) => {
+	const { at, look, put } = await givenFiles();
+	await put('10-site.json', path, OPENED[path]?.opened);
+	await writeFile(at('50-new.json'), '{ "half": ');
+	const closed = Object.values(RESTRICTS).find((restricts) => path in restricts)?.[path];
+	expect(valueAt((await look()).settings, path)).toEqual(closed ?? listSettings().get(path)?.fallback);
+});
+
+test.each(Object.entries(UNREADABLE))(
+	'a restriction that moves into a file that is %s does not end, and what it holds back can be closed',
+	async (_, make) => {
+		for (const [path, value] of Object.entries(SET)) {
+			const { at, look, put } = await givenFiles();
+			await put('10-site.json', path, value);
+			const good = await look();
+			await rm(at('10-site.json'));
+			await make(at('50-new.json'));
+			expect(valueAt((await look(good)).settings, path)).toEqual(value);
+		}
+		const { at, look, put } = await givenFiles();
+		await put('10-site.json', 'fleet.planUrl', 'https://plans.example/old');
+		const good = await look();
+		await put('10-site.json', 'fleet.planUrl', null);
+		await make(at('50-new.json'));
+		expect((await look(good)).settings.fleet.planUrl).toBeNull();
+		await put('10-site.json', 'heartbeatCadence', 7);
+		expect((await look(good)).settings.heartbeatCadence).toBe(7);
+	},
+);
+
+test.each([
+	['a group that is there twice', `{ "fleet": { "publicKeys": ["${GOOD_KEY}"] }, "fleet": { "name": "north" } }`],
+	['keys that are there twice, at last empty', `{ "fleet": { "publicKeys": ["${GOOD_KEY}"], "publicKeys": [] } }`],
+	['a slip in the name of the group', `{ "fleets": { "publicKeys": ["${GOOD_KEY}"] } }`],
+	[
+		'a slip beside many names of another version',
+		JSON.stringify({
+			...Object.fromEntries(Array.from({ length: 30 }, (_, at) => [`later${at}`, at])),
+			'fleet.publicKey': [GOOD_KEY],
+		}),
+	],
+])('%s is no way around the keys of a plan, over a start, too [F643]', async (_, text) => {
+	const { at, look, put, start } = await givenFiles();
+	await put('10-site.json', 'heartbeatCadence', 7);
+	const good = await look();
+	await put('10-site.json', 'fleet.planUrl', 'https://plans.example/new');
+	await writeFile(at('50-new.json'), text);
+	const running = await look(good);
+	const first = await look();
+	for (const one of [running, await look(running), first, await start(good), await start(first)])
+		expect(one.settings.fleet.planUrl).toBeNull();
+	expect(running.problems.map(({ message }) => message)).toContain(
+		'fleet.planUrl waits: fleet.publicKeys was refused.',
+	);
+	// The document that a start goes back to while the file is half written says the same.
+	await writeFile(at('50-new.json'), '{ "half": ');
+	expect((await start(first)).settings.fleet.planUrl).toBeNull();
+	await writeFile(at('50-new.json'), `{ "fleet": { "publicKeys": ["${GOOD_KEY}"] } }`);
+	expect((await look(running)).settings.fleet.planUrl).toBe('https://plans.example/new');
 });
 
 const layer = (document: object, where = 'a'): SettingsLayer => ({ source: 'file', where, document });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { SettingOrigin } from '../../src/settings/resolve.ts';
+import type { SettingOrigin } from '../../src/settings/setting-kinds.ts';
 import type { AssignedWorkflow } from '../../src/state/device-state.ts';
 import { chosenWorkflow, describeSource, fixedWorkflow, type WorkflowSource } from '../../src/workflow/precedence.ts';
 
