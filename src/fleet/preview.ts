@@ -1,4 +1,5 @@
 /** The effect of a plan on a list of devices, and the differences between two plans. Pure. */
+import { compareVersions } from '../base/debian-version.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
 import { type CompiledPlan, type Planned, type PlannedDevice, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
@@ -74,7 +75,9 @@ export function movesOf({ rule, words }: Planned, device: InventoryDevice): Plan
 	const has = { workflow: device.workflowId, version: device.version ?? null };
 	return words.flatMap(({ what, to, ring, atMs, isNow }): PlannedMove[] => {
 		const from = has[what];
-		if (to === null || to === from) return [];
+		// No device installs an older version than it has.
+		const isOlder = what === 'version' && to !== null && from !== null && compareVersions(to, from) < 0;
+		if (to === null || to === from || isOlder) return [];
 		has[what] = to;
 		const at = isNow || atMs === null ? null : new Date(atMs).toISOString();
 		return [{ deviceId: device.deviceId, what, from, to, rule, percent: ring, at }];

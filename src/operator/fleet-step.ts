@@ -4,8 +4,10 @@ import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import { asAssigned } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
+import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { recordPlaceOf, ringsBefore } from '../fleet/rollout-record.ts';
+import { NO_RECORD, recordPlaceOf, ringsBefore } from '../fleet/rollout-record.ts';
+import { compilePlan } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { publishSigned, signPayload } from './fleet-plan.ts';
@@ -34,12 +36,17 @@ export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 
 export async function rollBack(shell: Shell, flags: StepFlags, file: string): Promise<void> {
 	const record = await loadRecord(shell, file);
+	const place = recordPlaceOf(file);
 	const before = (rule: string | null, version: string) => {
 		const rings = ringsBefore(record, rule, version, Date.now());
 		const name = rule === null ? 'the defaults' : `rule ${rule}`;
-		if (rings.length === 0)
+		if (rings.length === 0 && record === NO_RECORD)
 			shell.warn(
-				`${recordPlaceOf(file)} knows no version that ${name} ordered before ${version}: none is ordered again.`,
+				`There is no record of what was published: ${place} is not there, and no version is ordered again for ${name}. Name the plan where it is published, or put its record beside it.`,
+			);
+		else if (rings.length === 0)
+			shell.warn(
+				`${place} knows no version that ${name} ordered before ${version}: none is ordered again. To order one, sign a plan with it.`,
 			);
 		return rings;
 	};
@@ -86,30 +93,35 @@ async function takeStep(shell: Shell, step: Step, given: StepFlags, file: string
 	const isForward = step.kind === 'next-ring';
 	if (isForward && flags.key !== undefined) wantChecks(shell, flags, ['inventory', 'maxMoves']);
 	const next = await checked(shell, document, before, flags, isForward);
-	const { preview } = next;
-	const cannot = isForward || flags.inventory === undefined ? null : await stuck(before, next, flags.inventory, nowMs);
-	const saved = await save(shell, next, flags);
+	const back = isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs);
+	const preview = back?.preview ?? next.preview;
+	const cannot = back?.cannotGoBack ?? [];
+	const saved = await save(shell, { ...next, preview }, flags);
 	const { revision } = next.plan;
-	const told = { ...(preview && { preview }), ...(cannot && { cannotGoBack: cannot }) };
+	const told = { ...(preview && { preview }), ...(back && { cannotGoBack: cannot }) };
 	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...told, ...saved });
 	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
 	shell.table(changes.map(rowOf));
 	showChange(shell, preview);
-	if (cannot && cannot.length > 0)
+	if (cannot.length > 0)
 		shell.line(
 			`\n${counted(cannot.length, 'device')} cannot go back, for no device installs an older version: ${cannot.slice(0, NAMED).join(', ')}${cannot.length > NAMED ? ', …' : ''}`,
 		);
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
 
-/** Devices that a newer version was ordered for than they are to have now. */
-async function stuck(before: PlanFile, next: PlanFile, inventory: string, nowMs: number): Promise<string[]> {
+/** Devices that go back and devices that cannot: from the version in the inventory, else from the one that was ordered. */
+async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowMs: number) {
 	const devices = await readInventory(inventory);
+	const ordered = asAssigned(devices, before.plan, nowMs);
 	const then = asAssigned(devices, next.plan, nowMs);
-	return asAssigned(devices, before.plan, nowMs).flatMap(({ deviceId, version }, index) => {
-		const again = then[index]?.version;
-		return version && (!again || compareVersions(again, version) < 0) ? [deviceId] : [];
+	const has = ordered.map((device, index) => ({ ...device, version: devices[index]?.version ?? device.version }));
+	const cannotGoBack = has.flatMap(({ deviceId, version }, index) => {
+		const [from, to] = [ordered[index]?.version, then[index]?.version];
+		if (!from || !version || from === to) return [];
+		return compareVersions(version, to ?? from) >= (to ? 1 : 0) ? [deviceId] : [];
 	});
+	return { preview: previewPlan(compilePlan(next.plan), has, nowMs), cannotGoBack };
 }
 
 function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {

@@ -1,5 +1,6 @@
 /** Where a plan and its record are published: a file, or an address that takes PUT. Nothing is replaced that was not seen before. */
-import { readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -14,7 +15,8 @@ import { withClient } from './service-call.ts';
 
 const DEADLINE_MS = 60_000;
 const MAX_BYTES = 16 * 1024 * 1024;
-const STALE_MS = 60_000;
+/** How often a command that writes at a place changes its lock, and how long a lock that was left has not changed. */
+const [BEAT_MS, STILL_MS] = [1000, 6000];
 /** How long a command waits for another one that writes at the same place. */
 const TURN_MS = 10_000;
 
@@ -74,46 +76,54 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 /** Runs alone on a file; an address has If-Match. */
 export async function withPlace<Result>(place: string, run: () => Promise<Result>): Promise<Result> {
 	if (isAddress(place)) return run();
-	const lock = `${resolve(place)}.lock`;
-	await lockAlone(lock, place);
+	const file = `${resolve(place)}.lock`;
+	const lock = await lockAlone(file, place);
+	// Others see by this that it is not left.
+	const beat = setInterval(() => void lock.write('.').catch(() => {}), BEAT_MS);
 	try {
 		return await run();
 	} finally {
-		await rm(lock, { force: true });
+		clearInterval(beat);
+		const { ino } = await lock.stat();
+		// A command that has taken it for left has one of its own there.
+		if ((await stat(file).catch(() => null))?.ino === ino) await rm(file, { force: true });
+		await lock.close();
 	}
 }
 
 /** Another signing takes a moment; what a killed one has left is passed over. @throws AgentError `state-in-use`. */
-async function lockAlone(lock: string, place: string): Promise<void> {
-	const text = `${hostname()} ${process.pid}\n`;
-	for (const endMs = performance.now() + TURN_MS; ; ) {
-		const taken = await writeFile(lock, text, { flag: 'wx' }).then(
-			() => true,
-			(error: unknown) => {
-				if (errnoOf(error) === 'EEXIST') return false;
-				throw unwritable(lock, error);
-			},
-		);
-		if (taken) return;
-		if (await isLeft(lock)) await rm(lock, { force: true });
-		else if (performance.now() < endMs) await wait(100);
+async function lockAlone(file: string, place: string): Promise<FileHandle> {
+	const beganMs = performance.now();
+	let seen = { text: '', sinceMs: beganMs };
+	for (;;) {
+		const lock = await open(file, 'wx').catch((error: unknown) => {
+			if (errnoOf(error) !== 'EEXIST') throw unwritable(file, error);
+		});
+		if (lock) {
+			await lock.write(`${hostname()} ${process.pid} ${randomUUID()}\n`);
+			return lock;
+		}
+		const nowMs = performance.now();
+		const text = await readFile(file, 'utf8').catch(() => '');
+		if (text !== seen.text) seen = { text, sinceMs: nowMs };
+		if (isLeft(text, nowMs - seen.sinceMs)) await rm(file, { force: true });
+		else if (nowMs - beganMs < TURN_MS) await wait(100);
 		else
 			throw new AgentError(
 				'state-in-use',
 				`Another idv fleet has been writing ${place} for more than ${TURN_MS / 1000} s.`,
 				{
-					remedy: `Run the command again when it has ended. If none is running, remove ${lock}.`,
+					remedy: `Run the command again when it has ended. If none is running, remove ${file}.`,
 				},
 			);
 	}
 }
 
-/** Whether the process that made the lock is gone: one of this machine at once, another one after a minute. */
-async function isLeft(lock: string): Promise<boolean> {
+/** Whether the process that made the lock is gone: one of this machine at once. The clock of another one says nothing here, but its lock stands still. */
+function isLeft(text: string, stillMs: number): boolean {
+	const [host, pid] = text.trim().split(' ');
+	if (host !== hostname() || !Number(pid)) return stillMs > STILL_MS;
 	try {
-		const [host, pid] = (await readFile(lock, 'utf8')).trim().split(' ');
-		if (Math.abs(Date.now() - (await stat(lock)).mtimeMs) > STALE_MS) return true;
-		if (host !== hostname() || !Number(pid)) return false;
 		process.kill(Number(pid), 0);
 		return false;
 	} catch (error) {

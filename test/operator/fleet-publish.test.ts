@@ -1,9 +1,10 @@
 import { spawnSync } from 'node:child_process';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { withPlace } from '../../src/operator/fleet-store.ts';
 import { listen } from '../connection/network-peers.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
 
@@ -203,6 +204,46 @@ test('the lock of a killed command is passed over, and that of a running one is 
 	expect((await readdir(operator.directory)).filter((name) => name.endsWith('.lock'))).toHaveLength(1);
 }, 30_000);
 
+test.each([-1, 1])(
+	'the lock of another machine whose clock is %d days off is waited for while it changes, and passed over when it stands still [F644]',
+	async (days) => {
+		const { plan, first, out } = await given();
+		const lock = `${out}.lock`;
+		const beat = async () => {
+			await appendFile(lock, '.');
+			const at = Date.now() / 1000 + days * 86_400;
+			await utimes(lock, at, at);
+		};
+		await writeFile(lock, 'elsewhere 1 a\n');
+		await beat();
+		const beats = setInterval(() => void beat(), 500);
+		const file = await plan(1, 'new');
+		const refused = await first(file, out).finally(() => clearInterval(beats));
+		expect(refused).toMatchObject({ status: 75, stderr: expect.stringMatching(/state-in-use/) });
+		expect(await readFile(lock, 'utf8')).toMatch(/^elsewhere/);
+		await writeFile(lock, 'elsewhere 1 b\n');
+		await beat();
+		expect((await first(file, out)).status).toBe(0);
+		await expect(readFile(lock)).rejects.toThrow(/ENOENT/);
+	},
+	40_000,
+);
+
+test('a command changes its lock while it holds it, and leaves the lock of another one that took it for left', async () => {
+	const place = join(operator.directory, 'held.json');
+	const lock = `${place}.lock`;
+	await withPlace(place, async () => {
+		const before = await readFile(lock, 'utf8');
+		await vi.waitFor(async () => expect(await readFile(lock, 'utf8')).not.toBe(before), 30_000);
+	});
+	await expect(readFile(lock)).rejects.toThrow(/ENOENT/);
+	await withPlace(place, async () => {
+		await rm(lock);
+		await writeFile(lock, 'elsewhere 1 c\n');
+	});
+	expect(await readFile(lock, 'utf8')).toBe('elsewhere 1 c\n');
+}, 40_000);
+
 test('what is worth a look in a plan is said when it is signed, too', async () => {
 	const { plan, first, out } = await given();
 	const signed = await first(await plan(1, 'new', { validUntil: '2020-01-01T00:00:00Z' }), out);
@@ -242,17 +283,47 @@ test('rollback orders the version before again, in the rings that had begun, and
 	expect((await sign(await plan(2, 'x', rings('0.4.0', 10)), out, ...allowed)).status).toBe(0);
 	const old = await operator.file('old.csv', `deviceId,version\n${ids.map((id) => `${id},0.2.0`).join('\n')}\n`);
 	const stale = succeeded(await operator.idv(['fleet', 'rollback', out, '--inventory', old, '--json']));
+	const shown = succeeded(await operator.idv(['fleet', 'rollback', out, '--json']));
+	const [newest, behind, between] = shown.cannotGoBack;
+	const versions = new Map([
+		[newest, '0.4.0'],
+		[behind, '0.2.0'],
+		[between, '0.3.5'],
+	]);
+	const rows = ids.map((id) => `${id},${versions.get(id) ?? '0.2.0'}`).join('\n');
+	const some = await operator.file('some.csv', `deviceId,version\n${rows}\n`);
+	const mixed = succeeded(await operator.idv(['fleet', 'rollback', out, '--inventory', some, '--json']));
 	const back = succeeded(await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out, '--json']));
 	expect(back.changes).toMatchObject([{ version: '0.4.0', versionAfter: '0.3.0', before: 10, after: 0 }]);
 	expect(back.cannotGoBack.length).toBeGreaterThan(3);
-	// What the inventory says of versions may be old.
-	expect(stale.cannotGoBack).toEqual(back.cannotGoBack);
+	// By the inventory none has the newer one yet.
+	expect(stale.cannotGoBack).toEqual([]);
+	const forward = { what: 'version', from: '0.2.0', to: '0.3.0' };
+	expect(stale.preview.groups).toMatchObject([forward]);
+	expect(mixed.cannotGoBack).toEqual([back.cannotGoBack[0], back.cannotGoBack[2]]);
+	expect(mixed.preview.moves).toBe(stale.preview.moves - 2);
 	expect(await published()).toMatchObject({
 		revision: 3,
 		defaults: { rollout: { rings: [{ percent: 30, agent: { version: '0.3.0' } }] } },
 	});
-	const going = { what: 'version', from: '0.4.0', to: '0.3.0', devices: back.cannotGoBack.length };
-	expect(back.preview.groups).toContainEqual(expect.objectContaining(going));
+	// The table counts none of them as one that moves.
+	expect(back.preview.groups).toMatchObject([{ what: 'version', from: null, to: '0.3.0' }]);
+	expect(back.preview.moves).toBe(back.preview.groups[0].devices);
+});
+
+test('rollback says whether the record of what was published is not there, or names no earlier version', async () => {
+	const { plan, first, out, record } = await given();
+	const rollout = { to: {}, rings: [{ percent: 30, agent: { version: '0.3.0' } }] };
+	const allowed = ['--allow-version', '0.3.0', '--allow-moves', '100', '--allow-workflow', 'old'];
+	expect((await first(await plan(1, 'x', { defaults: { workflowId: 'old', rollout } }), out, ...allowed)).status).toBe(
+		0,
+	);
+	const rollback = async () => (await operator.idv(['fleet', 'rollback', out])).stderr;
+	expect(await rollback()).toMatch(/knows no version that the defaults ordered before 0\.3\.0.*To order one, sign/);
+	await rm(record);
+	expect(await rollback()).toMatch(
+		/no record of what was published: .*record\.json is not there.*put its record beside/,
+	);
 });
 
 test('status knows by the record since when a plan is published, and writes there what it saw', async () => {
