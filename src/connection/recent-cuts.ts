@@ -1,6 +1,7 @@
 /** How often the channel was cut lately, and how it is told. Pure. */
 import { plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { COUNTS_AFTER_MS } from './backoff.ts';
 import { saysReplaced } from './classify-failure.ts';
 import type { ChannelEnd, LineRhythm } from './line-rhythm.ts';
 
@@ -72,7 +73,7 @@ export function recentCuts(cuts: readonly Cut[], nowMs: number): RecentCuts | nu
 	const counts = new Map<string, number>();
 	for (const { cause } of recent) counts.set(cause, (counts.get(cause) ?? 0) + 1);
 	const [cause = ''] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? [];
-	const typicalLifeSeconds = Math.round(medianOf(recent.map(({ lifeMs }) => lifeMs)) / 1000);
+	const typicalLifeSeconds = Math.round(medianLife(recent) / 1000);
 	return { count: recent.length, windowSeconds: WINDOW_MS / 1000, typicalLifeSeconds, cause };
 }
 
@@ -97,9 +98,8 @@ export function cutsWarning(cuts: readonly Cut[], nowMs: number, remedy: string 
 	const told = recentCuts(cuts, nowMs);
 	if (!told || told.count < CUTS_TO_WARN) return null;
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
-	const after = `${haveEqualLives(recent) ? 'each' : 'typically'} after ${plainDuration(medianOf(recent.map(({ lifeMs }) => lifeMs)))}`;
-	const window = plainDuration(told.windowSeconds * 1000);
-	const message = `The channel was cut ${told.count} times in ${window}, ${after} (${told.cause}).`;
+	const after = `${haveEqualLives(recent) ? 'each' : 'typically'} after ${plainDuration(medianLife(recent))}`;
+	const message = `The channel was cut ${told.count} times in ${plainDuration(WINDOW_MS)}, ${after} (${told.cause}).`;
 	return failure('channel-flapping', message, remedy === null ? {} : { remedy });
 }
 
@@ -124,14 +124,17 @@ export interface Occupied {
 
 /**
  * Two devices with one id end each other's channels, each after the other's wait: soon, and never after the same time, as a service that
- * limits the life of a channel does. Where the service keeps the older channel, the other device is refused for longer than it holds one
- * that was lost; the one that holds the channel cannot know. `null` while nothing speaks for a second device.
+ * limits the life of a channel does. Where the service keeps the older channel, the other device is refused, or its channels end at once, for
+ * longer than it holds one that was lost; the one that holds the channel cannot know. `null` while nothing speaks for a second device.
  */
 export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null, nowMs: number): Failure | null {
 	const heldMs = occupied ? occupied.toMs - occupied.fromMs : 0;
 	if (heldMs >= HELD_TO_WARN_MS)
 		return duplicate(`the service has refused the channel for ${plainDuration(heldMs)} because it holds another one`);
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
+	const atOnce = recent.slice(recent.findLastIndex((cut) => !endsAsSecond(cut, recent.at(-1))) + 1);
+	if (spanOf(atOnce) >= ENDED_TO_WARN_MS)
+		return duplicate(`the service ended the channel ${times(atOnce)}, as it does where it holds another one`);
 	const taken = recent.filter(isTakeover);
 	const isTaken = taken.length >= CUTS_TO_WARN && spanOf(taken) >= LASTS_MS;
 	const isSaid = taken.some(({ replaced }) => replaced === 'said');
@@ -142,10 +145,16 @@ export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null
 }
 
 const times = (cuts: readonly Cut[]) =>
-	`${cuts.length} times in ${plainDuration(WINDOW_MS)}, typically after ${plainDuration(medianOf(cuts.map(({ lifeMs }) => lifeMs)))}`;
+	`${cuts.length} times in ${plainDuration(WINDOW_MS)}, typically after ${plainDuration(medianLife(cuts))}`;
 
 const isTakeover = ({ replaced, lifeMs }: Cut) =>
 	replaced === 'said' || (replaced === 'perhaps' && lifeMs < TAKEN_WITHIN_MS);
+
+/** A channel that a service which keeps the older one has ended: at once, in one manner, and not as a line or a balancer does. */
+const endsAsSecond = ({ lifeMs, cause, replaced, hindered }: Cut, newest: Cut | undefined) =>
+	lifeMs < COUNTS_AFTER_MS && replaced && !hindered && cause === newest?.cause && ENDS_SECOND.test(cause);
+/** Not a restart, an error, a line that was cut, or a word about the credential. */
+const ENDS_SECOND = /^(1000|1008|4(?!40[13])\d{3})$/;
 
 /**
  * Which end of a row this may be that another device causes where the service does not say so. Such a row has one cause, no attempt fails
@@ -173,6 +182,7 @@ function spanOf(cuts: readonly Cut[]): number {
 
 /** A service may hold the place of a device that was killed for minutes. */
 const HELD_TO_WARN_MS = 9 * 60 * 1000;
+const ENDED_TO_WARN_MS = 5 * 60 * 1000;
 /** A service that holds the place of a device that was killed, or has a bad minute, is over it by then. */
 const LASTS_MS = 2 * 60 * 1000;
 /** No device waits for longer before it comes back. */
@@ -185,17 +195,13 @@ const TURNS_TO_WARN = 9;
 const duplicate = (because: string) =>
 	failure('duplicate-device', `Another device may use the deviceId of this one: ${because}.`);
 
+/** Whether no life differs from the typical one by more than 10 %, or 1.5 s if that is more. */
 function haveEqualLives(cuts: readonly Cut[]): boolean {
-	return areEqual(cuts.map(({ lifeMs }) => lifeMs));
+	const typicalMs = medianLife(cuts);
+	return cuts.every(({ lifeMs }) => Math.abs(lifeMs - typicalMs) <= Math.max(1500, typicalMs * 0.1));
 }
 
-/** @param share how much each may differ from the typical one, if that is more than 1.5 s. */
-function areEqual(durations: readonly number[], share = 0.1): boolean {
-	const typicalMs = medianOf(durations);
-	return durations.every((ms) => Math.abs(ms - typicalMs) <= Math.max(1500, typicalMs * share));
-}
-
-function medianOf(durations: readonly number[]): number {
-	const sorted = [...durations].sort((one, other) => one - other);
+function medianLife(cuts: readonly Cut[]): number {
+	const sorted = cuts.map(({ lifeMs }) => lifeMs).sort((one, other) => one - other);
 	return sorted[Math.floor((sorted.length - 1) / 2)] ?? 0;
 }

@@ -36,6 +36,50 @@ test.each(CODES)(
 	},
 );
 
+test.each([1000, 1008, 4000, 4001, 4409])(
+	'the one of two devices whose channels the service ends at once with %i, because it keeps the older one, says so within 10 min [F668]',
+	(code) => {
+		for (const hasKey of [true, false])
+			for (const seed of SEEDS) {
+				const world = createWorld(seed);
+				let holder: VirtualChannel | null = null;
+				const handshake = (channel: VirtualChannel) => {
+					if (holder && holder.device !== channel.device) world.later(20, () => channel.end(code));
+					else holder = channel;
+					return null;
+				};
+				const both = [world.device(hasKey, { handshake }), world.device(hasKey, { handshake })];
+				both[0]?.begin(0);
+				both[1]?.begin(MINUTE);
+				const saidMs = world.run(60 * MINUTE, () => both[1]?.says() === 'duplicate-device');
+				expect.soft((saidMs ?? Number.POSITIVE_INFINITY) / MINUTE, `key ${hasKey}, seed ${seed}`).toBeLessThan(11);
+				expect.soft(both[0]?.says(), `key ${hasKey}, seed ${seed}`).toBeNull();
+			}
+	},
+);
+
+test.each([1001, 1005, 1006, 1011, 1012, 1013, 4401, 4403])(
+	'a device that is alone is not taken for two where its channels end at once with %i for an hour, nor with any code for 4 min [F669]',
+	(code) => {
+		for (const [endsWith, untilMs] of [
+			[code, 60 * MINUTE] as const,
+			...CODES.map((each) => [each, 4 * MINUTE] as const),
+		])
+			for (const seed of SEEDS) {
+				const world = createWorld(seed);
+				const device = world.device(true, {
+					handshake(channel) {
+						if (world.now() < untilMs) world.later(20, () => channel.end(endsWith));
+						return null;
+					},
+				});
+				device.begin(0);
+				const saidMs = world.run(60 * MINUTE, () => device.says() === 'duplicate-device');
+				expect.soft(saidMs, `${endsWith}, seed ${seed}`).toBeNull();
+			}
+	},
+);
+
 /** How long each channel of the only device lives, in seconds, and whether the service takes a handshake. */
 type Trouble = (
 	random: () => number,
