@@ -162,11 +162,11 @@ interface Trial {
 
 /** A new credential goes first, with all else as it is: nothing else that was changed with it keeps it from its effect. */
 function tryCredential(
-	{ supervision: { current, next }, before, state }: DesiredInputs,
+	{ supervision: { current, next }, before }: DesiredInputs,
 	demanded: DesiredRegistration | null,
 ): { readonly credential: string; readonly alone: Trial | null } {
 	const { credential } = before;
-	const known = [credential, state.refusedCredential?.id, current?.registration.credentialId, ''];
+	const known = [credential, current?.registration.credentialId, ''];
 	if (!current || current.registration.baseUrl !== demanded?.baseUrl || known.includes(demanded.credentialId))
 		return { credential, alone: null };
 	const { request, way } = current.registration;

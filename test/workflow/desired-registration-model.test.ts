@@ -548,3 +548,14 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 		].sort(),
 	);
 });
+
+test('a new key goes first, also where another change has failed before it came', () => {
+	const world = newWorld(new Set());
+	act(world, { do: 'pair', workflowId: 'w1' });
+	for (const which of ['current', 'current', 'next', 'next'] as const) act(world, { do: 'succeed', which });
+	act(world, { do: 'set', workflowId: 'w2', baseUrl: null, cadence: null });
+	act(world, { do: 'fail', which: 'next', code: 'workflow-unknown' });
+	act(world, { do: 'credential', kind: 'key' });
+	expect(world.outcome.desired).toMatchObject({ credentialId: 'key', request: { workflowId: 'w1' } });
+	expect(world.outcome.progress.credential).toBe('');
+});
