@@ -79,7 +79,7 @@ export function resolveSettings(
 		};
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
-			if (!entry) for (const one of slipsOf(path, value)) refused.add(one);
+			if (!entry) for (const one of slipsOf(path, value, refused)) refused.add(one);
 			if (!entry && ++unknownCount > MAX_UNKNOWN) continue;
 			const problem = !entry
 				? { message: unknownKey(path, known), within: [] }
@@ -132,11 +132,24 @@ export function resolveSettings(
 	return { settings: nest(values), origins, problems, unknown, holdsTogether, documents };
 }
 
-/** The restrictions that a name with a slip, or one within it, was meant for. */
-function slipsOf(typed: string, value: unknown): string[] {
+/** Each restriction in three pieces: two slips leave one of them as it is. That is seen sooner than the slips are counted. */
+const THIRDS = Object.keys(RESTRICTS).map((path) => {
+	const third = Math.floor(path.length / 3);
+	return [
+		path,
+		[[0, third], [third, 2 * third], [2 * third]].map((ends) => path.toLowerCase().slice(...ends)),
+	] as const;
+});
+
+/** The restrictions that a name with a slip, or one within it, was meant for, without those that are known to be refused. */
+function slipsOf(typed: string, value: unknown, refused: ReadonlySet<string>): string[] {
 	const within = isObject(value) ? Object.keys(value).map((name) => `${typed}.${name}`) : [];
 	const names = [typed, ...within].map((name) => name.toLowerCase());
-	return Object.keys(RESTRICTS).filter((path) => names.some((name) => editDistance(name, path.toLowerCase(), 2) <= 2));
+	const isSlip = (path: string, thirds: readonly string[]) =>
+		names.some(
+			(name) => thirds.some((third) => name.includes(third)) && editDistance(name, path.toLowerCase(), 2) <= 2,
+		);
+	return THIRDS.filter(([path, thirds]) => !refused.has(path) && isSlip(path, thirds)).map(([path]) => path);
 }
 
 /** A document as it was read until it is mended: then a copy. */

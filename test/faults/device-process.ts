@@ -171,7 +171,12 @@ export async function givenDevice(options: DeviceOptions): Promise<DeviceProcess
 			throw new Error(`No such event within ${DEADLINE_MS} ms: ${JSON.stringify(await device.events())}`);
 		},
 		reconnect: () => client.request('admin', 'POST', LOCAL_ROUTES.reconnect),
-		state: () => readFile(join(stateDir, 'state.json'), 'utf8'),
+		/** As often as it was replaced between opening and reading: a disk in user space cannot look at a file without a name. */
+		async state(): Promise<string> {
+			return readFile(join(stateDir, 'state.json'), 'utf8').catch((error) =>
+				error.syscall === 'fstat' ? this.state() : Promise.reject(error),
+			);
+		},
 	};
 
 	function untilPrinted(pattern: RegExp, from: number): Promise<void> {
