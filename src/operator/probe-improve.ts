@@ -149,7 +149,8 @@ function isBetter(life: Life, than: Life, form: ReadingSettings, settleMs: numbe
 	if (than.ended) return life.ended === null || isLater(life.ended, than.ended);
 	const again = (one: Life) => repeated(messagesOf(one.heard, form), form);
 	const isSilent = notificationsIn(than, form, settleMs).length === 0;
-	return life.ended === null && (isSilent ? bringsNews(life, than, form) : again(life) < again(than));
+	// A busy machine or service repeats a few less as well.
+	return life.ended === null && (isSilent ? bringsNews(life, than, form) : 2 * again(life) < again(than));
 }
 
 /** Another end that comes later tells that this one is out of the way. */

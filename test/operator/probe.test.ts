@@ -481,6 +481,7 @@ describe('channels that the service ends', () => {
 	])(
 		'of the first messages only the one that is needed is written, and nothing that waits for its answer: %s',
 		async (_, reason, verb, answer) => {
+			let everyMs = 80;
 			const { outcome, settings } = await probedForeign((socket) => {
 				const late = setTimeout(() => socket.close(4400, reason), 600);
 				let news: NodeJS.Timeout;
@@ -489,7 +490,9 @@ describe('channels that the service ends', () => {
 					if (!String(frame).includes(`"${verb}"`)) return;
 					clearTimeout(late);
 					socket.send(JSON.stringify({ type: answer }));
-					news = setInterval(() => socket.send('{"type":"data","id":"d-1"}'), 100);
+					// Each channel is slower than the one before: that its message comes less often has no other cause.
+					everyMs += 10;
+					news = setInterval(() => socket.send('{"type":"data","id":"d-1"}'), everyMs);
 				});
 			});
 			expect(outcome).toMatchObject({ status: 0, stderr: '' });
