@@ -3,6 +3,7 @@
  * and by where the line broke. Pure.
  */
 import type { Failure } from '../base/errors.ts';
+import { parseJson } from '../protocol/json.ts';
 
 /** `valid`: it was not looked at. `invalid`: it has expired, or the service does not know it. `uncertain`: trying it again tells. */
 export type CodeWorth = 'valid' | 'used' | 'invalid' | 'uncertain';
@@ -55,14 +56,18 @@ export interface CodeAnswer {
 	readonly fate: CodeFate | null;
 	/** Whether a good status came with a body that says no, or not yet. */
 	readonly saidNo: boolean;
+	readonly body: string;
 	readonly failure: Pick<Failure, 'code' | 'params'>;
 }
 
 /** The worth of a code after an answer that brought no Connection. */
-export function worthAfter({ status, isPage, fate, saidNo, failure: { code, params } }: CodeAnswer): CodeWorth {
+export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code, params } }: CodeAnswer): CodeWorth {
 	if (code === 'code-expired-or-used') return params?.['reason'] === 'used' ? 'used' : 'invalid';
 	if (fate === 'unused') return 'valid';
-	if (status >= 200 && status < 300) return isPage || saidNo ? 'uncertain' : 'used';
+	// Whatever stands before the service answers without a word as well, and cuts what it passes on.
+	const isBroken =
+		code === 'answer-unreadable' && (body.trim() === '' || (/^\s*[[{]/.test(body) && parseJson(body) === undefined));
+	if (status >= 200 && status < 300) return isPage || saidNo || isBroken ? 'uncertain' : 'used';
 	const isNotThere = status === 404 && params?.['detail'] === undefined && code === 'bad-response';
 	const isFirewall = status === 403 && isPage;
 	const isPortal = code === 'captive-portal' && status !== 303;

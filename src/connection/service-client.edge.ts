@@ -165,7 +165,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const isPage = isWebPage(headers, body);
 			const fate = fateIn({ status, body });
 			const refused = (failure: Failure, unread?: readonly AnswerText[]): RegisterResult => {
-				const worth = worthAfter({ status, isPage, fate, saidNo: saidNo !== null, failure });
+				const worth = worthAfter({ status, isPage, fate, saidNo: saidNo !== null, body, failure });
 				const isAnswer = saidNo === 'refused' || failure.code === 'code-expired-or-used' || worth === 'valid';
 				return {
 					ok: false,

@@ -59,7 +59,9 @@ export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: U
 		texts.length === 0
 			? body.trim().startsWith('<')
 				? 'The answer is XML'
-				: 'The answer holds no text at all'
+				: body.trim() !== '' && parseJson(body) === undefined
+					? 'The answer cannot be read, or was cut'
+					: 'The answer holds no text at all'
 			: likely.length > 0
 				? `What looks like a token is at: ${likely.join(', ')}${others.length > 0 ? `; other texts are at: ${others.join(', ')}` : ''}`
 				: `Texts are at: ${others.join(', ')}`;

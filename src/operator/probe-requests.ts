@@ -67,7 +67,11 @@ export function unreadable(asking: Asking, answer: TextAnswer): Failure {
 	const { status, headers, body } = answer;
 	const saidNo = refusalIn(body) !== null;
 	const isPage = isWebPage(headers, body);
-	return toldWorth(asking, failure, worthAfter({ status, isPage, saidNo, failure, fate: fateIn(answer) }));
+	return toldWorth(
+		asking,
+		failure,
+		worthAfter({ status, isPage, saidNo, body: answer.body, failure, fate: fateIn(answer) }),
+	);
 }
 
 function toldWorth({ target: { authorization } }: Asking, cause: Failure, worth: CodeWorth): Failure {

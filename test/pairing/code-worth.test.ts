@@ -99,7 +99,9 @@ const ANSWERS: readonly Row[] = [
 	// It said yes, and its answer is of no use.
 	[200, 'used', '{}'],
 	[201, 'used', '{"token":12345}'],
-	[204, 'used'],
+	[204, 'uncertain'],
+	[200, 'uncertain', ''],
+	[201, 'uncertain', '{"message":"n'],
 	// It names the end of the code, whatever the status.
 	[401, 'invalid'],
 	[401, 'invalid', '{"code":"token-unknown","detail":"Unknown Short Token"}'],
