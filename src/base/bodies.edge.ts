@@ -1,5 +1,6 @@
 /** A body from outside, read and unpacked within bounds. Names what is wrong and leaves the words to who asked for it. */
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import { pipeline, type Readable, type Transform } from 'node:stream';
 import type { Zlib } from 'node:zlib';
 
@@ -56,6 +57,19 @@ export function readRequest(request: IncomingMessage, maxBytes: number): Promise
 		request.once('close', () => resolve('gone'));
 		request.once('error', () => resolve('gone'));
 	});
+}
+
+/**
+ * A server may answer before it has read all of a body, and close: then the rest of the body is refused, while the answer is there to be
+ * read. Node would drop it with the connection. So a refused write only stays unfinished, and reading finds the answer, or the end.
+ */
+export function readOn(socket: Socket): void {
+	const { _write, _writev } = socket;
+	const unlessRefused = (done: (error?: Error | null) => void) => (error?: NodeJS.ErrnoException | null) => {
+		if (error?.code !== 'EPIPE' && error?.code !== 'ECONNRESET') done(error);
+	};
+	socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, unlessRefused(done));
+	socket._writev = (chunks, done) => _writev?.call(socket, chunks, unlessRefused(done));
 }
 
 /** The body without its `Content-Encoding`, at most `maxBytes` of it; or why there is none. */

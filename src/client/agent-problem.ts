@@ -1,7 +1,7 @@
 /** The error of `idv-agent/client`. Imports nothing: its declaration is a part of the client's own. */
 
 /** What the agent refused or could not do. `agent-not-running`, `request-timeout` and `no-progress` are the client's own codes,
- * as are, with the status 0, `body-invalid` for a request that was not sent and `connection-lost` for an answer of the service that broke off. */
+ * as are, with the status 0, `usage` and `body-invalid` for a request that was not sent, and `connection-lost` for one that may have been carried out. */
 export class AgentProblem extends Error {
 	override readonly name = 'AgentProblem';
 	/** HTTP status of the answer; 0 where there was none. */

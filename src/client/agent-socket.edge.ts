@@ -4,7 +4,7 @@
  */
 import http from 'node:http';
 import { pipeline } from 'node:stream/promises';
-import { readBounded } from '../base/bodies.edge.ts';
+import { readBounded, readOn } from '../base/bodies.edge.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { AgentProblem } from './agent-problem.ts';
 
@@ -32,10 +32,10 @@ export interface Sent {
 	readonly payload?: string | Uint8Array | AsyncIterable<unknown> | undefined;
 	/** Of a stream, in bytes, where it is known. */
 	readonly length?: number;
-	readonly signal?: AbortSignal | undefined;
 }
 
-type Asked = Pick<Sent, 'method' | 'path' | 'signal'> & {
+type Asked = Pick<Sent, 'method' | 'path'> & {
+	readonly signal?: AbortSignal | undefined;
 	/** Sent as JSON. */
 	readonly body?: unknown;
 	/** For all of it. */
@@ -46,11 +46,34 @@ type Asked = Pick<Sent, 'method' | 'path' | 'signal'> & {
 
 /** Also of a line of a stream: an event of 16 MiB, the most that `service.maxMessageBytes` permits, grows sixfold in JSON if its characters are control characters. */
 export const MAX_ANSWER_BYTES = 100 * 1024 * 1024;
+export const LOOK_FIRST = 'It may have been carried out: look before you repeat it.';
 const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
 
-/** Opens a connection of its own. @throws AgentProblem, or what a stream of the application throws. */
-export async function send(socketPath: string, sent: Sent): Promise<http.IncomingMessage> {
-	const { payload, length, signal, headers, ...line } = sent;
+/** Declared, not inferred: the declarations that applications get can name no inferred `AbortSignal`. */
+export type Ending = {
+	readonly signal: AbortSignal;
+	/** Closes the connection. @param reason left out where everything has been read. */
+	readonly end: (reason?: unknown) => void;
+};
+
+/** The end of a request and of the reading of its answer, by whichever asks for it first. The signal may serve many requests: `end` lets it go. */
+export function createEnding(signal: AbortSignal | null | undefined): Ending {
+	const over = new AbortController();
+	const abort = () => over.abort(signal?.reason);
+	signal?.addEventListener('abort', abort);
+	if (signal?.aborted) abort();
+	return {
+		signal: over.signal,
+		end(reason) {
+			signal?.removeEventListener('abort', abort);
+			over.abort(reason);
+		},
+	};
+}
+
+/** Opens a connection of its own. @throws AgentProblem, or the reason why it was ended: what a stream of the application throws, too. */
+export async function send(socketPath: string, sent: Sent, { signal, end }: Ending): Promise<http.IncomingMessage> {
+	const { payload, length, headers, ...line } = sent;
 	const isWhole = typeof payload === 'string' || payload instanceof Uint8Array;
 	// Node tells the length of a POST only: the body of a DELETE would arrive as another request.
 	const size = isWhole ? Buffer.byteLength(payload) : length;
@@ -64,39 +87,50 @@ export async function send(socketPath: string, sent: Sent): Promise<http.Incomin
 				maxHeaderSize: 80 * 1024,
 				...line,
 				headers: { ...headers, ...framing },
-				...(signal && { signal }),
+				signal,
 			};
 			const request = http.request(options);
+			request.once('socket', readOn);
 			request.once('response', resolve);
 			// The listener stays: errors after the answer appear on the answer itself.
 			request.on('error', reject);
 			if (isWhole || payload === undefined) request.end(payload);
-			else pipeline(bytesOf(payload), request).catch(reject);
+			else pipeline(bytesOf(payload, end), request).catch(reject);
 		});
 	} catch (error) {
+		signal.throwIfAborted();
 		throw explain(error, socketPath);
 	}
 }
 
-async function* bytesOf(stream: AsyncIterable<unknown>): AsyncGenerator<Uint8Array> {
-	for await (const piece of stream) {
-		if (!(piece instanceof Uint8Array)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
-		yield piece;
+async function* bytesOf(stream: AsyncIterable<unknown>, fail: (why: unknown) => void): AsyncGenerator<Uint8Array> {
+	try {
+		for await (const piece of stream) {
+			if (!(piece instanceof Uint8Array)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
+			yield piece;
+		}
+	} catch (error) {
+		fail(error);
+		throw error;
 	}
 }
 
 /** @returns the JSON of the answer, `undefined` when it is empty. @throws AgentProblem, or the signal's reason. */
 export async function ask(socketPath: string, { body, deadlineMs, read, signal, ...asked }: Asked): Promise<unknown> {
-	const late = AbortSignal.timeout(deadlineMs);
+	const ending = createEnding(signal);
+	const late = () => ending.end(timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`));
+	const timer = setTimeout(late, deadlineMs);
 	const json = body === undefined ? {} : { 'Content-Type': 'application/json' };
 	const headers = { Accept: 'application/json, application/problem+json', ...json };
 	const payload = body === undefined ? undefined : JSON.stringify(body);
 	try {
-		const either = signal ? AbortSignal.any([late, signal]) : late;
-		return await readAnswer(await send(socketPath, { ...asked, headers, payload, signal: either }), socketPath, read);
+		return await readAnswer(await send(socketPath, { ...asked, headers, payload }, ending), socketPath, read);
 	} catch (error) {
-		signal?.throwIfAborted();
-		throw late.aborted ? timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`) : error;
+		ending.signal.throwIfAborted();
+		throw error;
+	} finally {
+		clearTimeout(timer);
+		ending.end();
 	}
 }
 
@@ -106,14 +140,14 @@ export async function* follow(
 	path: string,
 	{ since, signal, silenceMs = 60_000 }: FollowOptions,
 ): AsyncGenerator<ServerSentEvent, void, void> {
-	const silent = new AbortController();
-	const watch = () => setTimeout(() => silent.abort(), Math.min(silenceMs, 2 ** 31 - 1));
+	const ending = createEnding(signal);
+	const silent = () => ending.end(timedOut(`The agent was silent for ${silenceMs / 1000} s.`));
+	const watch = () => setTimeout(silent, Math.min(silenceMs, 2 ** 31 - 1));
 	let watching = watch();
 	try {
-		const either = signal ? AbortSignal.any([signal, silent.signal]) : silent.signal;
 		const headers = { Accept: 'text/event-stream, application/problem+json' };
 		const whole = since === undefined ? path : `${path}?${new URLSearchParams({ since })}`;
-		const answer = await send(socketPath, { method: 'GET', path: whole, headers, signal: either });
+		const answer = await send(socketPath, { method: 'GET', path: whole, headers }, ending);
 		if (answer.statusCode !== 200) await readAnswer(answer, socketPath);
 		if (!/^text\/event-stream\b/i.test(answer.headers['content-type'] ?? ''))
 			throw unreadable('The answer is not an event stream.');
@@ -130,10 +164,11 @@ export async function* follow(
 		throw brokenOff();
 	} catch (error) {
 		if (signal?.aborted) return;
-		if (silent.signal.aborted) throw timedOut(`The agent was silent for ${silenceMs / 1000} s.`);
+		ending.signal.throwIfAborted();
 		throw explain(error, socketPath);
 	} finally {
 		clearTimeout(watching);
+		ending.end();
 	}
 }
 
@@ -163,13 +198,13 @@ function explain(error: unknown, socketPath: string): unknown {
 	}
 	if (code.startsWith('HPE_')) return unreadable(`The program that listens on ${socketPath} does not speak HTTP.`);
 	if (['ECONNRESET', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'].includes(code)) return brokenOff(error);
-	if (code === '' || code.startsWith('ERR_') || code === 'ABORT_ERR') return error;
+	if (/^(ERR_|[EN]+FILE$|$)/.test(code)) return error;
 	const remedy = 'Start it: systemctl start idv-agent, or idv-agent run; or check the path of its socket.';
 	return new AgentProblem(0, 'agent-not-running', `No agent listens on ${socketPath}.`, remedy, { cause: error });
 }
 
 const brokenOff = (cause?: unknown) =>
-	new AgentProblem(0, 'agent-not-running', 'The agent broke the connection off.', TRY_AGAIN, { cause });
+	new AgentProblem(0, 'connection-lost', 'The agent broke the connection off.', LOOK_FIRST, { cause });
 const timedOut = (message: string) => new AgentProblem(0, 'request-timeout', message, TRY_AGAIN);
 const tooLarge = () =>
 	new AgentProblem(0, 'response-too-large', `More than ${MAX_ANSWER_BYTES} bytes came.`, 'Ask for less at a time.');

@@ -134,7 +134,7 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 			isAway = false;
 			return answer as Answer;
 		} catch (error) {
-			isAway ||= error instanceof AgentProblem && error.code === 'agent-not-running';
+			isAway ||= error instanceof AgentProblem && isGone(error);
 			throw error;
 		}
 	};
@@ -229,9 +229,9 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		/**
 		 * The same request to the service, with the device's Connection added by the agent. `path` is below the service's base
 		 * URL. Any status is an answer, also one of the agent itself (`application/problem+json` with a `code`).
-		 * @throws AgentProblem `agent-not-running`; `body-invalid` before anything is sent; the signal's reason when it is aborted.
+		 * @throws AgentProblem `agent-not-running`, `usage` or `body-invalid` before anything is sent; `connection-lost`; the signal's reason; what the body throws.
 		 */
-		service: (path: string, request: ServiceRequest = {}): Promise<Response> =>
+		service: (path: string, request: ServiceRequest | null = null): Promise<Response> =>
 			requestService(socketPath, path, request),
 	};
 }
@@ -244,7 +244,8 @@ interface CallOptions {
 
 /** Whether to try again: the agent is away, restarts, or has too much to do. */
 const passes = ({ status, code }: AgentProblem) =>
-	status >= 500 || status === 429 || code === 'agent-not-running' || code === 'request-timeout';
+	status >= 500 || status === 429 || isGone({ code }) || code === 'request-timeout';
+const isGone = ({ code }: Pick<AgentProblem, 'code'>) => code === 'agent-not-running' || code === 'connection-lost';
 
 /** Checks that reading ends. An agent that lost its newest events may go back once from an id, and never comes to that id again. */
 function watchProgress(): (position: string | undefined, events: readonly LocalEvent[]) => void {

@@ -58,7 +58,9 @@ async function asAgentError(problem: AgentProblem, path: string, socket: LocalSo
 	}
 	const remedy = cleanText(problem.remedy, 1000);
 	const details = { recovers: false, params, retryAfterMs, ...(remedy && { remedy }), cause: problem };
-	return new AgentError(knownCode(code), cleanText(problem.message, 1000), details);
+	// Our commands ask an agent that has stopped meanwhile as little as one that does not run.
+	const known = status === 0 && code === 'connection-lost' ? 'agent-not-running' : knownCode(code);
+	return new AgentError(known, cleanText(problem.message, 1000), details);
 }
 
 /** The group of a socket that cannot be looked at. */

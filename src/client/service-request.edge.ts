@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import { types } from 'node:util';
 import { AgentProblem } from './agent-problem.ts';
-import { type Sent, send } from './agent-socket.edge.ts';
+import { createEnding, type Ending, LOOK_FIRST, type Sent, send } from './agent-socket.edge.ts';
 
 export interface Asked {
 	readonly method?: string | undefined;
@@ -15,21 +15,21 @@ export interface Asked {
 }
 
 /**
- * @throws AgentProblem `body-invalid` before anything is sent; what a stream of the application throws; the signal's reason. Reading the
- * answer throws `connection-lost` where it breaks off.
+ * @throws AgentProblem `usage` or `body-invalid` before anything is sent; what the body throws; the signal's reason. `connection-lost`,
+ * also while the answer is read, where the connection breaks off.
  */
-export async function requestService(socketPath: string, path: string, asked: Asked): Promise<Response> {
-	const signal = asked.signal ?? undefined;
-	const sent = await prepare(path, asked);
-	if (signal?.aborted) {
-		if (sent.payload instanceof ReadableStream) await sent.payload.cancel(signal.reason);
-		throw signal.reason;
-	}
-	const answer = await send(socketPath, { ...sent, signal }).catch((error: unknown) => {
-		signal?.throwIfAborted();
+export async function requestService(socketPath: string, path: string, asked: Asked | null): Promise<Response> {
+	const sent = await prepare(path, asked ?? {});
+	const ending = createEnding(asked?.signal);
+	try {
+		const { aborted, reason } = ending.signal;
+		if (aborted && sent.payload instanceof ReadableStream) await sent.payload.cancel(reason).catch(() => {});
+		ending.signal.throwIfAborted();
+		return toResponse(await send(socketPath, sent, ending), sent.method, ending);
+	} catch (error) {
+		ending.end();
 		throw error;
-	});
-	return toResponse(answer, sent.method, signal);
+	}
 }
 
 /** `fetch` does not let them be set: they belong to the connection. */
@@ -46,36 +46,43 @@ const OF_THE_CONNECTION = [
 ];
 
 async function prepare(path: string, { method = 'GET', headers, body }: Asked): Promise<Sent> {
-	if (typeof path !== 'string') {
-		const remedy = "Give what follows the service's address, such as api/scans?page=2.";
-		throw new AgentProblem(0, 'body-invalid', 'The path is not a string; nothing was sent.', remedy);
-	}
-	try {
-		const given = new Headers(headers ?? {});
+	const head = sendable('usage', () => {
+		if (typeof path !== 'string') throw new TypeError('The path is not a string');
+		// As fetch encodes what a URL cannot hold, and leaves the fragment out.
+		const target = path
+			.replace(/^\/+/, '')
+			.replace(/#.*$/s, '')
+			.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
+		return { path: `/v1/service/${target}`, request: new Request('http://agent', { method, headers: headers ?? {} }) };
+	});
+	const request = sendable('body-invalid', () => {
+		const given = new Headers(head.request.headers);
 		for (const name of OF_THE_CONNECTION) given.delete(name);
 		const isData = !(body === undefined || body === null || typeof body === 'string' || isOfFetch(body));
 		if (isData && !given.has('content-type')) given.set('content-type', 'application/json');
 		const whole = isData ? JSON.stringify(body, refuseLoss) : (body as RequestInit['body']);
 		if (isData && whole === undefined) throw unsendable('The body is nothing in JSON');
 		// Node takes a stream only with `duplex`, and sends it as it comes.
-		const request = new Request('http://agent', { method, headers: given, body: whole ?? null, duplex: 'half' });
-		// As fetch encodes what a URL cannot hold, and leaves the fragment out.
-		const target = path
-			.replace(/^\/+/, '')
-			.replace(/#.*$/s, '')
-			.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
-		const sent = {
-			method: request.method,
-			path: `/v1/service/${target}`,
-			headers: Object.fromEntries(request.headers),
-		};
-		if (request.body === null) return sent;
-		if (body instanceof Blob) return { ...sent, payload: request.body, length: body.size };
-		if (typeof body === 'object' && body !== null && isStream(body)) return { ...sent, payload: request.body };
-		return { ...sent, payload: new Uint8Array(await request.arrayBuffer()) };
+		return new Request(head.request, { headers: given, body: whole ?? null, duplex: 'half' });
+	});
+	const sent = { method: request.method, path: head.path, headers: Object.fromEntries(request.headers) };
+	if (request.body === null) return sent;
+	if (body instanceof Blob) return { ...sent, payload: request.body, length: body.size };
+	if (typeof body === 'object' && body !== null && isStream(body)) return { ...sent, payload: request.body };
+	return { ...sent, payload: new Uint8Array(await request.arrayBuffer()) };
+}
+
+/** @throws AgentProblem with this code for what `fetch` would not send. */
+function sendable<Result>(code: 'usage' | 'body-invalid', make: () => Result): Result {
+	try {
+		return make();
 	} catch (error) {
 		if (error instanceof AgentProblem) throw error;
-		throw unsendable(`The request cannot be sent: ${error instanceof Error ? error.message : String(error)}`, error);
+		throw unsendable(
+			`The request cannot be sent: ${error instanceof Error ? error.message : String(error)}`,
+			code,
+			error,
+		);
 	}
 }
 
@@ -104,44 +111,55 @@ function refuseLoss(this: Readonly<Record<string, unknown>>, key: string, value:
 	throw unsendable(`${subject} is ${kind}, which JSON cannot hold`);
 }
 
-function unsendable(what: string, cause?: unknown): AgentProblem {
-	const remedy = 'Give a body that fetch takes, or plain data, and a method that takes it.';
-	return new AgentProblem(0, 'body-invalid', `${what}; nothing was sent.`, remedy, { cause });
+function unsendable(what: string, code: 'usage' | 'body-invalid' = 'body-invalid', cause?: unknown): AgentProblem {
+	const remedy = {
+		usage:
+			"Give what follows the service's address, such as api/scans?page=2, and a method and headers that fetch takes.",
+		'body-invalid': 'Give a body that fetch takes, or plain data, and a method that takes it.',
+	};
+	return new AgentProblem(0, code, `${what}; nothing was sent.`, remedy[code], { cause });
 }
 
-function toResponse(answer: IncomingMessage, method: string, signal: AbortSignal | undefined): Response {
+/** Ends requests whose answers are read no more. */
+const unread = new FinalizationRegistry<() => void>((end) => end());
+
+function toResponse(answer: IncomingMessage, method: string, { signal, end }: Ending): Response {
 	const { statusCode: status = 0, statusMessage: statusText = '', headersDistinct } = answer;
 	const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
 	const body = new ReadableStream({
 		type: 'bytes',
-		// Also while nothing is read.
-		start: (controller) => signal?.addEventListener('abort', () => controller.error(signal.reason), { once: true }),
+		start(controller) {
+			// Also while nothing is read. A signal that lasts must not hold what no one reads any more.
+			const weak = new WeakRef(controller);
+			signal.addEventListener('abort', () => weak.deref()?.error(signal.reason));
+		},
 		async pull(controller) {
 			try {
 				const { done, value } = await pieces.next();
-				signal?.throwIfAborted();
+				signal.throwIfAborted();
 				// A copy: Node's pieces share their memory, and the stream hands its own on.
 				if (!done) return controller.enqueue(new Uint8Array(value));
 				controller.close();
 				controller.byobRequest?.respond(0);
+				end();
 			} catch (cause) {
-				if (signal?.aborted) throw signal.reason;
-				const remedy = 'Look whether the service has carried the request out before you repeat it.';
-				throw new AgentProblem(0, 'connection-lost', 'The answer broke off before its end.', remedy, { cause });
+				signal.throwIfAborted();
+				end(new AgentProblem(0, 'connection-lost', 'The answer broke off before its end.', LOOK_FIRST, { cause }));
+				throw signal.reason;
 			}
 		},
-		cancel: () => void answer.destroy(),
+		cancel: () => end(),
 	});
+	unread.register(body, end);
 	try {
 		const headers = Object.entries(headersDistinct).flatMap(([name, values = []]) =>
 			values.map((value): [string, string] => [name, value]),
 		);
 		const isEmpty = method === 'HEAD' || status === 204 || status === 205 || status === 304;
 		const response = new Response(isEmpty ? null : body, { status, statusText, headers });
-		if (isEmpty) answer.resume();
+		if (isEmpty) answer.resume().once('close', () => end());
 		return response;
 	} catch (cause) {
-		answer.destroy();
 		const message = `The service answered with the status ${status}, in a form that a Response cannot hold.`;
 		throw new AgentProblem(status, 'bad-response', message, 'Correct the service: fetch takes 200 to 599.', { cause });
 	}

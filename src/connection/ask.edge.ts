@@ -1,9 +1,9 @@
 /** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect. */
 import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { readOn } from '../base/bodies.edge.ts';
 import { MAX_HEAD_BYTES } from './classify-network-error.ts';
 
 /** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
@@ -106,17 +106,4 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 		signal.addEventListener('abort', abort);
 		if (signal.aborted) abort();
 	});
-}
-
-/**
- * A service may answer before it has read all of a body, and close: then the rest of the body is refused, while the answer is there to be
- * read. Node would drop it with the connection. So a refused write only stays unfinished, and reading finds the answer, or the end.
- */
-function readOn(socket: Socket): void {
-	const { _write, _writev } = socket;
-	const unlessRefused = (done: (error?: Error | null) => void) => (error?: NodeJS.ErrnoException | null) => {
-		if (error?.code !== 'EPIPE' && error?.code !== 'ECONNRESET') done(error);
-	};
-	socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, unlessRefused(done));
-	socket._writev = (chunks, done) => _writev?.call(socket, chunks, unlessRefused(done));
 }

@@ -1,12 +1,15 @@
 /** `idv-agent/client` against a running agent and the embedded service. */
-import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { getEventListeners, once } from 'node:events';
+import { createReadStream, mkdtempSync, openAsBlob, rmSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import { createServer as listen } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import {
@@ -200,7 +203,7 @@ test('a lease is renewed at once when another call finds the agent back, and whe
 	});
 	await client.withLease('kiosk', async () => {
 		isAway = true;
-		expect((await problemOf(client.status())).code).toBe('agent-not-running');
+		expect((await problemOf(client.status())).code).toBe('connection-lost');
 		isAway = false;
 		await client.status();
 		await held[1]?.promise;
@@ -248,7 +251,8 @@ async function givenServer(handle: RequestListener) {
 		server.close();
 		await rm(directory, { recursive: true });
 	});
-	return { client: createClient({ socketPath }), asked: () => asked };
+	const connections = () => promisify(server.getConnections.bind(server))();
+	return { client: createClient({ socketPath }), asked: () => asked, connections };
 }
 
 /** Answers each request with its method, content type, framing and body. */
@@ -359,7 +363,7 @@ locked.getReader();
 class OtherForm {
 	readonly [Symbol.toStringTag] = 'FormData';
 }
-test.each<[string, ServiceRequest, RegExp]>([
+test.each<[string, ServiceRequest, RegExp, string?]>([
 	// @ts-expect-error the types refuse it as well
 	['a Map', { body: new Map([['a', 1]]) }, /of the kind Map/],
 	['a Set within', { body: { cups: new Set([1]) } }, /"cups" in the body is of the kind Set/],
@@ -386,13 +390,13 @@ test.each<[string, ServiceRequest, RegExp]>([
 	['a locked stream', { body: locked }, /cannot be sent: .*locked/],
 	['a body with GET', { method: 'GET', body: 'tea' }, /cannot be sent: .*GET/],
 	['a body with HEAD', { method: 'HEAD', body: { cups: 1 } }, /cannot be sent: .*HEAD/],
-	['a method that fetch forbids', { method: 'TRACE' }, /cannot be sent: .*TRACE/],
-	['a method that is none', { method: 'tea time' }, /cannot be sent: .*tea time/],
-	['a header with a line end', { headers: { 'x-tea': 'a\nb' } }, /cannot be sent/],
-])('the client refuses %s before anything is sent', async (_, request, words) => {
+	['a method that fetch forbids', { method: 'TRACE' }, /cannot be sent: .*TRACE/, 'usage'],
+	['a method that is none', { method: 'tea time' }, /cannot be sent: .*tea time/, 'usage'],
+	['a header with a line end', { headers: { 'x-tea': 'a\nb' } }, /cannot be sent/, 'usage'],
+])('the client refuses %s before anything is sent', async (_, request, words, code = 'body-invalid') => {
 	const { client, asked } = await givenEcho();
 	const problem = await problemOf(client.service('api/tea', { method: 'POST', ...request }));
-	expect([problem.status, problem.code]).toEqual([0, 'body-invalid']);
+	expect([problem.status, problem.code]).toEqual([0, code]);
 	expect(problem.message).toMatch(words);
 	expect(asked()).toBe(0);
 });
@@ -416,21 +420,145 @@ test('a stream is read as fast as the agent takes it, and let go when the agent 
 	for (let turn = 0; turn < 1000; turn += 1) await new Promise(setImmediate);
 	expect(read).toBeLessThan(64);
 	request.socket.destroy();
-	expect((await asking).code).toBe('agent-not-running');
+	expect((await asking).code).toBe('connection-lost');
 	await cancelled.promise;
 });
 
-test.each<[string, () => Body, RegExp]>([
-	['that gives text', () => streamOf('tea'), /must give bytes/],
-	['that fails', () => Readable.from(failing()), /the camera is gone/],
-])('a stream %s ends the request with its own error', async (_, body, words) => {
-	const { client } = await givenEcho();
-	await expect(client.service('api/scans', { method: 'POST', body: body() })).rejects.toThrow(words);
-});
-async function* failing() {
+async function* failing(error: unknown) {
 	yield bytes;
-	throw new Error('the camera is gone');
+	throw error;
 }
+const gone = (code: string | number) => Object.assign(new Error('the camera is gone'), { code });
+test.each<[string, () => Body | Promise<Body>, RegExp]>([
+	['a stream that gives text', () => streamOf('tea'), /must give bytes/],
+	['a file that is not there', () => createReadStream('/nonexistent/page.jpg'), /ENOENT.*page\.jpg/],
+	...['EACCES', 'EPIPE', 'ECONNRESET', 'ECONNREFUSED', 'HPE_INVALID', 'ABORT_ERR', 'tea', 7].map(
+		(code): [string, () => Body, RegExp] => [
+			`a stream that fails with ${code}`,
+			() => Readable.from(failing(gone(code))),
+			/^the camera is gone$/,
+		],
+	),
+	['an iterable that fails', () => failing(gone('EPERM')), /^the camera is gone$/],
+	['a Blob of a file that has changed', blobThatChanged, /could not be read/],
+])('%s ends the request and its connection with its own error [F696]', async (_, body, words) => {
+	const { client, connections } = await givenServer(() => {});
+	const asking = client.service('api/scans', { method: 'POST', body: await body() });
+	const error = await asking.catch((why: unknown) => why);
+	expect(error).not.toBeInstanceOf(AgentProblem);
+	expect((error as Error).message).toMatch(words);
+	await vi.waitUntil(async () => (await connections()) === 0);
+});
+async function blobThatChanged(): Promise<Blob> {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-blob-'));
+	onTestFinished(() => rm(directory, { recursive: true }));
+	await writeFile(join(directory, 'page.jpg'), 'a page');
+	const blob = await openAsBlob(join(directory, 'page.jpg'));
+	await writeFile(join(directory, 'page.jpg'), 'another page');
+	return blob;
+}
+
+test('a stream that fails after the answer has begun ends the answer with its own error', async () => {
+	const { client } = await givenServer((_, response) => void response.write('half'));
+	const begun = Promise.withResolvers<void>();
+	const camera = gone('EPIPE');
+	async function* body() {
+		yield bytes;
+		await begun.promise;
+		throw camera;
+	}
+	const answer = await client.service('api/scans', { method: 'POST', body: body() });
+	begun.resolve();
+	await expect(answer.text()).rejects.toBe(camera);
+});
+
+/** Takes the head of a request, says `bytes` and is gone before the client writes the body. */
+async function givenHasty(said: string) {
+	const directory = await mkdtemp(join(tmpdir(), 'idv-client-'));
+	const isGone = Promise.withResolvers<void>();
+	const server = listen((socket) => {
+		socket.on('error', () => {});
+		socket.once('data', () => {
+			socket.write(said);
+			socket.destroy();
+			isGone.resolve();
+		});
+	});
+	await once(server.listen(join(directory, 'agent.sock')), 'listening');
+	onTestFinished(async () => {
+		server.close();
+		await rm(directory, { recursive: true });
+	});
+	let isLetGo = false;
+	async function* late() {
+		try {
+			// The head leaves with the first piece.
+			yield bytes;
+			await isGone.promise;
+			for (let piece = 0; piece < 9; piece += 1) yield bytes;
+		} finally {
+			isLetGo = true;
+		}
+	}
+	const { service } = createClient({ socketPath: join(directory, 'agent.sock') });
+	return { asking: service('api/scans', { method: 'POST', body: late() }), isLetGo: () => isLetGo };
+}
+
+test('an answer that is there is handed over although the agent closed before the body was written [F697]', async () => {
+	const { asking, isLetGo } = await givenHasty('HTTP/1.1 404 None\r\nContent-Length: 3\r\n\r\ntea');
+	const answer = await asking;
+	expect([answer.status, await answer.text()]).toEqual([404, 'tea']);
+	await vi.waitUntil(isLetGo);
+});
+
+test('an agent that took a request and said nothing is not told as one that does not run', async () => {
+	const { asking, isLetGo } = await givenHasty('');
+	const { status, code, remedy } = await problemOf(asking);
+	expect([status, code]).toEqual([0, 'connection-lost']);
+	expect(remedy).toMatch(/look before you repeat/);
+	await vi.waitUntil(isLetGo);
+});
+
+test('a signal that lasts keeps nothing of requests that are over [F698]', async () => {
+	const { client } = await givenServer((request, response) => {
+		request.resume();
+		if (request.url?.endsWith('gone')) response.destroy();
+		else if (request.url?.endsWith('cut')) response.write('half', () => response.destroy());
+		else if (request.url?.endsWith('more')) response.write('half');
+		else
+			response.writeHead(Number(/(200|204|600)$/.exec(request.url ?? '')?.[0] ?? 200)).end('{"events":[{"id":"a-1"}]}');
+	});
+	const stop = new AbortController();
+	const { signal } = stop;
+	const said = (asking: Promise<unknown>) => asking.catch((error: Error) => error.name);
+	const ask = (path: string, request?: ServiceRequest) => client.service(path, { ...request, signal });
+	await (await ask('200')).text();
+	await (await ask('more')).body?.cancel();
+	for (const method of ['HEAD', 'DELETE']) await ask(method === 'HEAD' ? '200' : '204', { method });
+	expect(await said(ask('gone'))).toBe('AgentProblem');
+	expect(await said((await ask('cut')).text())).toBe('AgentProblem');
+	expect(await said(ask('600'))).toBe('AgentProblem');
+	expect(await said(ask('200', { method: 'POST', body: failing(new RangeError('gone')) }))).toBe('RangeError');
+	expect(await said(ask('200', { method: 'TRACE' }))).toBe('AgentProblem');
+	const lost = createClient({ socketPath: '/nonexistent/agent.sock' });
+	expect(await said(lost.service('200', { signal }))).toBe('AgentProblem');
+	for await (const { id } of client.events({ signal })) if (id) break;
+	await vi.waitUntil(() => getEventListeners(signal, 'abort').length === 0);
+	// No one reads this one, and no one can any more.
+	await ask('more');
+	setFlagsFromString('--expose-gc');
+	const collect = runInNewContext('gc') as () => void;
+	await vi.waitUntil(() => {
+		collect();
+		return getEventListeners(signal, 'abort').length === 0;
+	});
+	stop.abort();
+});
+
+test('no request is one like any other for null, as for fetch', async () => {
+	const { client } = await givenEcho();
+	expect(await (await client.service('x', null)).json()).toEqual(['GET', null, null, '']);
+});
 
 test.each([new Error('closing time'), 'a word', { any: 'thing' }])(
 	'an abort gives the reason of the signal: %s',
@@ -509,8 +637,8 @@ test.each<unknown>([7, null, undefined, new URL('http://service/api/x'), ['x']])
 	async (path) => {
 		const { client, asked } = await givenEcho();
 		const problem = await problemOf(client.service(path as string));
-		expect([problem.status, problem.code, asked()]).toEqual([0, 'body-invalid', 0]);
-		expect(problem.message).toBe('The path is not a string; nothing was sent.');
+		expect([problem.status, problem.code, asked()]).toEqual([0, 'usage', 0]);
+		expect(problem.message).toBe('The request cannot be sent: The path is not a string; nothing was sent.');
 	},
 );
 

@@ -375,7 +375,7 @@ cases('request/request-error', {
 			{ headers: { a: '\0' } },
 			{ headers: [['only-one']] as unknown as [string, string][] },
 		])
-			expect(await settled(service('x', request))).toMatchObject({ error: { code: 'body-invalid' } });
+			expect(await settled(service('x', request))).toMatchObject({ error: { code: 'usage' } });
 		expect(asked).toEqual([]);
 	},
 });
@@ -385,7 +385,7 @@ cases('basic/request-headers-nonascii', {
 		await service('x', { headers: { 'X-Tea': 'caf\xe9' } });
 		expect(asked[0]).toContain('caf\xe9');
 		expect(await settled(service('x', { headers: { 'X-Tea': '茶' } }))).toMatchObject({
-			error: { code: 'body-invalid' },
+			error: { code: 'usage' },
 		});
 	},
 });
