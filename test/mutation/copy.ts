@@ -191,6 +191,8 @@ async function openRunner(root: string) {
 		teardownTimeout: 1000,
 		testTimeout: TEST_LIMIT_MS,
 		hookTimeout: TEST_LIMIT_MS,
+		// As in `npm test`: what waits for something must not give up because the machine is busy.
+		expect: { poll: { timeout: TEST_LIMIT_MS } },
 		reporters: [silent],
 		sequence: { sequencer: InOrder },
 		execArgv: ['--max-old-space-size=1024', '--no-warnings'],

@@ -59,7 +59,7 @@ function draw(faults: readonly Planned[], seed: number, count: number): Planned[
 export function changedFaults(since: string | undefined, seed: number): Planned[] {
 	const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', maxBuffer: 1e8 });
 	const isDirty = git('status', '--porcelain', '--', 'src', 'scripts') !== '';
-	const commit = since ?? (isDirty ? 'HEAD' : 'HEAD~1');
+	const commit = since ?? (isDirty ? 'HEAD' : beforeToday(git));
 	const lines = changedLines(
 		git('diff', '--merge-base', '--unified=0', '--no-color', '--no-ext-diff', commit, '--', 'src', 'scripts'),
 	);
@@ -69,6 +69,12 @@ export function changedFaults(since: string | undefined, seed: number): Planned[
 		(isSource(file) ? faultsIn(file) : []).filter(({ line }) => has(line)),
 	);
 	return draw(faults, seed, faults.length);
+}
+
+/** The newest commit that is twelve hours older than the last one: what came since belongs together. */
+function beforeToday(git: (...args: string[]) => string): string {
+	const lastSeconds = Number(git('log', '-1', '--format=%ct'));
+	return git('rev-list', '-1', `--before=${lastSeconds - 12 * 3600}`, 'HEAD').trim() || 'HEAD~1';
 }
 
 /** By file, from a diff without context: whether a line is new. */

@@ -247,4 +247,25 @@ export const NAMED: readonly NamedFault[] = [
 		to: 'stopped = true;',
 		tests: 'test/fleet/follow-plan-looks.test.ts',
 	},
+	{
+		name: 'the id of a session is a pattern',
+		file: 'src/events/erasure.ts',
+		from: "session.replaceAll(/[\\\\^$.*+?()[\\]{}|/]/g, '\\\\$&')",
+		to: 'session',
+		tests: 'test/events/erasure.test.ts',
+	},
+	{
+		name: 'the credential of a profile goes to plain http of the same host',
+		file: 'src/operator/service-target.ts',
+		from: 'new URL(profile.url).origin !== new URL(baseUrl).origin',
+		to: 'new URL(profile.url).host !== new URL(baseUrl).host',
+		tests: 'test/operator/profiles.test.ts',
+	},
+	{
+		name: 'hooks are run for the end of the agent',
+		file: 'src/daemon/daemon.runner.ts',
+		from: 'closers.push(() => hooks.close());',
+		to: '',
+		tests: 'test/hooks/hooks.test.ts',
+	},
 ];
