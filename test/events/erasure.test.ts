@@ -48,6 +48,16 @@ test('a session is found in text, in bytes, in the kind and as the id of the ser
 	expect(matches(event('{not json "S-1"'))).toBe(true);
 });
 
+test.each(['a.b-1', 'a+b-1', 'a(b)-1', 'a[b]-1', 'a|b-1', 'a$b-1', 'a*b-1', 'a\\b-1'])(
+	'each character of %s means itself, so that no other session goes with it',
+	(session) => {
+		const matches = ofSession(session);
+		expect(matches(event(JSON.stringify({ sessionId: session })))).toBe(true);
+		for (const other of ['axb-1', 'aab-1', 'ab-1', 'a-1', 'b-1'])
+			expect(matches(event(JSON.stringify({ sessionId: other })))).toBe(false);
+	},
+);
+
 test('a time is compared with both clocks of an event', () => {
 	const matches = before(Date.parse('2026-11-22T00:00:00Z'));
 	expect(matches(event('{}'))).toBe(false);

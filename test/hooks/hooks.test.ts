@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { type HookCall, LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import { givenAgent, givenHome, givenPairedAgent, type Home, type LogLine, runHooks } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -226,4 +227,23 @@ test('a hook that the files of the program do not name is said, counted, and not
 	await program.close();
 	const metrics = await device.client.request('admin', 'POST', '/v1/hooks/report', { outcome: 'exited' });
 	expect(metrics).toEqual({ waiting: 0 });
+});
+
+test('the end of the agent is told to no hook', async () => {
+	const service = await givenService();
+	const sets = ['hooks.onOnline=["/bin/true"]', 'hooks.onOffline=["/bin/true"]'];
+	const device = await givenPairedAgent(service, { sets });
+	const told: string[] = [];
+	const isTold = Promise.withResolvers<void>();
+	const ended = device.client
+		.events(LOCAL_ROUTES.hookStream, {}, async ({ event, data }) => {
+			if (event !== 'call') return;
+			told.push((JSON.parse(data) as HookCall).hook);
+			isTold.resolve();
+		})
+		.catch(() => {});
+	await isTold.promise;
+	await device.stop();
+	await ended;
+	expect(told).toEqual(['onOnline']);
 });

@@ -24,6 +24,21 @@ test('idv-agent run has it beside itself while a hook is set, and takes it along
 	expect(readFileSync(out, 'utf8')).toMatch(/^\d+ onPairingFailed\n$/);
 });
 
+test('an agent that is ended waits until the program beside it has reported what it ran', async () => {
+	const home = await givenHome();
+	const out = join(home.directory, 'out');
+	// It takes no notice of the first signal, as one that has to finish something.
+	const argv = ['/bin/sh', '-c', `trap '' TERM; echo $PPID > ${out}; echo ready >&2; while :; do :; done`];
+	await home.writeSettings({ hooks: { onPairingFailed: argv } });
+	const daemon = await home.run();
+	const client = createLocalClient({ runDir: join(home.directory, 'run') });
+	await expect(client.request('admin', 'POST', '/v1/pair', { code: 'no code' })).rejects.toThrow();
+	await expect.poll(() => existsSync(out) && readFileSync(out, 'utf8').endsWith('\n')).toBe(true);
+	const pid = Number(readFileSync(out, 'utf8'));
+	await daemon.end('SIGTERM');
+	expect(isAlive(pid)).toBe(false);
+});
+
 test('it ends when no hook is set', async () => {
 	const home = await givenHome();
 	await home.run();

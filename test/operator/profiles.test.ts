@@ -177,6 +177,23 @@ describe('profile', () => {
 		expect(other.requests).toEqual([]);
 	});
 
+	test('never lends the credential of an encrypted service to plain http of the same host', async () => {
+		const other = await givenService();
+		const encrypted = other.url.replace('http:', 'https:');
+		expect(
+			(
+				await idv(
+					['profile', 'add', 'safe', '--url', encrypted, '--authorization-file', '-'],
+					own(),
+					authorizationOf('ApiKey', other),
+				)
+			).status,
+		).toBe(0);
+		const expected = { status: 64, code: 'usage', words: /credential of profile safe is for https:/ };
+		await expectRefused(expected, ['whoami', '--profile', 'safe', '--url', other.url], own());
+		expect(other.requests).toEqual([]);
+	});
+
 	test('refuses names, addresses and credentials that cannot be used, and keeps what it has', async () => {
 		await add('prod');
 		const before = await readFile(join(operator.directory, 'idv/profiles.json'), 'utf8');
