@@ -113,7 +113,7 @@ type Device = ReturnType<typeof assemble>;
 function assemble(options: AgentOptions, base: Base) {
 	const { clock, time, stateWriter, identity, settings, runtime, publish } = base;
 	const { counters } = options;
-	/** In a row, since the device was online last. */
+	/** Consecutive refusals since the device was last online. */
 	let refusals = 0;
 	const requestReconcile = () => reconciler.reconcile();
 	const connectivity = trackConnectivity({
@@ -288,7 +288,7 @@ async function goOnline(
 ) {
 	identity.choose();
 	fleet.reevaluate();
-	// Of a service that the device does not reach nothing more can come.
+	// A service that the device does not reach can send nothing more.
 	if (links.supervision.current?.state.name !== 'online') leaving.belongTo(desired.baseUrl);
 	// A move of the plan that had failed would hold the device where it was, with a Connection that is worth nothing.
 	reconciler.forgive();

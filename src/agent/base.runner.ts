@@ -50,7 +50,7 @@ export interface AgentOptions {
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	/** Fetches the fleet plan; default over the network. */
 	readonly fetchPlan?: typeof fetchPlan;
-	/** Root's word on updates, and the place for a plan that orders one; left out, this agent is not updated. */
+	/** Update settings that root owns, and the place for a plan that orders an update; without it this agent is not updated. */
 	readonly updates?: Updates;
 	/** The policy for links; default the product's own. A benchmark measures others beside it. */
 	readonly supervise?: typeof supervise;
@@ -62,7 +62,7 @@ export interface AgentOptions {
 
 export type Base = ReturnType<typeof openBase>;
 
-/** Of a burst of events the status, which has the newest one's id, is told so often at most. */
+/** During a burst of events, the status (which has the newest one's id) is published at most this often. */
 const SHOW_EVENTS_MS = 100;
 
 export function openBase(options: AgentOptions) {

@@ -88,7 +88,7 @@ export const CATALOGUE = {
 		'tls-failed': 'Check that the host speaks TLS on this port and that no proxy breaks it.',
 		'proxy-failed': 'Check network.proxy and that the proxy runs; the credential of this device is not in question.',
 		'captive-portal':
-			"Sign this site's network in (a captive portal or proxy answers in place of the service), or check baseUrl.",
+			"Sign in to this site's network (a captive portal or proxy answers in place of the service), or check baseUrl.",
 		'service-failed': 'If it lasts, the operator of the service must look at it.',
 		'handshake-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
 		'request-timeout': 'If it lasts, check the line and the proxies on the way: one of them or the service is slow.',
@@ -137,7 +137,7 @@ export const CATALOGUE = {
 	}),
 	...rows(blocked(EXIT.badData), {
 		'request-rejected':
-			'Compare the device settings with what the service expects; its own words stand in the message.',
+			"Compare the device settings with what the service expects; see the service's reply in the message.",
 		'workflow-unknown': 'Set a workflow that exists in the service; the spelling must match exactly.',
 	}),
 	...rows(blocked(EXIT.refused), {
@@ -169,7 +169,7 @@ export const CATALOGUE = {
 		'picture-with-several-codes': 'Take a picture that shows only the code that is meant.',
 		'provision-invalid': 'Correct the file; it is taken at the next start, or by idv-agent provision.',
 		'body-invalid': 'Correct the fields named in the answer.',
-		'body-too-large': 'Send less: the limit stands in the message.',
+		'body-too-large': 'Send less; the message names the limit.',
 	}),
 	...rows(ask(EXIT.refused), {
 		'code-expired-or-used': 'Ask for a new pairing code; each works once and for a few minutes.',
@@ -180,9 +180,8 @@ export const CATALOGUE = {
 		'insecure-origin': 'Use a code with an https address; plain http is only for this machine itself.',
 		'already-paired': 'Use --replace if this device is really meant to move.',
 		'scanner-denied':
-			'Give the agent the right to it: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins, as it says itself, then systemctl daemon-reload and systemctl restart idv-agent.',
-		'answer-withheld':
-			'Leave that request out: a service that says back what it was sent would give the Connection to an application.',
+			'Grant access: link serial-scanner.conf or keyboard-scanner.conf of /usr/lib/idv-agent/drop-ins (its header explains how), then systemctl daemon-reload and systemctl restart idv-agent.',
+		'answer-withheld': 'Do not forward this request: the reply would show the Connection to an application.',
 		'access-denied': 'Run the command as root or as a member of the group that owns the socket.',
 		'update-taken-back':
 			'Look at its log with idv-agent update show; publish a newer version, or let apt try this one again with idv-agent update forget.',
@@ -240,7 +239,7 @@ export const CATALOGUE = {
 		'bundle-unwritable': 'Name another file with --out.',
 	}),
 	...rows(ask(EXIT.internal), {
-		'update-unprepared': 'The update goes on without a judge; report what the message says.',
+		'update-unprepared': 'The update is not supervised; report this message.',
 		internal: 'This is a fault in the agent: please report it with the file that idv-agent support-bundle makes.',
 	}),
 } satisfies Record<string, CatalogueRow>;
@@ -296,7 +295,7 @@ export class AgentError extends Error {
 	}
 }
 
-/** A failure that was told, thrown. */
+/** Wraps a Failure in an error that can be thrown. */
 export const asError = (told: Failure): AgentError => new AgentError(told.code, told.message, told);
 
 /** How a link goes on after this failure; one that is not a failure of a link waits for a person. */

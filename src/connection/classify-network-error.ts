@@ -219,7 +219,7 @@ function collect(error: unknown): Facts {
 		seen.add(one);
 		const { code, name, message, cause, errors, rawPacket, data } = one as Record<string, unknown>;
 		if (isHttp2Settings(rawPacket) || isHttp2Settings(data)) speaksHttp2 = true;
-		// Where the alert comes while the request is written, only the words name it.
+		// If the TLS alert arrives during the write, only the text of the error identifies it.
 		if (/alert no application protocol/.test(String(message ?? ''))) speaksHttp2 = true;
 		if (typeof code === 'string') codes.push(code);
 		if (typeof name === 'string') names.push(name);

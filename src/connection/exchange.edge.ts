@@ -66,7 +66,7 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 
 function asFailure(error: unknown, written: boolean, context: NetworkContext): { failure: Failure; written: boolean } {
 	const found = classifyNetworkError(error, context);
-	// What ran into the deadline unwritten was still on its way to a connection.
+	// Nothing was written before the deadline: the connection was still being made.
 	if (written || found.code !== 'request-timeout') return { failure: found, written };
 	const params = { host: context.host };
 	const reason = context.viaProxy

@@ -10,7 +10,7 @@ const MINUTE = 60 * SECOND;
 const CUTS_TO_LEARN = 3;
 /** So many lines in a row that were dead after the same silence, too: each has cost what came until it was noticed. */
 const SILENT_DEATHS_TO_LEARN = 2;
-/** So many cuts in spite of the shorter ping show that it was none. */
+/** After this many further cuts in spite of the shorter ping, the idle timeout is dropped. */
 const CUTS_TO_UNLEARN = 3;
 /** What is remembered of the silences before the newest cuts. */
 const REMEMBERED = 10;
@@ -42,7 +42,7 @@ export interface LineRhythm {
 	readonly idleMs: number | null;
 	/** The silence after which the newest lines were dead, longer than any that they had borne, and how many they were. */
 	readonly deaths: { readonly afterMs: number; readonly count: number } | null;
-	/** Cuts since it was found that it does not explain. */
+	/** Cuts since then that the idle timeout does not explain. */
 	readonly unexplained: number;
 	/** Whether a shorter ping has not helped: then no other is tried until a channel lives for an hour, or the line is another. */
 	readonly isUnlearned: boolean;

@@ -49,7 +49,7 @@ export interface LinkRunnerOptions {
 		readonly heartbeat: (generation: number, sentAt: string) => void;
 		/** The service has answered a ping. */
 		readonly answered: (generation: number, at: string) => void;
-		/** What a registration has brought that was seen through although its link is over. */
+		/** Token of a registration that finished after its link had ended. */
 		readonly lateConnection: (registration: Registration, token: string) => void;
 		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
 		readonly lineEnded: (generation: number, registration: Registration, line: LineEnd, isLeaving: boolean) => void;

@@ -8,7 +8,7 @@ import type { Log } from '../base/log.edge.ts';
 import type { Updates } from '../updates/hand-over.runner.ts';
 import { OUTCOMES_FILE, PLAN_FILE, UPDATES_DIRECTORY, UPDATES_PROGRAM } from '../updates/package.ts';
 
-/** Root's word on updates; most devices have none. @param root of the machine. */
+/** Update settings that root owns; most devices have none. @param root of the machine. */
 export async function readUpdates(root: string): Promise<Omit<Updates, 'write'>> {
 	const isInstalled = () => existsSync(join(root, UPDATES_PROGRAM));
 	if (!existsSync(join(UPDATES_DIRECTORY, OUTCOMES_FILE))) return { takenBack: [], warning: null, isInstalled };

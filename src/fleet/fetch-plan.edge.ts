@@ -79,7 +79,7 @@ function refusal(host: string, status: number, retryAfterMs: number | undefined)
 		return new AgentError('plan-unreachable', message, { retryAfterMs });
 	}
 	const message = `${host} answered with a redirect (${status}) instead of the fleet plan.`;
-	const remedy = 'Set fleet.planUrl to the address that the plan really has, or sign this network in.';
+	const remedy = 'Set fleet.planUrl to the address that the plan really has, or sign in to this network.';
 	return new AgentError('plan-unreachable', message, { remedy });
 }
 
@@ -108,6 +108,6 @@ function asPlain(body: Uint8Array, encoding: string | undefined, maxBytes: numbe
 
 function tooLarge(host: string, maxBytes: number): AgentError {
 	return new AgentError('plan-invalid', `The fleet plan of ${host} is larger than ${maxBytes} bytes.`, {
-		remedy: 'Choose devices by labels, types or beginnings of ids instead of long lists.',
+		remedy: 'Choose devices by labels, types or ID prefixes instead of long lists.',
 	});
 }

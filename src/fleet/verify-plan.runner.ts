@@ -134,7 +134,7 @@ function readPayload(
 	// Before each value is looked at, which is what takes memory. Plans of format 1 were published without this limit.
 	if (listed > MAX_LISTED_VALUES && format !== PLAN_FORMATS[0] && !isForPeople) {
 		const fault = `it lists ${listed} values, and a device reads ${MAX_LISTED_VALUES} at most`;
-		const remedy = 'Match labels or beginnings of ids instead; idv fleet check says how.';
+		const remedy = 'Match labels or ID prefixes instead; idv fleet check says how.';
 		return refused(failure('plan-invalid', `${where}: ${fault}.`, { remedy }));
 	}
 	const checked = check(planSchemaOf(parsed.document), parsed, source);

@@ -124,7 +124,7 @@ export const FLEET_COMMANDS: Subcommands = {
 			)
 			.number('--grace-seconds <seconds>', 'a device is overdue so long after its moment', [0, 604_800], 0)
 			.number('--stale-seconds <seconds>', 'a device that was last heard longer ago is offline', [1, 31_536_000], 3600)
-			.option('--watch [seconds]', 'look again and again, every 30 s or as said', wholeNumber('--watch', 1, 86_400))
+			.option('--watch [seconds]', 'refresh every 30 s, or every SECONDS', wholeNumber('--watch', 1, 86_400))
 			.option('--csv', 'a line for each device')
 			.number('--revision <number>', 'without --plan: the expected revision', [1, Number.MAX_SAFE_INTEGER])
 			.option('--devices', 'name every device')

@@ -43,7 +43,7 @@ export function showChange(shell: Shell, preview: PlanPreview | null): void {
 const named = (what: PlannedMove['what'], name: string | null) =>
 	what === 'version' && name !== null ? `version ${name}` : name;
 
-/** With its head. */
+/** Includes the header row. */
 function groupRows(groups: readonly MoveGroup[]): string[][] {
 	if (groups.length === 0) return [];
 	const rows = groups.map(({ devices, what, from, to, rule, percent, first, last }) => [

@@ -265,7 +265,7 @@ export const SETTINGS = {
 	},
 	fleet: {
 		// Object stores put what opens them into the query.
-		planUrl: masked(optionalText(fetchedUrl, 'Address of the fleet plan, on any web server; left out, there is none.')),
+		planUrl: masked(optionalText(fetchedUrl, 'Address of the fleet plan, on any web server; default: none.')),
 		name: optionalText(
 			fleetNameSchema,
 			'Name of the fleet that this device belongs to: a plan that names another one, or none, is refused; left out, the address of the plan separates fleets.',
@@ -333,7 +333,7 @@ export const SETTINGS = {
 		),
 		support: optionalText(
 			later(() => text.max(200, 'must have at most 200 characters')),
-			'Text on the page for people who need help, such as a telephone number; left out, there is none.',
+			'Text on the page for people who need help, such as a telephone number; default: none.',
 		),
 		contents: flag(false, 'Whether the page shows the contents of notifications to every person before it.'),
 	},
@@ -349,7 +349,7 @@ export const SETTINGS = {
 			port: optionalNumber(
 				0,
 				65_535,
-				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; left out, there is none.',
+				'Port on 127.0.0.1 for applications that live in a browser, 0 for any free one; default: none.',
 			),
 			applicationsFile: file(
 				'File of mode 0600 or 0640 that names applications, one on each line: name, origin, token, and options.',

@@ -138,7 +138,7 @@ describe('the text for a reader', () => {
 			detail: 'The body has more than 5 bytes.',
 			remedy: refused.remedy,
 			params: { maxBytes: 5 },
-			sentence: 'The body has more than 5 bytes. Send less: the limit stands in the message.',
+			sentence: 'The body has more than 5 bytes. Send less; the message names the limit.',
 		});
 	});
 });

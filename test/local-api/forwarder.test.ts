@@ -84,7 +84,7 @@ describe('an answer that holds the Connection', () => {
 		expect(status).toBe(599);
 		expect(JSON.parse(text)).toMatchObject({
 			code: 'answer-withheld',
-			remedy: expect.stringContaining('Leave that request out'),
+			remedy: expect.stringContaining('Do not forward this request'),
 		});
 		expect(text + JSON.stringify([...headers])).not.toContain(TOKEN.slice(0, 16));
 		const other = await forwarding();

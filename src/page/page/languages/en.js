@@ -1,5 +1,5 @@
 /* English, the language that the other files of this folder are compared with. `codes`: what is wrong, and what to do at the device. */
-const HOTLINE = 'Call your support and read out what stands under “Details”.';
+const HOTLINE = 'Call your support and read out what is shown under “Details”.';
 const NETWORK = 'Check the network cable or the Wi-Fi of this device.';
 const NEW_CODE = 'Ask for a new pairing code and scan it.';
 const SAME_CODE = 'Use a pairing code of the service that this device belongs to.';
