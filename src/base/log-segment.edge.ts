@@ -5,7 +5,15 @@
 import nodeFs from 'node:fs';
 import path from 'node:path';
 import { errnoOf } from './files.edge.ts';
-import { HEADER_BYTES, type Header, NO_TAG, nextByHead, recordFormat, type SegmentName } from './record-format.ts';
+import {
+	HEADER_BYTES,
+	type Header,
+	NO_TAG,
+	nextByHead,
+	recordFormat,
+	type SegmentName,
+	TAG_BYTES,
+} from './record-format.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = nodeFs.constants;
 
@@ -24,6 +32,14 @@ const SECTOR = 4096;
 /** In the index: where no record begins, and what the length of an erased one is marked with. */
 const NOWHERE = 0xffffffff;
 const ERASED = 0x80000000;
+
+/** In the place of one that cannot be read: what no owner takes for its own, and not none. */
+const LOST_TAG = Uint8Array.from({ length: TAG_BYTES }, (_, index) => Number(index === TAG_BYTES - 1));
+
+interface Piece {
+	readonly at: number;
+	readonly bytes: Uint8Array;
+}
 
 export type Segment = ReturnType<typeof openSegment>;
 
@@ -55,6 +71,7 @@ export function openSegment(
 
 	const startOf = (number: number) => starts[number - first] ?? NOWHERE;
 	const lengthOf = (number: number) => (lengths[number - first] ?? 0) % ERASED;
+	const endOf = (number: number) => startOf(number) + HEADER_BYTES + lengthOf(number);
 
 	const segment = {
 		name,
@@ -147,32 +164,38 @@ export function openSegment(
 			if (!keepsTag) untagged.add(number);
 			if (isDone) erasedAsDone = Math.max(erasedAsDone, number);
 		},
-		/** Two writes, the second after a flush of the first: headers that declare these records erased, and zeros over their contents. */
-		erasing(numbers: readonly number[]): readonly { readonly at: number; readonly bytes: Uint8Array }[] {
-			const at = Math.min(...numbers.map(startOf));
-			const end = Math.max(...numbers.map((number) => startOf(number) + HEADER_BYTES + lengthOf(number)));
-			const declared = Buffer.alloc(end - at);
-			readInto(declared, at);
-			for (const number of numbers) {
-				const rebuilt = {
-					kind: 'record',
-					number,
-					timeMs: 0,
-					tag: NO_TAG,
-					length: lengthOf(number),
-					isErased: true,
-				} as const;
-				const header = format.headerAt(declared, startOf(number) - at) ?? rebuilt;
-				const tag = untagged.has(number) ? NO_TAG : header.tag;
-				format.declareErased(declared, startOf(number) - at, { ...header, tag, isDone: number <= erasedAsDone });
+		/**
+		 * First headers that declare these records erased, then, after a flush, zeros over their contents. Nothing but these records is written,
+		 * those that follow each other at once. Of one that cannot be read, its length and time are known, and that it may have had a tag.
+		 */
+		erasing(numbers: readonly number[]): readonly (readonly Piece[])[] {
+			const rows: number[][] = [];
+			for (const number of numbers.toSorted((one, other) => one - other)) {
+				const row = rows.at(-1);
+				if (row && endOf(row.at(-1) ?? 0) === startOf(number)) row.push(number);
+				else rows.push([number]);
 			}
-			const erased = Buffer.from(declared);
-			for (const number of numbers)
-				erased.fill(0, startOf(number) - at + HEADER_BYTES, startOf(number) - at + HEADER_BYTES + lengthOf(number));
-			return [
-				{ at, bytes: declared },
-				{ at, bytes: erased },
-			];
+			const [declaring, zeroing]: [Piece[], Piece[]] = [[], []];
+			for (const row of rows) {
+				const at = startOf(row[0] ?? 0);
+				const zeros = Buffer.alloc(endOf(row.at(-1) ?? 0) - at);
+				const declared = Buffer.from(zeros);
+				readInto(declared, at);
+				for (const number of row) {
+					const tag = untagged.has(number) ? NO_TAG : (segment.readAt(startOf(number), 0)?.header.tag ?? LOST_TAG);
+					const known = {
+						number,
+						timeMs: times[number - first] ?? 0,
+						length: lengthOf(number),
+						isErased: true,
+					} as const;
+					const header = { ...known, kind: 'record', tag, isDone: number <= erasedAsDone } as const;
+					for (const bytes of [declared, zeros]) format.declareErased(bytes, startOf(number) - at, header);
+				}
+				declaring.push({ at, bytes: declared });
+				zeroing.push({ at, bytes: zeros });
+			}
+			return [declaring, zeroing];
 		},
 		/** Another open file in the place of one whose flush has failed, which at least can be read. */
 		reopen(): void {

@@ -274,8 +274,8 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 				if (!segment.isWritable) abandon(segment);
 				isErased &&= segment.isWritable;
 				if (!segment.isWritable) continue;
-				for (const { at, bytes } of segment.erasing(numbers)) {
-					await disk.writeAll(segment.descriptor, bytes, at);
+				for (const pieces of segment.erasing(numbers)) {
+					for (const { at, bytes } of pieces) await disk.writeAll(segment.descriptor, bytes, at);
 					await disk.flush(segment.descriptor);
 				}
 				segment.doomed = segment.doomed.slice(numbers.length);

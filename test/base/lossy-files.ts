@@ -17,7 +17,11 @@ export function lossyFiles(directory: string) {
 	const disk = {
 		/** The error of a call, looked at each time. */
 		failure: (_call: Call, _name: string): Error | null => null,
+		/** Bytes of each file that cannot be read, from which to before which. */
+		badSector: null as readonly [from: number, to: number] | null,
 		calls: [] as string[],
+		/** Bytes that were asked to be written. */
+		written: 0,
 		/** What is there counts as flushed, as after a long time. */
 		settle() {
 			for (const name of fs.readdirSync(directory))
@@ -62,6 +66,7 @@ export function lossyFiles(directory: string) {
 		done: (error: Error | null, written: number) => void,
 	) => {
 		const error = failed('write', nameOf(to));
+		disk.written += length;
 		if (error) return void setImmediate(done, error, 0);
 		fs.write(to, bytes, offset, length, at, done);
 	};
@@ -101,7 +106,10 @@ export function lossyFiles(directory: string) {
 		}) as unknown as FileCalls['readdirSync'],
 		readSync: ((to: number, bytes: Buffer, offset: number, length: number, at: number) => {
 			check('readSync', nameOf(to));
-			return fs.readSync(to, bytes, offset, length, at);
+			const [from, end] = disk.badSector ?? [Number.POSITIVE_INFINITY, 0];
+			if (at >= from && at < end) throw EIO;
+			// As the system does: what is before it is read.
+			return fs.readSync(to, bytes, offset, at < from ? Math.min(length, from - at) : length, at);
 		}) as unknown as FileCalls['readSync'],
 	};
 	return disk;

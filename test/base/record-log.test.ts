@@ -545,6 +545,60 @@ describe('a disk that fails', () => {
 		expect(read(killed())).toEqual([...ten.slice(3), 'more']);
 	});
 
+	test('an erasure costs what is erased, and a sector between that cannot be read meanwhile costs nothing [F703]', async () => {
+		const disk = lossyFiles(directory);
+		const log = open({ files: disk.files });
+		const texts = Array.from({ length: 40 }, (_, index) => `record ${index + 1} ${'x'.repeat(1000)}`);
+		for (const text of texts) log.append(bytes(text), 1000, Uint8Array.of(7));
+		await log.settled();
+		log.erase([2, 30], 'room');
+		disk.badSector = [8192, 12_288];
+		await log.clean();
+		disk.badSector = null;
+		const left = texts.filter((_, index) => index !== 1 && index !== 29);
+		expect(read(log).filter((text) => !text.startsWith('['))).toEqual(left);
+		const again = killed();
+		expect(read(again).filter((text) => !text.startsWith('['))).toEqual(left);
+		expect(again.damages()).toEqual([]);
+		for (const number of [2, 30]) expect(placeOf(`record ${number} xxx`)).toBe(-1);
+	});
+
+	test('an erasure in a sector that cannot be read takes its own records only, and their times stay [F704]', async () => {
+		const disk = lossyFiles(directory);
+		const log = open({ files: disk.files });
+		const texts = Array.from({ length: 40 }, (_, index) => `record ${index + 1} ${'x'.repeat(1000)}`);
+		for (const text of texts) log.append(bytes(text), 1000, Uint8Array.of(7));
+		await log.settled();
+		// Of 10 the header is in it, and of 9, 11 and 12 as well.
+		log.erase([9, 10, 12], 'room');
+		disk.badSector = [8192, 12_288];
+		await log.clean();
+		disk.badSector = null;
+		const again = killed();
+		expect(read(again)).toEqual(read(log));
+		const short = read(again).map((text) => text.replace(/^record (\d+) x+$/, '$1'));
+		expect(short.slice(7, 12)).toEqual(['8', '[9-10]', '11', '[12-12]', '13']);
+		expect(short).toHaveLength(39);
+		expect([9, 10, 11, 12].map(again.timeOf)).toEqual([1000, 1000, 1000, 1000]);
+		for (const number of [9, 10, 12]) expect(placeOf(`record ${number} xxx`)).toBe(-1);
+	});
+
+	test('an erasure writes what it erases, with one flush for what it declares and one for what it overwrites', async () => {
+		const disk = lossyFiles(directory);
+		const log = open({ files: disk.files, maxBytes: () => 8e6 });
+		await add(log, ...Array.from({ length: 900 }, () => 'x'.repeat(1000)));
+		const calls = async (numbers: number[]) => {
+			[disk.calls.length, disk.written] = [0, 0];
+			log.erase(numbers);
+			await log.clean();
+			return disk.calls.map((call) => call.split(' ')[0]).filter((call) => call !== 'readSync');
+		};
+		expect(await calls([2, 890])).toEqual(['write', 'write', 'fdatasync', 'write', 'write', 'fdatasync']);
+		expect(disk.written).toBeLessThan(5000);
+		const many = Array.from({ length: 500 }, (_, index) => index + 100);
+		expect(await calls(many)).toEqual(['write', 'fdatasync', 'write', 'fdatasync']);
+	});
+
 	test('one that cannot keep up holds nothing up: it counts as failing until it has caught up', async () => {
 		const disk = lossyFiles(directory);
 		const log = open({ files: disk.files, maxBytes: () => 1e8 });

@@ -23,8 +23,9 @@ type NameChange = readonly (readonly [path: string, before: FileNode | undefined
 
 export type Disk = ReturnType<typeof createDisk>;
 
-/** Calls that fail, flushes that are slow, and flushes that do nothing. */
-export type DiskFault = 'reads' | 'writes' | 'flushes' | 'slow' | 'lies';
+/** Calls that fail (`sector`: of reads those of one place), flushes that are slow, and flushes that do nothing. */
+export type DiskFault = 'reads' | 'sector' | 'writes' | 'flushes' | 'slow' | 'lies';
+const SECTOR = 4096;
 
 const fault = (code: string, path: string) => Object.assign(new Error(`${code}: ${path}`), { code });
 
@@ -37,6 +38,8 @@ export function createDisk(chance: Chance) {
 		isFull: false,
 		/** What it does wrong for a while. */
 		fault: null as DiskFault | null,
+		/** Which one cannot be read while `sector` is the fault. */
+		badSector: 0,
 		/** Writes and changes of names, since the beginning. */
 		writes: 0,
 		machine: null as Machine | null,
@@ -83,6 +86,14 @@ export function createDisk(chance: Chance) {
 		/** @throws while the disk has this fault. */
 		check(fails: DiskFault, path: string) {
 			if (disk.fault === fails && path.startsWith('/var/')) throw fault('EIO', path);
+		},
+		/** How many of so many bytes can be read. @throws when none can. */
+		readable(path: string, at: number, length: number): number {
+			disk.check('reads', path);
+			const from = disk.badSector * SECTOR;
+			if (disk.fault !== 'sector' || at >= from + SECTOR) return length;
+			if (at >= from) disk.check('sector', path);
+			return Math.min(length, from - at);
 		},
 		flushFile(node: FileNode) {
 			if (disk.fault === 'lies') return;

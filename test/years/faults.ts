@@ -248,7 +248,8 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 	};
 	const fails = DISK_FAULTS[kind];
 	if (fails) {
-		device.disk.fault = fails;
+		device.disk.fault = fails === 'reads' && chance.is(0.5) ? 'sector' : fails;
+		device.disk.badSector = chance.whole(0, 8);
 		return atEnd(() => device.disk.settle());
 	}
 	switch (kind) {

@@ -138,8 +138,9 @@ export function readSync(
 	position: number | null = null,
 ): number {
 	const at = position ?? readTo.get(descriptor) ?? 0;
-	if (open.get(descriptor)?.endsWith('.log')) simulatedDisk().check('reads', open.get(descriptor) ?? '');
-	const bytesRead = nodeOf(descriptor).bytes.copy(buffer, offset, at, at + length);
+	const path = open.get(descriptor) ?? '';
+	const readable = path.endsWith('.log') ? simulatedDisk().readable(path, at, length) : length;
+	const bytesRead = nodeOf(descriptor).bytes.copy(buffer, offset, at, at + readable);
 	if (position === null) readTo.set(descriptor, at + bytesRead);
 	return bytesRead;
 }
