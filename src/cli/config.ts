@@ -5,7 +5,7 @@ import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts'
 import { errnoOf, inWords } from '../base/files.edge.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { findUnusable } from '../diagnosis/named-files.runner.ts';
-import { diskNeed, plainBytes } from '../events/disk-budget.ts';
+import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
 import { findContradictions } from '../settings/contradictions.ts';
@@ -31,7 +31,7 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 	const unasked = asked && 'code' in asked ? asked : null;
 	const rows: SettingsReport['settings'] = shown?.settings ?? rowsOf(loaded);
 	const { stateDir } = choosePaths(flags, shell.env);
-	const bytes = diskNeed(loaded.settings.events);
+	const bytes = diskNeed(loaded.settings);
 	const { problems, notices } = shown ?? loaded;
 	if (shell.isJson)
 		shell.json({
@@ -61,7 +61,7 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 			for (const row of rows) if (row.refused || row.waitsFor || 'disk' in row) shell.line(remarkOf(row));
 		const whose = shown ? 'The running agent uses these settings.' : unasked?.message;
 		if (whose) shell.line(`\n${whose}${shown ? '' : ' These are the settings of a next start.'}`);
-		shell.line(`\n${stateDir} may need ${plainBytes(bytes)} (events.maxBytes and a quarter of it, and 1 MiB).`);
+		shell.line(`\n${stateDir} may need ${plainBytes(bytes)} (${needInWords(loaded.settings)}).`);
 	}
 	reportProblems(shell, { notices: notices as readonly Failure[] }, problems as readonly Failure[]);
 }

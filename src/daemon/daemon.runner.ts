@@ -154,7 +154,7 @@ export async function startDaemon(options: DaemonOptions) {
 				const eventStore = createEventStore({
 					directory: paths.stateDir,
 					epoch: newEpoch(clock.wallMs(), random),
-					bounds: eventBounds(() => settings().events, capacityBytes),
+					bounds: eventBounds(settings, capacityBytes),
 					durable,
 					get cleanAfterMs() {
 						return settings().events.cleanAfterSeconds * 1000;
@@ -278,7 +278,7 @@ export async function startDaemon(options: DaemonOptions) {
 				one ? { ...one, message: joinSentences(one.message, ...others.map(({ message }) => message)) } : null,
 			);
 		};
-		const warnOfDisk = () => agent.warn('disk', tooSmall(paths.stateDir, settings().events, capacityBytes));
+		const warnOfDisk = () => agent.warn('disk', tooSmall(paths.stateDir, settings(), capacityBytes));
 		await warnOfFiles();
 		warnOfDisk();
 		const ports = createLocalPorts({
@@ -374,16 +374,16 @@ function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
 const handleArrived = () => new Promise((done) => setImmediate(done));
 
 /** Reads the settings that are in force at each access. */
-function eventBounds(settings: () => Settings['events'], capacityBytes: number | null) {
+function eventBounds(settings: () => Settings, capacityBytes: number | null) {
 	return {
 		get maxCount() {
-			return settings().maxCount;
+			return settings().events.maxCount;
 		},
 		get maxBytes() {
-			return fittingBytes(settings().maxBytes, capacityBytes);
+			return fittingBytes(settings(), capacityBytes);
 		},
 		get maxAgeMs() {
-			return settings().maxAgeSeconds * 1000;
+			return settings().events.maxAgeSeconds * 1000;
 		},
 	};
 }

@@ -20,14 +20,21 @@ export async function readUpdates(root: string): Promise<Omit<Updates, 'write'>>
 	return { takenBack: toReport(outcomes), warning: warningOf(outcomes), isInstalled };
 }
 
+/** One write follows the other. */
+let writing: Promise<void> = Promise.resolve();
+
 /** A failure is logged: the plan is handed over again. */
 export function handOverPlan(
 	envelope: Uint8Array,
 	{ stateDir, audit, log }: { stateDir: string; audit: Pick<Audit, 'record'>; log: Pick<Log, 'info' | 'warn'> },
 ): void {
 	audit.record({ action: 'planHandedOver', entrance: 'plan', result: 'ok' });
-	void writeDurably(join(stateDir, PLAN_FILE), envelope).then(
-		() => log.info('fleet plan handed over: it orders another version of this agent'),
-		(error) => log.warn(toFailure(error).message),
-	);
+	const file = join(stateDir, PLAN_FILE);
+	// What a kill leaves of it is written over, and takes no room for ever.
+	writing = writing
+		.then(() => writeDurably(file, envelope, { temporary: `${file}.new` }))
+		.then(
+			() => log.info('fleet plan handed over: it orders another version of this agent'),
+			(error) => log.warn(toFailure(error).message),
+		);
 }

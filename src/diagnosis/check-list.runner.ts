@@ -188,7 +188,7 @@ export const CHECKS = [
 		checkState(paths.stateDir, await daemon(), loadedState),
 	),
 	check('disk-space', 'Disk space', [], async ({ paths, settings }) =>
-		assessDisk(await readDiskSpace(paths.stateDir), (await settings()).settings.events),
+		assessDisk(await readDiskSpace(paths.stateDir), (await settings()).settings),
 	),
 	check('memory', 'Memory', [], async ({ inspected, machineRoot }) =>
 		assessMemory(await readMemory(inspected.mainPid, machineRoot)),

@@ -28,20 +28,19 @@ const LOW_CERTIFICATE_DAYS = 14;
 /** A correct clock shows no time before this program was written, in milliseconds since 1970. */
 const EARLIEST_MS = Date.UTC(2026, 0, 1);
 
-/** @param events their bounds, by which the need is known. */
 export function assessDisk(
 	{ directory, freeBytes, freeInodes, capacityBytes }: DiskSpace,
-	events: DiskBounds,
+	bounds: DiskBounds,
 ): Finding {
 	const free = `${mebibytes(freeBytes)} free in ${directory}`;
-	const small = tooSmall(directory, events, capacityBytes);
+	const small = tooSmall(directory, bounds, capacityBytes);
 	const low = (message: string) =>
 		failure('disk-low', message, { remedy: `Make room on the file system of ${directory}.` });
 	if (freeInodes === 0) return failed(low(`${directory} has run out of inodes, so no file can be created.`));
 	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${free}.`));
 	if (small) return warning(small);
 	if (freeBytes < LOW_DISK_BYTES) return warning(low(`Only ${free}.`));
-	return ok(`${free}; the agent may need ${plainBytes(diskNeed(events))} in all.`);
+	return ok(`${free}; the agent may need ${plainBytes(diskNeed(bounds))} in all.`);
 }
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {

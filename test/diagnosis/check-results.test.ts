@@ -16,13 +16,13 @@ import { assessHooks } from '../../src/diagnosis/hook-rights.ts';
 import { isOpenToGroup } from '../../src/diagnosis/machine-probes.edge.ts';
 
 const MIB = 1024 * 1024;
-const EVENTS = { durable: true, maxBytes: 4 * MIB };
+const BOUNDS = { events: { durable: true, maxBytes: 4 * MIB }, update: { enabled: false } };
 const NOW = Date.UTC(2026, 10, 21);
 const DAY = 86_400_000;
 
 describe('disk space', () => {
 	const at = (freeMib: number, freeInodes: number | null = 1000, capacityBytes: number | null = null) =>
-		assessDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes, capacityBytes }, EVENTS);
+		assessDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes, capacityBytes }, BOUNDS);
 	test.each([
 		[
 			'plenty',
