@@ -103,6 +103,10 @@ export async function openAudit(parts: {
 		write({ action: 'updated', entrance: 'agent', result, from: newest.version, to: version });
 	}
 	return {
+		/** The number of the newest entry that is on the disk; `null` while the disk cannot take any. */
+		newest: (): number | null => (problem === null ? log.last() : null),
+		/** Resolves when what was recorded so far is on the disk, or cannot be. */
+		settled: () => log.settled(),
 		record(fact: AuditFact): void {
 			if (fact.result === 'ok' && LASTING.includes(fact.action)) {
 				write(fact);

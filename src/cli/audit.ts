@@ -1,5 +1,6 @@
 /** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed; and whether all of it is there. */
 import { readAuditLog } from '../audit/audit.runner.ts';
+import { missingBy, type Witness } from '../audit/missing.ts';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -35,7 +36,10 @@ export async function showAudit(
 
 /** Looks at the files, also beside a running agent. Exit status 74 when entries are missing or altered. */
 async function verify(shell: Shell, stateDir: string): Promise<void> {
-	const { documents, first, last, lost, damages } = await readAuditLog(stateDir);
+	// The history first: it never knows more than an audit log that is read later.
+	const history = await readBeside(stateDir);
+	const { documents, first, last, lost: inside, damages } = await readAuditLog(stateDir);
+	const lost = [...inside, ...missingBy(history, last)];
 	const isWhole = lost.length === 0 && damages.length === 0;
 	if (!isWhole) shell.caller.exitCode = EXIT.io;
 	if (shell.isJson) {
@@ -51,6 +55,16 @@ async function verify(shell: Shell, stateDir: string): Promise<void> {
 	if (!isWhole) shell.line('Compare with the journal: journalctl -t idv-agent-audit.');
 	else if (last > 0) shell.line(`Entries ${first} to ${last}: none is missing, none is altered.`);
 	else shell.line('There are no entries.');
+}
+
+/** What the history knows; nothing where it cannot be read. */
+async function readBeside(stateDir: string): Promise<readonly Witness[]> {
+	const { readHistory } = await import('../status/history.runner.ts');
+	try {
+		return readHistory(stateDir).documents;
+	} catch {
+		return [];
+	}
 }
 
 /** One line: time, entrance, action, result, and what there is to say besides. */

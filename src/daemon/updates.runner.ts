@@ -30,7 +30,7 @@ export function handOverPlan(
 ): void {
 	audit.record({ action: 'planHandedOver', entrance: 'plan', result: 'ok' });
 	const file = join(stateDir, PLAN_FILE);
-	// What a kill leaves of it is written over, and takes no room for ever.
+	// A kill may leave a part of it, which the next one takes the place of.
 	writing = writing
 		.then(() => writeDurably(file, envelope, { temporary: `${file}.new` }))
 		.then(

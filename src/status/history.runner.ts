@@ -3,6 +3,7 @@
  * that was set. Writes nothing while nothing changes. Lines about a service go when the device is online with another one, or unpaired.
  */
 import { uptime } from 'node:os';
+import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Documents, documentsOf, readDocuments } from '../base/documents.edge.ts';
 import { AgentError } from '../base/errors.ts';
@@ -24,6 +25,8 @@ export function keepHistory(parts: {
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs' | 'schedule'>;
 	readonly status: () => Status;
+	/** Whose newest number each entry has, so that what is taken away there is noticed here. */
+	readonly audit?: Pick<Audit, 'newest' | 'settled'>;
 	/** Since the machine was started, in milliseconds. */
 	readonly uptimeMs?: () => number;
 }) {
@@ -45,8 +48,10 @@ export function keepHistory(parts: {
 	let [aheadThenMs, sleptThenMs] = [aheadMs(), clock.sleptMs()];
 
 	function write(...entries: readonly HistoryEntry[]): void {
+		const newest = parts.audit?.newest() ?? null;
 		for (const entry of entries) {
-			log.append(new TextEncoder().encode(JSON.stringify(entry)), Date.parse(entry.at));
+			const known = { ...entry, ...(newest !== null && { audit: newest }) };
+			log.append(new TextEncoder().encode(JSON.stringify(known)), Date.parse(entry.at));
 			if (entry.kind === 'state' && entry.host !== null) hosts.add(entry.host);
 		}
 	}
@@ -116,6 +121,7 @@ export function keepHistory(parts: {
 		look,
 		/** The run ends in good order: what the status says from here on counts for nothing. */
 		async close(): Promise<void> {
+			await parts.audit?.settled();
 			write(...foldChange(fold, null, clock.monotonicMs(), true).entries, now({ kind: 'ended' }));
 			await leaving;
 			await log.close();

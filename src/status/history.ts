@@ -23,8 +23,8 @@ export interface Moment {
 	readonly cause: Cause | null;
 }
 
-/** `at` is ISO 8601, by the device's clock. */
-export type HistoryEntry = { readonly at: string } & (
+/** `at` is ISO 8601, by the device's clock; `audit` the newest number of the audit log. */
+export type HistoryEntry = { readonly at: string; readonly audit?: number } & (
 	| ({ readonly kind: 'state' } & Moment)
 	| {
 			readonly kind: 'started';

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { MAX_AUDIT_BYTES, openAudit, readAuditLog } from '../../src/audit/audit.runner.ts';
 import { AUDIT_IDENTIFIER, sendToJournal } from '../../src/audit/journal.edge.ts';
+import { missingBy } from '../../src/audit/missing.ts';
 import { NO_PACES, PACE, paced } from '../../src/audit/pace.ts';
 import { openShaper } from '../../src/base/shapes.edge.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
@@ -111,6 +112,62 @@ describe('the files', () => {
 			lost: [{ from: 4, to: 4 }, { from: 6 }],
 			damages: [{ file }],
 		});
+	});
+});
+
+describe('entries that the history knows of', () => {
+	/** A device that was unpaired and stopped; what `audit --verify` says of it. */
+	async function givenDevice() {
+		const device = await givenAgent();
+		const { stateDir } = device.home.paths;
+		for (let count = 0; count < 3; count += 1)
+			await device.client.request('admin', 'POST', LOCAL_ROUTES.erase, { session: 'visit-4711' });
+		await device.stop();
+		const verify = async () => {
+			const { stdout, status } = await finish('idv-agent', ['audit', '--verify'], { IDV_AGENT_STATE_DIR: stateDir });
+			return { status, says: stdout.trim().split('\n')[0] };
+		};
+		return { device, stateDir, verify, file: join(stateDir, names(stateDir)[0] ?? '') };
+	}
+	const all = { status: 0, says: 'Entries 1 to 3: none is missing, none is altered.' };
+
+	test('are told when all files of the audit log are gone, also after the next start and new entries [F706]', async () => {
+		const { device, verify, file } = await givenDevice();
+		expect(await verify()).toEqual(all);
+		fs.rmSync(file);
+		const told = {
+			status: 74,
+			says: expect.stringMatching(/^Entries 1 to 3 are missing or altered \(between .* and .*\)\.$/),
+		};
+		expect(await verify()).toEqual(told);
+		const again = await givenAgent({ home: device.home });
+		for (let count = 0; count < 5; count += 1)
+			await again.client.request('admin', 'POST', LOCAL_ROUTES.erase, { session: 'visit-4711' });
+		expect(await verify()).toEqual(told);
+		await again.stop();
+		expect(await verify()).toEqual(told);
+	});
+
+	test('are told when the newest one was cut off exactly at its end, also after the next start [F707]', async () => {
+		const { device, verify, file } = await givenDevice();
+		const marker = Buffer.from(/-([0-9a-f]{8})[0-9a-f]{8}\.log$/.exec(file)?.[1] ?? '', 'hex');
+		const bytes = fs.readFileSync(file);
+		fs.truncateSync(file, bytes.lastIndexOf(marker));
+		const told = { status: 74, says: expect.stringMatching(/^Entry 3 is missing or altered/) };
+		expect(await verify()).toEqual(told);
+		await (await givenAgent({ home: device.home })).stop();
+		expect(await verify()).toEqual(told);
+	});
+
+	test('are the ones from where the number has fallen', () => {
+		const at = (...numbers: (number | undefined)[]) => numbers.map((audit, index) => ({ at: `${index}`, audit }));
+		expect(missingBy([], 0)).toEqual([]);
+		expect(missingBy(at(undefined, 0, 2, 2, 5), 7)).toEqual([]);
+		expect(missingBy(at(1, 3, 6, 6), 3)).toEqual([{ from: 4, to: 6, after: '1', before: '2' }]);
+		expect(missingBy(at(1, 4, 0, 2), 1)).toEqual([
+			{ from: 1, to: 4, after: null, before: '1' },
+			{ from: 2, to: 2, after: '2', before: '3' },
+		]);
 	});
 });
 
