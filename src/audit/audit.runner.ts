@@ -87,17 +87,18 @@ export async function openAudit(parts: {
 		for (const listener of listeners) listener(entry);
 	}
 
-	function writeCounts(leftOut: Readonly<Record<string, number>>): void {
+	function writeCounts(leftOut: Readonly<Record<string, number>>, more: Pick<AuditFact, 'atLeast'> = {}): void {
 		for (const [key, count] of Object.entries(leftOut)) {
 			const [of, entrance, isOk] = JSON.parse(key) as [string, string, boolean];
-			write({ action: 'leftOut', entrance, result: isOk ? 'ok' : 'refused', of, count });
+			write({ action: 'leftOut', entrance, result: isOk ? 'ok' : 'refused', of, count, ...more });
 		}
 		if (Object.keys(leftOut).length > 0) log.note(counts());
 	}
 
 	const [newest] = documentsOf<AuditEntry>(log, log.last() - 1).documents;
 	isOpen = true;
-	writeCounts(found);
+	// Those since the newest note are not known.
+	writeCounts(found, { atLeast: true });
 	if (newest && newest.version !== version) {
 		const result = parts.takenBack?.includes(newest.version) ? 'update-taken-back' : 'ok';
 		write({ action: 'updated', entrance: 'agent', result, from: newest.version, to: version });

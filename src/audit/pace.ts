@@ -4,8 +4,9 @@
 export const PACE = { burst: 20, intervalMs: 300_000 };
 /** Paces that are remembered; there are fewer operations at all entrances than that. */
 const MAX_PACES = 256;
-/** Up to here each repetition is noted on the disk, then at each doubling: a flood writes a few notes. */
+/** Up to here each repetition is noted on the disk, then each time that there are an eighth more: of a million, some hundred notes. */
 const NOTED_EACH = 16;
+const noteOf = (leftOut: number) => Math.floor(Math.log(leftOut / NOTED_EACH) / Math.log(9 / 8));
 
 export interface Allowance {
 	readonly left: number;
@@ -36,7 +37,7 @@ export function paced(
 		paces: new Map(paces).set(key, after),
 		isAllowed,
 		leftOut: isAllowed ? before.leftOut : 0,
-		isNoted: !isAllowed && (after.leftOut <= NOTED_EACH || Number.isInteger(Math.log2(after.leftOut))),
+		isNoted: !isAllowed && (after.leftOut <= NOTED_EACH || noteOf(after.leftOut) > noteOf(after.leftOut - 1)),
 	};
 }
 

@@ -211,10 +211,8 @@ export const auditEntrySchema = z.object({
 	revision: z.int().optional(),
 	keys: z.array(z.string()).optional().describe('Public keys.'),
 	of: z.string().optional().describe('The operation whose repetitions were left out.'),
-	count: z
-		.int()
-		.optional()
-		.describe('How many events were erased, or entries left out; after a kill of the agent possibly fewer.'),
+	count: z.int().optional().describe('How many events were erased, or entries left out.'),
+	atLeast: z.literal(true).optional().describe('The agent was killed: there may have been a few more than count says.'),
 });
 export type AuditEntry = z.infer<typeof auditEntrySchema>;
 

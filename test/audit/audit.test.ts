@@ -231,6 +231,24 @@ test('what destroys or moves is written, and the first request of its kind as we
 	]);
 });
 
+test('the count of what was left out survives a kill but for a ninth, says so, and takes few notes [F708]', async () => {
+	const { directory } = await givenHome();
+	for (const leftOut of [1, 15, 31, 100, 5000]) {
+		const stateDir = join(directory, String(leftOut));
+		fs.mkdirSync(stateDir);
+		const audit = await open(stateDir);
+		for (let asked = 0; asked < PACE.burst + leftOut; asked += 1) audit.record(RECONNECT);
+		await audit.read();
+		const killed = `${stateDir}-killed`;
+		fs.cpSync(stateDir, killed, { recursive: true });
+		expect(fs.statSync(join(killed, names(killed)[0] ?? '')).size).toBeLessThan(16_384);
+		const { of, count = 0, atLeast } = (await (await open(killed)).read()).at(-1) ?? {};
+		expect([of, atLeast]).toEqual(['reconnect', true]);
+		expect(count).toBeLessThanOrEqual(leftOut);
+		expect(count).toBeGreaterThanOrEqual((leftOut * 8) / 9);
+	}
+});
+
 test('the count of what was left out survives a kill, and is written once [F605]', async () => {
 	const { directory } = await givenHome();
 	const audit = await open(directory);
@@ -242,7 +260,13 @@ test('the count of what was left out survives a kill, and is written once [F605]
 	for (let starts = 0; starts < 2; starts += 1) await (await open(killed)).close();
 	const entries = (await readAuditLog(killed)).documents;
 	expect(entries).toHaveLength(PACE.burst + 1);
-	expect(entries.at(-1)).toMatchObject({ action: 'leftOut', of: 'reconnect', entrance: 'kept answer', count: 12 });
+	expect(entries.at(-1)).toMatchObject({
+		action: 'leftOut',
+		of: 'reconnect',
+		entrance: 'kept answer',
+		count: 12,
+		atLeast: true,
+	});
 });
 
 test('a log that cannot be written is tried again: the warning ends with its cause, and no entry is missing [F520]', async () => {
