@@ -4,6 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
+import { ofSession } from '../../src/events/erasure.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { EIO } from '../base/lossy-files.ts';
 import { readAll } from '../harness/read-all.ts';
@@ -19,6 +20,7 @@ const of = <Name extends string>(weight: number, name: Name, min: number, max: n
 const step = fc.oneof(
 	of(6, 'append', 0, 30_000),
 	of(4, 'acknowledge', 0, 3),
+	of(2, 'erase', 0, 2),
 	of(2, 'let time pass', 1, 40 * HOUR),
 	of(2, 'set the clock', -20 * DAY, 20 * DAY),
 	of(1, 'change maxCount', 1, 8),
@@ -42,7 +44,8 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 			let store = open();
 			store.join('kiosk');
 			await store.settled();
-			let kept: { readonly id: string; readonly number: number; readonly atMs: number }[] = [];
+			let kept: { readonly id: string; readonly number: number; readonly atMs: number; readonly session: string }[] =
+				[];
 			/** Made room, and may still be in the files. */
 			let displaced: typeof kept = [];
 			const ids: string[] = [];
@@ -54,11 +57,12 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 				.mockImplementation(((...given: Parameters<typeof write>) =>
 					isBroken ? (given.at(-1) as (error: Error) => void)(EIO) : write(...given)) as never);
 			const append = (length: number) => {
-				const content = JSON.stringify('x'.repeat(length));
+				const session = `visit-${ids.length % 3}`;
+				const content = JSON.stringify({ session, text: 'x'.repeat(length) });
 				const at = new Date(clock.wallMs()).toISOString();
 				const own = { kind: 'a', workflowId: null, serviceId: null } as const;
 				const id = store.append({ at, type: 'notification', format: 'json', content, ...own })?.id ?? '';
-				kept.push({ id, number: ids.push(id), atMs: clock.monotonicMs() });
+				kept.push({ id, number: ids.push(id), atMs: clock.monotonicMs(), session });
 			};
 			const reopenIn = async (next: string) => {
 				fs.cpSync(directory, next, { recursive: true });
@@ -71,6 +75,11 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 				acknowledge(back) {
 					acknowledged = Math.max(acknowledged, ids.length - back);
 					if (acknowledged > 0) store.acknowledge('kiosk', ids[acknowledged - 1] ?? '');
+				},
+				async erase(session) {
+					await store.erase(ofSession(`visit-${session}`));
+					const isLeft = (event: (typeof kept)[0]) => event.session !== `visit-${session}`;
+					[kept, displaced] = [kept.filter(isLeft), displaced.filter(isLeft)];
 				},
 				'let time pass': (ms) => clock.advance(ms),
 				'set the clock': (ms) => clock.setWall(clock.wallMs() + ms),
@@ -101,7 +110,7 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 			try {
 				for (const { do: name, n } of steps) {
 					// What is in memory only is gone with the process.
-					if (isBroken && (name === 'stop' || name === 'kill')) continue;
+					if (isBroken && ['stop', 'kill', 'erase'].includes(name)) continue;
 					await actions[name](n);
 					await store.settled();
 					// Clocks and bounds are looked at with the next event, and what that leads to is in the database before the one after it.
@@ -126,6 +135,63 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 				await store.close();
 				spy.mockRestore();
 				fs.rmSync(root, { recursive: true, force: true });
+			}
+		}),
+		{ numRuns: 100 },
+	);
+});
+
+test('a wrong byte anywhere costs one event at most, in a gap at its place, and brings nothing back that was erased [F709]', async () => {
+	const event = fc.record({ length: fc.nat(3000), session: fc.nat(2) });
+	const events = fc.array(event, { minLength: 1, maxLength: 60 });
+	const part = fc.nat(999_999).map((millionths) => millionths / 1e6);
+	await fc.assert(
+		fc.asyncProperty(events, fc.nat(3), part, part, fc.nat(7), async (drawn, erased, acknowledged, place, bit) => {
+			const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'event-model-'));
+			// In files of 32 KiB.
+			const bounds = { maxCount: 1000, maxBytes: 262_144, maxAgeMs: 3 * DAY };
+			let store = createEventStore({ directory, epoch: 'first', bounds });
+			try {
+				store.join('kiosk');
+				const received = new Map<string, string>();
+				for (const { length, session } of drawn) {
+					const content = JSON.stringify({ session: `visit-${session}`, text: 'x'.repeat(length) });
+					const own = { kind: 'a', workflowId: null, serviceId: null, at: new Date().toISOString() } as const;
+					received.set(store.append({ ...own, type: 'notification', format: 'json', content })?.id ?? '', content);
+				}
+				await store.settled();
+				const ids = [...received.keys()];
+				const done = Math.floor(acknowledged * (ids.length + 1));
+				if (done > 0) store.acknowledge('kiosk', ids[done - 1] ?? '');
+				await store.erase(ofSession(`visit-${erased}`));
+				const kept = ids.filter((_, index) => index >= done && drawn[index]?.session !== erased);
+				await store.close();
+
+				const files = fs.readdirSync(directory).map((name) => path.join(directory, name));
+				const sizes = files.map((each) => fs.statSync(each).size);
+				let at = Math.floor(place * sizes.reduce((sum, size) => sum + size, 0));
+				let index = 0;
+				for (; at >= (sizes[index] ?? 0); index += 1) at -= sizes[index] ?? 0;
+				const file = files[index] ?? '';
+				const bytes = fs.readFileSync(file);
+				bytes.writeUInt8((bytes[at] ?? 0) ^ (1 << bit), at);
+				fs.writeFileSync(file, bytes);
+
+				store = createEventStore({ directory, epoch: 'second', bounds });
+				const { entries } = readAll(store);
+				for (const { id, type, content } of entries.filter((entry) => entry.type === 'notification')) {
+					expect([type, content]).toEqual(['notification', received.get(id)]);
+					expect(content).not.toContain(`visit-${erased}`);
+				}
+				const missing = kept.filter((id) => !entries.some((entry) => entry.type === 'notification' && entry.id === id));
+				expect(missing.length).toBeLessThanOrEqual(1);
+				for (const id of missing) {
+					const number = ids.indexOf(id) + 1;
+					expect(entries.find((entry) => entry.number >= number)).toMatchObject({ type: 'gap' });
+				}
+			} finally {
+				await store.close();
+				fs.rmSync(directory, { recursive: true, force: true });
 			}
 		}),
 		{ numRuns: 100 },
