@@ -66,6 +66,11 @@ export function withSigning(
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 
+export const withoutSigning = (record: RolloutRecord, digest: string): RolloutRecord => ({
+	...record,
+	signed: record.signed.filter((one) => one.digest !== digest),
+});
+
 type VersionRing = Signing['rings'][string][number];
 
 function versionRingsOf({ defaults, rules }: FleetPlan): Signing['rings'] {

@@ -12,10 +12,12 @@ import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf, workflowsMove
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { type PlanFile, placed, planIn, readPlanFile } from './fleet-files.ts';
-import { isAddress, readBounded, readStored, replaceStored } from './fleet-store.ts';
+import { isAddress, readBounded, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 
 const MAX_NAMES_BYTES = 1024 * 1024;
+/** How often a record is read again because another manager has changed it. */
+const MAX_TRIES = 20;
 /** Beside the plan; its paths are relative to it. */
 const CHECKS_FILE = 'fleet-checks.json';
 /** In place of the plan in force, for the first plan of a fleet. */
@@ -163,20 +165,41 @@ export function changeOf(
 
 /** The record beside a plan; an empty one where there is none. @throws AgentError `plan-invalid` for another file. */
 export async function loadRecord(shell: Shell, plan: string): Promise<RolloutRecord> {
-	const place = recordPlaceOf(plan);
-	const stored = plan === NONE ? null : await readStored(shell, place);
+	return plan === NONE ? NO_RECORD : recordIn(await readStored(shell, recordPlaceOf(plan)), plan);
+}
+
+function recordIn(stored: Stored | null, plan: string): RolloutRecord {
 	if (!stored) return NO_RECORD;
 	const record = readRecord(new TextDecoder().decode(stored.bytes));
 	if (record) return record;
-	throw new AgentError('plan-invalid', `${place} is not the record of a rollout.`, {
+	throw new AgentError('plan-invalid', `${recordPlaceOf(plan)} is not the record of a rollout.`, {
 		remedy: 'Look at what has written it; without it, nothing is known of earlier signings.',
 	});
 }
 
-export async function saveRecord(shell: Shell, plan: string, record: RolloutRecord): Promise<void> {
+/** Puts a change into the record beside a plan. Where another manager writes there in between, it is put into what that one wrote. */
+export async function changeRecord(
+	shell: Shell,
+	plan: string,
+	change: (record: RolloutRecord) => RolloutRecord,
+): Promise<void> {
 	const place = recordPlaceOf(plan);
-	await replaceStored(shell, place, `${JSON.stringify(record)}\n`, await readStored(shell, place));
+	await withPlace(place, async () => {
+		for (let tries = 1; ; tries += 1) {
+			const stored = await readStored(shell, place);
+			const record = recordIn(stored, plan);
+			const changed = change(record);
+			if (changed === record) return;
+			try {
+				return void (await replaceStored(shell, place, `${JSON.stringify(changed)}\n`, stored));
+			} catch (error) {
+				if (!isOvertaken(error) || tries === MAX_TRIES) throw error;
+			}
+		}
+	});
 }
+
+export const isOvertaken = (error: unknown) => error instanceof AgentError && error.code === 'plan-outdated';
 
 /** Names as a list in JSON, one on each line, or with commas between them. @throws AgentError `usage`. */
 async function readNames(given: string): Promise<string[]> {

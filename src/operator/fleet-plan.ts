@@ -5,14 +5,15 @@ import { counted, type Shell } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
-import { withSigning } from '../fleet/rollout-record.ts';
+import { withoutSigning, withSigning } from '../fleet/rollout-record.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { parseJson } from '../protocol/json.ts';
 import {
 	type Braked,
 	type BrakeFlags,
+	changeRecord,
+	isOvertaken,
 	loadRecord,
-	saveRecord,
 	wantChecks,
 	withBrakes,
 	withChecks,
@@ -105,15 +106,21 @@ export async function publishSigned(shell: Shell, out: string, text: string, pla
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
 		const there = stored && planIn(stored.bytes, out).digest;
-		const record = await loadRecord(shell, out);
-		const last = record.signed.at(-1);
-		const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 		const isSeen = plan.seen === undefined || plan.seen === there;
-		if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
-		await saveRecord(shell, out, withSigning(record, plan, { previous: there, at, moves }));
-		const place = await replaceStored(shell, out, text, stored);
+		await changeRecord(shell, out, (record) => {
+			const last = record.signed.at(-1);
+			if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
+			const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
+			if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
+			return withSigning(record, plan, { previous: there, at, moves });
+		});
+		const place = await replaceStored(shell, out, text, stored).catch(async (error: unknown) => {
+			// What was never published must not look as if it had been: a rollback would order its version.
+			if (isOvertaken(error)) await changeRecord(shell, out, (record) => withoutSigning(record, plan.digest));
+			throw error;
+		});
 		// Where a store takes two first plans, the record says whose is the last.
 		const kept = (await loadRecord(shell, out)).signed.at(-1);
 		if (kept?.digest !== plan.digest) {

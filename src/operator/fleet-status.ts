@@ -14,7 +14,7 @@ import {
 } from '../fleet/progress.ts';
 import { withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
-import { loadRecord, saveRecord } from './fleet-brakes.ts';
+import { changeRecord, loadRecord } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
 import { readInventory } from './inventory.ts';
@@ -84,13 +84,8 @@ export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise
 		const { devices, unlisted } = looked;
 		const progress = sumUp(devices);
 		if (flags.record) {
-			const seen = withSeen(
-				await loadRecord(shell, flags.plan),
-				progress,
-				file.plan.revision,
-				new Date().toISOString(),
-			);
-			await saveRecord(shell, flags.plan, seen);
+			const at = new Date().toISOString();
+			await changeRecord(shell, flags.plan, (record) => withSeen(record, progress, file.plan.revision, at));
 		}
 		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);

@@ -3,7 +3,7 @@ import { appendFile, readdir, readFile, rm, utimes, writeFile } from 'node:fs/pr
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { withPlace } from '../../src/operator/fleet-store.ts';
 import { listen } from '../connection/network-peers.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
@@ -42,10 +42,10 @@ async function given() {
 async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
-	const alone = { before: () => {}, after: () => {}, refusal: 412 };
+	const alone = { before: () => {}, after: () => {}, recordRead: () => {}, refusal: 412 };
 	let other = alone;
 	let isTaken = false;
-	/** What somebody else does just before a plan is taken, and just before the record is looked at after that; and how the store refuses. */
+	/** What somebody else does just before a plan is taken, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. */
 	const overtake = (act: Partial<typeof alone>) => {
 		other = { ...alone, ...act };
 		isTaken = false;
@@ -60,7 +60,8 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 				text === undefined ? 404 : 200,
 				knowsIfMatch && text !== undefined ? { etag: etag(text) } : {},
 			);
-			return response.end(text);
+			response.end(text);
+			return path.includes('record') && other.recordRead();
 		}
 		const body = (await request.toArray()).join('');
 		if (!path.includes('record')) other.before();
@@ -341,4 +342,61 @@ test('status knows by the record since when a plan is published, and writes ther
 	await writeFile(record, JSON.stringify({ ...kept, signed: [{ ...signing, at: '2020-01-01T00:00:00Z' }] }));
 	const late = JSON.parse((await operator.idv([...status, '--grace-seconds', '600'])).stdout);
 	expect(late.judged.failed).toBeGreaterThan(30);
+});
+
+describe('the record of a rollout', () => {
+	const line = JSON.stringify({ deviceId: 'K-1', state: 'online', workflow: { live: 'old', wanted: 'old' } });
+	const theirs = (text = '') => {
+		const { signed, ...others } = JSON.parse(text);
+		return `${JSON.stringify({ ...others, signed: [...signed, { ...signed[0], digest: 'theirs' }] })}\n`;
+	};
+
+	test.each([1, 2, 3, 4])(
+		'keeps what another manager signs while status writes what it saw, between any two looks (%i) [F720]',
+		async (count) => {
+			const { plan, first } = await given();
+			const store = await givenStore();
+			const at = '/plans/published.record.json';
+			expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
+			let reads = 0;
+			store.overtake({
+				recordRead: () => {
+					reads += 1;
+					if (reads === count) store.kept.set(at, theirs(store.kept.get(at)));
+				},
+			});
+			const from = await operator.file('gathered.jsonl', line);
+			const shown = await operator.idv(['fleet', 'status', '--plan', store.url, '--from', from, '--record', '--json']);
+			expect(shown).toMatchObject({ status: 0, stderr: '' });
+			const { signed, seen } = JSON.parse(store.kept.get(at) ?? '');
+			expect(signed).toMatchObject([{ revision: 1 }, { digest: 'theirs' }]);
+			expect(seen?.workflows ?? ['old']).toEqual(['old']);
+		},
+	);
+
+	test('in a file keeps the signings of those who write at the same time', async () => {
+		const { plan, first, sign, out, record } = await given();
+		await first(await plan(1, 'new'), out);
+		const from = await operator.file('gathered.jsonl', line);
+		const seen = ['fleet', 'status', '--plan', out, '--from', from, '--record', '--json'];
+		const ends = await Promise.all([
+			...[1, 2, 3].map(() => operator.idv(seen)),
+			sign(await plan(2, 'new'), out),
+			...[1, 2, 3].map(() => operator.idv(seen)),
+		]);
+		expect(ends.map(({ status }) => status)).toEqual(ends.map(() => 0));
+		const { signed } = JSON.parse(await readFile(record, 'utf8'));
+		expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1, 2]);
+	});
+
+	test('does not keep a signing that came too late to be published', async () => {
+		const { plan, first, sign } = await given();
+		const store = await givenStore();
+		expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
+		const last = store.kept.get('/plans/published.json') ?? '';
+		store.overtake({ before: () => store.kept.set('/plans/published.json', `${last} `) });
+		expect((await sign(await plan(2, 'new'), store.url)).status).toBe(65);
+		const { signed } = JSON.parse(store.kept.get('/plans/published.record.json') ?? '');
+		expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1]);
+	});
 });
