@@ -206,28 +206,39 @@ function olderVersions(plan: FleetPlan, previous: FleetPlan, nowMs: number): Fin
 const WHOLE =
 	'moves 100 % of its devices at once: begin with a smaller ring, or say how many may move with --inventory and --allow-moves';
 
-/** A change whose first step is all of its devices: a rollout that begins with 100 %, or another workflow without a rollout. */
+/** What a part says, by its place. */
+const SAID: Readonly<Record<string, (words: Words) => string | number | null | undefined>> = {
+	workflowId: ({ workflowId }) => workflowId,
+	settings: ({ settings }) => settings?.heartbeatCadence,
+};
+
+/** A change whose first step is all of its devices: a rollout that begins with 100 %, or another word without a rollout. */
 function wholeAtOnce(plan: FleetPlan, brakes: Brakes): Finding[] {
 	const { previous, inventory, maxMoves, nowMs } = brakes;
 	const before = new Map(previous && partsOf(previous.plan).map(({ name, words }) => [name, words]));
 	/** Whether the part's rollout of the previous plan to the same has begun: then this is a later step of it. */
-	const hasBegun = (name: string | null, workflowId: string | null | undefined, version?: string) => {
+	const hasBegun = (name: string | null, isSame: (to: Words) => boolean, version?: string) => {
 		const old = before.get(name)?.rollout;
 		const begun = old?.rings.filter(({ startAt }) => startOf(startAt) <= nowMs) ?? [];
-		return old?.to.workflowId === workflowId && begun.some(({ agent }) => agent?.version === version);
+		return old !== undefined && isSame(old.to) && begun.some(({ agent }) => agent?.version === version);
 	};
-	return partsOf(plan).flatMap(({ name, words: { workflowId, rollout }, path }): Finding[] => {
+	return partsOf(plan).flatMap(({ name, words, path }): Finding[] => {
+		const { rollout } = words;
 		const findings: Finding[] = [];
 		const found = (level: Finding['level'], ...place: string[]) =>
 			findings.push({ level, path: [...path, ...place], what: WHOLE });
 		// A rule that is new may be for a few devices; where a share is given, it decides.
 		const isKnown = previous !== undefined && (name === null || before.has(name)) && maxMoves === undefined;
-		const isOther = workflowId != null && workflowId !== before.get(name)?.workflowId;
-		if (isKnown && isOther && !hasBegun(name, workflowId)) found(inventory ? 'error' : 'note', 'workflowId');
+		for (const [place, said] of Object.entries(SAID)) {
+			const isOther = said(words) != null && said(words) !== said(before.get(name) ?? {});
+			if (isKnown && isOther && !hasBegun(name, (to) => said(to) === said(words)))
+				found(inventory ? 'error' : 'note', place);
+		}
 		const whole = (rollout?.rings ?? []).filter(({ percent }) => percent === 100);
 		const first = Math.min(...whole.map(({ startAt }) => startOf(startAt)));
 		const isStaged = rollout?.rings.some(({ percent, startAt }) => percent < 100 && startOf(startAt) < first);
-		const isLater = whole.some(({ agent }) => hasBegun(name, rollout?.to.workflowId, agent?.version));
+		const isSame = (to: Words) => Object.values(SAID).every((said) => said(to) === said(rollout?.to ?? {}));
+		const isLater = whole.some(({ agent }) => hasBegun(name, isSame, agent?.version));
 		if (whole.length > 0 && !isStaged && !isLater) found(levelOf(brakes), 'rollout', 'rings');
 		return findings;
 	});
@@ -301,13 +312,13 @@ function countMoves(
 	const atOnce = new Set<string>();
 	const now = asAssigned(inventory, before, nowMs);
 	const { moves } = previewPlan(compilePlan(plan), now, nowMs, ({ deviceId, what, at, from }) => {
-		// An inventory without workflows does not say that anything moves, nor does a plan alone that a version is new.
-		if (at === null && (from !== null || (before !== null && what === 'version'))) atOnce.add(deviceId);
+		// An inventory without workflows does not say that anything moves, nor does a plan alone that a version or a setting is new.
+		if (at === null && (from !== null || (before !== null && what !== 'workflow'))) atOnce.add(deviceId);
 	});
 	return { moves, atOnce: atOnce.size };
 }
 
-/** The devices with the workflow and the version that a plan gives them now, where it names one. */
+/** The devices with what a plan gives them now, where it names something. */
 export function asAssigned(
 	inventory: readonly InventoryDevice[],
 	plan: FleetPlan | null,
@@ -316,7 +327,7 @@ export function asAssigned(
 	if (!plan) return inventory;
 	const compiled = compilePlan(plan);
 	return inventory.map((device) => {
-		const { workflowId, version } = planFor(compiled, device, nowMs);
-		return { ...device, workflowId: workflowId ?? device.workflowId, version };
+		const { workflowId, version, heartbeatCadence } = planFor(compiled, device, nowMs);
+		return { ...device, workflowId: workflowId ?? device.workflowId, version, heartbeatCadence };
 	});
 }

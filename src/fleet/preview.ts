@@ -1,7 +1,7 @@
 /** The effect of a plan on a list of devices, and the differences between two plans. Pure. */
 import { compareVersions } from '../base/debian-version.ts';
 import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
-import { type CompiledPlan, type Planned, type PlannedDevice, planFor } from './targeting.ts';
+import { type CompiledPlan, type Planned, type PlannedDevice, type PlannedWord, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
 
 export interface InventoryDevice extends PlannedDevice {
@@ -9,15 +9,17 @@ export interface InventoryDevice extends PlannedDevice {
 	readonly workflowId: string | null;
 	/** The version that it has been ordered to have; left out or `null`: not known. */
 	readonly version?: string | null | undefined;
+	/** What a plan says of its heartbeats; left out: not known, `null`: nothing. */
+	readonly heartbeatCadence?: number | null | undefined;
 }
 
 export interface PlannedMove {
 	readonly deviceId: string;
 	/** What `from` and `to` name. */
-	readonly what: 'workflow' | 'version';
-	/** `null`: not known. */
+	readonly what: PlannedWord['what'];
+	/** `null`: not known; of heartbeats, as the device's own settings say. */
 	readonly from: string | null;
-	readonly to: string;
+	readonly to: string | null;
 	/** `null` for the plan's defaults. */
 	readonly rule: string | null;
 	/** The ring it moves with; `null` for a change without a rollout. */
@@ -60,7 +62,7 @@ export function previewPlan(
 		const planned = planFor(compiled, device, nowMs);
 		const moves = movesOf(planned, device);
 		if (moves.length > 0) counts.moves += 1;
-		else if (planned.words.every(({ what, to }) => what === 'version' || to === null)) counts.leftAlone += 1;
+		else if (planned.words.every(({ what, to }) => what !== 'workflow' || to === null)) counts.leftAlone += 1;
 		else counts.stays += 1;
 		for (const move of moves) {
 			onMove(move);
@@ -72,12 +74,14 @@ export function previewPlan(
 
 /** The changes from what the device has, each once. */
 export function movesOf({ rule, words }: Planned, device: InventoryDevice): PlannedMove[] {
-	const has = { workflow: device.workflowId, version: device.version ?? null };
+	const heartbeatCadence = device.heartbeatCadence?.toString() ?? null;
+	const has = { workflow: device.workflowId, heartbeatCadence, version: device.version ?? null };
 	return words.flatMap(({ what, to, ring, atMs, isNow }): PlannedMove[] => {
 		const from = has[what];
 		// No device installs an older version than it has.
 		const isOlder = what === 'version' && to !== null && from !== null && compareVersions(to, from) < 0;
-		if (to === null || to === from || isOlder) return [];
+		// A plan that leaves heartbeats alone gives them back to the device's own settings.
+		if (to === from || isOlder || (to === null && what !== 'heartbeatCadence')) return [];
 		has[what] = to;
 		const at = isNow || atMs === null ? null : new Date(atMs).toISOString();
 		return [{ deviceId: device.deviceId, what, from, to, rule, percent: ring, at }];

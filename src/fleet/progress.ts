@@ -13,6 +13,8 @@ export interface DeviceReport {
 	readonly online: boolean;
 	/** The live workflow; of an offline device the last one. */
 	readonly workflowId: string | null;
+	/** Seconds between the heartbeats of the live registration; left out where that is not said. */
+	readonly heartbeatCadence?: number | null | undefined;
 	/** When the device was last heard, in milliseconds since 1970, and since when it has been offline. */
 	readonly heardAtMs: number | null;
 	readonly offlineSinceMs: number | null;
@@ -89,7 +91,7 @@ export function standingOf(
 	const { plan } = compiled;
 	const device = joined(known, report);
 	const { rule, workflowId: target, version: targetVersion, ring, words } = planFor(compiled, device, nowMs);
-	const has = { workflow: report?.workflowId ?? null, version: report?.agentVersion ?? null };
+	const has = hasNow(report, words, plan);
 	const takenAtMs = publishedMs === null ? null : publishedMs + spreadMsOf(plan, device.deviceId);
 	const dueMs = ({ atMs }: PlannedWord) => atMs ?? takenAtMs;
 	const hasPassed = (word: PlannedWord) => nowMs >= (dueMs(word) ?? 0) + graceMs;
@@ -124,10 +126,9 @@ export function standingOf(
 		const hasFailed = isSilent ? isSilenceFailure : true;
 		return { ...shared, standing: 'offline', atMs: sinceMs, reason, isSilent, hasFailed };
 	}
-	const { epoch = 0, revision } = plan;
-	const isOfEpoch = (report.planEpoch ?? epoch) === epoch;
+	const { revision } = plan;
 	const refused = (reason: string) => ({ ...shared, standing: 'refused' as const, reason, hasFailed: true });
-	if (isOfEpoch && report.planRefused !== null && report.planRefused >= revision)
+	if (isOfEpoch(report, plan) && report.planRefused !== null && report.planRefused >= revision)
 		return refused(report.refusal ?? 'the device gave no reason');
 	// Its clock may be fast: a ring that begins within the grace may have reached it.
 	const isAhead = (word: PlannedWord) =>
@@ -147,12 +148,29 @@ export function standingOf(
 	const own = report.next?.revision === revision && nowMs < report.next.atMs + graceMs ? report.next.atMs : null;
 	const late = lacking.find((word) => hasPassed(word) && (own === null || word.what === 'version'));
 	if (!late) return { ...shared, standing: 'dueLater', atMs: own ?? dueMs(lacking[0] as PlannedWord) };
-	const why = late.what === 'version' ? versionLateness(report, late.to ?? '') : lateness(report, plan);
+	const why = late.what === 'version' ? versionLateness(report, late.to ?? '') : lateness(report, plan, late, has);
 	return { ...shared, standing: 'overdue', reason: why, hasFailed: true };
 }
 
-function lateness({ hindrance, planRevision }: DeviceReport, { revision }: FleetPlan): string {
+/** What the device has of each word. An agent that does not say its cadence has the one of a revision that it has confirmed. */
+function hasNow(report: DeviceReport | null, words: readonly PlannedWord[], plan: FleetPlan): Has {
+	const isConfirmed = isOfEpoch(report, plan) && (report?.planRevision ?? -1) >= plan.revision;
+	const said = words.find(({ what, isNow }) => isNow && what === 'heartbeatCadence')?.to ?? null;
+	const heartbeatCadence = report?.heartbeatCadence?.toString() ?? (isConfirmed ? said : null);
+	return { workflow: report?.workflowId ?? null, heartbeatCadence, version: report?.agentVersion ?? null };
+}
+
+type Has = Readonly<Record<PlannedWord['what'], string | null>>;
+const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (report?.planEpoch ?? epoch) === epoch;
+
+function lateness(
+	{ hindrance, planRevision }: DeviceReport,
+	{ revision }: FleetPlan,
+	{ what }: PlannedWord,
+	{ heartbeatCadence }: Has,
+): string {
 	if (hindrance !== null) return hindrance;
+	if (what === 'heartbeatCadence' && heartbeatCadence !== null) return `its heartbeat is every ${heartbeatCadence} s`;
 	if (planRevision === null) return 'it has confirmed no revision of the plan';
 	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';
 }

@@ -25,9 +25,8 @@ export function compilePlan(plan: FleetPlan): CompiledPlan {
 
 /** One word of the plan for a device, said now or by a ring to come. */
 export interface PlannedWord {
-	/** What `to` names; a workflow brings its settings along. */
-	readonly what: 'workflow' | 'version';
-	/** `null`: the plan leaves it alone. */
+	readonly what: 'workflow' | 'heartbeatCadence' | 'version';
+	/** Its name, or the seconds between heartbeats; `null`: the plan leaves it alone. */
 	readonly to: string | null;
 	/** The ring that brings it, in percent; `null` without one. */
 	readonly ring: number | null;
@@ -47,7 +46,7 @@ export interface Planned extends Assignment {
 	readonly version: string | null;
 	/** The ring that holds the device, begun or not, in percent; `null` outside of a rollout. */
 	readonly ring: number | null;
-	/** First what it says now, the workflow before the version, then what each ring will say. */
+	/** First what it says now, in the order of {@link PlannedWord}, the version last, then what each ring will say. */
 	readonly words: readonly PlannedWord[];
 	/** What the device keeps of the plan. */
 	readonly part: DevicePlan;
@@ -72,10 +71,14 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice, wa
 	const isMoved = move !== null && now === move.to;
 	const ordering = rule?.rollout ?? defaults.rollout;
 	const orders = ordering === rollout || !ordering ? held : ringsFor(plan, ordering, device.deviceId);
+	const changed = ASSIGNED.filter((what) => move !== null && wordIn(base, what) !== wordIn(move.to, what));
 	const words: PlannedWord[] = [
-		{ what: 'workflow', to: now.workflowId, ...(isMoved && first ? origin(first) : NO_RING), isNow: true },
+		...ASSIGNED.map((what): PlannedWord => {
+			const from = isMoved && first && changed.includes(what) ? origin(first) : NO_RING;
+			return { what, to: wordIn(now, what), ...from, isNow: true };
+		}),
 		...(move && !isMoved && first
-			? [{ what: 'workflow' as const, to: move.to.workflowId, ...origin(first), isNow: false }]
+			? changed.map((what): PlannedWord => ({ what, to: wordIn(move.to, what), ...origin(first), isNow: false }))
 			: []),
 		...versionWords(orders, wallMs),
 	];
@@ -83,6 +86,10 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice, wa
 	const ring = words.find((word) => word.ring !== null)?.ring ?? null;
 	return { rule: part.rule, ...now, version, ring, words, part };
 }
+
+const ASSIGNED = ['workflow', 'heartbeatCadence'] as const;
+const wordIn = ({ workflowId, heartbeatCadence }: Assignment, what: (typeof ASSIGNED)[number]): string | null =>
+	what === 'workflow' ? workflowId : (heartbeatCadence?.toString() ?? null);
 
 interface HeldRing extends Pick<PlannedWord, 'atMs' | 'window'> {
 	readonly ring: number;

@@ -31,7 +31,7 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	if (!flags.devices) return;
 	shell.line();
 	for (const { deviceId, what, from, to, at } of moves)
-		shell.line(`${deviceId}  ${named(what, from) ?? '?'} → ${named(what, to)}  ${at ?? 'when taken'}`);
+		shell.line(`${deviceId}  ${named(what, from) ?? '?'} → ${named(what, to) ?? OWN}  ${at ?? 'when taken'}`);
 }
 
 export function showChange(shell: Shell, preview: PlanPreview | null): void {
@@ -40,8 +40,12 @@ export function showChange(shell: Shell, preview: PlanPreview | null): void {
 	shell.table(groupRows(preview.groups));
 }
 
-const named = (what: PlannedMove['what'], name: string | null) =>
-	what === 'version' && name !== null ? `version ${name}` : name;
+const OWN = 'its own heartbeat';
+
+const named = (what: PlannedMove['what'], name: string | null) => {
+	if (name === null || what === 'workflow') return name;
+	return what === 'version' ? `version ${name}` : `heartbeat ${name} s`;
+};
 
 /** Includes the header row. */
 function groupRows(groups: readonly MoveGroup[]): string[][] {
@@ -50,7 +54,7 @@ function groupRows(groups: readonly MoveGroup[]): string[][] {
 		String(devices),
 		named(what, from) ?? '(not known)',
 		'→',
-		named(what, to) ?? '',
+		named(what, to) ?? OWN,
 		rule === null ? 'defaults' : `rule ${rule}`,
 		percent === null ? '' : `ring of ${percent} %`,
 		first === null || last === null ? 'when taken' : `${localTime(first)} to ${localTime(last)}`,

@@ -74,7 +74,7 @@ const statusLineSchema = z.object({
 		waitsUntil: time,
 		source: z.string().nullish(),
 	}),
-	channel: z.object({ since: time, lastHeartbeatAt: time }).nullish(),
+	channel: z.object({ since: time, lastHeartbeatAt: time, heartbeatCadence: z.number().nullish() }).nullish(),
 	plan: z
 		.object({
 			revision: z.number().nullish(),
@@ -163,6 +163,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		labels: status.labels ?? null,
 		online,
 		workflowId: workflow.live ?? workflow.wanted,
+		heartbeatCadence: channel?.heartbeatCadence,
 		heardAtMs,
 		offlineSinceMs: online ? null : (heartbeatMs ?? sinceMs ?? null),
 		planRevision: plan?.followed ?? null,
@@ -228,11 +229,12 @@ async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Pro
 
 function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	const { online, lastHeartbeatAt, planRevision, planReason = null, agentVersion = null, problemCode = null } = device;
-	const { updateTakenBack, updateReason } = device;
+	const { updateTakenBack, updateReason, heartbeatCadence } = device;
 	const { deviceId, serial, macAddress, deviceType, workflowId, planRefused } = device;
 	const heardAtMs = readTime(lastHeartbeatAt);
 	return {
 		...{ deviceId, serial, macAddress, deviceType, workflowId, online, planRevision, planRefused, agentVersion },
+		heartbeatCadence,
 		labels: null,
 		// The service itself knows whether the channel is open.
 		heardAtMs: online ? nowMs : heardAtMs,
@@ -305,6 +307,7 @@ const QUERIES = {
 	online: 'idv_agent_online',
 	info: 'idv_agent_info',
 	workflow: 'idv_agent_workflow == 1',
+	cadence: 'idv_agent_heartbeat_cadence_seconds',
 	// Also a key that is refused beside a Connection that works.
 	problem:
 		'idv_agent_problem == 1 or on(device) label_replace(idv_agent_credential_refused == 1, "code", "credential-refused", "", "")',
@@ -348,7 +351,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	}
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const { online, info, workflow, problem, refused, revision, confirmed, due, ordered } = Object.fromEntries(
+	const { online, info, workflow, cadence, problem, refused, revision, confirmed, due, ordered } = Object.fromEntries(
 		Object.entries(facts).map(([name, points]) => [name, byDevice(points)]),
 	) as Record<keyof Facts, Map<string, Point>>;
 	for (const [device, point] of online)
@@ -371,6 +374,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			labels: labels['labels']?.split(',').filter(Boolean) ?? null,
 			online: is,
 			workflowId: workflow.get(deviceId)?.labels['workflow'] ?? null,
+			heartbeatCadence: cadence.get(deviceId)?.value,
 			heardAtMs,
 			offlineSinceMs: is ? null : heardAtMs,
 			planRevision: confirmed.get(deviceId)?.value ?? null,

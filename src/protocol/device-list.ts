@@ -25,6 +25,8 @@ export const listedDeviceSchema = later(() =>
 		updateTakenBack: z.string().optional(),
 		serial: z.string().nullable().default(null),
 		macAddress: z.string().nullable().default(null),
+		/** Seconds, where it registered with one. */
+		heartbeatCadence: z.number().optional(),
 		deviceType: z.string().nullable().default(null),
 	}),
 );

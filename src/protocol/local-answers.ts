@@ -82,6 +82,7 @@ export const statusSchema = z.object({
 			.nullable()
 			.optional()
 			.describe('When the service last answered a ping; null before the first.'),
+		heartbeatCadence: z.int().optional().describe('Seconds between heartbeats, where settings or a plan say so.'),
 		reconnects: z.int().describe('How often the channel reconnected since the agent started.'),
 		nextAttemptAt: timestamp.nullable().describe('When the next attempt is due, while waiting.'),
 		idleTimeout: z

@@ -42,10 +42,11 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 	}
 
 	function register(request: DeviceConnectionRequest, claims: ConnectionClaims): void {
-		const { deviceId, workflowId, serial = null, macAddress = null, deviceType = null } = request;
+		const { deviceId, workflowId, serial = null, macAddress = null, deviceType = null, heartbeatCadence } = request;
 		const { device, connections = [] } = entries.get(deviceId) ?? {};
 		const { lastHeartbeatAt = null } = device ?? {};
-		const said = { deviceId, workflowId, serial, macAddress, deviceType };
+		const cadence = heartbeatCadence === undefined ? {} : { heartbeatCadence };
+		const said = { deviceId, workflowId, serial, macAddress, deviceType, ...cadence };
 		const entry: Entry = { device: { ...said, lastHeartbeatAt, ...heartbeatFields(device ?? {}) }, connections };
 		addConnection(entry, claims);
 		entries.set(deviceId, entry);

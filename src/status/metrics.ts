@@ -142,7 +142,7 @@ function planStateOf(plan: Status['plan']): (typeof PLAN_STATES)[number] {
 }
 
 /** Figures whose changes are kept while they cannot be sent: where the device is, and with what. */
-export function stateMetrics({ state, problem, workflow, plan, updates }: Status): Metric[] {
+export function stateMetrics({ state, problem, workflow, channel, plan, updates }: Status): Metric[] {
 	const named = (name: string, help: string, labels: Sample['labels'] | null, value = 1): Metric =>
 		metric('gauge', name, help, labels ? [{ labels, value }] : []);
 	const planState = planStateOf(plan);
@@ -153,6 +153,11 @@ export function stateMetrics({ state, problem, workflow, plan, updates }: Status
 		gauge('needs_person', '1 while only a person can bring the device back.', state === 'blocked' ? 1 : 0),
 		named('problem', '1 for the permanent code of the problem in the status.', problem && { code: problem.code }),
 		named('workflow', '1 for the live workflow.', workflow.live === null ? null : { workflow: workflow.live }),
+		gauge(
+			'heartbeat_cadence_seconds',
+			'Seconds between heartbeats, where settings or a plan say so.',
+			channel.heartbeatCadence ?? null,
+		),
 		gauge('plan_revision', 'Revision of the fleet plan in force.', plan?.revision ?? null),
 		gauge('plan_confirmed_revision', 'Newest revision under which the device was online.', plan?.followed ?? null),
 		metric(

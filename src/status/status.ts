@@ -67,6 +67,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 	const { supervision, device, workflow, identity } = snapshot;
 	const { idleTimeoutSeconds, pingSeconds, recentCuts } = snapshot.line;
 	const link = supervision.current;
+	const cadence = link?.state.name === 'online' ? link.registration.request.heartbeatCadence : undefined;
 	const state = stateOf(snapshot);
 	const problem = problemOf(snapshot);
 	const warnings = warningsOf(snapshot);
@@ -97,6 +98,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 			since: link ? wallAt(link.state.sinceMs) : null,
 			lastHeartbeatAt: snapshot.lastHeartbeatAt,
 			...(snapshot.lastAnswerAt !== undefined && { lastAnswerAt: snapshot.lastAnswerAt }),
+			...(cadence !== undefined && { heartbeatCadence: cadence }),
 			reconnects: snapshot.reconnects,
 			nextAttemptAt: nextAttemptMs === null ? null : wallAt(nextAttemptMs),
 			idleTimeout: idleTimeoutSeconds === null ? null : { seconds: idleTimeoutSeconds, pingSeconds },

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { applyBrakes, type Brakes } from '../../src/fleet/brakes.ts';
+import { applyBrakes, asAssigned, type Brakes } from '../../src/fleet/brakes.ts';
 import { checkLimits } from '../../src/fleet/lint.ts';
 import { nextPlan, RINGS, type Step } from '../../src/fleet/next-plan.ts';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
@@ -82,6 +82,44 @@ describe('a device whose ordered version changes is one that moves', () => {
 		const plan = planOf({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'old', rollout: both } });
 		const devices = INVENTORY.slice(0, 3);
 		expect(said(plan, { inventory: devices, maxMoves: 0 }).join('\n')).toMatch(/moves 3 of 3 devices \(100 %\)/);
+	});
+});
+
+describe('a device whose setting changes is one that moves', () => {
+	const every = (seconds: number | null) => (seconds === null ? {} : { settings: { heartbeatCadence: seconds } });
+	const part = (seconds: number | null, more: object = {}) =>
+		planOf({ spreadSeconds: 0, defaults: { workflowId: 'old', ...every(seconds), ...more } }, 8);
+	const byRing = (more: object) =>
+		part(30, { rollout: { to: { settings: { heartbeatCadence: 3600 } }, rings: [{ percent: 50, ...more }] } });
+	const half = INVENTORY.filter(({ deviceId }) => rolloutPercentile(deviceId) < 50).length;
+
+	test.each<[string, ReturnType<typeof planOf>, number | null, number, string | null]>([
+		['another one', part(3600), 30, 100, '3600'],
+		['one where there was none', part(3600), null, 100, '3600'],
+		['none where there was one', part(null), 3600, 100, null],
+		['another one by a ring', byRing({}), 30, half, '3600'],
+		['another one by a ring to come', byRing({ startAt: iso(NOW + HOUR) }), 30, half, '3600'],
+		['the same one', part(30), 30, 0, ''],
+	])('%s', (_, plan, before, count, to) => {
+		const previous = { plan: planOf({ defaults: { workflowId: 'old', ...every(before) } }), isSame: false };
+		const brakes = { inventory: INVENTORY, previous, maxMoves: 0.01 };
+		const moved = said(plan, brakes).filter((line) => line.includes('may move'));
+		expect(moved).toEqual(count === 0 ? [] : [expect.stringContaining(`moves ${count} of 100 devices`)]);
+		const now = asAssigned(INVENTORY, previous.plan, NOW);
+		const { groups, moves } = previewPlan(compilePlan(plan), now, NOW);
+		expect(moves).toBe(count);
+		const from = before === null ? null : String(before);
+		const group = { what: 'heartbeatCadence', devices: count, from, to };
+		expect(groups).toMatchObject(count === 0 ? [] : [group]);
+	});
+
+	test('for a whole part without a ring it is named, a later step of its rollout is not [F721]', () => {
+		const words = 'moves 100 % of its devices at once';
+		const previous = { plan: planOf({ defaults: { workflowId: 'old' } }), isSame: false };
+		const at = (findings: string[]) => findings.filter((line) => line.includes(words)).map((line) => line.slice(0, 25));
+		expect(at(said(part(3600), { inventory: INVENTORY, previous }))).toEqual(['error /defaults/settings ']);
+		const begun = { plan: byRing({}), isSame: false };
+		expect(at(said({ ...part(3600), revision: 9 }, { inventory: INVENTORY, previous: begun }))).toEqual([]);
 	});
 });
 

@@ -44,6 +44,12 @@ const ALL = { percent: 100 };
 const TOMORROW = { percent: 100, startAt: iso(NOW + 24 * HOUR) };
 const YESTERDAY = { percent: 100, startAt: iso(NOW - 24 * HOUR) };
 
+const every = (heartbeatCadence: number, ring?: object) => {
+	const words = { settings: { heartbeatCadence } };
+	const said = ring ? { settings: { heartbeatCadence: 30 }, rollout: { to: words, rings: [ring] } } : words;
+	return planOf({ spreadSeconds: 0, defaults: { workflowId: 'old', ...said } });
+};
+
 describe('a device', () => {
 	test.each<[string, ReturnType<typeof planOf>, Partial<DeviceReport>, Partial<ProgressContext>, string]>([
 		['that runs the target', rollout([ALL]), { workflowId: 'new' }, {}, 'atTarget'],
@@ -78,6 +84,12 @@ describe('a device', () => {
 			{},
 			'atTarget',
 		],
+		['whose heartbeats are as the plan says', every(3600), { heartbeatCadence: 3600, planRevision: 6 }, {}, 'atTarget'],
+		['whose heartbeats are not', every(3600), { heartbeatCadence: 30 }, {}, 'overdue'],
+		['that does not say them under this revision', every(3600), {}, {}, 'atTarget'],
+		['that does not say them under an older one', every(3600), { planRevision: 6 }, {}, 'overdue'],
+		['whose heartbeats change by a ring to come', every(3600, TOMORROW), { heartbeatCadence: 30 }, {}, 'dueLater'],
+		['whose heartbeats had to change by a ring', every(3600, YESTERDAY), { heartbeatCadence: 30 }, {}, 'overdue'],
 		['that is offline', rollout([ALL]), { online: false, workflowId: 'new' }, {}, 'offline'],
 		['that said online two hours ago', rollout([ALL]), { workflowId: 'new', heardAtMs: NOW - 2 * HOUR }, {}, 'offline'],
 		['that sends no heartbeats and is online', rollout([ALL]), { workflowId: 'new', heardAtMs: null }, {}, 'atTarget'],
