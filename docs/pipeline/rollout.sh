@@ -8,9 +8,10 @@
 # INVENTORY  every device, with labels
 # SOURCES    where reports come from: --prometheus URL, --from DIRECTORY, or --service
 # MAX_MOVES  the share of the inventory that one ring may move
+# INVENTORY and MAX_MOVES may be left to fleet-checks.json beside the plan.
 set -eu
 
-: "${PLAN:=published.json}" "${KEY:=fleet.key}" "${INVENTORY:=devices.csv}" "${SOURCES:=--service}" "${MAX_MOVES:=100%}"
+: "${PLAN:=published.json}" "${KEY:=fleet.key}" "${SOURCES:=--service}"
 : "${FAIL_ABOVE:=2%}" "${MIN_REPORTED:=95%}" "${RINGS:=1,10,50,100}" "${GRACE_SECONDS:=600}" "${IDV:=idv}"
 
 # When the plan was published is in its record; a plan without one is as old as its file.
@@ -19,8 +20,8 @@ published=
 if [ -e "$PLAN" ] && ! [ -e "$record" ]; then published="--published $(date -u -r "$PLAN" +%Y-%m-%dT%H:%M:%SZ)"; fi
 
 # shellcheck disable=SC2086 # SOURCES holds several words.
-$IDV fleet status --plan "$PLAN" --inventory "$INVENTORY" $SOURCES $published --record \
+$IDV fleet status --plan "$PLAN" ${INVENTORY:+--inventory "$INVENTORY"} $SOURCES $published --record \
 	--grace-seconds "$GRACE_SECONDS" --fail-above "$FAIL_ABOVE" --min-reported "$MIN_REPORTED"
 
 # Without a further ring nothing is written. Devices see a whole plan, old or new.
-$IDV fleet next-ring "$PLAN" --rings "$RINGS" --inventory "$INVENTORY" --max-moves "$MAX_MOVES" --key "$KEY" --out "$PLAN"
+$IDV fleet next-ring "$PLAN" --rings "$RINGS" ${INVENTORY:+--inventory "$INVENTORY"} ${MAX_MOVES:+--max-moves "$MAX_MOVES"} --key "$KEY" --out "$PLAN"

@@ -5,7 +5,7 @@ import { type Finding, startOf } from './lint.ts';
 import type { FleetPlan, PlanMatch } from './plan-format.ts';
 import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
 import { comparePlans, nextNumber } from './record.ts';
-import { compilePlan, compileValues, fittingRules, planFor, rolloutPercentile, VALUES } from './targeting.ts';
+import { compilePlan, compileValues, fittingRules, hasBegun, planFor, rolloutPercentile, VALUES } from './targeting.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
 export interface Brakes {
@@ -40,7 +40,7 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
 		...(previous ? olderVersions(plan, previous.plan, brakes.nowMs) : []),
 		...(inventory ? unmatched(plan, inventory) : []),
-		...(inventory && !brakes.allowEmptyRing ? emptyRings(plan, inventory, previous?.plan) : []),
+		...(inventory && !brakes.allowEmptyRing ? emptyRings(plan, brakes) : []),
 		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
 	];
 }
@@ -120,47 +120,54 @@ function neverHad(plan: FleetPlan, { previous, inventory = [], workflows, known 
 	]);
 }
 
+const WHY_NONE = 'other rules take them all, it says nothing new to them, or it begins after validUntil';
+
+function withWideRing(plan: FleetPlan, name: string | null, wide: number): FleetPlan {
+	const widened = <Part extends Words>({ rollout, ...others }: Part) => ({
+		...others,
+		rollout: rollout && {
+			...rollout,
+			rings: rollout.rings.map((ring, index) => (index === wide ? { ...ring, percent: 100 } : ring)),
+		},
+	});
+	if (name === null) return { ...plan, defaults: plan.defaults && widened(plan.defaults) };
+	return { ...plan, rules: plan.rules.map((rule) => (rule.name === name ? { ...rule, ...widened(rule) } : rule)) };
+}
+
 /** Rings that would prove nothing: they hold no device of the inventory, or none beside those of a smaller one. */
-function emptyRings(plan: FleetPlan, inventory: readonly InventoryDevice[], before: FleetPlan | undefined): Finding[] {
+function emptyRings(plan: FleetPlan, { inventory = [], previous, nowMs }: Brakes): Finding[] {
 	const compiled = compilePlan(plan);
-	const places = new Map<string | null, number[]>();
-	const fitted = new Set<string>();
-	for (const { deviceId, ...device } of inventory) {
-		const [name, ...others] = fittingRules(compiled, { deviceId, ...device });
-		for (const one of others) fitted.add(one);
-		const rule = plan.rules.find((one) => one.name === name);
-		const part = rule?.rollout ? rule.name : null;
-		const held = places.get(part) ?? [];
-		held.push(rolloutPercentile(deviceId));
-		places.set(part, held);
-	}
-	const known = new Set((before ? partsOf(before) : []).flatMap(ringKeys));
+	const counts = new Map<string, number>();
+	const keyOf = (of: string | null, index: number) => JSON.stringify([of, index]);
+	for (const device of inventory)
+		for (const { of, index } of planFor(compiled, device, nowMs).rings)
+			counts.set(keyOf(of, index), (counts.get(keyOf(of, index)) ?? 0) + 1);
+	const known = new Set((previous ? partsOf(previous.plan) : []).flatMap(ringKeys));
 	return partsOf(plan).flatMap((part) => {
 		const { name, words, path } = part;
-		const held = places.get(name) ?? [];
 		const rings = words.rollout?.rings ?? [];
-		const count = (percent: number) => held.filter((place) => place < percent).length;
+		const count = (index: number) => counts.get(keyOf(name, index)) ?? 0;
 		return rings.flatMap(({ percent, agent }, index): Finding[] => {
 			if (known.has(ringKeys(part)[index] ?? '')) return [];
-			const where = [...path, 'rollout', 'rings', index, 'percent'];
-			const meant = ifMeant('--allow-empty-ring');
-			if (held.length === 0) {
-				const takers = name === null ? 'the rules' : 'rules before it';
+			const found = (what: string) => [
+				error([...path, 'rollout', 'rings', index, 'percent'], `${what}; ${ifMeant('--allow-empty-ring')}`),
+			];
+			if (count(index) === 0) {
+				const wide = compilePlan(withWideRing(plan, name, index));
+				const held = inventory.filter((device) =>
+					planFor(wide, device, nowMs).rings.some((one) => one.of === name && one.index === index),
+				);
+				const least = Math.min(...held.map(({ deviceId }) => rolloutPercentile(deviceId)));
+				const share = Math.floor(least * 100 + 1) / 100;
+				if (held.length > 0)
+					return found(`reaches none of ${held.length} devices of the inventory: ${share} % would reach one`);
 				// A rule that fits none at all is named as that.
-				const isTaken = name === null || fitted.has(name);
-				return isTaken ? [error(where, `reaches no device of the inventory: ${takers} take them all; ${meant}`)] : [];
+				const isFit = name === null || inventory.some((device) => fittingRules(compiled, device).includes(name));
+				return isFit ? found(`reaches no device of the inventory: ${WHY_NONE}`) : [];
 			}
-			if (count(percent) === 0) {
-				const least = Math.floor(held.reduce((most, one) => Math.min(most, one)) * 100 + 1) / 100;
-				return [
-					error(where, `reaches none of ${held.length} devices of the inventory: ${least} % would reach one; ${meant}`),
-				];
-			}
-			const smaller = rings.filter((one) => one.percent < percent && one.agent?.version === agent?.version);
-			const adds = smaller.every((one) => count(one.percent) < count(percent));
-			return adds || percent === 100
-				? []
-				: [error(where, `adds no device of the inventory to a smaller ring; ${meant}`)];
+			const isSmaller = (one: (typeof rings)[number]) => one.percent < percent && one.agent?.version === agent?.version;
+			const adds = rings.every((one, at) => !isSmaller(one) || count(at) < count(index));
+			return adds || percent === 100 ? [] : found('adds no device of the inventory to a smaller ring');
 		});
 	});
 }
@@ -192,7 +199,7 @@ function pastRings(plan: FleetPlan, brakes: Brakes): Finding[] {
 function olderVersions(plan: FleetPlan, previous: FleetPlan, nowMs: number): Finding[] {
 	const before = new Map(partsOf(previous).map(({ name, words }) => [name, words.rollout?.rings ?? []]));
 	return partsOf(plan).flatMap(({ name, words, path }) => {
-		const begun = before.get(name)?.filter(({ startAt }) => startOf(startAt) <= nowMs) ?? [];
+		const begun = before.get(name)?.filter((ring) => hasBegun(ring, nowMs)) ?? [];
 		const had = begun.flatMap(({ agent }) => (agent ? [agent.version] : []));
 		return (words.rollout?.rings ?? []).flatMap(({ agent }, index): Finding[] => {
 			const newer = had.find((version) => agent && compareVersions(agent.version, version) < 0);
@@ -217,9 +224,9 @@ function wholeAtOnce(plan: FleetPlan, brakes: Brakes): Finding[] {
 	const { previous, inventory, maxMoves, nowMs } = brakes;
 	const before = new Map(previous && partsOf(previous.plan).map(({ name, words }) => [name, words]));
 	/** Whether the part's rollout of the previous plan to the same has begun: then this is a later step of it. */
-	const hasBegun = (name: string | null, isSame: (to: Words) => boolean, version?: string) => {
+	const isGoing = (name: string | null, isSame: (to: Words) => boolean, version?: string) => {
 		const old = before.get(name)?.rollout;
-		const begun = old?.rings.filter(({ startAt }) => startOf(startAt) <= nowMs) ?? [];
+		const begun = old?.rings.filter((ring) => hasBegun(ring, nowMs)) ?? [];
 		return old !== undefined && isSame(old.to) && begun.some(({ agent }) => agent?.version === version);
 	};
 	return partsOf(plan).flatMap(({ name, words, path }): Finding[] => {
@@ -231,14 +238,14 @@ function wholeAtOnce(plan: FleetPlan, brakes: Brakes): Finding[] {
 		const isKnown = previous !== undefined && (name === null || before.has(name)) && maxMoves === undefined;
 		for (const [place, said] of Object.entries(SAID)) {
 			const isOther = said(words) != null && said(words) !== said(before.get(name) ?? {});
-			if (isKnown && isOther && !hasBegun(name, (to) => said(to) === said(words)))
+			if (isKnown && isOther && !isGoing(name, (to) => said(to) === said(words)))
 				found(inventory ? 'error' : 'note', place);
 		}
 		const whole = (rollout?.rings ?? []).filter(({ percent }) => percent === 100);
 		const first = Math.min(...whole.map(({ startAt }) => startOf(startAt)));
 		const isStaged = rollout?.rings.some(({ percent, startAt }) => percent < 100 && startOf(startAt) < first);
 		const isSame = (to: Words) => Object.values(SAID).every((said) => said(to) === said(rollout?.to ?? {}));
-		const isLater = whole.some(({ agent }) => hasBegun(name, isSame, agent?.version));
+		const isLater = whole.some(({ agent }) => isGoing(name, isSame, agent?.version));
 		if (whole.length > 0 && !isStaged && !isLater) found(levelOf(brakes), 'rollout', 'rings');
 		return findings;
 	});

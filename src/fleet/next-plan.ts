@@ -1,6 +1,6 @@
 /** The next plan of a rollout: one ring more, no ring more, or back. Pure; whatever else stands in the document stays. */
 import { type FleetPlan, PLAN_FORMATS, type PlanRollout } from './plan-format.ts';
-import { indexOfNewest, overruledBy } from './targeting.ts';
+import { hasBegun, indexOfNewest, overruledBy } from './targeting.ts';
 
 export type Step =
 	/** @see RINGS for `percents`. `startAt` ISO 8601; left out, as soon as devices take the plan. */
@@ -85,10 +85,6 @@ export function nextPlan(
 }
 
 const startMsOf = ({ startAt }: Ring) => (startAt === undefined ? null : Date.parse(startAt));
-
-function hasBegun(ring: Ring, nowMs: number): boolean {
-	return (startMsOf(ring) ?? 0) <= nowMs;
-}
 
 const versionOf = ({ agent }: Ring) => agent?.version;
 

@@ -1,10 +1,10 @@
 /** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
 import * as z from 'zod';
 import { isObject, parseJson } from '../protocol/json.ts';
-import { startOf } from './lint.ts';
 import type { FleetPlan } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
 import type { FleetProgress } from './progress.ts';
+import { hasBegun } from './targeting.ts';
 
 const FORMAT = 'idv-fleet-record/1';
 /** Signings that are kept; the oldest go. */
@@ -96,7 +96,7 @@ export function ringsBefore(
 	const ordered = signed.map(({ rings }) => rings[rule ?? ''] ?? []);
 	const first = ordered.findIndex((rings) => rings.some(({ agent }) => agent.version === version));
 	const last = ordered.slice(0, first < 0 ? ordered.length : first).findLast((rings) => rings.length > 0) ?? [];
-	return last.filter(({ startAt }) => startOf(startAt) <= nowMs);
+	return last.filter((ring) => hasBegun(ring, nowMs));
 }
 
 /** The workflows that signed plans have moved devices to. */

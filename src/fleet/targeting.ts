@@ -48,6 +48,8 @@ export interface Planned extends Assignment {
 	readonly ring: number | null;
 	/** First what it says now, in the order of {@link PlannedWord}, the version last, then what each ring will say. */
 	readonly words: readonly PlannedWord[];
+	/** Every ring that holds the device and says something to it, begun or not: whose rollout it is of (`null`: the defaults'), and its place there. */
+	readonly rings: readonly { readonly of: string | null; readonly index: number }[];
 	/** What the device keeps of the plan. */
 	readonly part: DevicePlan;
 }
@@ -84,7 +86,10 @@ export function planFor({ plan, rules }: CompiledPlan, device: PlannedDevice, wa
 	];
 	const version = words.find(({ what, isNow }) => what === 'version' && isNow)?.to ?? null;
 	const ring = words.find((word) => word.ring !== null)?.ring ?? null;
-	return { rule: part.rule, ...now, version, ring, words, part };
+	const of = rule?.rollout ? rule.name : null;
+	// A rollout that only orders versions holds the device by its orders alone.
+	const rings = orders.filter((one) => one.version !== null || (move !== null && orders === held));
+	return { rule: part.rule, ...now, version, ring, words, rings: rings.map(({ index }) => ({ of, index })), part };
 }
 
 const ASSIGNED = ['workflow', 'heartbeatCadence'] as const;
@@ -93,6 +98,7 @@ const wordIn = ({ workflowId, heartbeatCadence }: Assignment, what: (typeof ASSI
 
 interface HeldRing extends Pick<PlannedWord, 'atMs' | 'window'> {
 	readonly ring: number;
+	readonly index: number;
 	readonly version: string | null;
 }
 
@@ -105,12 +111,12 @@ function ringsFor(plan: FleetPlan, { rings, spreadSeconds }: PlanRollout, device
 	const spreadMs = (spreadSeconds ?? plan.spreadSeconds) * 1000;
 	const offsetMs = Math.round(shareOfSpread(deviceId) * spreadMs);
 	const endMs = plan.validUntil === undefined ? Number.POSITIVE_INFINITY : Date.parse(plan.validUntil);
-	return rings.flatMap(({ percent, startAt, agent }): HeldRing[] => {
+	return rings.flatMap(({ percent, startAt, agent }, index): HeldRing[] => {
 		const fromMs = startAt === undefined ? null : Date.parse(startAt);
 		if (place >= percent || (fromMs ?? 0) + offsetMs > endMs) return [];
 		const atMs = fromMs === null ? null : fromMs + offsetMs;
 		const window = fromMs === null ? null : ([fromMs, fromMs + spreadMs] as const);
-		return [{ ring: percent, atMs, window, version: agent?.version ?? null }];
+		return [{ ring: percent, index, atMs, window, version: agent?.version ?? null }];
 	});
 }
 
@@ -123,6 +129,10 @@ function versionWords(held: readonly HeldRing[], wallMs: number): PlannedWord[] 
 		const newest = begun[indexOfNewest(begun.map(({ atMs }) => ({ startMs: atMs })))];
 		return newest ? [{ what: 'version', to: newest.version, ...origin(newest), isNow: index === 0 }] : [];
 	});
+}
+
+export function hasBegun({ startAt }: PlanRollout['rings'][number], wallMs: number): boolean {
+	return startAt === undefined || Date.parse(startAt) <= wallMs;
 }
 
 /** Of rings that have begun, the one that began last; -1 for none. A ring without a time began with the plan that added it: no earlier than those listed before it. */

@@ -14,7 +14,7 @@ import {
 } from '../fleet/progress.ts';
 import { withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
-import { changeRecord, loadRecord } from './fleet-brakes.ts';
+import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
 import { readInventory } from './inventory.ts';
@@ -43,9 +43,10 @@ export interface StatusFlags extends SourceFlags {
 
 const WATCH_SECONDS = 30;
 
-export async function showFleetStatus(shell: Shell, flags: StatusFlags): Promise<void> {
-	if (flags.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
-	if (flags.plan === undefined) return showRevisions(shell, flags);
+export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise<void> {
+	if (given.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
+	if (given.plan === undefined) return showRevisions(shell, given);
+	const flags = { ...(await withChecks(given, given.plan)), plan: given.plan };
 	const file = await readPlanFile(shell, flags.plan);
 	const plan = compilePlan(file.plan);
 	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);

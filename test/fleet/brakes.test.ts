@@ -326,11 +326,56 @@ describe('what no device would notice', () => {
 		const rule = (name: string, more: object) => ({ name, match: { labels: ['lobby'] }, ...more });
 		const rollout = { to: { workflowId: 'new' }, rings: [{ percent: 50 }] };
 		const taken = planOf({ rules: [rule('first', { workflowId: 'old' }), rule('second', { rollout })] });
-		const words = 'reaches no device of the inventory: rules before it take them all; if that is meant, pass';
+		const words = 'reaches no device of the inventory: other rules take them all, .*; if that is meant, pass';
 		expect(said(taken, none)).toEqual([
 			expect.stringMatching(new RegExp(`^error /rules/1/rollout/rings/0/percent ${words} --allow-empty-ring$`)),
 		]);
 		expect(said(taken, { ...none, allowEmptyRing: true })).toEqual([]);
+	});
+
+	const tenth = { to: { workflowId: 'new' }, rings: [{ percent: 10 }] };
+	const ofDefaults = (more: object) => ({
+		format: 'idv-fleet-plan/2',
+		defaults: { workflowId: 'old', rollout: tenth },
+		...more,
+	});
+	const all = { name: 'all', match: { deviceIds: ['K-*'] } };
+	test.each<[string, object, boolean]>([
+		[
+			'of the defaults whose devices a rule with a workflow of its own takes',
+			{ rules: [{ ...all, workflowId: 'old' }] },
+			true,
+		],
+		['of the defaults whose devices a rule takes that leaves the workflow to them', { rules: [all] }, false],
+		[
+			'that begins after the end of the trust',
+			{
+				validUntil: iso(NOW + HOUR),
+				defaults: { workflowId: 'old', rollout: { ...tenth, rings: [{ percent: 10, startAt: iso(NOW + 2 * HOUR) }] } },
+			},
+			true,
+		],
+		[
+			'of a rule that says what its devices are told already',
+			{ rules: [{ ...all, workflowId: 'new', rollout: tenth }], defaults: {} },
+			true,
+		],
+	])('a ring %s', (_, plan, isEmpty) => {
+		const said100 = said(planOf(ofDefaults(plan)), { ...none, maxMoves: 1 });
+		expect(said100.filter((line) => line.includes('reaches no device of the inventory'))).toHaveLength(isEmpty ? 1 : 0);
+	});
+
+	test('a ring counts the devices that planFor says are in it, whatever the plan [F722]', () => {
+		const rings = [{ percent: 10 }, { percent: 50, agent: { version: '0.3.0' } }];
+		const rollout = { to: { workflowId: 'new' }, rings };
+		// A rule with a workflow of its own leaves versions to the defaults, and nothing else.
+		const rules = [{ ...all, workflowId: 'old' }];
+		const plan = planOf({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'old', rollout }, rules });
+		expect(said(plan, { ...none, maxMoves: 1 })).toEqual([
+			expect.stringMatching(
+				/^error \/defaults\/rollout\/rings\/0\/percent reaches no device of the inventory: other rules/,
+			),
+		]);
 	});
 
 	test('a workflow or a version that no device has had is named with the one that is nearly it', () => {

@@ -1,0 +1,62 @@
+import { execFile } from 'node:child_process';
+import { join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+import { BIN } from '../cli/command.ts';
+import { operatorOfFile, succeeded } from './operator.ts';
+
+const operator = operatorOfFile();
+const SCRIPT = resolve(import.meta.dirname, '../../docs/pipeline/rollout.sh');
+
+test('rollout.sh leaves to the checks beside the plan what it is not told itself [F723]', {
+	timeout: 60_000,
+}, async () => {
+	const [key, plan] = ['fleet.key', 'published.json'].map((name) => join(operator.directory, name)) as [string, string];
+	succeeded(await operator.idv(['fleet', 'keygen', '--out', key, '--json']));
+	const ids = Array.from({ length: 100 }, (_, n) => `K-${n}`);
+	await operator.file('devices.csv', `deviceId,workflowId\n${ids.map((id) => `${id},old`).join('\n')}\n`);
+	const checks = (maxMoves: string) =>
+		operator.file(
+			'fleet-checks.json',
+			JSON.stringify({ inventory: 'devices.csv', maxMoves, workflows: ['old', 'new'] }),
+		);
+	await checks('100%');
+	const rollout = { to: { workflowId: 'new' }, rings: [{ percent: 10 }] };
+	const bare = { format: 'idv-fleet-plan/2', revision: 1, spreadSeconds: 0, defaults: { workflowId: 'old', rollout } };
+	const file = await operator.file('bare.json', JSON.stringify(bare), 0o644);
+	const sign = ['fleet', 'sign', file, '--key', key, '--out', plan, '--previous', 'none', '--allow-workflow', 'new'];
+	expect(await operator.idv(sign)).toMatchObject({ status: 0 });
+	const gathered = (those: readonly string[]) =>
+		operator.file(
+			'gathered.jsonl',
+			those
+				.map((deviceId) =>
+					JSON.stringify({
+						deviceId,
+						state: 'online',
+						workflow: { live: 'new', wanted: 'new' },
+						plan: { followed: 1, refused: null },
+					}),
+				)
+				.join('\n'),
+		);
+	const run = (more: Record<string, string> = {}) =>
+		new Promise<{ status: number; said: string }>((done) => {
+			const env = {
+				...{ PATH: process.env['PATH'] ?? '', XDG_CONFIG_HOME: operator.directory, IDV: join(BIN, 'idv') },
+				...{ PLAN: plan, KEY: key, SOURCES: `--from ${operator.directory}/gathered.jsonl`, GRACE_SECONDS: '0' },
+			};
+			execFile(
+				'sh',
+				[SCRIPT],
+				{ env: { ...env, FAIL_ABOVE: '50%', MIN_REPORTED: '50%', ...more } },
+				(error, out, err) => done({ status: error ? Number(error.code) : 0, said: out + err }),
+			);
+		});
+	// A device of the inventory that is not heard of counts.
+	await gathered(ids.slice(0, 5));
+	expect((await run()).said).toMatch(/^Never seen +95/m);
+	await gathered(ids);
+	await checks('1%');
+	expect(await run()).toMatchObject({ status: 65, said: expect.stringMatching(/and 1 % may move/) });
+	expect(await run({ MAX_MOVES: '100%' })).toMatchObject({ status: 0, said: expect.stringMatching(/Revision 1 → 2:/) });
+});
