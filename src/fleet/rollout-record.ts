@@ -1,9 +1,9 @@
 /** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
 import * as z from 'zod';
-import { isObject, parseJson } from '../protocol/json.ts';
+import { parseJson } from '../protocol/json.ts';
 import type { FleetPlan } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
-import type { FleetProgress } from './progress.ts';
+import type { DeviceStanding, FleetProgress } from './progress.ts';
 import { hasBegun } from './targeting.ts';
 
 const FORMAT = 'idv-fleet-record/1';
@@ -99,19 +99,18 @@ export function ringsBefore(
 	return last.filter((ring) => hasBegun(ring, nowMs));
 }
 
-/** The workflows that signed plans have moved devices to. */
-export const workflowsMoved = (signed: RolloutRecord['signed']): string[] =>
-	signed.flatMap(({ moves }) =>
-		moves.flatMap((move) =>
-			isObject(move) && move['what'] === 'workflow' && typeof move['to'] === 'string' ? [move['to']] : [],
-		),
-	);
-
-export function withSeen(record: RolloutRecord, progress: FleetProgress, revision: number, at: string): RolloutRecord {
-	const { atTarget, dueLater, overdue, refused, offline, neverSeen, workflows, versions } = progress;
+/** @param devices of which `progress` is the sum. A workflow that an offline device wants was not seen on it. */
+export function withSeen(
+	record: RolloutRecord,
+	progress: FleetProgress,
+	devices: readonly Pick<DeviceStanding, 'standing' | 'workflowId'>[],
+	{ revision, at }: { readonly revision: number; readonly at: string },
+): RolloutRecord {
+	const { atTarget, dueLater, overdue, refused, offline, neverSeen, versions } = progress;
 	const counts = { atTarget, dueLater, overdue, refused, offline, neverSeen };
-	const all = (before: readonly string[] = [], now: object) => [...new Set([...before, ...Object.keys(now)])].sort();
+	const all = (before: readonly string[] = [], now: readonly string[]) => [...new Set([...before, ...now])].sort();
 	const { seen } = record;
-	const ever = { workflows: all(seen?.workflows, workflows), versions: all(seen?.versions, versions) };
+	const live = devices.flatMap(({ standing, workflowId }) => (standing === 'offline' ? [] : (workflowId ?? [])));
+	const ever = { workflows: all(seen?.workflows, live), versions: all(seen?.versions, Object.keys(versions)) };
 	return { ...record, seen: { at, revision, counts, ...ever } };
 }

@@ -8,7 +8,7 @@ import type { Shell } from '../cli/output.ts';
 import { applyBrakes, asAssigned } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
 import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
-import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf, workflowsMoved } from '../fleet/rollout-record.ts';
+import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf } from '../fleet/rollout-record.ts';
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { type PlanFile, placed, planIn, readPlanFile } from './fleet-files.ts';
@@ -116,10 +116,8 @@ export async function withBrakes(
 	const previous = typeof known === 'object' ? known : (named ?? inForce);
 	const inventory = flags.inventory === undefined ? undefined : await readInventory(flags.inventory);
 	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
-	const { signed, seen } = await loadRecord(shell, place);
-	const ordered = signed.flatMap(({ rings }) =>
-		Object.values(rings).flatMap((those) => those.map(({ agent }) => agent.version)),
-	);
+	// That a name was signed does not say that any device ever had it: a slip is signed, fails and is taken back.
+	const { seen } = await loadRecord(shell, place);
 	const more = applyBrakes(read.plan, {
 		nowMs,
 		previous: previous ? { plan: previous.plan, isSame: previous.digest === read.digest } : undefined,
@@ -128,8 +126,8 @@ export async function withBrakes(
 		maxMoves,
 		allowMoves,
 		known: {
-			workflows: [...(seen?.workflows ?? []), ...workflowsMoved(signed), ...(flags.allowWorkflow ?? [])],
-			versions: [...(seen?.versions ?? []), ...ordered, ...(flags.allowVersion ?? [])],
+			workflows: [...(seen?.workflows ?? []), ...(flags.allowWorkflow ?? [])],
+			versions: [...(seen?.versions ?? []), ...(flags.allowVersion ?? [])],
 		},
 		allowEmptyRing: flags.allowEmptyRing,
 		// A second signature says nothing new.

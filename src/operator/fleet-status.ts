@@ -85,8 +85,8 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const { devices, unlisted } = looked;
 		const progress = sumUp(devices);
 		if (flags.record) {
-			const at = new Date().toISOString();
-			await changeRecord(shell, flags.plan, (record) => withSeen(record, progress, file.plan.revision, at));
+			const when = { revision: file.plan.revision, at: new Date().toISOString() };
+			await changeRecord(shell, flags.plan, (record) => withSeen(record, progress, devices, when));
 		}
 		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);

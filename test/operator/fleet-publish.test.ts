@@ -400,3 +400,26 @@ describe('the record of a rollout', () => {
 		expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1]);
 	});
 });
+
+test('a mistyped workflow that was signed, failed everywhere and was taken back is not one that devices have had [F724]', async () => {
+	const { key, plan, first, sign, out } = await given();
+	await operator.file('fleet-checks.json', JSON.stringify({ inventory: 'devices.csv', maxMoves: '100%' }));
+	expect((await first(await plan(1, 'newt'), out, '--allow-workflow', 'newt', '--unchecked')).status).toBe(0);
+	const wants = (n: number, state: string) =>
+		JSON.stringify({
+			deviceId: `K-${n}`,
+			state,
+			workflow: { live: state === 'online' ? 'old' : null, wanted: 'newt' },
+		});
+	const from = await operator.file('gathered.jsonl', `${wants(1, 'online')}\n${wants(2, 'offline')}\n`);
+	expect((await operator.idv(['fleet', 'status', '--plan', out, '--from', from, '--record'])).status).toBe(0);
+	// While its rollout goes on, its next ring asks for nothing.
+	expect((await operator.idv(['fleet', 'next-ring', out, '--allow-moves', '100'])).status).toBe(0);
+	expect((await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out])).status).toBe(0);
+	const again = await sign(await plan(3, 'newt'), out, '--unchecked');
+	expect(again).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/\(newt\) is a workflow that no device has had/),
+	});
+	expect((await sign(await plan(3, 'newts'), out, '--unchecked')).stderr).not.toMatch(/and newt is one/);
+});
