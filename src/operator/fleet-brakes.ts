@@ -114,7 +114,8 @@ export async function withBrakes(
 	const named = isNamed ? await readPlanFile(shell, flags.previous ?? '') : null;
 	const inForce = published ? planIn(published.bytes, String(known)) : null;
 	const previous = typeof known === 'object' ? known : (named ?? inForce);
-	const inventory = flags.inventory === undefined ? undefined : await readInventory(flags.inventory);
+	const inventory =
+		flags.inventory === undefined ? undefined : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
 	// That a name was signed does not say that any device ever had it: a slip is signed, fails and is taken back.
 	const { seen } = await loadRecord(shell, place);

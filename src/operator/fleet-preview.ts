@@ -12,7 +12,7 @@ export interface PreviewFlags {
 
 export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: string): Promise<void> {
 	const { plan } = await readPlanFile(shell, file);
-	const inventory = await readInventory(flags.inventory);
+	const inventory = await readInventory(flags.inventory, (said) => shell.warn(said));
 	const compiled = compilePlan(plan);
 	const moves: PlannedMove[] = [];
 	const preview = previewPlan(compiled, inventory, Date.now(), flags.devices ? (move) => moves.push(move) : undefined);

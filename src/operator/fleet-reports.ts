@@ -229,9 +229,11 @@ async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Pro
 
 function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	const { online, lastHeartbeatAt, planRevision, planReason = null, agentVersion = null, problemCode = null } = device;
-	const { updateTakenBack, updateReason, heartbeatCadence } = device;
+	const { updateTakenBack, updateReason, heartbeatCadence, refused } = device;
 	const { deviceId, serial, macAddress, deviceType, workflowId, planRefused } = device;
 	const heardAtMs = readTime(lastHeartbeatAt);
+	// The service itself knows what it has refused, whatever the device says in its heartbeats.
+	const own = refused ? reasonIn(refused.code, refused.workflowId) : null;
 	return {
 		...{ deviceId, serial, macAddress, deviceType, workflowId, online, planRevision, planRefused, agentVersion },
 		heartbeatCadence,
@@ -239,8 +241,8 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 		// The service itself knows whether the channel is open.
 		heardAtMs: online ? nowMs : heardAtMs,
 		offlineSinceMs: online ? null : heardAtMs,
-		refusal: planReason,
-		hindrance: problemCode && reasonIn(problemCode),
+		refusal: planReason ?? own,
+		hindrance: problemCode ? reasonIn(problemCode) : own,
 		updateHindrance: updateReason && reasonIn(updateReason),
 		next: null,
 		takenBack: updateTakenBack === undefined ? [] : [{ version: updateTakenBack, fault: null }],

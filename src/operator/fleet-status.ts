@@ -49,7 +49,8 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 	const flags = { ...(await withChecks(given, given.plan)), plan: given.plan };
 	const file = await readPlanFile(shell, flags.plan);
 	const plan = compilePlan(file.plan);
-	const inventory = flags.inventory === undefined ? [] : await readInventory(flags.inventory);
+	const inventory =
+		flags.inventory === undefined ? [] : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const known = new Map(inventory.map((device) => [device.deviceId, device]));
 	const { signed } = await loadRecord(shell, flags.plan);
 	const signedMs = Date.parse(signed.find(({ digest }) => digest === file.digest)?.at ?? '');

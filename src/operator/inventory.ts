@@ -19,6 +19,8 @@ import { readBounded } from './fleet-store.ts';
 const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;
 /** Of a table that people have. */
 const MAX_COLUMNS = 500;
+/** Rows in which the head is looked for. */
+const MAX_ABOVE = 20;
 /** Lines that are named at once. */
 const MAX_PROBLEMS = 20;
 
@@ -46,8 +48,8 @@ interface Row {
 	readonly fields: unknown;
 }
 
-/** @throws AgentError `inventory-invalid`, a line for each of the first problems. */
-export async function readInventory(file: string): Promise<InventoryDevice[]> {
+/** @param warn told of ids that are perhaps one device. @throws AgentError `inventory-invalid`, a line for each of the first problems. */
+export async function readInventory(file: string, warn?: (said: string) => void): Promise<InventoryDevice[]> {
 	const problems: string[] = [];
 	const note: NoteProblem = (line, fault) => {
 		const said = `${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`;
@@ -84,7 +86,20 @@ export async function readInventory(file: string): Promise<InventoryDevice[]> {
 	}
 	if (lines.size === 0) note(1, 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
+	const alike = alikeIds(devices);
+	if (alike) warn?.(`${file}: ${alike} differ in capitals only, and are two devices: is one of them a slip?`);
 	return devices;
+}
+
+/** The first ids that differ in capitals only; `null` for none. */
+function alikeIds(devices: readonly InventoryDevice[]): string | null {
+	const seen = new Map<string, string>();
+	for (const { deviceId } of devices) {
+		const before = seen.get(deviceId.toLowerCase());
+		if (before !== undefined) return `${before} and ${deviceId}`;
+		seen.set(deviceId.toLowerCase(), deviceId);
+	}
+	return null;
 }
 
 /** The file itself, or the files of a directory by name. @throws AgentError `inventory-invalid`. */
@@ -107,12 +122,17 @@ export async function readJsonLines(file: string): Promise<{ rows: Row[]; faults
 const readWhole = async (file: string, what: string) =>
 	decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', what), file);
 
+/** By the mark of its bytes, or by the first character, which is ASCII in a table and in JSON. */
+function encodingOf([first, second]: Uint8Array): 'utf-16le' | 'utf-16be' | 'utf-8' {
+	if ((first === 0xff && second === 0xfe) || (first !== 0 && second === 0)) return 'utf-16le';
+	return (first === 0xfe && second === 0xff) || (first === 0 && second !== 0) ? 'utf-16be' : 'utf-8';
+}
+
 /** A file with nothing in it is an export that failed, not a fleet without devices. */
 function decode(bytes: Uint8Array, file: string): string {
 	let text: string;
 	try {
-		const isWide = bytes[0] === 0xff && bytes[1] === 0xfe;
-		text = new TextDecoder(isWide ? 'utf-16le' : 'utf-8', { fatal: true }).decode(bytes);
+		text = new TextDecoder(encodingOf(bytes), { fatal: true }).decode(bytes);
 	} catch {
 		throw new AgentError('inventory-invalid', `${file} is not UTF-8.`, { remedy: 'Save it as UTF-8.' });
 	}
@@ -155,7 +175,9 @@ async function csvRows(text: string, file: string, note: NoteProblem): Promise<R
 			line: info.lines + (hint === '' ? 0 : 1),
 			cells: record.map((cell) => cell.trim()),
 		}));
-		const [head, ...rest] = rows;
+		// A spreadsheet has a title above its table, and empty rows below that.
+		const place = rows.slice(0, MAX_ABOVE).findIndex(({ cells }) => cells.some((cell) => plain(cell) === 'deviceid'));
+		const [head, ...rest] = rows.slice(Math.max(0, place));
 		const names = checkHead(head?.cells ?? [], file);
 		return rest.flatMap(({ line, cells }): Row[] => {
 			// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
@@ -181,7 +203,8 @@ const FAULTS: Readonly<Record<string, string>> = {
 
 /** Spreadsheets write a semicolon or a tab in many countries. */
 function delimiterOf(text: string): string {
-	const [head = ''] = text.trimStart().split(/\r?\n|\r/, 1);
+	const lines = text.trimStart().split(/\r?\n|\r/, MAX_ABOVE);
+	const head = lines.find((line) => plain(line).includes('deviceid')) ?? lines[0] ?? '';
 	const bare = head.replaceAll(/"[^"]*"/g, '');
 	const often = [',', ';', '\t'].map((character) => ({ character, count: bare.split(character).length }));
 	return often.reduce((most, one) => (one.count > most.count ? one : most)).character;

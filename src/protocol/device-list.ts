@@ -25,6 +25,8 @@ export const listedDeviceSchema = later(() =>
 		updateTakenBack: z.string().optional(),
 		serial: z.string().nullable().default(null),
 		macAddress: z.string().nullable().default(null),
+		/** Why the service refused its last registration, and for which workflow; left out once one was accepted. */
+		refused: z.object({ code: z.string(), workflowId: z.string() }).optional(),
 		/** Seconds, where it registered with one. */
 		heartbeatCadence: z.number().optional(),
 		deviceType: z.string().nullable().default(null),

@@ -55,6 +55,11 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 	return {
 		ensureRoom,
 		register,
+		/** A registration of a known device was refused; its next one that is accepted ends that. */
+		noteRefusal(deviceId: string, refused: NonNullable<RegisteredDevice['refused']>): void {
+			const entry = entries.get(deviceId);
+			if (entry) entry.device = { ...entry.device, refused };
+		},
 		/** A Connection is in use that may come from another service with the same signing key. */
 		noteUse(claims: ConnectionClaims): void {
 			const known = entries.get(claims.deviceId);

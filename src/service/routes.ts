@@ -159,7 +159,16 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	const open = settings.selfRegistration && call.presented === 'none';
 	const principal = open ? null : await authenticate(parts, call.presented, 'deviceConnection');
 	const reading = readBody(call, deviceConnectionRequestSchema).then((body) => {
-		checkWorkflows(settings, [body.workflowId]);
+		try {
+			checkWorkflows(settings, [body.workflowId]);
+			checkCode(principal, body.workflowId);
+		} catch (error) {
+			const { deviceId, workflowId } = body;
+			const isOwn = principal?.scheme !== 'Connection' || principal.claims.deviceId === deviceId;
+			if (isOwn && error instanceof ProblemResponse)
+				registry.noteRefusal(deviceId, { code: error.problem.code, workflowId });
+			throw error;
+		}
 		return body;
 	});
 	const request = await reading.catch((error: unknown) => {
@@ -167,11 +176,6 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	});
 	if (principal?.scheme === 'Connection' && principal.claims.deviceId !== request.deviceId)
 		throw new ProblemResponse('device-mismatch', 'A Connection registers only the device that it was issued for.');
-	if (principal?.scheme === 'Token') {
-		const { workflowIds } = principal.shortToken;
-		if (workflowIds && !workflowIds.includes(request.workflowId))
-			throw new ProblemResponse('workflow-mismatch', `This code is for the workflow ${workflowIds.join(' or ')}.`);
-	}
 	registry.ensureRoom(request.deviceId);
 	spendIfToken(parts, principal);
 
@@ -187,6 +191,12 @@ async function registerDevice(parts: ServiceParts, call: Call): Promise<Answer> 
 	const isOpaque = settings.dialect.connectionForm === 'opaque';
 	const rest = { ...(isOpaque ? {} : { expiresAt }), deviceId, workflowId };
 	return { status: 201, ...placeToken(settings.dialect, token, rest) };
+}
+
+function checkCode(principal: Principal | null, workflowId: string): void {
+	const allowed = principal?.scheme === 'Token' ? principal.shortToken.workflowIds : null;
+	if (allowed && !allowed.includes(workflowId))
+		throw new ProblemResponse('workflow-mismatch', `This code is for the workflow ${allowed.join(' or ')}.`);
 }
 
 /** GET of the dialect's own path: the workflows that the credential may register for. Spends nothing. Source: assumed (code-workflow). */

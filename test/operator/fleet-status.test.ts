@@ -350,6 +350,32 @@ describe('idv fleet status --plan', () => {
 		expect(succeeded(await status('--plan', plan, '--from', from, '--json')).devices).toBe(1);
 	});
 
+	test('the service says by default why a device refuses a plan that it has refused to it [F725]', async () => {
+		const { service } = operator;
+		const token = await registerDevice(service, 'S-2', 'checkin');
+		const { socket } = await openChannel(service, token);
+		await expect(registerDevice(service, 'S-2', 'face-chek')).rejects.toThrow();
+		const heard = service.waitFor('heartbeat');
+		const beat = {
+			type: 'heartbeat',
+			deviceId: 'S-2',
+			workflowId: 'checkin',
+			sequence: 1,
+			sentAt: 'now',
+			uptimeSeconds: 1,
+		};
+		socket.send(JSON.stringify({ ...beat, planRefused: 7 }));
+		await heard;
+		const plan = await planFile({ defaults: { workflowId: 'face-chek' } });
+		const inventory = await operator.file('devices.csv', 'deviceId\nS-2\n');
+		const look = async () => succeeded(await status('--plan', plan, '--inventory', inventory, '--json')).reasons;
+		expect(await look()).toMatchObject([
+			{ reason: 'the service does not know the workflow face-chek', standing: 'refused' },
+		]);
+		await registerDevice(service, 'S-2', 'checkin');
+		expect(await look()).toMatchObject([{ reason: 'the device gave no reason' }]);
+	});
+
 	test('reads from a metrics store which versions were taken back', async () => {
 		const now = Math.floor(Date.now() / 1000);
 		const of = (device: string, value: number, more = {}) => ({

@@ -7,12 +7,12 @@ import { readInventory } from '../../src/operator/inventory.ts';
 const INVENTORY =
 	'deviceId,serial,labels,workflowId\nK-1,S-1,lobby,checkin\nK-2,,,checkin\nK-3,S-3,lobby;berlin,checkout\n';
 
-async function read(text: string | Buffer) {
+async function read(text: string | Buffer, warn?: (said: string) => void) {
 	const directory = await mkdtemp(join(tmpdir(), 'inventory-'));
 	onTestFinished(() => rm(directory, { recursive: true, force: true }));
 	const file = join(directory, 'devices');
 	await writeFile(file, text);
-	return readInventory(file);
+	return readInventory(file, warn);
 }
 
 test.each<[string, string, RegExp]>([
@@ -83,6 +83,11 @@ test('reads a head in other capitals, quotes, a byte order mark and empty lines'
 test.each<[string, string, number]>([
 	['rows of nothing at the end', 'deviceId;labels;workflowId\r\nK-1;a;w\r\n;;\r\n;;\r\n', 1],
 	['empty cells behind the last column', 'deviceId,labels,,\nK-1,a,,,,\nK-2\n', 2],
+	[
+		'a title and empty rows above the head',
+		'Kiosks of the north, 2026\r\n\r\n;;\r\nSite;Device ID;Labels\r\nX;K-1;a\r\n',
+		1,
+	],
 	['the same row twice', 'deviceId,labels\nK-1,a\nK-1,a\n', 1],
 	["Excel's hint of the separator", 'sep=;\r\nDEVICEID;Labels\r\n"K-1";"a,b"\r\n', 1],
 	['spaces that do not break', 'deviceId,labels\nK-1\u00a0,\u00a0a\n', 1],
@@ -93,6 +98,23 @@ test.each<[string, string, number]>([
 
 test('a file in UTF-16, as spreadsheets call Unicode text', async () => {
 	expect(await read(Buffer.from('\ufeffdeviceId\tlabels\r\nK-1\tä\r\n'.replace('ä', 'a'), 'utf16le'))).toHaveLength(1);
+});
+
+test.each([true, false])(
+	'a file in UTF-16 with its bytes the other way round, with a mark (%s) or without',
+	async (isMarked) => {
+		const text = `${isMarked ? '\ufeff' : ''}deviceId\tlabels\r\nK-1\ta\r\n`;
+		expect(await read(Buffer.from(text, 'utf16le').swap16())).toMatchObject([{ deviceId: 'K-1', labels: ['a'] }]);
+		expect(await read(Buffer.from(text, 'utf16le'))).toMatchObject([{ deviceId: 'K-1', labels: ['a'] }]);
+	},
+);
+
+test('ids that differ in capitals only are two devices, and are told [F726]', async () => {
+	const said: string[] = [];
+	expect(await read('deviceId\nK-1\nK-2\nk-1\n', (words) => said.push(words))).toHaveLength(3);
+	expect(said).toEqual([expect.stringMatching(/K-1 and k-1 differ in capitals only/)]);
+	await read('deviceId\nK-1\nK-1\n', (words) => said.push(words));
+	expect(said).toHaveLength(1);
 });
 
 test('an id that a spreadsheet has made a number of is named', async () => {
