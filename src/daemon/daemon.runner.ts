@@ -35,7 +35,7 @@ import { type LoadedSettings, loadSettings, type SettingsSources } from '../sett
 import { type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
-import { keepHistory } from '../status/history.runner.ts';
+import { keepHistory, readHistory } from '../status/history.runner.ts';
 import { ownTexts } from '../status/own-texts.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
@@ -295,6 +295,7 @@ export async function startDaemon(options: DaemonOptions) {
 					counters,
 					settings,
 					pin: () => runtime().pin,
+					history: () => readHistory(paths.stateDir).documents,
 					onFault,
 				}),
 			warn: agent.warn,
@@ -302,8 +303,6 @@ export async function startDaemon(options: DaemonOptions) {
 			onFault,
 		});
 		closers.push(() => ports.close());
-		await ports.apply(settings());
-		await handleArrived();
 		let telemetry: Telemetry | null = null;
 		const applyTelemetry = async () => {
 			if (settings().telemetry.otlpUrl === null) {
@@ -332,7 +331,6 @@ export async function startDaemon(options: DaemonOptions) {
 			}).unref();
 
 		let stopping: Promise<void> | null = null;
-		following.begin();
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
 		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
 		closers.push(() => scanning.close());
@@ -346,6 +344,10 @@ export async function startDaemon(options: DaemonOptions) {
 		const unsubscribe = agent.onStatus(history.look);
 		closers.push(() => history.close());
 		closers.push(unsubscribe);
+		// The page begins with what the history has, of which this start is a part.
+		await ports.apply(settings());
+		await handleArrived();
+		following.begin();
 		return {
 			agent,
 			log,

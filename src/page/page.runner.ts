@@ -22,9 +22,10 @@ import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-s
 import type { PairResult } from '../protocol/local-api.ts';
 import type { Proposal, Scanning } from '../scanning/scanning.runner.ts';
 import type { Settings } from '../settings/table.ts';
+import type { HistoryEntry } from '../status/history.ts';
 import { PAGE_FILES, readPageFile } from './files.edge.ts';
 import { afterWrongPin, NO_TRIES, type PinNeed, pauseLeftMs, pinNeed } from './pin.ts';
-import { type TimelineSegment, withState } from './timeline.ts';
+import { pastOf, type TimelineSegment, withState } from './timeline.ts';
 import { dismissSchema, inspectSchema, type PageEvent, type PageView, pairSchema } from './view.ts';
 
 export interface PageParts {
@@ -36,7 +37,9 @@ export interface PageParts {
 	/** The scanned code that waits for a confirmation. */
 	readonly scanning: Pick<Scanning, 'proposal' | 'dismiss'>;
 	readonly counters: Pick<Counters, 'wrongPins'>;
-	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs'>;
+	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs'>;
+	/** The history on the disk, read once. */
+	readonly history: () => readonly HistoryEntry[];
 	/** As they are now. */
 	readonly settings: () => Pick<Settings, 'baseUrl' | 'page' | 'pairing'>;
 	/** The PIN that pairing requires, as it is now; `null` for none. */
@@ -80,7 +83,7 @@ export async function openPage(parts: PageParts) {
 	const pages = new Set<EventSink>();
 	const checkPin = createPinCheck(parts);
 	let shown: readonly Entry[] = [];
-	let timeline: readonly TimelineSegment[] = [{ fromMs: clock.wallMs(), state: agent.status().state }];
+	let timeline: readonly TimelineSegment[] = readPast(parts);
 	let announcing: NodeJS.Immediate | null = null;
 	let retriedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -96,7 +99,7 @@ export async function openPage(parts: PageParts) {
 			status: { state, summary, pairedAt, pairedAtBy, agentVersion, startedAt, ...identity, problem, warnings },
 			lastHeartbeatAt: rest.channel.lastHeartbeatAt,
 			events: shown.map((entry) => toPageEvent(entry, contents)),
-			timeline,
+			timeline: timeline.map(({ fromMs, state }) => ({ fromMs: fromMs + setMs(clock), state })),
 			standing: agent.standing(),
 			pinNeed: needs(),
 			proposal: shownProposal(),
@@ -148,7 +151,7 @@ export async function openPage(parts: PageParts) {
 
 	/** A burst of changes is one message. */
 	function announce(): void {
-		timeline = withState(timeline, agent.status().state, clock.wallMs());
+		timeline = withState(timeline, agent.status().state, clock.wallMs() - setMs(clock));
 		if (pages.size > 0) announcing ??= setImmediate(send);
 	}
 
@@ -237,6 +240,22 @@ export async function openPage(parts: PageParts) {
 			return server.close();
 		},
 	};
+}
+
+/** How far the wall clock is ahead of the time that the machine itself counts, which is not set. */
+const setMs = (clock: PageParts['clock']) => clock.wallMs() - clock.monotonicMs() - clock.sleptMs();
+
+/** The last day, in the machine's time. A page without a past is still a page. */
+function readPast({ agent, clock, history, onFault }: PageParts) {
+	const nowMs = clock.wallMs();
+	let past: readonly TimelineSegment[] = [];
+	try {
+		past = pastOf(history(), nowMs);
+	} catch (error) {
+		onFault(error);
+	}
+	const ahead = setMs(clock);
+	return withState(past, agent.status().state, nowMs).map(({ fromMs, state }) => ({ fromMs: fromMs - ahead, state }));
 }
 
 function toPageEvent({ id, at, kind, content }: Entry, withContent: boolean): PageEvent {

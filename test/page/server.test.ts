@@ -10,7 +10,6 @@ import { AgentError } from '../../src/base/errors.ts';
 import { type Erasure, ofSession } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { MAX_STREAMS, openPage, type PageParts, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
-import { type TimelineSegment, withState } from '../../src/page/timeline.ts';
 import type { PageView } from '../../src/page/view.ts';
 import type { Standing } from '../../src/pairing/rescue.ts';
 import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
@@ -125,7 +124,8 @@ async function page({
 			},
 		},
 		counters,
-		clock: { wallMs: Date.now, monotonicMs: () => performance.now() },
+		clock: { wallMs: Date.now, monotonicMs: () => performance.now(), sleptMs: () => 0 },
+		history: () => [],
 		settings: () => settings(),
 		pin: () => null,
 		onFault: (error) => faults.push(error),
@@ -362,45 +362,6 @@ describe('what it shows', () => {
 	});
 });
 
-describe('the timeline', () => {
-	test('holds a day, with the state in which it began', () => {
-		const step = 24 * 60_000;
-		let timeline: readonly TimelineSegment[] = [{ fromMs: 0, state: 'connecting' }];
-		timeline = withState(timeline, 'online', 10 * step);
-		timeline = withState(timeline, 'online', 20 * step);
-		expect(timeline).toHaveLength(2);
-		timeline = withState(timeline, 'offline', 80 * step);
-		expect(timeline).toEqual([
-			{ fromMs: 10 * step, state: 'online' },
-			{ fromMs: 80 * step, state: 'offline' },
-		]);
-		expect(withState(timeline, 'online', 0)).toEqual([{ fromMs: 0, state: 'online' }]);
-	});
-
-	test('is bounded and in order, however often the state changes', () => {
-		const changes = fc.array(
-			fc.record({ passMs: fc.nat(600_000), state: fc.constantFrom('online' as const, 'offline' as const) }),
-			{ maxLength: 400 },
-		);
-		fc.assert(
-			fc.property(changes, (steps) => {
-				let now = 0;
-				let timeline: readonly TimelineSegment[] = [];
-				for (const { passMs, state } of steps) {
-					now += passMs;
-					timeline = withState(timeline, state, now);
-					expect(timeline.length).toBeLessThanOrEqual(200);
-					expect(timeline.at(-1)?.state).toBe(state);
-					expect(timeline.map(({ fromMs }) => fromMs)).toEqual(
-						timeline.map(({ fromMs }) => fromMs).toSorted((a, b) => a - b),
-					);
-				}
-			}),
-			{ numRuns: 50 },
-		);
-	});
-});
-
 describe('pairing', () => {
 	test('an unpaired device is looked at and paired, never replaced', async () => {
 		const { port, asked } = await page();
@@ -454,7 +415,7 @@ describe('pairing', () => {
 		let now = 1_000_000;
 		const { port, asked, counters, warnings } = await page({
 			pin: () => '471100',
-			clock: { wallMs: () => now, monotonicMs: () => now },
+			clock: { wallMs: () => now, monotonicMs: () => now, sleptMs: () => 0 },
 		});
 		const type = async (pin: string) => JSON.parse((await post(port, '/api/pair', { code: CODE, pin })).text).params;
 		for (let attempt = 0; attempt < 3; attempt += 1) expect(await type('000000')).toEqual({ reason: 'wrong' });
@@ -573,7 +534,7 @@ describe('strangers', () => {
 
 	test('a person may ask for another try, every person; more within five seconds are the same one', async () => {
 		let nowMs = 60_000;
-		const { port, retries } = await page({ clock: { wallMs: Date.now, monotonicMs: () => nowMs } });
+		const { port, retries } = await page({ clock: { wallMs: Date.now, monotonicMs: () => nowMs, sleptMs: () => 0 } });
 		const answers = [await post(port, '/api/retry', ''), await post(port, '/api/retry', '')];
 		expect(answers.map(({ status }) => status)).toEqual([202, 202]);
 		expect(retries.count).toBe(1);

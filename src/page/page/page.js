@@ -368,17 +368,21 @@ function showTimeline({ timeline }) {
 		const to = Math.min(end, Math.max(since, timeline[index + 1]?.fromMs ?? end));
 		return { state, ms: Math.max(0, to - from) };
 	});
-	const knownMs = stretches.reduce((sum, { ms }) => sum + ms, 0);
-	const bars = [{ state: 'none', ms: DAY_MS - knownMs }, ...stretches].filter(({ ms }) => ms > 0);
+	const sum = (/** @type {typeof stretches} */ some) => some.reduce((all, { ms }) => all + ms, 0);
+	/** @type {typeof stretches} */
+	const bars = [{ state: 'none', ms: DAY_MS - sum(stretches) }, ...stretches];
+	// As long as something is known of, gaps included.
+	const knownMs = sum(stretches.slice(stretches.findIndex(({ state, ms }) => state !== 'none' && ms > 0)));
 	at('timeline').replaceChildren(
-		...bars.map(({ state, ms }) => {
+		...bars.flatMap(({ state, ms }) => {
+			if (ms <= 0) return [];
 			const bar = make('i');
 			bar.dataset.state = state;
 			bar.style.flexGrow = String(ms / DAY_MS);
-			return bar;
+			return [bar];
 		}),
 	);
-	const onlineMs = stretches.filter(({ state }) => state === 'online').reduce((sum, { ms }) => sum + ms, 0);
+	const onlineMs = sum(stretches.filter(({ state }) => state === 'online'));
 	const away = stretches.filter(({ state, ms }) => ms > 0 && (state === 'offline' || state === 'blocked')).length;
 	const known = duration(knownMs / 1000);
 	const online = text('onlineFor', { online: duration(onlineMs / 1000), known });
