@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { CATALOGUE, type ErrorCode } from '../../src/base/errors.ts';
 import { givenScreen, VIEW } from './screen.ts';
 
 const LOOK = { timeout: 20_000, interval: 5 };
@@ -72,13 +73,142 @@ test('after an hour untouched the page is as it was at first: language, dialog a
 test('names of 10,000 characters, with markup and signs that turn the direction, are shown cut and as text [F756]', async () => {
 	const name = `<img src=x onerror=alert(1)>\u202e${'w'.repeat(10_000)}`;
 	const summary = { code: 'online-wanted', params: { nextWorkflowId: name } } as const;
+	const { baseUrl } = VIEW.status;
+	const status = { ...VIEW.status, summary, deviceId: name, deviceType: name, serial: `${name}1`, macAddress: name };
+	const workflow = { ...VIEW.status.workflow, wanted: name, live: name };
+	const proposal = { id: 1, host: 'id.example.com', baseUrl, workflowId: name };
 	const { text, state, document } = await givenScreen({
-		before: ({ tell }) => tell({ status: { ...VIEW.status, summary, deviceId: name } }),
+		before: ({ tell }) => tell({ standing: 'first', proposal, status: { ...status, workflow, baseUrl: name } }),
 	});
 	await expect.poll(state, LOOK).toBe('online');
+	for (const id of ['name', 'who', 'workflow-line']) expect(text(id)?.length, id).toBeLessThan(110);
+	for (const fact of document.querySelectorAll('dd')) expect(fact.textContent?.length).toBeLessThan(80);
+	expect(document.title.length).toBeLessThan(100);
 	expect(text('sentence')).toMatch(/^The device works\. A change to <img src=x onerror=alert\(1\)>w+…w+ is pending\.$/);
 	expect(text('sentence')?.length).toBeLessThan(150);
 	expect(document.querySelectorAll('main img').length).toBe(0);
+});
+
+/** By code of the catalogue, for whom it is beside a device that works: a new code is sorted here first. */
+const PERSON = 'person';
+const SUPPORT = 'support';
+const SORTED: Record<ErrorCode, typeof PERSON | typeof SUPPORT> = {
+	'dns-failed': PERSON,
+	'service-unreachable': PERSON,
+	'connect-timeout': PERSON,
+	'connection-lost': PERSON,
+	'connection-replaced': SUPPORT,
+	'channel-silent': PERSON,
+	'channel-flapping': PERSON,
+	'notifications-at-risk': PERSON,
+	'duplicate-device': SUPPORT,
+	'clock-wrong': PERSON,
+	'tls-failed': SUPPORT,
+	'proxy-failed': PERSON,
+	'captive-portal': PERSON,
+	'service-failed': PERSON,
+	'handshake-timeout': PERSON,
+	'request-timeout': PERSON,
+	'registering-too-often': SUPPORT,
+	'channel-occupied': PERSON,
+	'poison-message': SUPPORT,
+	'service-overloaded': PERSON,
+	'certificate-expired': PERSON,
+	'certificate-untrusted': SUPPORT,
+	'certificate-wrong-host': PERSON,
+	'redirect-refused': SUPPORT,
+	'bad-response': SUPPORT,
+	'response-too-large': SUPPORT,
+	'answer-unreadable': SUPPORT,
+	'credential-refused': SUPPORT,
+	'connection-revoked': PERSON,
+	'proxy-refused': PERSON,
+	'channel-not-found': SUPPORT,
+	'channel-rejected': SUPPORT,
+	'request-rejected': SUPPORT,
+	'workflow-unknown': SUPPORT,
+	'access-forbidden': PERSON,
+	'plan-unreachable': SUPPORT,
+	'scanner-failed': PERSON,
+	'telemetry-failed': SUPPORT,
+	'credential-unreadable': SUPPORT,
+	'not-a-pairing-code': PERSON,
+	'code-incomplete': PERSON,
+	'plan-invalid': SUPPORT,
+	'plan-untrusted': SUPPORT,
+	'plan-outdated': SUPPORT,
+	'plan-for-other-fleet': SUPPORT,
+	'plan-unattested': SUPPORT,
+	'plan-expired': SUPPORT,
+	'inventory-invalid': SUPPORT,
+	'picture-unreadable': PERSON,
+	'picture-without-code': PERSON,
+	'picture-with-several-codes': PERSON,
+	'provision-invalid': SUPPORT,
+	'body-invalid': PERSON,
+	'body-too-large': PERSON,
+	'code-expired-or-used': PERSON,
+	'code-for-other-origin': PERSON,
+	'origin-unconfirmed': PERSON,
+	'pairing-unconfirmed': PERSON,
+	'insecure-origin': PERSON,
+	'already-paired': PERSON,
+	'scanner-denied': SUPPORT,
+	'answer-withheld': SUPPORT,
+	'access-denied': PERSON,
+	'update-taken-back': SUPPORT,
+	'update-refused': SUPPORT,
+	'workflow-missing': PERSON,
+	'workflow-conflict': PERSON,
+	usage: SUPPORT,
+	'not-found': SUPPORT,
+	'method-not-allowed': SUPPORT,
+	'open-to-first-comer': SUPPORT,
+	'workflow-fixed': PERSON,
+	'file-exposed': SUPPORT,
+	'fleet-key-invalid': SUPPORT,
+	'settings-invalid': SUPPORT,
+	'credential-ending': SUPPORT,
+	'settings-unreadable': SUPPORT,
+	'restart-needed': SUPPORT,
+	'identity-changed': PERSON,
+	'pairing-uncertain': PERSON,
+	'settings-not-followed': SUPPORT,
+	'pairing-under-way': PERSON,
+	'plan-not-followed': SUPPORT,
+	'state-in-use': SUPPORT,
+	'memory-low': SUPPORT,
+	unpaired: PERSON,
+	'agent-not-running': PERSON,
+	'tools-missing': SUPPORT,
+	'updates-missing': SUPPORT,
+	'unit-not-ready': PERSON,
+	'devices-offline': SUPPORT,
+	'update-failed': SUPPORT,
+	'update-not-alone': SUPPORT,
+	'provision-failed': SUPPORT,
+	'state-unwritable': SUPPORT,
+	'state-unreadable': SUPPORT,
+	'state-corrupt': SUPPORT,
+	'socket-failed': SUPPORT,
+	'disk-low': SUPPORT,
+	'bundle-unwritable': SUPPORT,
+	'update-unprepared': SUPPORT,
+	internal: SUPPORT,
+};
+
+test('of a device that works a person at the screen hears only what a person there can do: every code is sorted [F777]', async () => {
+	expect(Object.keys(SORTED).toSorted()).toEqual(Object.keys(CATALOGUE).toSorted());
+	const { agent, text, at, document } = await givenScreen();
+	for (const [count, [code, who]] of Object.entries(SORTED).entries()) {
+		const deviceId = `kiosk-${count}`;
+		const warnings = [{ code: code as ErrorCode, message: `of ${code}`, remedy: 'x', recovers: false }];
+		agent.tell({ status: { ...VIEW.status, deviceId, warnings } as (typeof VIEW)['status'] });
+		await expect.poll(() => text('name'), LOOK).toBe(deviceId);
+		expect([code, at('warnings').hidden ? SUPPORT : PERSON]).toEqual([code, who]);
+		// Support reads all of them.
+		expect(document.getElementById('notes-list')?.textContent).toBe(`${code}: of ${code}`);
+	}
 });
 
 describe('a language that cannot be loaded', () => {
@@ -181,6 +311,17 @@ describe('a stream', () => {
 		expect(agent.open).toBe(1);
 	});
 
+	test('of a machine that slept is not believed when the screen is lit again, though its timers stood still [F775]', async () => {
+		const { agent, state, clock, wake, inSteps } = await givenScreen();
+		await expect.poll(state, LOOK).toBe('online');
+		clock.sleep(8 * 3_600_000);
+		expect(state()).toBe('online');
+		wake();
+		expect(state()).toBe('silent');
+		await expect.poll(inSteps(state), LOOK).toBe('online');
+		expect(agent.open).toBe(1);
+	});
+
 	test('that is refused is opened again until it is there', async () => {
 		const { agent, state, clock, inSteps } = await givenScreen({
 			before: ({ trouble }) => trouble('/api/live', 'refused'),
@@ -205,6 +346,7 @@ test('a part that cannot be shown leaves the others in view, and is shown when i
 });
 
 describe('pairing', () => {
+	const preview = { host: 'id.example.com', baseUrl: 'https://id.example.com', workflowId: 'w', problem: null };
 	const unpaired = {
 		...VIEW,
 		standing: 'first',
@@ -221,7 +363,6 @@ describe('pairing', () => {
 		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
 		await expect.poll(state, LOOK).toBe('unpaired');
 		at('start').click();
-		const preview = { host: 'id.example.com', baseUrl: 'https://id.example.com', workflowId: 'w', problem: null };
 		agent.answer('/api/inspect', 200, preview);
 		at('code').value = 'a-code';
 		submit('code-form');
@@ -282,5 +423,89 @@ describe('pairing', () => {
 			.poll(() => text('answer'), LOOK)
 			.toBe('The device gave no answer. Look at its state. The code may have been used: try the same code once more.');
 		expect(at('yes').disabled).toBe(false);
+	});
+
+	/** The dialog, open, with a code in its field. */
+	async function givenTyped() {
+		const screen = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+		await expect.poll(screen.state, LOOK).toBe('unpaired');
+		screen.at('start').click();
+		screen.at('code').value = 'a-code';
+		return { ...screen, isOpen: () => screen.document.getElementById('pairing')?.hasAttribute('open') };
+	}
+
+	test('hides what is typed for the next person, though the one before had it shown [F772]', async () => {
+		const { at } = await givenTyped();
+		at('show-code').click();
+		expect(at('code').type).toBe('text');
+		at('close').click();
+		at('start').click();
+		expect([at('code').type, at('show-code').getAttribute('aria-pressed')]).toEqual(['password', 'false']);
+	});
+
+	test('that is left while a code is looked at stays left, whenever the answer comes [F773]', async () => {
+		const { agent, at, submit, isOpen, text } = await givenTyped();
+		const release = agent.hold('/api/inspect');
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => agent.asked.map(({ path }) => path), LOOK).toContain('/api/inspect');
+		at('close').click();
+		release();
+		agent.tell({ ...unpaired, status: { ...unpaired.status, deviceId: 'later' } });
+		await expect.poll(() => text('name'), LOOK).toBe('later');
+		expect(isOpen()).toBe(false);
+		at('start').click();
+		at('code').value = 'another';
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		expect([isOpen(), agent.asked.filter(({ path }) => path === '/api/inspect').length]).toEqual([true, 2]);
+	});
+
+	test('keeps a typed code while no answer came, and where the same code is to be tried again [F774]', async () => {
+		const { agent, at, submit, text } = await givenTyped();
+		agent.trouble('/api/inspect', 'gone');
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toBe('The device gave no answer. Look at its state.');
+		expect(at('code').value).toBe('a-code');
+		agent.mend('/api/inspect');
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		expect(at('code').value).toBe('');
+		agent.answer('/api/pair', 503, { code: 'service-overloaded', params: { pairingCode: 'valid' } });
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toContain('stays valid');
+		expect(at('code').value).toBe('a-code');
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 400, { code: 'code-expired-or-used', params: { pairingCode: 'invalid' } });
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toContain('has expired');
+		expect(at('code').value).toBe('');
+	});
+
+	test.each(['null', '{}', '"paired"'])('that is answered 200 with %s is not taken for done [F776]', async (body) => {
+		const { agent, at, submit, text, isOpen } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 200, body);
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toMatch(/^The device gave no answer\..* The code may have been used/);
+		expect([isOpen(), at('yes').disabled]).toEqual([true, false]);
+	});
+
+	test('that has worked says so for half a minute, also where the clock is set back meanwhile', async () => {
+		const { agent, submit, text, clock } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 200, { deviceId: 'kiosk-7' });
+		agent.tell({});
+		submit('confirm');
+		await expect.poll(() => text('note'), LOOK).toBe('Paired.');
+		clock.setWall(clock.wallMs() - 24 * 3_600_000);
+		clock.advance(30_000);
+		await expect.poll(() => text('note'), LOOK).toBe('');
 	});
 });

@@ -43,6 +43,7 @@ export const VIEW: PageView = {
 export async function givenPageAgent() {
 	const troubles = new Map<string, Trouble>();
 	const asked: { readonly path: string; readonly body: string }[] = [];
+	const holding = new Map<string, Promise<void>>();
 	const answers = new Map<string, { readonly status: number; readonly text: string }>();
 	const streams = new Set<http.ServerResponse>();
 	let last = `event: view\ndata: ${JSON.stringify(VIEW)}\n\n`;
@@ -51,6 +52,7 @@ export async function givenPageAgent() {
 		let body = '';
 		for await (const chunk of request.setEncoding('utf8')) body += chunk;
 		asked.push({ path: request.url ?? '', body });
+		await holding.get(path);
 		const trouble = troubles.get(path) ?? troubles.get('*');
 		if (trouble === 'never') return;
 		if (trouble === 'gone') return void request.socket.destroy();
@@ -82,6 +84,12 @@ export async function givenPageAgent() {
 		/** From now on, for a path or `*` for all. */
 		trouble: (path: string, kind: Trouble) => void troubles.set(path, kind),
 		mend: (path: string) => void troubles.delete(path),
+		/** What is asked there waits until the returned function is called. */
+		hold(path: string): () => void {
+			const { promise, resolve } = Promise.withResolvers<void>();
+			holding.set(path, promise);
+			return resolve;
+		},
 		answer: (path: string, status: number, body: unknown) =>
 			void answers.set(path, { status, text: typeof body === 'string' ? body : JSON.stringify(body) }),
 		/** Tells the open pages, and those that open later. @param data as it is, where it is a text. */
@@ -144,6 +152,9 @@ export async function givenScreen({
 			};
 			Object.assign(window, { setTimeout: set, clearTimeout: clear, setInterval: every });
 			Object.defineProperty(window, 'performance', { value: { now: clock.monotonicMs } });
+			// A Date of the browser's own: this process goes on with its.
+			window.eval('globalThis.Date = class extends Date {}');
+			Object.assign(window.Date, { now: clock.wallMs });
 			Object.defineProperty(window.navigator, 'languages', { value: [locale] });
 			class Here extends Source {
 				constructor(path: string) {
@@ -161,6 +172,7 @@ export async function givenScreen({
 			value: string;
 			disabled: boolean;
 			hidden: boolean;
+			type: string;
 			click(): void;
 		};
 	await expect
@@ -178,6 +190,8 @@ export async function givenScreen({
 		},
 		document,
 		at,
+		/** The screen is lit again, as after a sleep. */
+		wake: () => void document.dispatchEvent(new window.Event('visibilitychange')),
 		submit: (id: string) => void at(id).dispatchEvent(new window.Event('submit', { cancelable: true })),
 		text: (id: string) => at(id).textContent?.replaceAll(/[\u2068\u2069]/g, ''),
 		state: () => document.body.dataset['state'],

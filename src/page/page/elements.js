@@ -1,4 +1,4 @@
-/* Elements of index.html by id, each of its kind: one that is missing there stops the page at its start, where every test sees it. */
+/* Elements of index.html by id, each of its kind: one that is missing there stops the page at its start, where every test sees it. And the time that passes. */
 
 const ELEMENTS = {
 	...all(HTMLElement, 'announcement', 'status', 'state-word', 'note', 'sentence', 'next', 'hotline', 'support'),
@@ -31,4 +31,13 @@ export const at = (id) => ELEMENTS[id];
 /** Leaves what is the same alone, so that a screen reader does not read it again. @param {Element} element @param {string} value */
 export function setText(element, value) {
 	if (element.textContent !== value) element.textContent = value;
+}
+
+let [wallMs, monotonicMs, sumMs] = [Date.now(), performance.now(), 0];
+/** Since the page was opened. A clock may be set back, and monotonic time may stand still in a machine that sleeps: the longer step counts. */
+export function passedMs() {
+	const [wall, monotonic] = [Date.now(), performance.now()];
+	sumMs += Math.max(0, wall - wallMs, monotonic - monotonicMs);
+	[wallMs, monotonicMs] = [wall, monotonic];
+	return sumMs;
 }

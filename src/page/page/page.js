@@ -1,9 +1,10 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
-import { at, setText } from './elements.js';
+import { at, passedMs, setText } from './elements.js';
 import { followPairing, leavePairing, openPairing, pairedNote } from './pair.js';
 import { encode } from './qr.js';
 import {
 	ago,
+	cut,
 	duration,
 	fill,
 	interruptions,
@@ -23,6 +24,8 @@ import {
 const DAY_MS = 86_400_000;
 /** In pixels: below this people cannot read, and scroll instead. */
 const SMALLEST = 10;
+/** Of a message for support, in characters. */
+const MESSAGE = 500;
 /** Without a touch, a key or a change of a field for so long, the next person finds the page as it was at first. */
 const UNTOUCHED_MS = 3_600_000;
 /** Until the agent is asked again where the browser does not do it. */
@@ -43,43 +46,10 @@ const SIGNS = {
 		'M3 3h18v18H3zM6.4 8.3 12 13.9 10.1 12 6.4 15.7 8.3 17.6 12 13.9 15.7 17.6 17.6 15.7 13.9 12 17.6 8.3 15.7 6.4 12 10.1 8.3 6.4z',
 };
 /**
- * Problems that a person at the screen cannot mend: they stand under Details, for support.
+ * Problems that a person at the screen cannot mend, beside those of which the words say to call support.
  * @type {readonly string[]} @satisfies {ErrorCode[]}
  */
-const FOR_SUPPORT = [
-	'state-corrupt',
-	'credential-refused',
-	'socket-failed',
-	'restart-needed',
-	'settings-invalid',
-	'settings-unreadable',
-	'settings-not-followed',
-	'credential-ending',
-	'scanner-denied',
-	'plan-unreachable',
-	'plan-invalid',
-	'plan-untrusted',
-	'plan-outdated',
-	'plan-not-followed',
-	'update-failed',
-	'update-not-alone',
-	'update-unprepared',
-	'update-refused',
-	'update-taken-back',
-	'tools-missing',
-	'updates-missing',
-	'answer-withheld',
-	'file-exposed',
-	'plan-for-other-fleet',
-	'plan-expired',
-	'plan-unattested',
-	'provision-invalid',
-	'provision-failed',
-	'state-unwritable',
-	'state-unreadable',
-	'state-in-use',
-	'open-to-first-comer',
-];
+const FOR_SUPPORT = ['state-corrupt', 'credential-refused', 'restart-needed', 'state-in-use', 'memory-low'];
 /** The parts that a view is shown in, in this order. @type {((view: PageView) => void)[]} */
 const PARTS = [
 	showState,
@@ -93,18 +63,16 @@ const PARTS = [
 	followPairing,
 ];
 
-/** @type {PageView | null} */
-let view = null;
-/** How far the agent's clock is ahead of the browser's. */
-let aheadMs = 0;
-let isSilent = false;
+/**
+ * The page: `render` shows it. `view`: what the agent told last, and `toldMs` when. `isSilent`: it does not answer now.
+ * `chosen`: the language that a person has chosen here, until the page is opened again. `awaited`: the one that is being loaded.
+ * @type {{ view: PageView | null, toldMs: number, isSilent: boolean, chosen: string | null, awaited: string | null }}
+ */
+let page = { view: null, toldMs: 0, isSilent: false, chosen: null, awaited: null };
 /** The stream in use, and when it said something last. @type {EventSource | null} */
 let live = null;
 let heardMs = 0;
-/** The language that a person has chosen here, until the page is opened again. @type {string | null} */
-let chosen = null;
-/** The language that is being loaded. @type {string | null} */
-let awaited = null;
+let touchedMs = 0;
 
 for (const [tag, name] of Object.entries(LANGUAGES)) {
 	const option = make('option', name);
@@ -113,8 +81,7 @@ for (const [tag, name] of Object.entries(LANGUAGES)) {
 	at('language').append(option);
 }
 at('language').addEventListener('change', () => {
-	chosen = at('language').value;
-	render();
+	change({ chosen: at('language').value });
 });
 at('start').addEventListener('click', () => openPairing());
 // The state shows the result.
@@ -124,23 +91,33 @@ document.addEventListener('paired', () => render());
 const isTall = () => matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
 at('details').open = isTall();
 addEventListener('resize', fitScreen);
-let touchedMs = performance.now();
 for (const kind of ['pointerdown', 'keydown', 'input'])
 	addEventListener(kind, () => {
-		touchedMs = performance.now();
+		touchedMs = passedMs();
 	});
 listen();
-// The timeline, "20 seconds ago" and "for 4 minutes" move on while nothing happens.
-setInterval(() => {
-	if (performance.now() - heardMs > SILENCE_MS) lose(live);
-	if (performance.now() - touchedMs > UNTOUCHED_MS) beginAgain();
+setInterval(look, LOOK_MS);
+// A machine that wakes up shows the page first.
+document.addEventListener('visibilitychange', look);
+addEventListener('pageshow', look);
+
+/** The timeline, "20 seconds ago" and "for 4 minutes" move on while nothing happens. */
+function look() {
+	if (passedMs() - heardMs > SILENCE_MS) lose(live);
+	if (passedMs() - touchedMs > UNTOUCHED_MS) beginAgain();
 	render();
-}, LOOK_MS);
+}
+
+/** @param {Partial<typeof page>} some */
+function change(some) {
+	page = { ...page, ...some };
+	render();
+}
 
 /** Language, dialog, half-typed code and details are those of a page that was just opened. */
 function beginAgain() {
-	touchedMs = performance.now();
-	chosen = null;
+	touchedMs = passedMs();
+	page.chosen = null;
 	at('details').open = isTall();
 	leavePairing();
 	scrollTo(0, 0);
@@ -149,47 +126,42 @@ function beginAgain() {
 function listen() {
 	const stream = new EventSource('/api/live');
 	live = stream;
-	heardMs = performance.now();
+	heardMs = passedMs();
 	stream.addEventListener('view', ({ data }) => {
 		if (stream !== live) return;
+		/** @type {PageView | null} */
+		let view = null;
 		try {
-			/** @type {PageView} */
-			const told = JSON.parse(data);
-			aheadMs = told.nowMs - Date.now();
-			view = told;
-		} catch {
-			return lose(stream);
-		}
-		heardMs = performance.now();
-		isSilent = false;
-		render();
+			view = JSON.parse(data);
+		} catch {}
+		if (!view?.status) return lose(stream);
+		heardMs = passedMs();
+		change({ view, toldMs: heardMs, isSilent: false });
 	});
 	stream.onerror = () => {
 		// Browsers give up after an answer that is not a stream; some at any failure.
 		if (stream.readyState === EventSource.CLOSED) return lose(stream);
-		isSilent = true;
-		render();
+		change({ isSilent: true });
 	};
 	// The agent makes room for newer windows.
-	stream.addEventListener('closed', () => lose(stream, isSilent));
+	stream.addEventListener('closed', () => lose(stream, page.isSilent));
 }
 
 /** A stream is of no more use: another one takes its place. What is known stays in view. @param {EventSource | null} stream */
-function lose(stream, silent = true) {
+function lose(stream, isSilent = true) {
 	if (stream === null || stream !== live) return;
 	live = null;
 	stream.close();
-	isSilent = silent;
 	setTimeout(listen, AGAIN_MS);
-	render();
+	change({ isSilent });
 }
 
 /** Shows what is known, in the language that is wanted as soon as it is there. */
 function render() {
 	void followLanguage();
-	const shown = view;
-	if (words.tag === undefined || (shown === null && !isSilent)) return;
-	for (const show of shown === null ? [showState] : PARTS.map((part) => () => part(shown))) {
+	const { view, isSilent } = page;
+	if (words.tag === undefined || (view === null && !isSilent)) return;
+	for (const show of view === null ? [showState] : PARTS.map((part) => () => part(view))) {
 		// A part that fails leaves the others in view, and is tried again with the next render.
 		try {
 			show();
@@ -215,13 +187,16 @@ function fitScreen() {
 	}
 }
 
-const wantedLanguage = () => chosen ?? (view && view.language !== 'auto' ? view.language : ofBrowser());
+function wantedLanguage() {
+	const { chosen, view } = page;
+	return chosen ?? (view && view.language !== 'auto' ? view.language : ofBrowser());
+}
 
 /** Loads the language that is wanted; until it is there the page keeps the one that it has, or takes English. */
 async function followLanguage() {
 	const wanted = wantedLanguage();
-	if (wanted === words.tag || wanted === awaited) return;
-	awaited = wanted;
+	if (wanted === words.tag || wanted === page.awaited) return;
+	page.awaited = wanted;
 	try {
 		await load(wanted, AGAIN_MS);
 		if (wanted === wantedLanguage()) speak(wanted);
@@ -229,7 +204,7 @@ async function followLanguage() {
 		speakAnyway();
 		await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
 	}
-	if (wanted === awaited) awaited = null;
+	if (wanted === page.awaited) page.awaited = null;
 	at('language').value = wantedLanguage();
 	render();
 }
@@ -240,14 +215,16 @@ function speakAnyway() {
 	render();
 }
 
-const now = () => Date.now() + aheadMs;
+/** By the agent's clock. */
+const now = () => (page.view?.nowMs ?? 0) + passedMs() - page.toldMs;
 
 function showState() {
+	const { view, isSilent } = page;
 	const state = isSilent || view === null ? 'silent' : view.status.state;
 	document.body.dataset.state = state;
 	at('sign').firstElementChild?.setAttribute('d', SIGNS[state]);
 	setText(at('state-word'), words.states[state]);
-	document.title = `${words.states[state]}: ${view?.status.deviceId ?? ''}`;
+	document.title = `${words.states[state]}: ${cut(view?.status.deviceId ?? '')}`;
 	const { sentence, next } =
 		isSilent || view === null ? { sentence: text('silent'), next: text('silentDo') } : statusWords(view);
 	const note = state === 'online' ? pairedNote() : '';
@@ -259,17 +236,17 @@ function showState() {
 
 /** @param {PageView} view */
 function showSteps({ status, standing, pinNeed }) {
-	at('start').hidden = isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
+	at('start').hidden = page.isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
 	// One next step: where a code helps, trying again does not.
-	at('retry').hidden = isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
+	at('retry').hidden = page.isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
 }
 
 /** @param {PageView} view */
 function showWarnings({ status }) {
-	const told = status.warnings.filter(
-		({ code }) => !FOR_SUPPORT.includes(code) && code !== status.summary.params.problem,
-	);
-	at('warnings').hidden = told.length === 0 || isSilent;
+	const isForSupport = (/** @type {string} */ code) =>
+		FOR_SUPPORT.includes(code) || problemWords(code)[1] === problemWords('internal')[1];
+	const told = status.warnings.filter(({ code }) => !isForSupport(code) && code !== status.summary.params.problem);
+	at('warnings').hidden = told.length === 0 || page.isSilent;
 	at('warnings').replaceChildren(...told.map(({ code }) => make('li', problemWords(code).join(' '))));
 }
 
@@ -290,7 +267,9 @@ function showDetails({ status, lastHeartbeatAt }) {
 function showNotes({ status }) {
 	const notes = [status.problem, ...status.warnings].filter((one) => one !== null);
 	at('notes').hidden = notes.length === 0;
-	at('notes-list').replaceChildren(...notes.map(({ code, message }) => make('li', `${code}: ${message}`)));
+	at('notes-list').replaceChildren(
+		...notes.map(({ code, message }) => make('li', cut(`${code}: ${message}`, MESSAGE))),
+	);
 }
 
 /** @param {PageView} view */
@@ -320,7 +299,7 @@ function statusWords({ status, standing, pinNeed }) {
 
 /** @param {PageView} view */
 function showIdentity({ status, support }) {
-	setText(at('name'), status.deviceId ?? '…');
+	setText(at('name'), cut(status.deviceId ?? '…'));
 	const serial = status.serial === status.deviceId ? null : status.serial;
 	showFacts(at('who'), [[text('serial'), serial]]);
 	at('hotline').hidden = !support;
@@ -409,7 +388,7 @@ function showFacts(list, facts) {
 		...facts.flatMap(([name, value]) => {
 			if (!value) return [];
 			const shown = make('dd');
-			shown.append(make('bdi', value));
+			shown.append(make('bdi', cut(value)));
 			return [make('dt', name), shown];
 		}),
 	);

@@ -1,7 +1,7 @@
 /* Pairing on the page: takes a code, shows where it leads, asks once, and asks the agent to pair. Keeps no code longer than needed. */
 import { kindOf, ReadingFailed, readFromCamera, readPictureFile } from './codes.js';
-import { at, setText } from './elements.js';
-import { duration, fill, problemWords, text, words } from './words.js';
+import { at, passedMs, setText } from './elements.js';
+import { cut, duration, fill, problemWords, text, words } from './words.js';
 
 /** @import { Params } from '../../base/errors.ts' */
 /** @import { ProblemDocument } from '../../protocol/problem.ts' */
@@ -11,7 +11,7 @@ import { duration, fill, problemWords, text, words } from './words.js';
 /**
  * @template {keyof PageRequests} Path
  * @typedef {{ came: true, ok: true, body: PageRequests[Path]['answer'] }
- * 	| { came: boolean, ok: false, body: Partial<ProblemDocument> }} Answer What did not come has no code.
+ * 	| { came: boolean, ok: false, body: Partial<ProblemDocument> }} Answer What did not come, or not from the agent, has no code.
  */
 
 /** How long a success stands beside the state, in milliseconds. */
@@ -20,6 +20,8 @@ const NOTE_MS = 30_000;
 const ANSWER_MS = 120_000;
 /** Until a code before the camera is asked about again after no answer. */
 const AGAIN_MS = 3_000;
+/** What every good answer of the agent has. @type {Record<keyof PageRequests, string | null>} */
+const MARKS = { '/api/inspect': 'problem', '/api/pair': 'deviceId', '/api/dismiss': null };
 
 /**
  * The dialog: `render` shows it, and what is typed is in its fields.
@@ -41,10 +43,12 @@ let handled = 0;
 /** @type {AbortController | null} */
 let camera = null;
 let noteUntil = 0;
+/** Counts what the dialog was opened, left or asked for: an answer that comes for an earlier one changes nothing. */
+let visit = 0;
 
 /** Says that pairing has worked, for a while. */
 export function pairedNote() {
-	return Date.now() < noteUntil ? text('paired') : '';
+	return passedMs() < noteUntil ? text('paired') : '';
 }
 
 /** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. @param {PageView} next */
@@ -78,7 +82,9 @@ function close() {
 
 /** Back to where a code comes in. @param {() => string} answer */
 function forget(answer = EMPTY.answer) {
+	visit += 1;
 	known.clear();
+	showCode(false);
 	for (const field of [at('code'), at('workflow'), at('pin')]) field.value = '';
 	change({ ...EMPTY, answer });
 }
@@ -105,12 +111,13 @@ function render() {
 	at('confirm').hidden = shown === null;
 	setText(at('host'), shown?.host ?? '');
 	setText(at('host-elsewhere'), shown?.hostInUnicode ? text('elsewhere', { host: shown.hostInUnicode }) : '');
-	setText(at('workflow-line'), shown?.workflowId ? `${text('workflow')}: \u2068${shown.workflowId}\u2069` : '');
+	setText(at('workflow-line'), shown?.workflowId ? `${text('workflow')}: \u2068${cut(shown.workflowId)}\u2069` : '');
 	// Left empty, the service takes the only one, or lists those to choose from.
 	at('workflow-field').hidden = shown?.workflowId !== null || workflows !== null;
 	at('workflow-choice').hidden = workflows === null;
 	at('pin-field').hidden = view?.pinNeed !== 'pin';
-	at('yes').disabled = isPairing;
+	// What is under way is not cancelled.
+	for (const id of /** @type {const} */ (['yes', 'no'])) at(id).disabled = isPairing;
 }
 
 /** @param {() => string} answer in the language of the moment. */
@@ -123,16 +130,16 @@ function say(answer) {
 
 at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
-	const typed = at('code').value;
-	at('code').value = '';
-	take([{ text: typed, format: '' }]).catch(sayNoAnswer);
+	take([{ text: at('code').value, format: '' }]).catch(sayNoAnswer);
 });
 
-at('show-code').addEventListener('click', () => {
-	const isShown = at('code').type === 'text';
-	at('code').type = isShown ? 'password' : 'text';
-	at('show-code').setAttribute('aria-pressed', String(!isShown));
-});
+at('show-code').addEventListener('click', () => showCode(at('code').type !== 'text'));
+
+/** @param {boolean} isShown */
+function showCode(isShown) {
+	at('code').type = isShown ? 'text' : 'password';
+	at('show-code').setAttribute('aria-pressed', String(isShown));
+}
 
 // A scanner types wherever the focus is: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
@@ -150,10 +157,12 @@ at('picture').addEventListener('change', async () => {
 	at('picture').value = '';
 	if (!file) return;
 	say(() => text('searching'));
+	const mine = visit;
 	try {
-		await take(await readPictureFile(file));
+		const found = await readPictureFile(file);
+		if (mine === visit) await take(found);
 	} catch (error) {
-		sayReading(error);
+		if (mine === visit) sayReading(error);
 	}
 });
 
@@ -168,7 +177,7 @@ at('camera-start').addEventListener('click', async () => {
 			take,
 		});
 	} catch (error) {
-		sayReading(error);
+		if (!mine.signal.aborted) sayReading(error);
 	} finally {
 		if (camera === mine) camera = null;
 		render();
@@ -196,12 +205,16 @@ const known = new Map();
  * @param {Found[]} found @returns whether there was one; else the camera goes on.
  */
 async function take(found) {
+	const mine = visit;
 	const looked = [];
 	for (const one of found) {
 		let answer = camera === null ? undefined : known.get(one.text);
 		if (answer === undefined) {
 			if (camera === null) say(() => text('looking'));
 			answer = await post('/api/inspect', { code: one.text });
+			if (mine !== visit) return true;
+			// What was typed is not typed again because no answer came.
+			if (answer.came && at('code').value === one.text) at('code').value = '';
 			known.set(one.text, answer);
 			if (!answer.came) setTimeout(() => known.delete(one.text), AGAIN_MS);
 		}
@@ -255,6 +268,7 @@ function sayNotACode(one, reason) {
 
 /** Shows where the code leads, and what is still needed. @param {Partial<Dialog>} which @param {Shown} shown */
 function ask(which, shown) {
+	visit += 1;
 	open();
 	change({ ...EMPTY, ...which, shown });
 	at('pairing-title').focus();
@@ -283,7 +297,8 @@ at('no').addEventListener('click', () => {
 });
 
 at('close').addEventListener('click', close);
-at('pairing').addEventListener('cancel', () => {
+at('pairing').addEventListener('cancel', (event) => {
+	if (dialog.isPairing) return event.preventDefault();
 	dismiss();
 	close();
 });
@@ -322,7 +337,7 @@ async function pairNow() {
 	}
 	at('pin').value = '';
 	if (ok) {
-		noteUntil = Date.now() + NOTE_MS;
+		noteUntil = passedMs() + NOTE_MS;
 		close();
 		document.dispatchEvent(new Event('paired'));
 		// Success is in view, and read aloud.
@@ -335,6 +350,8 @@ async function pairNow() {
 	if (!isWrongPin) {
 		handled = Math.max(handled, proposal);
 		forget();
+		const worth = body.code === undefined ? 'uncertain' : body.params?.pairingCode;
+		if (worth === 'valid' || worth === 'uncertain') at('code').value = code;
 	}
 	if (body.code === undefined) say(() => [text('noAnswer'), text('codeUncertain')].join(' '));
 	else sayProblem(body);
@@ -343,7 +360,7 @@ async function pairNow() {
 
 /** @param {{ id: string, name: string }[]} workflows */
 function choose(workflows) {
-	const options = workflows.map(({ id, name }) => new Option(name === id ? id : `${name} (${id})`, id));
+	const options = workflows.map(({ id, name }) => new Option(name === id ? cut(id) : `${cut(name)} (${cut(id)})`, id));
 	at('workflow-list').replaceChildren(...options);
 	change({ workflows });
 	say(() => text('chooseWorkflow'));
@@ -390,7 +407,10 @@ async function post(path, body) {
 			cache: 'no-store',
 			signal: AbortSignal.timeout(ANSWER_MS),
 		});
-		return { came: true, ok: response.ok, body: await response.json() };
+		const answer = await response.json();
+		const mark = response.ok ? MARKS[path] : 'code';
+		if (mark !== null && !(mark in answer)) throw new TypeError("The answer is not the agent's.");
+		return { came: true, ok: response.ok, body: answer };
 	} catch {
 		return { came: false, ok: false, body: {} };
 	}

@@ -70,17 +70,20 @@ export function speak(tag) {
 
 /** Names and numbers in a sentence; each keeps its own direction of writing. @param {string} template @param {Params} params */
 export function fill(template, params) {
-	return template.replaceAll(/\{(\w+)\}/g, (_all, name) => `\u2068${shown(params[name] ?? '')}\u2069`);
+	return template.replaceAll(/\{(\w+)\}/g, (_all, name) => `\u2068${cut(params[name] ?? '')}\u2069`);
 }
 
-/** A name as a sentence has room for it, without signs that turn the direction of what follows. @param {string | number} value */
-function shown(value) {
+/**
+ * A name as the page has room for it, without signs that turn the direction of what follows.
+ * @param {string | number} value @param {number} most in characters.
+ */
+export function cut(value, most = 72) {
 	const signs = [
 		...String(value)
-			.slice(0, 500)
+			.slice(0, 8 * most)
 			.replaceAll(/[\p{Cc}\p{Cf}]/gu, ''),
 	];
-	return signs.length > 72 ? [...signs.slice(0, 56), '…', ...signs.slice(-12)].join('') : signs.join('');
+	return signs.length > most ? [...signs.slice(0, most - 16), '…', ...signs.slice(-12)].join('') : signs.join('');
 }
 
 /** @param {TextKey} key @param {Params} params */
