@@ -165,10 +165,8 @@ function refuseUnknownHelp(program: Command, words: readonly string[]): void {
 			if (at === -1 || index < at) return;
 		}
 		if (!next) {
-			const nearest = nearestName(
-				word,
-				command.commands.map((known) => known.name()),
-			);
+			const names = command.commands.map((known) => known.name());
+			const nearest = meantBy(word, command) ?? nearestName(word, names);
 			throw new AgentError('usage', `Unknown command ${JSON.stringify(word.slice(0, 40))}.`, {
 				remedy: (nearest ? `Did you mean ${nearest}? ` : '') + seeHelp(program, typed),
 			});
@@ -195,8 +193,21 @@ function seeHelp(program: Command, words: readonly string[]): string {
 /** Words that people try, and the command that does what they look for. */
 const MEANT: Readonly<Record<string, string>> = {
 	...{ log: 'history', logs: 'history', bundle: 'support-bundle', support: 'support-bundle' },
-	...{ info: 'status', check: 'doctor', diagnose: 'doctor', start: 'run', test: 'doctor' },
+	...{ info: 'status', start: 'run', restart: 'reconnect', reset: 'unpair' },
+	...{
+		check: 'doctor',
+		test: 'doctor',
+		diag: 'doctor',
+		diagnose: 'doctor',
+		diagnosis: 'doctor',
+		diagnostics: 'doctor',
+	},
 };
+
+function meantBy(word: string, program: Command): string | null {
+	const meant = Object.hasOwn(MEANT, word) ? MEANT[word] : undefined;
+	return meant !== undefined && commandOf(program, meant) ? meant : null;
+}
 
 /** commander's own message without the typed words: a code may be among them. */
 function plainWords(error: CommanderError, program: Command): { message: string; suggestion: string } {
@@ -207,9 +218,8 @@ function plainWords(error: CommanderError, program: Command): { message: string;
 			: error.code === 'commander.unknownOption'
 				? first.replace(/=.*'$/s, "'").replace(/ '(?!-[a-z]'$|--[a-z-]{1,40}'$).*$/is, '')
 				: first;
-	const meant = MEANT[/^unknown command '(\w+)'$/.exec(first)?.[1] ?? ''];
-	const isThere = meant !== undefined && commandOf(program, meant) !== undefined;
-	const suggestion = isThere ? `Did you mean ${meant}? ` : hint.replace(/^\((.*)\)$/, '$1 ');
+	const meant = meantBy(/^unknown command '(\w+)'$/.exec(first)?.[1] ?? '', program);
+	const suggestion = meant ? `Did you mean ${meant}? ` : hint.replace(/^\((.*)\)$/, '$1 ');
 	return { message: `${message.charAt(0).toUpperCase()}${message.slice(1).replace(/\.$/, '')}.`, suggestion };
 }
 

@@ -55,6 +55,10 @@ test.each([
 	['logs', 'history'],
 	['bundle', 'support-bundle'],
 	['support', 'support-bundle'],
+	['diag', 'doctor'],
+	['diagnostics', 'doctor'],
+	['restart', 'reconnect'],
+	['reset', 'unpair'],
 	['statsu', 'status'],
 ])('a command that is not there: %s is answered with %s', async (word, meant) => {
 	const words = new RegExp(`^Error: Unknown command '${word}'\\. Did you mean ${meant}\\? See "idv-agent --help"\\.`);
@@ -131,6 +135,7 @@ describe('a mistake on the command line', () => {
 		['idv', ['apikey', 'nosuch', '--help'], /Unknown command "nosuch"\. See "idv apikey --help"/],
 		['idv', ['nosuch', '-h'], /Unknown command "nosuch"\. See "idv --help"/],
 		['idv-agent', ['help', 'workflow', 'sett'], /Unknown command "sett"\. Did you mean set\? See "idv-agent workflow/],
+		['idv-agent', ['diag', '--help'], /Unknown command "diag"\. Did you mean doctor\? See "idv-agent --help"/],
 		['idv', ['help', 'nosuch'], /Unknown command "nosuch"\. See "idv --help"/],
 		['idv', ['fleet', 'help', 'sing'], /Unknown command "sing"\. Did you mean sign\? See "idv fleet --help"/],
 		['idv', ['apikeys'], /Unknown command 'apikeys'\. Did you mean apikey\?/],
@@ -226,19 +231,18 @@ describe('without a running agent', () => {
 	});
 });
 
-test.each([
-	['idv-agent'],
-	['idv-agent', 'run'],
-	['idv-agent', 'pair'],
-	['idv-agent', 'scanner', 'test'],
-	['idv-agent', 'service'],
-	['idv'],
-	['idv', 'qrcode'],
-	['idv', 'fleet', 'status'],
-] as const)('the help of %s %s %s fits a terminal of 60 columns', async (program, ...path) => {
-	const { stdout, status } = await finish(program, [...path, '--help'], { COLUMNS: '60' });
-	expect(status).toBe(0);
-	// A word that is longer than the line stays whole.
-	expect(stdout.split('\n').filter((line) => line.length > 60 && /\S\s+\S/.test(line.slice(0, 60)))).toEqual([]);
-	expect(stdout).toMatch(/^Usage: /);
-});
+test.each<Program>(['idv-agent', 'idv'])(
+	'the help of every command of %s fits a terminal of 60 columns',
+	async (program) => {
+		const pages = await readHelp(program, [], { COLUMNS: '60' });
+		const paths = (helps: typeof pages) => helps.map(({ path }) => path.join(' '));
+		expect(paths(pages)).toEqual(paths(await readHelp(program)));
+		for (const { path, outcome } of pages) {
+			const { stdout, status } = outcome;
+			expect([path, status, stdout.slice(0, 7)]).toEqual([path, 0, 'Usage: ']);
+			// A word that is longer than the line stays whole.
+			const wide = stdout.split('\n').filter((line) => line.length > 60 && /\S\s+\S/.test(line.slice(0, 60)));
+			expect([path, ...wide]).toEqual([path]);
+		}
+	},
+);
