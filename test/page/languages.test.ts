@@ -104,10 +104,13 @@ const parameters = (sentence: string) => (sentence.match(/\{\w+\}/g) ?? []).toSo
 
 /** By language, words with a second meaning that a person at the screen takes first. */
 const TWO_MEANINGS: Record<string, RegExp> = {
-	// "Wipe", and "site" or "website".
-	ar: /امسح|ممسوح|الموقع/,
-	fr: /\bce site\b/,
-	es: /\bdispositivo\b|\beste lugar\b/,
+	// "Wipe", "site" or "website", and "put off"; "relied on" beside "access".
+	ar: /امسح|ممسوح|الموقع|مؤجل|اعتماد/,
+	// "Name" or "login".
+	fr: /\bce site\b|\bidentifiant\b/,
+	es: /\bdispositivo\b|\beste lugar\b|\bcredencial\b/,
+	// "Disk" or "memory"; "news"; the state has another word.
+	de: /\bDer Speicher\b|\bLetzte Nachrichten\b|\bonline\b(?!\})/,
 	// A pairing code is the only code.
 	en: /\bcode (?:that stands|shown)\b/,
 };
@@ -116,6 +119,12 @@ test.each(TAGS)('%s has no word that means something else at the screen', (tag) 
 	const found = TWO_MEANINGS[tag];
 	for (const [place, sentence] of sentences(wordsOf(tag))) if (found) expect(sentence, place).not.toMatch(found);
 });
+
+test.each(
+	Object.entries({ en: /moves or renews/, de: /wechseln oder/, fr: /déplace ou/, es: /traslada o/, ar: /تنقل .* أو/ }),
+)('%s says of a service that it moves the device too often, or registers it again', (tag, both) =>
+	expect(wordsOf(tag).codes['registering-too-often']?.[0]).toMatch(both),
+);
 
 describe.each(TAGS)('%s', (tag) => {
 	const words = wordsOf(tag);

@@ -18,7 +18,7 @@ export default {
 	summaries: {
 		unpaired: 'Este equipo espera su código de vinculación.',
 		'unpaired-uncertain':
-			'El servicio no respondió. Puede que el último código ya se haya usado: inténtelo una vez más.',
+			'El servicio no respondió. Puede que el último código ya se haya usado: pruébelo una vez más.',
 		connecting: 'El equipo se conecta a {host}.',
 		online: 'Todo funciona.',
 		'online-wanted': 'El equipo funciona. El cambio a {nextWorkflowId} está pendiente.',
@@ -43,7 +43,10 @@ export default {
 		'notifications-at-risk': ['Pueden perderse mensajes del servicio.', NETWORK],
 		'duplicate-device': ['Es posible que otro equipo use el nombre de este.', HOTLINE],
 		'channel-flapping': ['La conexión se corta una y otra vez.', NETWORK],
-		'registering-too-often': ['El servicio registra este equipo con demasiada frecuencia.', HOTLINE],
+		'registering-too-often': [
+			'El servicio traslada o registra de nuevo este equipo con demasiada frecuencia.',
+			HOTLINE,
+		],
 		'clock-wrong': ['El reloj de este equipo está mal.', 'Ajuste la fecha y la hora de este equipo.'],
 		'certificate-expired': [
 			'El certificado del servicio ha caducado.',
@@ -98,7 +101,7 @@ export default {
 		'workflow-conflict': ['Este código es para otro flujo de trabajo.', 'Deje vacío el campo del flujo de trabajo.'],
 		'pairing-uncertain': [
 			'El servicio no dio una respuesta útil.',
-			'Si se rechaza, pida un nuevo código de vinculación.',
+			'Si el código se rechaza, pida un nuevo código de vinculación.',
 		],
 		'pairing-under-way': ['Hay una vinculación en curso.', 'Espere un momento.'],
 		unpaired: ['Este equipo no está vinculado.', 'Escanee un código de vinculación.'],
@@ -139,7 +142,7 @@ export default {
 			'Con los ajustes cambiados este equipo no se conecta; sigue con los anteriores.',
 			HOTLINE,
 		],
-		'credential-ending': ['Una credencial de este equipo caduca pronto.', HOTLINE],
+		'credential-ending': ['Los datos de acceso de este equipo caducan pronto.', HOTLINE],
 		'restart-needed': ['Un cambio necesita un reinicio.', 'Reinicie este equipo.'],
 		'credential-unreadable': ['Faltan los datos de acceso de este equipo.', HOTLINE],
 		'state-unwritable': ['Este equipo no puede guardar sus datos.', HOTLINE],
