@@ -31,7 +31,8 @@ import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
-import { type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
+import { bearGone } from '../settings/gone-files.ts';
+import { firstSettings, type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
@@ -97,13 +98,12 @@ export async function startDaemon(options: DaemonOptions) {
 		const updates = await readUpdates(root);
 		const answerFile = await openAnswerFile(paths.stateDir);
 
-		const parts: RuntimeParts = {
-			userAgent: `idv-agent/${version}`,
-			env: options.env,
-			wallMs: clock.wallMs,
-		};
+		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, wallMs: clock.wallMs };
+		let again = () => {};
+		const gone = bearGone(paths.configFile, clock, () => again());
+		closers.push(gone.close);
 		const first = await openFirstRuntime(
-			async (before) => (before && loaded.problems.length > 0 ? loadSettings(sources, before) : loaded),
+			(before) => firstSettings(loaded, sources, before, gone),
 			state,
 			sources,
 			parts,
@@ -251,7 +251,7 @@ export async function startDaemon(options: DaemonOptions) {
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		const following = followSettings({
-			...{ agent, clock, log, sources, runtimeParts: parts, unusable: first.problems },
+			...{ agent, gone, log, sources, runtimeParts: parts, unusable: first.problems },
 			opened(runtime, { settings }) {
 				open.add(runtime);
 				pushed = settings;
@@ -267,6 +267,7 @@ export async function startDaemon(options: DaemonOptions) {
 				options.hooksProgram?.follow(hooks.isAnySet());
 			},
 		});
+		again = () => void following.reload(false);
 		/** For this release such a file is still used; pairing refuses. */
 		const warnOfFiles = async () => {
 			// The applications file is not used at all then, and has a warning of its own.

@@ -1,6 +1,5 @@
 /** Follows the settings: reads them again when they may have changed, has the agent use them, and tells what could not be taken. */
 import type { Agent } from '../agent/agent.runner.ts';
-import type { Clock } from '../base/clock.edge.ts';
 import { type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -15,17 +14,13 @@ import {
 	type Unusable,
 } from '../connection/runtime.runner.ts';
 import { type SettingsWatch, watchSettings } from '../settings/files.edge.ts';
-import {
-	bearGone,
-	type LoadedSettings,
-	loadSettings,
-	type SettingsSources,
-	tellGone,
-} from '../settings/load.runner.ts';
+import type { bearGone } from '../settings/gone-files.ts';
+import { type LoadedSettings, loadSettings, type SettingsSources, tellGone } from '../settings/load.runner.ts';
 
 export function followSettings(parts: {
 	readonly agent: Pick<Agent, 'applyRuntime' | 'warn' | 'ways'>;
-	readonly clock: Clock;
+	/** Which of the files that are gone stay in force, also those that were gone at the start. */
+	readonly gone: ReturnType<typeof bearGone>;
 	readonly log: Pick<Log, 'setLevel' | 'warn'>;
 	readonly sources: SettingsSources;
 	readonly runtimeParts: RuntimeParts;
@@ -36,14 +31,13 @@ export function followSettings(parts: {
 	/** Has the rest of the device follow what is in force now. */
 	readonly onTaken: (settings: LoadedSettings) => Promise<void>;
 }) {
-	const { agent, clock, log, sources, runtimeParts } = parts;
+	const { agent, gone, log, sources, runtimeParts } = parts;
 	const { paths } = sources;
 	const { ways } = agent;
 	let told: readonly string[] = [];
 	let applied = Promise.resolve();
 	let stopped = false;
 	let watch: SettingsWatch | null = null;
-	const gone = bearGone(paths.configFile, clock, () => void reload(false));
 
 	/** One warning for each thing that is wrong with the settings. */
 	function tell(
@@ -107,7 +101,6 @@ export function followSettings(parts: {
 		close(): Promise<void> {
 			stopped = true;
 			watch?.close();
-			gone.close();
 			return applied;
 		},
 	};

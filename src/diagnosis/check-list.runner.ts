@@ -14,7 +14,7 @@ import { type OpenRuntime, openFirstRuntime, toldProblems, toldUnusable } from '
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
-import { loadSettings } from '../settings/load.runner.ts';
+import { type LoadedBefore, loadSettings } from '../settings/load.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { missingFor, UPDATES_PROGRAM } from '../updates/package.ts';
@@ -78,7 +78,9 @@ export function openContext(options: DoctorOptions) {
 	const stateOrEmpty = () => savedState().catch(() => EMPTY_STATE);
 	const firstRuntime = once(async () => {
 		const parts = { userAgent, env: inspected.env };
-		return openFirstRuntime((before) => loadSettings(inspected, before), await stateOrEmpty(), inspected, parts);
+		const load = (before: LoadedBefore | null) =>
+			loadSettings(inspected, before && { ...before, keepsGone: () => true });
+		return openFirstRuntime(load, await stateOrEmpty(), inspected, parts);
 	});
 	/** As the running agent has it; else as the next start would try it. */
 	const runtime = async (): Promise<OpenRuntime> => {

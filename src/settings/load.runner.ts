@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { readSettingsLayers } from './files.edge.ts';
+import type { bearGone } from './gone-files.ts';
 import type { AgentPaths } from './paths.runner.ts';
 import { didYouMean, type FileLayer, type ResolvedSettings, resolveSettings, type SettingsLayer } from './resolve.ts';
 import { environmentName, listSettings, valueAt } from './table.ts';
@@ -39,8 +40,11 @@ export async function loadSettings(
 	const { configFile, configFileIsExplicit, confDirectory } = sources.paths;
 	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
 	const isRead = new Set(files.layers.map(({ where }) => where));
+	// What an earlier start has read elsewhere is not gone: it is not asked for.
+	const isAsked = (where: string) => where === configFile || dirname(where) === confDirectory;
 	const stays = (where: string) =>
 		!isRead.has(where) &&
+		isAsked(where) &&
 		(files.unread.includes(where) || files.unread.includes(dirname(where)) || before?.keepsGone?.(where) === true);
 	const kept = (before?.loaded.documents ?? []).filter(({ where }) => stays(where));
 	const rank = ({ where }: { where: string }) => (where === configFile ? '' : where);
@@ -97,35 +101,15 @@ function sharedPorts(settings: LoadedSettings['settings']): Failure[] {
 	});
 }
 
-/** How long a file may be absent until what it has set no longer counts; the config file may be for as long as the agent runs. */
-const GONE_AFTER_MS = 60_000;
-
-/** Bears that files are gone for a while: they may be on their way back. @param onOver called when one of them no longer counts. */
-export function bearGone(
-	configFile: string,
-	clock: { monotonicMs(): number; schedule(delayMs: number, callback: () => void): () => void },
-	onOver: () => void,
-) {
-	/** Since when each is gone, monotonic. */
-	let gone = new Map<string, number>();
-	let seen = new Map<string, number>();
-	let cancel = () => {};
-	return {
-		bears(file: string): boolean {
-			const sinceMs = gone.get(file) ?? clock.monotonicMs();
-			const isBorne = file === configFile || clock.monotonicMs() - sinceMs < GONE_AFTER_MS;
-			if (isBorne) seen.set(file, sinceMs);
-			return isBorne;
-		},
-		/** The files were read, and `bears` was asked for each that is gone. */
-		looked(): void {
-			[gone, seen] = [seen, new Map()];
-			cancel();
-			const since = [...gone].flatMap(([file, sinceMs]) => (file === configFile ? [] : [sinceMs]));
-			if (since.length > 0) cancel = clock.schedule(Math.min(...since) + GONE_AFTER_MS - clock.monotonicMs(), onOver);
-		},
-		close: () => cancel(),
-	};
+/** Those of a start: a file that cannot be used keeps what was last valid, one that has vanished does so for a while. */
+export async function firstSettings(
+	loaded: LoadedSettings,
+	sources: SettingsSources,
+	before: LoadedBefore | null,
+	gone: ReturnType<typeof bearGone>,
+): Promise<LoadedSettings> {
+	const isWhole = !before || (loaded.problems.length === 0 && !tellGone(before.loaded.documents, loaded.documents));
+	return isWhole ? loaded : loadSettings(sources, { ...before, keepsGone: gone.bears }).finally(gone.looked);
 }
 
 /** Names the files that were read before and are absent now; empty if none is. */

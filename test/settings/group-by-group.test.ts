@@ -79,6 +79,24 @@ test('a file that vanishes keeps what it has set, and is told; after a minute it
 	expect(device.agent.status().warnings).toEqual([]);
 });
 
+test('a file of conf.d that vanishes just before a restart keeps what it has set for a minute, and is told [F760]', async () => {
+	const { home, inConf, good, device } = await given();
+	const { workflowId: _, ...rest } = good;
+	await home.writeSettings(rest);
+	await writeFile(inConf('10-wf.json'), '{ "workflowId": "check-in", "deviceType": "scanner" }');
+	await device.untilStatus(({ deviceType }) => deviceType === 'scanner');
+	await rm(inConf('10-wf.json'));
+	await device.stop();
+	const again = await givenAgent({ home });
+	const told = expect.stringContaining('10-wf.json is not there any more; what it has set stays in force for now');
+	expect(await again.untilLive('check-in')).toMatchObject({ deviceType: 'scanner', warnings: [{ message: told }] });
+	again.clock.advance(60_000);
+	expect(await again.untilStatus(({ deviceType }) => deviceType === 'kiosk')).toMatchObject({
+		state: 'online',
+		warnings: [{ message: expect.stringContaining('name no workflow any more') }],
+	});
+});
+
 test('the agent tells of each setting what is in force since when, what is refused and what waits; a change is a line of the log [F628]', async () => {
 	const { home, good, device } = await given();
 	const startedAt = (await report(device))('deviceType')?.since;
