@@ -95,7 +95,7 @@ export const CATALOGUE = {
 	}),
 	...rows(retried('unreachable', EXIT.temporary), {
 		'registering-too-often':
-			'Wait a few minutes. If no person has moved this device so often, the operator of the service must look at why it is moved or renewed.',
+			'Wait a few minutes. If it lasts, look at what changes this device so often: its settings, its fleet plan or its service.',
 	}),
 	...rows(retried('occupied'), {
 		'channel-occupied':

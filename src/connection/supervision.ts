@@ -17,6 +17,8 @@ export interface Registration {
 export interface DesiredRegistration extends Registration {
 	readonly hasReusableCredential: boolean;
 	readonly selfRegistration: boolean;
+	/** Whether a message of the service names its workflow. */
+	readonly isMoved?: boolean;
 }
 
 /** A registration that was made before, and its Connection. */
@@ -43,7 +45,7 @@ export interface Supervision {
 	readonly next: Link | null;
 	/** Rises with every link, never falls. */
 	readonly lastGeneration: number;
-	/** What bounds the pace at which the service makes this device register. */
+	/** What bounds the pace at which this device registers. */
 	readonly budget: RegistrationBudget;
 }
 

@@ -182,13 +182,22 @@ function start(
 	const generation = supervision.lastGeneration + 1;
 	const registration = { baseUrl, request, credentialId, ...(way !== undefined && { way }) };
 	const started = startLink(credentialsFor(registration, supervision), connection, atMs, reason === 'pairing');
-	const { step, budget } = admitted(started, supervision, registration, atMs, random);
+	const by = reason !== 'renewal' && isOwnChange(supervision, registration) ? 'site' : 'service';
+	const { step, budget } = admitted(started, { ...supervision, by }, registration, atMs, random);
 	const link: Link = { generation, registration, reason, state: step.state };
 	const place = supervision.current ? { next: link } : { current: link };
 	return {
 		supervision: { ...supervision, ...place, lastGeneration: generation, budget },
 		effects: ofLink(link, step.effects),
 	};
+}
+
+/** Whether a new link is not what a message of the service or the end of a Connection asks for. */
+function isOwnChange({ desired, current, next }: Supervision, { request, ...to }: Registration): boolean {
+	const last = (next ?? current)?.registration;
+	const isSame =
+		last !== undefined && isSameLink(last, { ...to, request: { ...request, workflowId: last.request.workflowId } });
+	return !(isSame && (desired?.isMoved || request.workflowId === last.request.workflowId));
 }
 
 /** The one order (docs/architecture.md, Credentials): a reusable credential, then the Connection itself, then none at all where that is switched on. */
@@ -219,7 +228,7 @@ function mayUseReusable(registration: Registration, desired: DesiredRegistration
  */
 function admitted(
 	step: Step,
-	{ desired, budget }: Pick<Supervision, 'desired' | 'budget'>,
+	{ desired, budget, by }: Pick<Supervision, 'desired' | 'budget'> & { readonly by: 'site' | 'service' },
 	registration: Registration,
 	atMs: number,
 	random: () => number,
@@ -227,13 +236,13 @@ function admitted(
 	const asked = step.effects.find((effect) => effect.type === 'register');
 	if (!asked) return { step, budget };
 	const isWithheld = asked.credential.kind === 'reusable' && !mayUseReusable(registration, desired);
-	const spent = isWithheld ? { budget, heldBack: NO_LONGER_SET } : spend(budget, atMs);
+	const spent = isWithheld ? { budget, heldBack: NO_LONGER_SET } : spend(budget, atMs, by);
 	if (!spent.heldBack) return { step, budget: spent.budget };
 	const failed = { type: 'registerFailed', attempt: asked.attempt, timedOut: false, atMs } as const;
 	const after = transition(step.state, { ...failed, failure: spent.heldBack }, random);
 	const effects = [...step.effects.filter((effect) => effect !== asked), ...after.effects];
 	// A credential that is withheld leaves the next one to be tried.
-	return admitted({ state: after.state, effects }, { desired, budget: spent.budget }, registration, atMs, random);
+	return admitted({ state: after.state, effects }, { desired, budget: spent.budget, by }, registration, atMs, random);
 }
 
 const NO_LONGER_SET = failure(
@@ -257,7 +266,13 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	const isFree = event.type === 'registerFailed' && event.unsent === true;
 	const before = isFree ? refund(supervision.budget) : supervision.budget;
 	const moving = transition(link.state, happened, random);
-	const { step, budget } = admitted(moving, { desired, budget: before }, registration, event.atMs, random);
+	const { step, budget } = admitted(
+		moving,
+		{ desired, budget: before, by: 'service' },
+		registration,
+		event.atMs,
+		random,
+	);
 	const moved: Link = { ...link, state: step.state };
 	const effects = ofLink(link, step.effects);
 	const isNext = supervision.next?.generation === generation;

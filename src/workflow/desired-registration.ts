@@ -249,7 +249,10 @@ function demandedRegistration(inputs: RegistrationInputs): {
 		return { ...nothing, demanded, missing: keeps.missing };
 	}
 	const workflow = chosenWorkflow(resolved, state, plan);
-	if (workflow) return { ...nothing, demanded: registrationFor(inputs, baseUrl, workflow.workflowId) };
+	if (workflow) {
+		const isMoved = workflow.source === 'service message';
+		return { ...nothing, demanded: { ...registrationFor(inputs, baseUrl, workflow.workflowId), isMoved } };
+	}
 	const kept = state.connections.find((saved) => saved.baseUrl === baseUrl);
 	if (!kept) return { ...nothing, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
 	const demanded = registrationFor(inputs, baseUrl, kept.request.workflowId);

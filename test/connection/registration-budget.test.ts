@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import type { LinkEvent } from '../../src/connection/link.ts';
+import { failureOf, type LinkEvent } from '../../src/connection/link.ts';
 import { budgetWarning, FULL_BUDGET, refund, spend } from '../../src/connection/registration-budget.ts';
 import {
 	type DesiredRegistration,
@@ -16,9 +16,9 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-const desired = (workflowId: string): DesiredRegistration => ({
+const desired = (workflowId: string, deviceType = 'kiosk'): DesiredRegistration => ({
 	baseUrl: 'https://id.example',
-	request: { deviceId: 'kiosk-7', workflowId },
+	request: { deviceId: 'kiosk-7', workflowId, deviceType },
 	credentialId: 'key',
 	hasReusableCredential: true,
 	selfRegistration: false,
@@ -61,8 +61,10 @@ function givenDevice(channelLivesMs: number, answer?: (attempt: number, atMs: nu
 		registeredAtMs,
 		registeredFor,
 		supervision: () => supervision,
-		want: (workflowId: string) =>
-			dispatch({ type: 'desiredChanged', desired: desired(workflowId), known: [], atMs: nowMs }),
+		want(workflowId: string, { deviceType = 'kiosk', isMoved = false } = {}) {
+			const wanted = { ...desired(workflowId, deviceType), isMoved };
+			dispatch({ type: 'desiredChanged', desired: wanted, known: [], atMs: nowMs });
+		},
 		pass(ms: number) {
 			const untilMs = nowMs + ms;
 			for (;;) {
@@ -135,6 +137,51 @@ test.each([
 	expect(mostWithin(device.registeredAtMs, MINUTE)).toBe(most);
 });
 
+test.each<[string, (device: ReturnType<typeof givenDevice>, count: number) => void, RegExp, RegExp]>([
+	[
+		'edits of a setting',
+		(device, count) => device.want('w', { deviceType: `type-${count}` }),
+		/its settings/,
+		/what changes the settings/,
+	],
+	[
+		'workflows of the settings',
+		(device, count) => device.want(`w-${count}`),
+		/its settings/,
+		/what changes the settings/,
+	],
+	[
+		'messages of the service',
+		(device, count) => device.want(`w-${count}`, { isMoved: true }),
+		/its service moved/,
+		/operator of the service/,
+	],
+	[
+		'edits of a device that the service has moved once',
+		(device, count) => device.want('w-1', { deviceType: `type-${count}`, isMoved: true }),
+		/its settings/,
+		/what changes the settings/,
+	],
+])('25 %s within 20 s are told with what has caused them, and whom to ask [F761]', (_, change, because, remedy) => {
+	const device = givenDevice(Number.POSITIVE_INFINITY);
+	device.want('w');
+	device.pass(MINUTE);
+	for (let count = 1; count <= 25; count += 1) {
+		change(device, count);
+		device.pass(800);
+	}
+	const told = [
+		failureOf(device.supervision().next?.state ?? { name: 'closed', sinceMs: 0, attempt: 0 }),
+		budgetWarning(device.supervision().budget, 2 * MINUTE),
+	];
+	for (const one of told)
+		expect(one).toMatchObject({
+			code: 'registering-too-often',
+			message: expect.stringMatching(because),
+			remedy: expect.stringMatching(remedy),
+		});
+});
+
 describe('the budget', () => {
 	test('holds whatever the pace, remembers no more than an hour, and names the least wait', () => {
 		fc.assert(
@@ -144,13 +191,13 @@ describe('the budget', () => {
 				const begun: number[] = [];
 				for (const pause of pauses) {
 					atMs += pause;
-					const spent = spend(budget, atMs);
+					const spent = spend(budget, atMs, 'service');
 					budget = spent.budget;
 					if (!spent.heldBack) begun.push(atMs);
 					else {
 						const waitMs = spent.heldBack.retryAfterMs ?? 0;
 						expect(waitMs).toBeGreaterThan(0);
-						expect(spend(budget, atMs + waitMs).heldBack?.retryAfterMs ?? 1).toBeGreaterThan(0);
+						expect(spend(budget, atMs + waitMs, 'site').heldBack?.retryAfterMs ?? 1).toBeGreaterThan(0);
 					}
 				}
 				expect(mostWithin(begun, MINUTE)).toBeLessThanOrEqual(10);
@@ -162,7 +209,8 @@ describe('the budget', () => {
 
 	test('takes back what has not reached the service', () => {
 		let budget = FULL_BUDGET;
-		for (let attempt = 0; attempt < 500; attempt += 1) budget = refund(spend(budget, attempt).budget);
+		for (let attempt = 0; attempt < 500; attempt += 1)
+			budget = refund(spend(budget, attempt, attempt % 2 ? 'service' : 'site').budget);
 		expect(budget).toEqual(FULL_BUDGET);
 	});
 });

@@ -356,6 +356,19 @@ describe('changed settings', () => {
 		expect(service.devices().map(({ deviceId, online }) => [deviceId, online])).toContainEqual(['kiosk-7', true]);
 	});
 
+	test('that come more often than a device may register are not told as what the service does', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service, { settings: { workflowId: 'check-in' } });
+		for (let edit = 0; edit < 12; edit += 1) {
+			await device.home.writeSettings({ workflowId: 'check-in', deviceType: `type-${edit}` });
+			await device.daemon.reload();
+			await device.untilStatus(({ deviceType, warnings }) => deviceType === `type-${edit}` || warnings.length > 0);
+		}
+		const [told] = (await device.untilStatus(({ warnings }) => warnings.length > 0)).warnings;
+		expect(told).toMatchObject({ code: 'registering-too-often', message: expect.stringContaining('its settings') });
+		expect(told?.remedy).not.toContain('service');
+	});
+
 	test('are all used when several reloads come at once', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { plainDuration } from '../../src/base/durations.ts';
 import { CATALOGUE, type ErrorCode, type Failure, failure, retryClassOf } from '../../src/base/errors.ts';
 import type { LinkEvent } from '../../src/connection/link.ts';
+import { FULL_BUDGET } from '../../src/connection/registration-budget.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
@@ -372,7 +373,7 @@ describe('the fields', () => {
 	});
 
 	test('warn for an hour of a service that makes the device register too often', () => {
-		const budget = { begunAtMs: [], heldBackAtMs: NOW - 50 * MINUTE };
+		const budget = { ...FULL_BUDGET, heldBackAtMs: NOW - 50 * MINUTE };
 		expect(describeStatus(snapshot({ ...online, budget })).warnings).toMatchObject([{ code: 'registering-too-often' }]);
 		expect(describeStatus(snapshot({ ...online, budget }, { nowMs: NOW + 11 * MINUTE })).warnings).toEqual([]);
 	});

@@ -42,7 +42,7 @@ export default {
 		'notifications-at-risk': ['قد تُفقد رسائل من الخدمة.', NETWORK],
 		'duplicate-device': ['قد يكون جهاز آخر يستخدم اسم هذا الجهاز.', HOTLINE],
 		'channel-flapping': ['ينقطع الاتصال مرارًا وتكرارًا.', NETWORK],
-		'registering-too-often': ['تنقل الخدمة هذا الجهاز أو تعيد تسجيله كثيرًا جدًا.', HOTLINE],
+		'registering-too-often': ['يُعاد تسجيل هذا الجهاز كثيرًا جدًا.', HOTLINE],
 		'clock-wrong': ['ساعة هذا الجهاز غير صحيحة.', 'اضبط تاريخ هذا الجهاز ووقته.'],
 		'certificate-expired': ['انتهت صلاحية شهادة الخدمة.', 'تحقق من التاريخ والوقت؛ وإن كانا صحيحين فاتصل بالدعم.'],
 		'certificate-untrusted': ['شهادة الخدمة غير موثوقة.', HOTLINE],

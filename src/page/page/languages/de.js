@@ -44,7 +44,7 @@ export default {
 		'notifications-at-risk': ['Nachrichten des Dienstes können verloren gehen.', NETWORK],
 		'duplicate-device': ['Möglicherweise verwendet ein anderes Gerät den Namen dieses Geräts.', HOTLINE],
 		'channel-flapping': ['Die Verbindung bricht immer wieder ab.', NETWORK],
-		'registering-too-often': ['Der Dienst lässt dieses Gerät zu oft wechseln oder sich neu anmelden.', HOTLINE],
+		'registering-too-often': ['Dieses Gerät wird zu oft neu angemeldet.', HOTLINE],
 		'clock-wrong': ['Die Uhr dieses Geräts geht falsch.', 'Stellen Sie Datum und Uhrzeit dieses Geräts.'],
 		'certificate-expired': [
 			'Das Zertifikat des Dienstes ist abgelaufen.',

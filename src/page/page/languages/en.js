@@ -43,7 +43,7 @@ export default {
 		'notifications-at-risk': ['Messages of the service may be lost.', NETWORK],
 		'duplicate-device': ['Another device may be using the name of this one.', HOTLINE],
 		'channel-flapping': ['The connection breaks off again and again.', NETWORK],
-		'registering-too-often': ['The service moves or renews this device too often.', HOTLINE],
+		'registering-too-often': ['This device is registered again too often.', HOTLINE],
 		'clock-wrong': ['The clock of this device is wrong.', 'Set date and time of this device.'],
 		'certificate-expired': [
 			'The certificate of the service has expired.',

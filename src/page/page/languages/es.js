@@ -43,10 +43,7 @@ export default {
 		'notifications-at-risk': ['Pueden perderse mensajes del servicio.', NETWORK],
 		'duplicate-device': ['Es posible que otro equipo use el nombre de este.', HOTLINE],
 		'channel-flapping': ['La conexión se corta una y otra vez.', NETWORK],
-		'registering-too-often': [
-			'El servicio traslada o registra de nuevo este equipo con demasiada frecuencia.',
-			HOTLINE,
-		],
+		'registering-too-often': ['Este equipo se registra con demasiada frecuencia.', HOTLINE],
 		'clock-wrong': ['El reloj de este equipo está mal.', 'Ajuste la fecha y la hora de este equipo.'],
 		'certificate-expired': [
 			'El certificado del servicio ha caducado.',

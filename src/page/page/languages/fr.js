@@ -44,7 +44,7 @@ export default {
 		'notifications-at-risk': ['Des messages du service peuvent se perdre.', NETWORK],
 		'duplicate-device': ['Il se peut qu’un autre appareil utilise le nom de celui-ci.', HOTLINE],
 		'channel-flapping': ['La connexion se coupe sans cesse.', NETWORK],
-		'registering-too-often': ['Le service déplace ou réenregistre cet appareil trop souvent.', HOTLINE],
+		'registering-too-often': ['Cet appareil est réenregistré trop souvent.', HOTLINE],
 		'clock-wrong': ['L’horloge de cet appareil n’est pas à l’heure.', 'Réglez la date et l’heure de cet appareil.'],
 		'certificate-expired': [
 			'Le certificat du service a expiré.',
