@@ -224,6 +224,8 @@ describe('a service that', () => {
 			possible(502, 'connection-lost'),
 		],
 		['has a coding of its own', afterAsked(...compressed('own', Buffer.from('tea'))), passed(200, 'tea')],
+		['names 5 codings', afterAsked(...compressed('br,'.repeat(5), Buffer.from('tea'))), passed(200, 'tea')],
+		['names 4,000 codings', afterAsked(...compressed('br,'.repeat(4_000), Buffer.from('tea'))), passed(200, 'tea')],
 		[
 			'damages what it compresses',
 			afterAsked(...compressed('gzip', gzipSync('tea').subarray(0, 9))),
