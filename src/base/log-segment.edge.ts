@@ -145,6 +145,12 @@ export function openSegment(
 			const found = segment.readAt(startOf(number), lengthOf(number));
 			return found?.header.number === number && found.header.kind === 'record' ? found.payload : null;
 		},
+		/** The bytes of a payload of which `left` are left, at most so many, as they are. */
+		readRest(number: number, left: number, most: number): Uint8Array | null {
+			const bytes = Buffer.allocUnsafe(Math.min(left, most));
+			const at = startOf(number) + HEADER_BYTES + lengthOf(number) - left;
+			return segment.has(number) === 'kept' && readInto(bytes, at) === bytes.length ? bytes : null;
+		},
 		/** @param length of the payload, or 0 for the header alone; by default as the header says. */
 		readAt(at: number, length?: number): { readonly header: Header; readonly payload: Uint8Array | null } | null {
 			const bytes = Buffer.allocUnsafe(HEADER_BYTES + (length ?? 0));

@@ -344,6 +344,13 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		},
 		settled: () => (asked === done ? Promise.resolve() : new Promise((resolve) => waiters.push({ asked, resolve }))),
 		after,
+		rest(number, left, most) {
+			const segment = disk.segmentOf(number);
+			if (segment) return segment.readRest(number, left, most);
+			const payload = waiting.find((each) => each.kind === 'record' && each.number === number)?.payload;
+			const from = payload ? payload.length - left : 0;
+			return payload?.subarray(from, from + most) ?? null;
+		},
 		timeOf: (number) =>
 			waiting.find((each) => each.kind === 'record' && each.number === number)?.timeMs ??
 			disk.segmentOf(number)?.timeOf(number) ??

@@ -53,6 +53,8 @@ export interface EventWriter {
 	 * An empty answer is the end. Every id in it can be named as `since`, also by a later run, while that event is kept.
 	 */
 	after(since: string | null, limit?: number, size?: number): Reading;
+	/** At most so many bytes of the content of a stored event, of which `left` are left, in UTF-8; `null` where it is gone. */
+	rest(number: number, left: number, most: number): Uint8Array | null;
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
 	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. */

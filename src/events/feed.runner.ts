@@ -65,6 +65,7 @@ export function createEventsFeed(
 			erasing.add(listener);
 			return () => erasing.delete(listener);
 		},
+		rest: store.rest,
 		newest: store.newest,
 		newestAt: store.newestAt,
 		subscribe: store.subscribe,
@@ -99,15 +100,22 @@ const gapAt = ({ id, number, at }: Place, workflowId: string | null): Entry => (
 });
 
 /** One event as the JSON text of `eventSchema`, on one line. */
-export function formatEvent(entry: Entry): string {
-	const { id, at, type, kind, workflowId, format, content } = entry;
+export const formatEvent = (entry: Entry): string =>
+	`${formatHead(entry)}${formatPart(entry, entry.content)}${formatEnd(entry)}`;
+
+/** What is before the content. */
+export function formatHead({ id, at, type, kind, workflowId, format }: Entry): string {
 	// Only two of them come from outside.
 	const named = `"kind":${JSON.stringify(kind)},"workflowId":${JSON.stringify(workflowId)}`;
-	const head = `{"id":"${id}","at":"${at}","type":"${type}",${named},"format":"${format}"`;
-	// Raw line ends in JSON can only stand between its parts.
-	const data = format === 'json' ? content.replaceAll(/[\r\n]+/g, ' ') : JSON.stringify(content);
-	return `${head},"data":${data}}`;
+	return `{"id":"${id}","at":"${at}","type":"${type}",${named},"format":"${format}","data":${format === 'json' ? '' : '"'}`;
 }
+
+/** A part of the content, or all of it. */
+export const formatPart = ({ format }: Entry, content: string): string =>
+	// Raw line ends in JSON can only stand between its parts.
+	format === 'json' ? content.replaceAll(/[\r\n]+/g, ' ') : JSON.stringify(content).slice(1, -1);
+
+export const formatEnd = ({ format }: Entry): string => (format === 'json' ? '}' : '"}');
 
 /** Letters and digits that differ from every earlier start of this device, even with a clock that does not move. */
 export function newEpoch(wallMs: number, random: () => number): string {

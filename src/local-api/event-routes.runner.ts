@@ -4,7 +4,7 @@ import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError } from '../base/errors.ts';
-import { type Entry, isEventId, sizeOf } from '../events/event.ts';
+import { type Entry, isEventId } from '../events/event.ts';
 import { formatEvent } from '../events/feed.runner.ts';
 import { pieceOf } from '../events/reading.ts';
 import {
@@ -14,9 +14,10 @@ import {
 	EVENT_PAGE_LENGTH,
 	MAX_EVENT_WAIT_SECONDS,
 } from '../protocol/local-api.ts';
+import { inPieces, inTurn, isLarge } from './event-pieces.runner.ts';
 import type { EventSink, LocalReply, LocalRequest } from './server/local-server.ts';
 
-/** One piece of a stream, as `sizeOf` counts. Larger strings and buffers are collected late: 128 readers took 160 MB more. */
+/** One reading for a stream, as `sizeOf` counts. */
 const PIECE = 64 * 1024;
 
 const EVENT_ID = { type: 'string', pattern: '^[A-Za-z0-9]{1,32}-\\d{1,15}$', examples: ['tou5mrr6w30w-2'] };
@@ -77,61 +78,7 @@ export async function acknowledge(
 }
 
 /** All streams get the same list of new events, and it is serialized once. */
-const written = new WeakMap<readonly Entry[], readonly Buffer[]>();
-/** Large events that readers wait with, by id: however many they are, they hold the same bytes. */
-const large = new Map<string, WeakRef<Buffer>>();
-
-/** Of the event loop between two readings: each accepts no more than one of the connections that wait. */
-const ROUNDS = 16;
-/** Readings that have not had their turn, by what they are asked for. */
-const awaited = new WeakMap<Agent, Map<string, Promise<readonly Entry[]>>>();
-let turns: Promise<unknown> = Promise.resolve();
-
-/**
- * One place after another is read, so that what arrives meanwhile goes out in between, and once for all readers who wait there. Where there is
- * nothing, something may have arrived since.
- */
-function inTurn(agent: Agent, ...where: Parameters<Agent['events']['after']>): Promise<readonly Entry[]> {
-	const readings = awaited.get(agent) ?? new Map<string, Promise<readonly Entry[]>>();
-	awaited.set(agent, readings);
-	const key = JSON.stringify(where);
-	const known = readings.get(key);
-	if (known) return known;
-	const turn = turns.then(async () => {
-		for (let round = 0; round < ROUNDS; round += 1) await new Promise(setImmediate);
-	});
-	turns = turn;
-	const reading = turn.then(() => {
-		readings.delete(key);
-		return agent.events.after(...where).entries;
-	});
-	readings.set(key, reading);
-	return reading;
-}
-
-function writeLarge(entry: Entry): Buffer {
-	const known = large.get(entry.id)?.deref();
-	if (known) return known;
-	const bytes = Buffer.from(formatEvent(entry));
-	for (const [id, held] of large) if (!held.deref()) large.delete(id);
-	large.set(entry.id, new WeakRef(bytes));
-	return bytes;
-}
-
-/** The bytes of texts and events in this order. */
-function writeDown(parts: readonly (string | Entry)[]): readonly Buffer[] {
-	const pieces: Buffer[] = [];
-	let text = '';
-	for (const part of parts) {
-		if (typeof part === 'string') text += part;
-		else if (sizeOf(part) < PIECE) text += formatEvent(part);
-		else {
-			pieces.push(Buffer.from(text), writeLarge(part));
-			text = '';
-		}
-	}
-	return [...pieces, Buffer.from(text)];
-}
+const written = new WeakMap<readonly Entry[], Buffer>();
 
 /** Without their contents, for an application that may not have them. */
 function shownTo(application: LocalRequest['application'], entries: readonly Entry[]): readonly Entry[] {
@@ -139,15 +86,17 @@ function shownTo(application: LocalRequest['application'], entries: readonly Ent
 	return entries.map((entry) => (entry.type === 'gap' ? entry : { ...entry, format: 'json', content: 'null' }));
 }
 
-function framesOf(entries: readonly Entry[]): readonly Buffer[] {
+// Nothing in it has a line end, so that it needs no look at each.
+const framed = (entries: readonly Entry[]) =>
+	entries.flatMap((entry) => [`id: ${entry.id}\nevent: ${entry.type}\ndata: `, entry, '\n\n']);
+
+function frameOf(entries: readonly Entry[]): Buffer {
 	const known = written.get(entries);
 	if (known) return known;
-	// Nothing in it has a line end, so that it needs no look at each.
-	const frames = writeDown(
-		entries.flatMap((entry) => [`id: ${entry.id}\nevent: ${entry.type}\ndata: `, entry, '\n\n']),
-	);
-	written.set(entries, frames);
-	return frames;
+	const text = framed(entries).map((part) => (typeof part === 'string' ? part : formatEvent(part)));
+	const frame = Buffer.from(text.join(''));
+	written.set(entries, frame);
+	return frame;
 }
 
 /** Sends the kept events first, then those that arrive. */
@@ -161,7 +110,8 @@ export function streamEvents(
 	let over = false;
 	let last = since;
 	let lastNumber = Number.NEGATIVE_INFINITY;
-	const send = (entries: readonly Entry[]) => {
+	/** Whether they are newer than what was sent. */
+	const isNext = (entries: readonly Entry[]) => {
 		const [first, newest] = [entries[0], entries.at(-1)];
 		// What was sent already would come again and again.
 		if (first && first.number <= lastNumber) {
@@ -169,31 +119,48 @@ export function streamEvents(
 			return false;
 		}
 		[last, lastNumber] = [newest?.id ?? last, newest?.number ?? lastNumber];
-		return sink.sendAll(...framesOf(shownTo(application, entries)));
+		return true;
 	};
+	const shown = (entries: readonly Entry[]) => shownTo(application, entries);
+	const send = (entries: readonly Entry[]) => isNext(entries) && sink.sendAll(frameOf(shown(entries)));
 	const live = (entries: readonly Entry[]) => {
 		// Many that were flushed together could be more than may wait for a reader, which would count as slow at once.
-		const isPiece = pieceOf(entries, undefined, PIECE).length === entries.length;
+		const isPiece = pieceOf(entries, undefined, PIECE).length === entries.length && !shown(entries).some(isLarge);
 		if (isPiece && (!send(entries) || !sink.isBehind)) return;
 		// The store has what waits for this reader: memory need not hold it as well.
 		stop();
 		begin();
 	};
 	/** Of its own, so that nothing holds the events while their bytes wait for the reader. */
-	const sendNext = async (): Promise<'some' | 'all' | 'over'> => {
+	const sendNext = async (): Promise<AsyncIterable<Buffer> | 'some' | 'all' | 'over'> => {
 		const found = await inTurn(agent, last, undefined, PIECE);
 		if (over) return 'over';
 		const entries = found.length > 0 ? found : agent.events.after(last, undefined, PIECE).entries;
-		if (entries.length > 0) return send(entries) ? 'some' : 'over';
+		if (entries.length > 0 && !shown(entries).some(isLarge)) return send(entries) ? 'some' : 'over';
+		// Not in this function, which would hold the contents while it waits.
+		if (entries.length > 0) return isNext(entries) ? inPieces(agent, framed(shown(entries))) : 'over';
 		// Nothing can arrive in between: this is the turn of the read that found nothing more.
 		stop = agent.events.subscribe(live);
 		return 'all';
 	};
+	const sendPieces = async (pieces: AsyncIterable<Buffer>): Promise<boolean> => {
+		let before: Buffer | null = null;
+		for await (const piece of pieces) {
+			if (before && !sink.sendPart(before, false)) return false;
+			if (before) await sink.drained();
+			before = piece;
+		}
+		return before !== null && sink.sendPart(before, true);
+	};
 	const replay = async () => {
 		await agent.events.settled();
 		// One piece for each reader is in memory, however many there are.
-		do await sink.drained();
-		while ((await sendNext()) === 'some');
+		for (;;) {
+			await sink.drained();
+			const sent = await sendNext();
+			if (sent === 'all' || sent === 'over') return;
+			if (sent !== 'some' && !(await sendPieces(sent))) return;
+		}
 	};
 	// The promise is not awaited: a fault in it must not end the agent.
 	const begin = () => void replay().catch(() => sink.close('failed'));
@@ -247,7 +214,7 @@ export async function pageOfEvents(agent: Agent, clock: Timer, since: string | n
 	if (waits) entries = await inTurn(agent, since, EVENT_PAGE_LENGTH);
 	const next = entries.at(-1)?.id ?? since;
 	const shown = shownTo(request.application, entries).flatMap((entry, at) => (at === 0 ? [entry] : [',', entry]));
-	return { status: 200, json: writeDown(['{"events":[', ...shown, `],"next":${JSON.stringify(next)}}`]) };
+	return { status: 200, json: inPieces(agent, ['{"events":[', ...shown, `],"next":${JSON.stringify(next)}}`]) };
 }
 
 /** Resolves with the next event, when the time is over, or when the caller has left. */

@@ -291,6 +291,7 @@ test('100 readers who come back at once share each reading, and lose nothing of 
 		const sink = {
 			...{ send: () => true, close() {}, isBehind: false, drained: () => Promise.resolve() },
 			sendAll: (...frames: Buffer[]) => got.push(frames.join('')) > 0,
+			sendPart: () => false,
 		};
 		return { got, leave: streamEvents(agent, null, sink) };
 	});
@@ -354,6 +355,7 @@ function recordingSink() {
 	const sink = {
 		send: () => true,
 		sendAll: (frames: Buffer) => sent.push(frames.toString()) > 0,
+		sendPart: () => false,
 		close(reason = 'finished') {
 			closed.push(reason);
 			offered.resolve();

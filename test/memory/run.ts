@@ -1,8 +1,9 @@
 /**
- * `npm run suite -- memory [--seconds S]`: 128 readers of full stores of 4 and 64 MiB, with large and tiny events, who stop, are slow, read
+ * `npm run suite -- memory [--seconds S]`: 128 readers of full stores of 4, 64 and 256 MiB, with large and tiny events, in JSON and as control
+ * characters, which JSON writes sixfold, who stop, are slow, read
  * all, ask for pages and cancel, before and after a restart of the agent. The agent runs as the unit has it: 256 MiB in a control group
- * (192 MiB soft), or within a heap of 96 MiB where this machine permits no group. It must live; it is told where a good reader got a notification later than
- * 200 ms, besides what this process itself is late by: no failure, as machines are noisy.
+ * (192 MiB soft), or within a heap of 96 MiB where this machine permits no group. It must live, and a good reader must get no notification later than
+ * 200 ms in two tries, besides what this process itself is late by.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,7 +34,18 @@ const STORES = [
 	{ store: 4, bytes: 200 },
 	{ store: 64, bytes: 4 * MIB },
 	{ store: 64, bytes: 700 },
-] as const;
+	{ store: 64, bytes: 15 * MIB, format: 'text' },
+	{ store: 64, bytes: 1 * MIB, format: 'text' },
+	{ store: 64, bytes: 10_000, format: 'text' },
+	{ store: 256, bytes: 4 * MIB },
+] as const satisfies readonly Store[];
+
+interface Store {
+	readonly store: number;
+	readonly bytes: number;
+	/** `text`: of control characters. */
+	readonly format?: 'text';
+}
 
 /** A control group of this run, by the version that the machine has; `null` where it permits none. */
 function makeGroup() {
@@ -62,24 +74,27 @@ function makeGroup() {
 const peakOf = ({ pid }: ChildProcess) =>
 	Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024;
 
-async function fill(stateDir: string, { store, bytes }: (typeof STORES)[number]): Promise<number> {
+async function fill(stateDir: string, { store, bytes, format }: Store): Promise<number> {
 	const bounds = { maxCount: 100_000, maxBytes: store * MIB, maxAgeMs: 86_400_000 };
 	const events = createEventStore({ directory: stateDir, epoch: 'memory', bounds });
-	const filler = 'x'.repeat(bytes - 40);
-	for (let number = 1; number <= (store * MIB) / bytes - 1; number += 1)
+	const filler = (format ? '\u0001' : 'x').repeat(bytes - 40);
+	for (let number = 1; number <= (store * MIB) / bytes - 1; number += 1) {
 		events.append({
 			...{ at: new Date().toISOString(), type: 'notification', kind: 'filler', serviceId: null },
-			...{ workflowId: 'document-check', format: 'json', content: JSON.stringify({ number, filler }) },
+			...{ workflowId: 'document-check', format: format ?? 'json' },
+			content: format ? filler : JSON.stringify({ number, filler }),
 		} as Parameters<typeof events.append>[0]);
+		if (bytes > MIB) await events.settled();
+	}
 	await events.settled();
 	const { count } = events;
 	await events.close();
 	return count;
 }
 
-async function run(of: (typeof STORES)[number]) {
+async function run(of: Store) {
 	const service = await startService();
-	const base = join(directory, `${of.store}-${of.bytes}`);
+	const base = mkdtempSync(join(directory, 'run-'));
 	const { flags } = await pairOnce(service, base);
 	const kept = await fill(join(base, 'state'), of);
 	const group = makeGroup();
@@ -124,7 +139,18 @@ async function run(of: (typeof STORES)[number]) {
 	const inGroup = group?.peakMib() ?? Number.NaN;
 	if (group) rmdirSync(group.group);
 	const deaths = Number(died) + Number(diedAgain);
-	return { store: `${of.store} MiB of ${of.bytes} B`, kept, ...counts, rss, inGroup, deaths, seen, worstMs, ownMs };
+	rmSync(base, { recursive: true, force: true });
+	return {
+		store: `${of.store} MiB of ${of.bytes} B${of.format ? ', control characters' : ''}`,
+		kept,
+		...counts,
+		rss,
+		inGroup,
+		deaths,
+		seen,
+		worstMs,
+		ownMs,
+	};
 }
 
 async function untilOnline(socketPath: string): Promise<void> {
@@ -140,6 +166,9 @@ async function untilOnline(socketPath: string): Promise<void> {
 	}
 	throw new Error(`The agent at ${socketPath} is not online.`);
 }
+
+const isLate = ({ worstMs, ownMs }: { readonly worstMs: number; readonly ownMs: number }) =>
+	worstMs - ownMs > LATEST_MS;
 
 /** Gets a notification each 100 ms; how late the latest came, without those of a restart. */
 function followAsGoodReader(socketPath: string, service: Awaited<ReturnType<typeof startService>>) {
@@ -202,7 +231,11 @@ function followAsGoodReader(socketPath: string, service: Awaited<ReturnType<type
 try {
 	await bundle({ root: ROOT, entries: { 'idv-agent': 'src/cli/idv-agent.ts' }, outDir: join(directory, 'dist') });
 	const rows = [];
-	for (const of of STORES) rows.push(await run(of));
+	for (const of of STORES) {
+		const row = await run(of);
+		// A machine that was busy for a moment is no fault.
+		rows.push(isLate(row) ? await run(of) : row);
+	}
 	console.table(
 		rows.map(({ store, kept, connections, bytes, rss, inGroup, deaths, seen, worstMs, ownMs }) => ({
 			...{ store, events: kept, readers: READERS + 1, connections, 'MiB read': Math.round(bytes / MIB) },
@@ -210,9 +243,9 @@ try {
 			...{ notifications: seen, 'latest, ms': Math.round(worstMs), 'this process itself, ms': Math.round(ownMs) },
 		})),
 	);
-	for (const { store, worstMs, ownMs } of rows)
-		if (worstMs - ownMs > LATEST_MS) console.log(`${store}: a good reader was more than ${LATEST_MS} ms late.`);
-	if (rows.some(({ deaths, seen }) => deaths > 0 || seen === 0)) process.exitCode = 1;
+	for (const row of rows)
+		if (isLate(row)) console.log(`${row.store}: a good reader was more than ${LATEST_MS} ms late, twice.`);
+	if (rows.some((row) => row.deaths > 0 || row.seen === 0 || isLate(row))) process.exitCode = 1;
 } finally {
 	rmSync(directory, { recursive: true, force: true });
 }

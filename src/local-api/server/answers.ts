@@ -53,15 +53,45 @@ export function sendText(
 	context: Answering,
 	response: Response,
 	status: number,
-	text: string | Uint8Array | readonly Uint8Array[] | undefined,
+	text: string | Uint8Array | undefined,
 	contentType = 'application/json',
 ): void {
-	const pieces = (Array.isArray(text) ? text : [text]).map((one) => (typeof one === 'string' ? Buffer.from(one) : one));
-	if (text !== undefined) response.setHeader('Content-Length', lengthOf(pieces));
-	startHead(context, response, text === undefined ? null : contentType).writeHead(status);
-	for (const piece of pieces.slice(0, -1)) response.write(piece);
-	response.end(pieces.at(-1));
+	const bytes = typeof text === 'string' ? Buffer.from(text) : text;
+	if (bytes) response.setHeader('Content-Length', bytes.length);
+	startHead(context, response, bytes ? contentType : null)
+		.writeHead(status)
+		.end(bytes);
 	leaveIfStuck(context, response);
+}
+
+/** The next piece is asked for when the caller has taken those before: nothing else of a large answer is in memory. */
+export async function sendPieces(
+	context: Answering,
+	response: Response,
+	status: number,
+	pieces: AsyncIterable<Uint8Array>,
+): Promise<void> {
+	const iterator = pieces[Symbol.asyncIterator]();
+	try {
+		let [now, next] = [await iterator.next(), await iterator.next()];
+		if (next.done) sendText(context, response, status, now.value);
+		else {
+			startHead(context, response, 'application/json').writeHead(status);
+			if (response.req.method === 'HEAD') now = { done: true, value: undefined };
+			leaveIfStuck(context, response);
+			for (; !now.done && !response.destroyed; [now, next] = [next, await iterator.next()]) {
+				response.write(now.value);
+				await untilDrained(response);
+			}
+			response.end();
+		}
+	} catch (error) {
+		// Its length is not told: only a cut says that this is not all.
+		context.fault(error);
+		response.destroy();
+	} finally {
+		await iterator.return?.();
+	}
 }
 
 const lengthOf = (pieces: readonly Uint8Array[]) => pieces.reduce((sum, { length }) => sum + length, 0);
@@ -106,6 +136,8 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		return;
 	}
 	let over = false;
+	/** Whether a frame is begun and not ended. */
+	let isMidway = false;
 	/** Whether it has taken everything at some time since the last beat. */
 	let tookAll = true;
 	let cleanUp: (() => void) | null = null;
@@ -127,7 +159,7 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	};
 	const end = (reason: StreamEnd) => {
 		if (!finish() || response.destroyed) return;
-		response.end(formatEvent({ event: 'closed', data: JSON.stringify({ reason }) }));
+		response.end(isMidway ? undefined : formatEvent({ event: 'closed', data: JSON.stringify({ reason }) }));
 		leaveIfStuck(context, response);
 	};
 	const write = (...frames: readonly Buffer[]) => {
@@ -142,7 +174,7 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		return true;
 	};
 	const beats = setInterval(() => {
-		if (response.writableLength === 0) write(KEEP_ALIVE);
+		if (response.writableLength === 0) isMidway || write(KEEP_ALIVE);
 		else if (tookAll) tookAll = false;
 		else end('slow');
 	}, context.limits.keepAliveMs).unref();
@@ -160,6 +192,10 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		cleanUp = start({
 			send: (event) => write(formatEvent(event)),
 			sendAll: write,
+			sendPart(part, isLast) {
+				isMidway = !isLast;
+				return write(part);
+			},
 			close: (reason = 'finished') => end(reason),
 			get isBehind() {
 				return response.writableLength > context.limits.streamQueueBytes / 2;

@@ -64,6 +64,8 @@ export interface EventSink {
 	send(event: StreamEvent): boolean;
 	/** Several at once, written down by `formatEvent` once for all consumers; each whole. As {@link EventSink.send}. */
 	sendAll(...frames: readonly Buffer[]): boolean;
+	/** A part of a frame; whatever ends the stream before the last part ends it without `event: closed`, as what was begun is no event. */
+	sendPart(part: Buffer, isLast: boolean): boolean;
 	/** Ends the stream with `event: closed`; default reason `finished`. */
 	close(reason?: StreamEnd): void;
 	/** Whether so much waits for the consumer that it had better come later: half of what may. */
@@ -81,8 +83,8 @@ export type ReplyHeaders = Readonly<Record<string, string | readonly string[]>>;
 export type LocalReply =
 	/** `body` becomes JSON; `undefined` sends none. */
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly body?: unknown }
-	/** JSON that is written down already and goes out untouched. */
-	| { readonly status: number; readonly headers?: ReplyHeaders; readonly json: readonly Uint8Array[] }
+	/** JSON that is written down already and goes out untouched, piece by piece as the caller takes it. */
+	| { readonly status: number; readonly headers?: ReplyHeaders; readonly json: AsyncIterable<Uint8Array> }
 	/** `text/plain; charset=utf-8`, unless the headers say otherwise; bytes go out untouched. */
 	| { readonly status: number; readonly headers?: ReplyHeaders; readonly text: string | Uint8Array }
 	/** A Server-Sent Events stream. Returns a function that is called exactly once when the stream is over. */
