@@ -297,6 +297,8 @@ export async function startDaemon(options: DaemonOptions) {
 					settings,
 					pin: () => runtime().pin,
 					history: () => readHistory(paths.stateDir).documents,
+					kiosk: { runDir: paths.runDir, group: local.agentGroup },
+					onWrongPins: hooks.refused,
 					onFault,
 				}),
 			warn: agent.warn,

@@ -3,12 +3,13 @@
  * device that waits for a code, on the listener `page` of the local server. Every caller can read, ask the
  * agent to try again now, and pair such a device with the PIN; nothing else. Must never show a code, a PIN, or a content of a notification that the settings do not ask for.
  */
+import { join } from 'node:path';
 import type * as z from 'zod';
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
-import { AgentError, failure, type Params, toFailure } from '../base/errors.ts';
+import { AgentError, type Failure, failure, type Params, toFailure } from '../base/errors.ts';
 import type { Entry } from '../events/event.ts';
 import { audited } from '../local-api/audited.runner.ts';
 import {
@@ -17,6 +18,8 @@ import {
 	type LocalReply,
 	type LocalRoute,
 	localRoute,
+	openToGroup,
+	socketFailed,
 } from '../local-api/server/local-server.ts';
 import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.ts';
 import type { PairResult } from '../protocol/local-api.ts';
@@ -24,6 +27,7 @@ import type { Proposal, Scanning } from '../scanning/scanning.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import type { HistoryEntry } from '../status/history.ts';
 import { PAGE_FILES, readPageFile } from './files.edge.ts';
+import { writeOpening } from './opening.edge.ts';
 import { afterWrongPin, NO_TRIES, type PinNeed, pauseLeftMs, pinNeed } from './pin.ts';
 import { pastOf, type TimelineSegment, withState } from './timeline.ts';
 import { dismissSchema, inspectSchema, type PageEvent, type PageView, pairSchema } from './view.ts';
@@ -45,6 +49,10 @@ export interface PageParts {
 	/** The PIN that pairing requires, as it is now; `null` for none. */
 	readonly pin: () => string | null;
 	readonly audit: Pick<Audit, 'record'>;
+	/** Where the file is kept by which the kiosk opens the page, and the group that may read it. */
+	readonly kiosk: { readonly runDir: string; readonly group: string };
+	/** Told of wrong PINs. */
+	readonly onWrongPins: (reason: Failure) => void;
 	/** Called with the cause of every answer `internal`, and with connections that could not be accepted. */
 	readonly onFault: (error: unknown) => void;
 	/** Between two signs of life for open pages, in milliseconds. */
@@ -65,6 +73,13 @@ const RETRY = Buffer.from('retry: 2000\n\n');
 const RETRY_PAUSE_MS = 5_000;
 /** Wrong PINs that the status reports. */
 const TOLD_WRONG_PINS = 3;
+const TOLD = {
+	kiosk: ['on the page of this device', 'Look at who uses the screen.'],
+	others: [
+		'on the page of this device, outside of its kiosk',
+		'Look at who uses the screen, and which programs run here; let the kiosk open page.html of the run directory.',
+	],
+} as const;
 
 const HEADERS = {
 	// WebAssembly for reading codes; otherwise only the files of this server, and never inside of another page.
@@ -128,9 +143,10 @@ export async function openPage(parts: PageParts) {
 		});
 	}
 
-	async function pair({ pin: given, ...asked }: z.infer<typeof pairSchema>): Promise<PairResult> {
+	async function pair({ pin: given, opening, ...asked }: z.infer<typeof pairSchema>): Promise<PairResult> {
 		if (agent.standing() === 'paired') throw new AgentError('already-paired', 'This device is paired already.');
-		checkPin(needs(), given);
+		const isKiosk = secret !== null && opening !== undefined && isSameSecret(secret, opening);
+		checkPin(needs(), given, isKiosk ? 'kiosk' : 'others');
 		if (!('proposal' in asked)) return agent.pair({ ...asked, replace: false });
 		const { proposal: id, ...more } = asked;
 		const { code, preview } = proposalOf(id);
@@ -215,6 +231,8 @@ export async function openPage(parts: PageParts) {
 	const { port, onFault } = parts;
 	const serving = { routes, limits, onFault };
 	const server = await openLoopbackServer({ listener: 'page', headers: HEADERS, port, ...serving });
+	const url = `http://127.0.0.1:${server.port}/`;
+	const secret = await giveOpening(parts, url);
 
 	const unsubscribe = agent.events.subscribe((entries) => {
 		const notifications = entries.filter(({ type }) => type === 'notification');
@@ -230,7 +248,7 @@ export async function openPage(parts: PageParts) {
 
 	return {
 		/** `http://127.0.0.1:8765/` */
-		url: `http://127.0.0.1:${server.port}/`,
+		url,
 		close(): Promise<void> {
 			unsubscribe();
 			stopErasing();
@@ -258,6 +276,19 @@ function readPast({ agent, clock, history, onFault }: PageParts) {
 	return withState(past, agent.status().state, nowMs).map(({ fromMs, state }) => ({ fromMs: fromMs - ahead, state }));
 }
 
+/** @returns the secret that is in the file by which the kiosk opens the page. */
+async function giveOpening({ kiosk, agent }: PageParts, url: string): Promise<string | null> {
+	const file = join(kiosk.runDir, 'page.html');
+	try {
+		const secret = writeOpening(file, url);
+		agent.warn('page.html', await openToGroup(file, kiosk.group, 0o640));
+		return secret;
+	} catch (error) {
+		agent.warn('page.html', socketFailed(`Cannot write ${file}`, error).failure);
+		return null;
+	}
+}
+
 function toPageEvent({ id, at, kind, content }: Entry, withContent: boolean): PageEvent {
 	return {
 		id,
@@ -269,22 +300,29 @@ function toPageEvent({ id, at, kind, content }: Entry, withContent: boolean): Pa
 
 const ok = (body: unknown): LocalReply => ({ status: 200, body });
 
-/** @returns a function that throws AgentError `access-denied` unless it is given the PIN that is required now. */
-function createPinCheck({ pin, agent, clock, counters }: PageParts) {
-	let tries = NO_TRIES;
+/**
+ * Tries of the kiosk's page and of all other callers are counted apart: those of another program do not delay a person at the screen.
+ * @returns a function that throws AgentError `access-denied` unless it is given the PIN that is required now.
+ */
+function createPinCheck({ pin, agent, clock, counters, onWrongPins }: PageParts) {
+	const tries = { kiosk: NO_TRIES, others: NO_TRIES };
+	type Caller = keyof typeof tries;
 	const deny = (message: string, remedy: string, more: { params: Params; retryAfterMs?: number }) =>
 		new AgentError('access-denied', message, { remedy, ...more });
 
-	function wrong(): void {
-		tries = afterWrongPin(tries, clock.monotonicMs());
+	function wrong(by: Caller): void {
+		tries[by] = afterWrongPin(tries[by], clock.monotonicMs());
 		counters.wrongPins += 1;
-		if (tries.wrong < TOLD_WRONG_PINS) return;
-		const params = { tries: tries.wrong };
-		const message = `A wrong PIN was typed ${tries.wrong} times on the page of this device.`;
-		agent.warn('wrong-pins', failure('access-denied', message, { params, remedy: 'Look at who uses the screen.' }));
+		const { wrong } = tries[by];
+		if (wrong < TOLD_WRONG_PINS) return;
+		const [where, remedy] = TOLD[by];
+		const told = { params: { tries: wrong, by }, remedy };
+		const reason = failure('access-denied', `A wrong PIN was typed ${wrong} times ${where}.`, told);
+		agent.warn(`wrong-pins-${by}`, reason);
+		onWrongPins(reason);
 	}
 
-	return (need: PinNeed, given: string | undefined): void => {
+	return (need: PinNeed, given: string | undefined, by: Caller): void => {
 		if (need === 'nothing') return;
 		if (need === 'setting')
 			throw deny('Pairing on this page requires a PIN or a known service.', 'Set page.pinFile, or baseUrl.', {
@@ -294,18 +332,18 @@ function createPinCheck({ pin, agent, clock, counters }: PageParts) {
 			throw deny('The PIN of this page must have six or more digits.', 'Put a longer one into page.pinFile.', {
 				params: { reason: 'longerPin' },
 			});
-		const leftMs = pauseLeftMs(tries, clock.monotonicMs());
+		const leftMs = pauseLeftMs(tries[by], clock.monotonicMs());
 		if (leftMs > 0)
 			throw deny('Too many wrong PINs.', 'Wait, then type the PIN of this site.', {
 				params: { reason: 'pause', seconds: Math.ceil(leftMs / 1000) },
 				retryAfterMs: leftMs,
 			});
 		if (given !== undefined && isSameSecret(pin() ?? '', given)) {
-			tries = NO_TRIES;
-			agent.warn('wrong-pins', null);
+			tries[by] = NO_TRIES;
+			agent.warn(`wrong-pins-${by}`, null);
 			return;
 		}
-		if (given) wrong();
+		if (given) wrong(by);
 		throw deny(given ? 'The PIN is wrong.' : 'Pairing on this page requires a PIN.', 'Type the PIN of this site.', {
 			params: { reason: given ? 'wrong' : 'missing' },
 		});

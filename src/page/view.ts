@@ -49,10 +49,12 @@ export type Shown = Pick<PairPreview, 'host' | 'hostInUnicode' | 'baseUrl' | 'wo
 
 /** Without `replace`: a person in front of the screen cannot move a device. */
 export const inspectSchema = pairRequestSchema.omit({ replace: true, keepEvents: true });
+/** `opening`: the secret with which the kiosk's browser opened the page. */
+const given = { pin: z.string().max(64).optional(), opening: z.string().max(64).optional() };
 /** A code that was typed or seen here, or the one that was scanned. */
 export const pairSchema = z.union([
-	inspectSchema.extend({ pin: z.string().max(64).optional() }),
-	inspectSchema.omit({ code: true }).extend({ pin: z.string().max(64).optional(), proposal: z.int() }),
+	inspectSchema.extend(given),
+	inspectSchema.omit({ code: true }).extend({ ...given, proposal: z.int() }),
 ]);
 export const dismissSchema = z.strictObject({ proposal: z.int() });
 

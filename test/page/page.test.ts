@@ -372,6 +372,24 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toContain(said);
 	});
 
+	test('says with which secret the kiosk has opened the page, beside the PIN [F712]', async () => {
+		const { agent, state, text, at, submit } = await givenScreen({
+			opening: 'kiosk-secret',
+			before: ({ tell }) => tell({ ...unpaired, pinNeed: 'pin' }),
+		});
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		const preview = { host: 'id.example.com', baseUrl: 'https://id.example.com', workflowId: 'w', problem: null };
+		agent.answer('/api/inspect', 200, preview);
+		at('code').value = 'a-code';
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		at('pin').value = '471100';
+		submit('confirm');
+		const sent = () => agent.asked.find(({ path }) => path === '/api/pair')?.body ?? '{}';
+		await expect.poll(() => JSON.parse(sent()), LOOK).toMatchObject({ pin: '471100', opening: 'kiosk-secret' });
+	});
+
 	test.each([
 		['otherLayout', /^The scanner types for another keyboard layout\. Set it/],
 		['capitals', /^The scanner changes all letters into capitals\. Switch that off/],

@@ -108,12 +108,14 @@ export async function givenPageAgent() {
 
 export type Screen = Awaited<ReturnType<typeof givenScreen>>;
 
-/** The page, opened. @param locale of the browser. */
+/** The page, opened. @param locale of the browser. @param opening the secret that the kiosk was given. */
 export async function givenScreen({
 	locale = 'en',
+	opening = '',
 	before = () => {},
 }: {
 	readonly locale?: string;
+	readonly opening?: string;
 	readonly before?: (agent: Awaited<ReturnType<typeof givenPageAgent>>) => void;
 } = {}) {
 	const agent = await givenPageAgent();
@@ -133,7 +135,7 @@ export async function givenScreen({
 		for (const source of sources) source.close();
 		await browser.close();
 	});
-	await page.goto(agent.url, {
+	await page.goto(`${agent.url}${opening && `#${opening}`}`, {
 		beforeContentCallback(window) {
 			const timers = new Map<number, () => void>();
 			let newest = 0;

@@ -2,11 +2,12 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
+import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { NO_AUDIT } from '../../src/audit/audit.runner.ts';
-import { AgentError } from '../../src/base/errors.ts';
+import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { type Erasure, ofSession } from '../../src/events/erasure.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { MAX_STREAMS, openPage, type PageParts, SHOWN_EVENTS } from '../../src/page/page.runner.ts';
@@ -65,6 +66,9 @@ async function page({
 	let erase = (_erasure: Erasure) => {};
 	const asked: PairRequest[] = [];
 	const faults: unknown[] = [];
+	const told: Failure[] = [];
+	const runDir = fs.mkdtempSync(path.join(os.tmpdir(), 'page-'));
+	onTestFinished(() => fs.rmSync(runDir, { recursive: true }));
 	const server = await openPage({
 		port: 0,
 		audit: NO_AUDIT,
@@ -128,6 +132,8 @@ async function page({
 		history: () => [],
 		settings: () => settings(),
 		pin: () => null,
+		kiosk: { runDir, group: String(process.getgid?.()) },
+		onWrongPins: (reason) => told.push(reason),
 		onFault: (error) => faults.push(error),
 		...options,
 	});
@@ -153,8 +159,13 @@ async function page({
 		counters,
 		warnings,
 		retries,
+		told,
+		runDir,
 	};
 }
+
+/** The secret in the file by which the kiosk opens the page. */
+const openingIn = (runDir: string) => /#(\w+)"/.exec(fs.readFileSync(path.join(runDir, 'page.html'), 'utf8'))?.[1];
 
 const entry = (number: number): Entry => ({
 	id: `e-${number}`,
@@ -426,7 +437,7 @@ describe('pairing', () => {
 			expect(await type('000000')).toEqual({ reason: 'wrong' });
 		}
 		expect(counters.wrongPins).toBe(11);
-		expect(warnings.at(-1)).toBe('A wrong PIN was typed 11 times on the page of this device.');
+		expect(warnings.at(-1)).toBe('A wrong PIN was typed 11 times on the page of this device, outside of its kiosk.');
 		expect(asked).toEqual([]);
 		const { status, headers } = await post(port, '/api/pair', { code: CODE, pin: '471100' });
 		expect([status, headers['retry-after']]).toEqual([403, '300']);
@@ -434,6 +445,58 @@ describe('pairing', () => {
 		expect((await post(port, '/api/pair', { code: CODE, pin: '471100' })).status).toBe(200);
 		expect(asked).toEqual([{ code: CODE, replace: false }]);
 		expect(warnings.at(-1)).toBeNull();
+	});
+
+	test('another program that types a wrong PIN as each pause ends delays the kiosk by no second, and gets no more tries [F710]', async () => {
+		let now = 1_000_000;
+		const { port, asked, counters, warnings, told, runDir } = await page({
+			pin: () => '471100',
+			clock: { wallMs: () => now, monotonicMs: () => now },
+		});
+		const opening = openingIn(runDir);
+		const type = async (pin: string, more = {}) => {
+			const { status, text } = await post(port, '/api/pair', { code: CODE, pin, ...more });
+			return status === 200 ? 'paired' : JSON.parse(text).params.reason;
+		};
+		const looks = 288;
+		let [keptOut, lookedAt] = [0, 0];
+		for (let look = 0; look < looks; look += 1) {
+			for (const forged of [{}, { opening: 'x' }, { opening: '' }])
+				if ((await type('000000', forged)) === 'wrong') lookedAt += 1;
+			if ((await type('471100', { opening })) !== 'paired') keptOut += 1;
+			now += 300_000;
+		}
+		expect([keptOut, asked.length]).toEqual([0, looks]);
+		// A day at one try in 300 s, and the first ones.
+		expect(lookedAt).toBeLessThan(looks + 10);
+		expect(counters.wrongPins).toBe(lookedAt);
+		expect(warnings.findLast((warning) => warning !== null)).toMatch(/outside of its kiosk\.$/);
+		expect(told.length).toBe(lookedAt - 2);
+		expect(told.at(-1)).toMatchObject({ code: 'access-denied', params: { tries: lookedAt, by: 'others' } });
+		// The other way round, too: slips at the screen are counted for the screen alone.
+		for (let slip = 0; slip < 3; slip += 1) expect(await type('000001', { opening })).toBe('wrong');
+		expect(await type('471100', { opening })).toBe('pause');
+		now += 300_000;
+		expect(await type('471100')).toBe('paired');
+	});
+
+	test('the file that opens the page is for its group alone, and an open page outlives a start of the agent [F711]', async () => {
+		const first = await page();
+		const file = path.join(first.runDir, 'page.html');
+		const opening = openingIn(first.runDir);
+		expect([fs.statSync(file).mode & 0o777, fs.readFileSync(file, 'utf8').includes(first.url)]).toEqual([0o640, true]);
+		expect((await ask(first.port, '/')).text + (await ask(first.port, '/api/view')).text).not.toContain(opening);
+		await first.close();
+		const kiosk = { runDir: first.runDir, group: String(process.getgid?.()) };
+		await page({ kiosk });
+		expect(openingIn(first.runDir)).toBe(opening);
+		fs.chmodSync(file, 0o644);
+		const another = await page({ kiosk });
+		expect(openingIn(first.runDir)).not.toBe(opening);
+		expect(another.warnings).toEqual([null]);
+		const refused = await page({ kiosk: { runDir: first.runDir, group: 'no-such-group' } });
+		expect(refused.warnings).toEqual([expect.stringContaining('only its owner may use')]);
+		expect(fs.statSync(file).mode & 0o777).toBe(0o600);
 	});
 
 	test('a scanned code is confirmed with the PIN; the page never gets its text, and confirms only what it shows', async () => {

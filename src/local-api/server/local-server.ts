@@ -142,7 +142,11 @@ async function listen(server: http.Server, target: string | { readonly fd: numbe
 }
 
 /** Lets the group in. With a group that was asked for and could not be had, only the owner: never the wrong group. */
-async function openToGroup(path: string, group: string | number | undefined): Promise<Failure | null> {
+export async function openToGroup(
+	path: string,
+	group: string | number | undefined,
+	mode = 0o660,
+): Promise<Failure | null> {
 	try {
 		if (group !== undefined) {
 			const gid = /^\d+$/.test(String(group)) ? Number(group) : (await findGroup(group))?.gid;
@@ -151,9 +155,10 @@ async function openToGroup(path: string, group: string | number | undefined): Pr
 					remedy: 'Make the group (systemd-sysusers does), or name another, and start the agent again.',
 					params: { group: String(group) },
 				});
-			fs.chownSync(path, -1, gid);
+			// The service's own filter of system calls forbids what changes nothing, too.
+			if (fs.statSync(path).gid !== gid) fs.chownSync(path, -1, gid);
 		}
-		fs.chmodSync(path, 0o660);
+		fs.chmodSync(path, mode);
 		return null;
 	} catch (error) {
 		const groupName = group === undefined ? 'its group' : `group ${group}`;
@@ -164,6 +169,6 @@ async function openToGroup(path: string, group: string | number | undefined): Pr
 	}
 }
 
-function socketFailed(what: string, error: unknown): AgentError {
+export function socketFailed(what: string, error: unknown): AgentError {
 	return new AgentError('socket-failed', `${what} (${errnoOf(error) || String(error)}).`, { cause: error });
 }

@@ -326,7 +326,10 @@ async function pairNow() {
 	const workflowId = at(workflows === null ? 'workflow' : 'workflow-list').value.trim();
 	const origin = view?.standing === 'first' && shown?.baseUrl ? new URL(shown.baseUrl).origin : null;
 	const what = proposal === 0 ? { code, ...(origin && { trustOrigin: origin }) } : { proposal };
-	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...(pin && { pin }) });
+	// Tells the agent that these are tries at the kiosk, and none of another program.
+	const opening = location.hash.slice(1);
+	const proof = { ...(pin && { pin }), ...(opening && { opening }) };
+	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...proof });
 	change({ isPairing: false });
 	// The code is still good, and nothing is typed twice.
 	if (!ok && body.params?.workflows) return choose(JSON.parse(String(body.params.workflows)));
