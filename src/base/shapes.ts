@@ -5,6 +5,7 @@
  */
 import { isObject, parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
+import { isFigure, isShownNumber } from './shown-numbers.ts';
 
 /**
  * The form of a value that is not shown. `jwt`: a token that says when it ends. `token`: long, with a digit; `dotted`: in three
@@ -37,8 +38,11 @@ const MAX_DEPTH = 60;
 const MAX_PIECE = 2048;
 /** Longest short name. */
 const MAX_NAME = 32;
-/** Digits in a row, or with signs between them, that are a status, a port or a year, and no secret. */
+/** Digits in a row, or with signs between them, that may be a status, a port or a year. */
 const MAX_DIGITS = 4;
+/** A word after which four digits are a place or a count, and one after which they open something. */
+const PLACED = /^(?:port|line|column|revision|attempt|process|PID|row)$/i;
+const OPENS = /^(?:code|pin|passcode|otp|password|number|token|secret)$/i;
 
 const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
 const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
@@ -54,11 +58,9 @@ const SAID =
 /** Names whose value is itself a name. */
 const NAMING =
 	/^(?:type|event|kind|op|action|cmd|topic|name|code|(?:message|event)_?type|(?:sub)?protocols?|token_?type|scheme)$/i;
-/** Names whose value counts, times or orders something. */
-const COUNTING =
-	/(?:seconds|secs|ms|minutes|hours|days|at|time|ttl|exp|iat|nbf|expires(?:_?in)?|age|cadence|interval|timeout|status|code|count|total|size|length|bytes|limit|max|min|sequence|seq|version|revision|attempts?|type|event|kind|op|[a-z]id|n)$/i;
-/** Numbers under a name that may also be a code which opens something. */
-const SHORT_COUNTING = /(?:code|type|event|kind|op|id|n)$/i;
+/** First names of people that are words of this program, too. */
+const GIVEN_NAMES =
+	/^(?:Art|Bill|Chase|Chuck|Dawn|Faith|Frank|Gene|Grace|Grant|Guy|Hope|Jack|Joy|June|Mark|Max|May|Miles|Nick|Pat|Ray|Rob|Rose|Sandy|Sue|Wade|Will)$/;
 const LABEL = /^([A-Za-z][A-Za-z-]{0,31}(?::?\s+|[:=]\s*|%20|\+))(\S+)$/;
 const URL_TEXT = /^([a-z][a-z0-9+.-]{1,9}):\/\/([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$/i;
 /** Signs before and after a word of a sentence. */
@@ -98,6 +100,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	const isOwn = (text: string) => own().includes(text);
 
 	function isKnownWord(word: string, isFirst: boolean): boolean {
+		if (GIVEN_NAMES.test(word)) return false;
 		if (isKnown(word)) return true;
 		return isFirst && /^[A-Z][a-z]*$/.test(word) && isKnown(word.toLowerCase());
 	}
@@ -109,7 +112,9 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		if (/^[^\p{L}\p{N}]*$/u.test(core)) return core.length <= 3 || /^([-=*._])\1*$/.test(core);
 		const words = core.match(/[\p{L}\p{N}]+(?:'(?=[a-z]{1,2}\b)[a-z]+)?/gu) ?? [];
 		if (words.length > 2 && words.every((word) => word.length < 3)) return false;
-		return words.every((word) => /^\d+$/.test(word) || isKnownWord(word, isFirst) || isMeasure(word));
+		return words.every(
+			(word) => (/^\d+$/.test(word) && isFigure(word)) || isKnownWord(word, isFirst) || isMeasure(word),
+		);
 	}
 	/** A figure with its unit, or a part of the machine: `25s`, `ttyACM0`. */
 	const isMeasure = (word: string) =>
@@ -142,13 +147,13 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	 * Parts of one text: known ones, and few short names, as long as all others are known. What was cut into pieces is not shown
 	 * piece by piece. @param names so many may be unknown.
 	 */
-	function parts(all: readonly string[], sign: string, names: number): string {
+	function parts(all: readonly string[], sign: string, names: number, isNamed = isName): string {
 		const isSure = (part: string) =>
 			part === '' || isOwn(part) || (part.length > 2 && /[A-Za-z]/.test(part) && isPlain(part, false));
 		const isShort = (part: string) => part.length <= MAX_DIGITS && (isPlain(part, false) || /^v\d$/.test(part));
 		const others = all.filter((part) => !isSure(part));
 		const short = others.filter(isShort);
-		const named = others.filter((part) => !isShort(part) && isName(part));
+		const named = others.filter((part) => !isShort(part) && isNamed(part));
 		const areFew =
 			short.join('').length <= MAX_DIGITS && named.length <= names && short.length + named.length === others.length;
 		const out: string[] = [];
@@ -198,6 +203,19 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		return areShort && others.length <= 1 && others.every((word) => /^[A-Za-z]{1,12}$/.test(word));
 	}
 
+	/** Of a kind, a code or an operation: known words, in any spelling of names; a capital alone begins a name of people. */
+	function isKind(text: string): boolean {
+		if (isOwn(text)) return true;
+		const words = text.match(/[A-Z]?[a-z]+|[A-Z]+|\d+/g) ?? [];
+		const isCapital = words.length === 1 && /^[A-Z][a-z]/.test(text);
+		const isOfKind = (word: string) =>
+			/^(?:\d{1,3}|v)$/.test(word) || isKnown(word) || (!isCapital && isKnown(word.toLowerCase()));
+		return isName(text) && words.every(isOfKind);
+	}
+
+	/** Of a subprotocol: a kind, or another name with its version. */
+	const isProtocol = (text: string) => isName(text) && (isKind(text) || /\.v?\d{1,2}$/.test(text));
+
 	const nameOf = (name: string) =>
 		isName(name) || isOwn(name) || (name.length < 64 && /[A-Za-z]{2}/.test(name) && isPlain(name, false))
 			? name
@@ -226,18 +244,28 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		shown: string | null;
 	}
 
+	const isPlace = (core: string, chunks: readonly Chunk[]) =>
+		/^\d{4}$/.test(core) && PLACED.test(chunks.at(-1)?.core ?? '');
+
+	/** Whether four digits may be a PIN: after a word that says so, or behind its sign. */
+	function opens(core: string, chunks: readonly Chunk[]): boolean {
+		const [, label = chunks.at(-1)?.core ?? ''] = /^(?:(\w+)[=:])?\d{4}$/.exec(core) ?? [null, ''];
+		return OPENS.test(label) && !/^(?:status|close|error|exit)$/i.test(chunks.at(-2)?.core ?? '');
+	}
+
 	function words(text: string, isStart: boolean): string {
 		const chunks: Chunk[] = [];
 		let isFirst = isStart;
 		let wasProtocol = false;
-		for (const piece of text.match(/\s*\S+|\s+$/g) ?? []) {
-			let [start, end] = [0, piece.length];
-			while (start < end && OPENING.includes(piece[start] ?? '')) start += 1;
-			while (end > start && CLOSING.includes(piece[end - 1] ?? '')) end -= 1;
-			const [before, core, after] = [piece.slice(0, start), piece.slice(start, end), piece.slice(end)];
+		for (const whole of text.match(/\s*\S+|\s+$/g) ?? []) {
+			let [start, end] = [0, whole.length];
+			while (start < end && OPENING.includes(whole[start] ?? '')) start += 1;
+			while (end > start && CLOSING.includes(whole[end - 1] ?? '')) end -= 1;
+			const [before, core, after] = [whole.slice(0, start), whole.slice(start, end), whole.slice(end)];
 			const isUnit = UNIT.test(core) && /^\d+$/.test(chunks.at(-1)?.core ?? '');
-			const shown = isUnit || (wasProtocol && isName(core)) ? core : pieceOf(core, isFirst || /["'(]$/.test(before));
-			chunks.push({ before, core, after, shown });
+			const isSure = isUnit || isPlace(core, chunks) || (wasProtocol && isProtocol(core));
+			const piece = opens(core, chunks) ? null : pieceOf(core, isFirst || /["'(]$/.test(before));
+			chunks.push({ before, core, after, shown: isSure ? core : piece });
 			isFirst = /[.:!?]$/.test(after);
 			wasProtocol = /^(?:sub)?protocols?$/i.test(core);
 		}
@@ -255,7 +283,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 			const run = chunks.slice(from, to).filter(({ core }) => /[A-Za-z\d]/.test(core));
 			const length = run.reduce((sum, { core }) => sum + core.replace(/[^A-Za-z\d]/g, '').length, 0);
 			const [only] = run;
-			if (run.length > 2 || (run.length > 1 && length > MAX_DIGITS)) for (const one of run) one.shown = null;
+			if (run.length > 2 || (run.length > 1 && length >= MAX_DIGITS)) for (const one of run) one.shown = null;
 			else if (only && /^\d{1,9}$/.test(only.core) && UNIT.test(chunks[to]?.core ?? '')) only.shown = only.core;
 			from = Math.max(from, to - 1);
 		}
@@ -302,17 +330,13 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	}
 
 	function foreignNumber(name: string, value: number, isListed: boolean): number | string {
-		const isSmall = Math.abs(value) < 10 && Number.isInteger(value) && !isListed;
-		const isCounted = !isListed && COUNTING.test(name) && (Math.abs(value) < 10_000 || !SHORT_COUNTING.test(name));
-		const nearNow = [value, value * 1000].some((ms) => Math.abs(ms - now()) < 2 * 86_400_000);
-		return isSmall || isCounted || (nearNow && !isListed) ? value : shape(String(value), 'number');
+		return !isListed && isShownNumber(name, value, now(), isKnown) ? value : shape(String(value), 'number');
 	}
 
 	/** A document that others have written. */
 	function foreign(value: unknown, name = '', depth = 0, isListed = false): unknown {
 		if (typeof value === 'string') {
-			if (NAMING.test(name) && isName(value) && (!/^(?:name|code|scheme)$/i.test(name) || isPlain(value, false)))
-				return value;
+			if (NAMING.test(name) && isKind(value)) return value;
 			return SAID.test(name) ? said(value) : shapedText(value);
 		}
 		if (typeof value === 'number') return foreignNumber(name, value, isListed);
@@ -323,7 +347,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	}
 
 	const isNamed = (key: string, value: unknown) =>
-		/^(?:kind|workflowId)$/.test(key) && typeof value === 'string' && isName(value);
+		/^(?:kind|workflowId)$/.test(key) && typeof value === 'string' && isKind(value);
 
 	function walk(value: unknown, depth: number): unknown {
 		if (typeof value === 'string') return said(value);
@@ -344,6 +368,8 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		name: nameOf,
 		/** Names with a sign between them: a path, a list. */
 		names: (text: string, sign: string) => parts(text.split(sign), sign, 1),
+		/** Names of subprotocols with a comma between them. */
+		protocols: (text: string) => parts(text.split(/,\s*/), ',', 1, isProtocol),
 		/** A document that this program has made. */
 		document: (value: unknown) => walk(value, 0),
 		/** A line of a log: what stands before it, and a message or a document. */

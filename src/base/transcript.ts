@@ -1,4 +1,5 @@
 /** The talk of a device and a service as lines of JSON: names, statuses and times as they are, every other value as its shape. */
+import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { Shaper } from './shapes.ts';
 
@@ -80,17 +81,20 @@ export function createTranscript(
 	const { name, said, foreign } = shaper;
 	let exchanges = 0;
 
-	function learn(body: string): void {
-		const document = body.length < 4096 ? parseJson(body) : undefined;
-		for (const id of isObject(document) ? IDS.map((one) => document[one]) : [])
-			if (typeof id === 'string' && id.length <= 128 && own.length < MAX_IDS && !own.includes(id)) own.push(id);
+	/** Of a registration alone: any other request may have anything under these names. No credential that it came with is an id. */
+	function learn({ method, path, body, headers, query }: Omit<RequestLine, 'at'>): void {
+		if (method !== 'POST' || !path.endsWith(ENDPOINTS.deviceConnection) || body.length > 4096) return;
+		const document = parseJson(body);
+		if (!isObject(document) || typeof document['deviceId'] !== 'string') return;
+		const credentials = Object.values({ ...headers, ...query }).join('\n');
+		for (const id of IDS.map((one) => document[one]))
+			if (typeof id === 'string' && id.length <= 128 && own.length < MAX_IDS && !own.includes(id))
+				if (!credentials.includes(id)) own.push(id);
 	}
-
-	const listed = (text: string) => shaper.names(text.replaceAll(/,\s+/g, ','), ',');
 
 	function headerOf(header: string, value: string): string {
 		if (COUNTED.test(header) && /^\d{1,9}$/.test(value)) return value;
-		if (header === 'sec-websocket-protocol') return listed(value);
+		if (header === 'sec-websocket-protocol') return shaper.protocols(value);
 		if (/^(?:set-)?cookie$/.test(header))
 			return value
 				.split(/;\s*|,\s*(?=[\w-]+=)/)
@@ -118,7 +122,7 @@ export function createTranscript(
 		note(line) {
 			const seen: Record<string, unknown> = { at: now(), ...line };
 			if (line.kind === 'request') {
-				learn(line.body);
+				learn(line);
 				seen['method'] = name(line.method);
 				seen['path'] = shaper.names(line.path, '/');
 				seen['query'] = pairs(line.query, (key, value) => String(foreign(value, key)));
@@ -126,7 +130,7 @@ export function createTranscript(
 			if ('headers' in line) seen['headers'] = pairs(line.headers, headerOf);
 			if ('body' in line) seen['body'] = shaper.body(line.body);
 			if ('reason' in line) seen['reason'] = said(line.reason);
-			if ('subprotocol' in line) seen['subprotocol'] = listed(line.subprotocol);
+			if ('subprotocol' in line) seen['subprotocol'] = shaper.protocols(line.subprotocol);
 			write(JSON.stringify(seen));
 		},
 	};

@@ -5,6 +5,13 @@ const TEXT = /'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|\/\*[\s\
 /** The name of a member in a document of ours. */
 const PROPERTY = /^\s*(?:readonly )?([a-z][A-Za-z]{2,30})\??:/gm;
 
+/** In the names of messages that services send. */
+const KINDS = `notification message event command request response reply status state changed created updated deleted removed added assigned
+started stopped opened closed completed finished failed cancelled canceled approved declined rejected accepted verified verification identity
+document check session visitor person detected left arrived entered door badge printer screen greeting goodbye config configuration
+settings reload refresh restart reboot subscribe subscribed unsubscribe publish published keepalive alive ready info warning alert
+authenticate authenticated authorization registered registration connected disconnected expired expiring revoked renewed rotated`;
+
 /** Of systemd, the kernel, Node, web servers and HTTP. */
 const OF_OTHERS = `Started Starting Stopped Stopping Main process exited killed dumped main Failed with result exit watchdog timeout
 Scheduled restart job counter is at Consumed CPU time memory peak swap Deactivated successfully oom kill killer active activating
@@ -20,7 +27,8 @@ Unavailable Version Network Authentication expired invalid unknown short code us
 pending waiting queued processing success ok error errors device workflow session key credential revoked ping pong hello welcome
 ack heartbeat utf8 base64 v1 v2 v3 x64 arm64 amd64 IPv4 IPv6 TLS SSL ERR CERT HAS EXPIRED NOT YET VALID UNABLE TO VERIFY LEAF SIGNATURE GET ISSUER
 LOCALLY SELF SIGNED IN CHAIN DEPTH ZERO ALTNAME INVALID UND HEADERS TIMEOUT CONNECT SOCKET WRONG VERSION NUMBER HANDSHAKE FAILURE
-ALERT PROTOCOL UNEXPECTED EOF WHILE READING cjs mjs file node internal modules`;
+ALERT PROTOCOL UNEXPECTED EOF WHILE READING cjs mjs file node internal modules
+${KINDS}`;
 
 /** Sorted, each once. @param sources texts of TypeScript. */
 export function wordsOf(sources: readonly string[]): string[] {

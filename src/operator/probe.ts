@@ -124,7 +124,8 @@ async function run(
 	const lines: string[] = [];
 	const { host, hostname } = new URL(target.baseUrl);
 	const paths = (flags.channelPath ?? []).flatMap((path) => path.split('/'));
-	const own = [host, hostname, request.deviceId, request.workflowId, ...paths].filter((one) => one !== '');
+	const ids = [request.deviceId, request.workflowId, ...paths, ...(flags.subprotocol?.split(/,\s*/) ?? [])];
+	const own = [host, hostname, ...ids].filter((one) => one !== '');
 	const network = await createNetwork({ caFile: target.caFile }, target.env);
 	const over = new AbortController();
 	let endedBy: Outcome['endedBy'] = null;

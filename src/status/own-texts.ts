@@ -1,8 +1,9 @@
-/** The hosts, ids and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
+/** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
-const SHOWN = /^(?:deviceId|serial|macAddress|workflowId|fleet\.name|scanner\.device|.*File)$/;
+const SHOWN =
+	/^(?:deviceId|serial|macAddress|workflowId|fleet\.name|scanner\.device|service\.(?:subprotocol|confirmKind|pingKind)|.*File)$/;
 
 export function ownTexts(
 	settings: Settings,

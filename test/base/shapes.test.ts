@@ -133,6 +133,18 @@ const PLACES: Readonly<Record<string, (text: string) => SeenLine>> = {
 		code: 4401,
 		reason: `bad ${text}`,
 	}),
+	'the word after "protocol"': (text) => answer(`visitor protocol ${text}`),
+	'the subprotocol of an error': (text) => answer(JSON.stringify({ error: `use the subprotocol "${text}".` })),
+	'ids in a request': (text) => ({
+		...{ kind: 'request', exchange: 1, method: 'POST', path: '/api/check-in', query: {}, headers: {} },
+		body: JSON.stringify({ deviceId: text, serial: text, workflowId: text, macAddress: text }),
+	}),
+	'ids in a registration, beside itself as the credential': (text) => ({
+		...{ kind: 'request', exchange: 1, method: 'POST', path: '/api/device/connection', query: {} },
+		headers: { authorization: `Token ${text}` },
+		body: JSON.stringify({ deviceId: 'KIOSK-7', serial: text, workflowId: 'check-in' }),
+	}),
+	'what such requests may have taught': (text) => answer(JSON.stringify({ seen: text, said: `${text} is here` })),
 	'a subprotocol': (text) => ({ kind: 'open', exchange: 1, subprotocol: text }),
 	'a frame': (text) => frame(text),
 };
@@ -160,6 +172,95 @@ test.each(Object.entries(SECRETS))(
 		expect(found).toEqual([]);
 	},
 );
+
+/** Of people, and a password of letters alone: nothing in their form tells them from a word. */
+const NAMES = ['Maria', 'Schmidt', 'maria', 'schmidt', 'Grace', 'SCHMIDT', 'hunterpassw', 'mariaSchmidt', 'o.schmidt'];
+const NUMBERS = [4829, 482913, 30_011_987, 4_915_112_345_678];
+const NUMBERED = [
+	'account',
+	'pat',
+	'chat',
+	'lat',
+	'passportExpires',
+	'pin',
+	'code',
+	'id',
+	'age',
+	'discount',
+	'at',
+	'format',
+];
+
+test('names of people and numbers that may open something are in no transcript, whatever member says they are a kind, a count or a moment [F713]', () => {
+	const lines: string[] = [];
+	const transcript = createTranscript(
+		(line) => void lines.push(line),
+		() => 5,
+		openShaper,
+	);
+	const places = Object.entries(PLACES).filter(([place]) => !['the name of a member', 'a request'].includes(place));
+	const found: string[] = [];
+	const look = (place: string, text: string) => {
+		if (lines.join('\n').includes(text)) found.push(`${place}: ${text}`);
+		lines.length = 0;
+	};
+	for (const name of NAMES)
+		for (const [place, line] of places) {
+			transcript.note(line(name));
+			look(place, name);
+		}
+	for (const number of NUMBERS) {
+		for (const member of NUMBERED) {
+			transcript.note(frame(JSON.stringify({ [member]: number, data: { [member]: [number] } })));
+			look(member, String(number));
+		}
+		for (const said of [
+			`Code ${number} is used`,
+			`the PIN is ${number}.`,
+			`pin=${number}`,
+			`room ${number}`,
+			`/api/${number}/x`,
+		]) {
+			transcript.note(answer(said));
+			look(said, String(number));
+		}
+	}
+	expect(found).toEqual([]);
+});
+
+test('an operator still reads kinds, statuses, close codes, counts, moments and subprotocols', () => {
+	const document = {
+		type: 'session.created',
+		event: 'DocumentCheckCompleted',
+		kind: 'person.detected',
+		op: 'PING',
+		status: 401,
+		code: 4401,
+		error: { code: 'TOKEN_EXPIRED', message: 'The channel speaks the subprotocol "acme.device.v2".' },
+		expiresIn: 3600,
+		exp: 1_790_000_000,
+		heartbeatIntervalSeconds: 30,
+		retryAfterMs: 30_000,
+		sequence: 123_456,
+	};
+	expect(JSON.parse(shaper.body(JSON.stringify(document)))).toEqual(document);
+	const line = { level: 'warn', kind: 'session.started', workflowId: 'check-in', msg: 'closed the channel with 4401' };
+	expect(shaper.line(JSON.stringify(line))).toBe(JSON.stringify(line));
+	for (const said of [
+		'answered 429 after 1200 ms',
+		'line 1204, column 17',
+		'port 8443 is taken',
+		'ended with 1006 in 2026',
+	])
+		expect(shaper.said(said)).toBe(said);
+});
+
+test('a line of the log shows no name of a person as the kind of a message, or its workflow [F714]', () => {
+	const line = { level: 'info', kind: 'maria', workflowId: 'schmidt', msg: 'a message came' };
+	const shown = shaper.line(JSON.stringify(line)) + JSON.stringify(shaper.document(line));
+	expect(shown).not.toMatch(/maria|schmidt/);
+	expect(openShaper(() => ['schmidt']).line(JSON.stringify(line))).toContain('"workflowId":"schmidt"');
+});
 
 test('a line of the log, a document and a body stay what they are, whatever is in them', () => {
 	const piece = fc.oneof(

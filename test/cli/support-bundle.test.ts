@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { givenHome } from './command.ts';
+import { givenProvisioned } from './device.ts';
 import { expectRefusal } from './refusal.ts';
 
 test('a bundle never takes the place of a file, says where it cannot be, and is written to another name [F135]', async () => {
@@ -17,4 +18,40 @@ test('a bundle never takes the place of a file, says where it cannot be, and is 
 	const folders = new Set(unpacked.map((name) => name.split('/')[0]));
 	expect([...folders]).toEqual([expect.stringMatching(/^idv-agent-support-\d{4}-\d\d-\d\dT\d{6}$/)]);
 	expect(unpacked).toContain(`${[...folders][0]}/status.json`);
+});
+
+test('the bundle of a running agent has no name of a person and no number from its service or its settings, and still says what happened [F715]', async () => {
+	const { service, home } = await givenProvisioned({
+		page: { port: 0, support: 'Call Schmidt on 4915112345678' },
+		fleet: { labels: ['hunterpassw'] },
+		hooks: { onNeedsPerson: ['/bin/true', 'hunterpassw'] },
+	});
+	for (const kind of ['maria', 'Schmidt', 'visitor.schmidt', 'session.started'])
+		service.notify({ type: kind, event: kind, visitor: 'Maria', pin: 482913, account: 4915112345678 });
+	service.notify({ type: 'workflow.changed', workflowId: 'schmidt' });
+	// Whatever was notified has come when the device is back.
+	for (const [status, words] of [
+		[400, 'visitor protocol Schmidt, pin 482913'],
+		[503, 'Code 482913 of Maria is used'],
+	] as const)
+		service.failNext({ path: '/api/device/connection' }, { status, body: { error: words, code: 'maria' } });
+	const back = service.waitFor('device-online');
+	service.closeChannels(4000, 'protocol hunterpassw of Maria 482913');
+	await back;
+	const file = join(home.directory, 'bundle.tar.gz');
+	expect(await home.agent(['support-bundle', '--out', file])).toMatchObject({ status: 0 });
+	const read = (name: string) => execFileSync('tar', ['-xzOf', file, '--wildcards', `*/${name}`], { encoding: 'utf8' });
+	for (const name of [
+		'status.json',
+		'settings.json',
+		'events.json',
+		'audit.json',
+		'history.json',
+		'log.txt',
+		'state.json',
+	])
+		expect([name, read(name).match(/maria|schmidt|hunterpassw|482913|4915112345678/gi)]).toEqual([name, null]);
+	expect(read('events.json')).toContain('"kind": "session.started"');
+	expect(read('log.txt') + read('history.json')).toContain('4000');
+	expect(JSON.parse(read('status.json'))).toMatchObject({ workflow: { wanted: 'document-check' } });
 });
