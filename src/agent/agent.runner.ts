@@ -143,7 +143,11 @@ function assemble(options: AgentOptions, base: Base) {
 		requestReconcile,
 	});
 	const handOver = createHandOver({
-		clock: { wallMs: time.nowMs, schedule: (delayMs, callback) => clock.schedule(delayMs, callback) },
+		clock: {
+			wallMs: time.nowMs,
+			monotonicMs: clock.monotonicMs,
+			schedule: (delayMs, callback) => clock.schedule(delayMs, callback),
+		},
 		settings,
 		device: fleet.device,
 		version: base.agentVersion,

@@ -25,7 +25,7 @@ export interface ApplyParts {
 	readonly isHeld: () => Promise<boolean>;
 	readonly say: (line: string) => void;
 	/** Root's. */
-	readonly settings: Pick<Settings, 'fleet' | 'update'>;
+	readonly settings: Pick<Settings, 'fleet' | 'update' | 'workflow'>;
 	readonly device: PlannedDevice;
 	/** The file with the plan, as the agent has fetched it. */
 	readonly planFile: string;
@@ -39,8 +39,7 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
 	try {
 		for (let did: string | null = null; ; ) {
-			await untilFree(parts);
-			if (await parts.isHeld()) return did;
+			if (!(await untilFree(parts))) return did;
 			const envelope = await read();
 			did = (await applyEnvelope(envelope, parts)) ?? did;
 			if (!envelope.equals(await read())) continue;
@@ -57,14 +56,18 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	}
 }
 
-async function untilFree({ clock, system, isHeld, say }: ApplyParts): Promise<void> {
+/** @returns `false` when a lease still holds; none does for longer than it would hold a move. */
+async function untilFree({ clock, system, isHeld, say, settings }: ApplyParts): Promise<boolean> {
 	const fromMs = clock.monotonicMs();
+	const deferMs = Math.min(settings.workflow.maxDeferSeconds * 1000, LONGEST_WAIT_MS / 2);
+	const isFree = async () => clock.monotonicMs() - fromMs >= deferMs || !(await isHeld());
 	for (let isFirst = true; clock.monotonicMs() - fromMs < LONGEST_WAIT_MS; isFirst = false) {
 		const isBusy = await system.isPackagingBusy();
-		if (!isBusy && !(await isHeld())) return;
+		if (!isBusy && (await isFree())) return true;
 		if (isFirst) say(isBusy ? 'Waits for another apt or dpkg.' : 'Waits for the lease of an application.');
 		await new Promise<void>((resolve) => void clock.schedule(LOOK_MS, resolve));
 	}
+	return isFree();
 }
 
 async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<string | null> {

@@ -1,4 +1,4 @@
-/** Hands a plan that orders another version to root, in the site's window and while no lease holds. Root reads everything again. */
+/** Hands a plan that orders another version to root, in the site's window and when no lease holds, or one has held it for long enough. Root reads everything again. */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
@@ -19,8 +19,8 @@ export interface Updates {
 }
 
 export type HandOverParts = {
-	readonly clock: Pick<Clock, 'wallMs' | 'schedule'>;
-	readonly settings: () => Pick<Settings, 'update'>;
+	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'schedule'>;
+	readonly settings: () => Pick<Settings, 'update' | 'workflow'>;
 	readonly device: () => PlannedDevice;
 	readonly version: string;
 	/** Whether an application holds a lease now. */
@@ -38,6 +38,8 @@ export function createHandOver(parts: HandOverParts) {
 	const { clock } = parts;
 	let pending: { readonly plan: FleetPlan; readonly envelope: Uint8Array } | null = null;
 	let wasHandedOver = false;
+	/** Since when nothing but leases holds the order back, monotonic. */
+	let heldSinceMs: number | null = null;
 	let cancel = () => {};
 
 	function orderNow(): Order | null {
@@ -54,12 +56,19 @@ export function createHandOver(parts: HandOverParts) {
 		const dueMs = Math.max(order.atMs === null ? 0 : order.atMs - nowMs, untilWindowMs(window, new Date(nowMs)));
 		if (!parts.isInstalled()) again(LONGEST_MS);
 		else if (dueMs > 0) again(dueMs);
-		else if (parts.isHeld()) again(HELD_MS);
+		else if (parts.isHeld() && leftMs() > 0) again(Math.min(HELD_MS, leftMs()));
 		else {
+			heldSinceMs = null;
 			if (pending) parts.write(pending.envelope);
 			wasHandedOver = true;
 			again(AGAIN_MS, AGAIN_MS);
 		}
+	}
+
+	/** Leases hold an update no longer than they hold a move. */
+	function leftMs(): number {
+		heldSinceMs ??= clock.monotonicMs();
+		return heldSinceMs + parts.settings().workflow.maxDeferSeconds * 1000 - clock.monotonicMs();
 	}
 
 	function again(delayMs: number, longestMs = LONGEST_MS): void {
@@ -73,6 +82,7 @@ export function createHandOver(parts: HandOverParts) {
 			look();
 			if (orderNow() !== null) return;
 			pending = null;
+			heldSinceMs = null;
 			// Root may still wait for apt, with a plan that was withdrawn meanwhile.
 			if (wasHandedOver) parts.write(envelope);
 			wasHandedOver = false;

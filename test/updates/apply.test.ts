@@ -49,6 +49,7 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		settings: {
 			fleet: { publicKeys, name } as unknown as ApplyParts['settings']['fleet'],
 			update: { enabled, judgeSeconds: 300, window: null },
+			workflow: { maxDeferSeconds: 900 },
 		},
 		device: { deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] },
 		system: {
@@ -166,15 +167,29 @@ test('an apt that holds its lock for ever is waited for an hour; then apt is ask
 	expect((await keep.outcomes()).failed?.message).toContain('held by process 4711');
 });
 
-test('a lease that began since the plan was handed over is waited for; one that lasts leaves the order for the next time', async () => {
+test('a lease that began since the plan was handed over is waited for; one that lasts holds the update as long as it would hold a move [F717]', async () => {
 	const { device, publish, apply } = given();
 	publish(signer.sign(order('0.3.0')));
 	device.held = Number.POSITIVE_INFINITY;
-	expect(await apply()).toBeNull();
-	expect(device.asked).toEqual([]);
+	let looks = 0;
+	expect(
+		await apply(() => {
+			looks += 1;
+			expect(device.asked).toEqual([]);
+		}),
+	).toBe('0.3.0');
+	expect(looks).toBe(180);
 	expect(device.said).toEqual(['Waits for the lease of an application.']);
-	device.held = 10;
-	expect(await apply()).toBe('0.3.0');
+	const other = given();
+	other.publish(signer.sign(order('0.3.0')));
+	other.device.held = 10;
+	looks = 0;
+	expect(
+		await other.apply(() => {
+			looks += 1;
+		}),
+	).toBe('0.3.0');
+	expect(looks).toBe(10);
 });
 
 test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work [F425]', async () => {

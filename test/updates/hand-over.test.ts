@@ -21,7 +21,7 @@ function given({
 	let installed = true;
 	const handOver = createHandOver({
 		clock,
-		settings: () => ({ update: { enabled, judgeSeconds: 300, window } }),
+		settings: () => ({ update: { enabled, judgeSeconds: 300, window }, workflow: { maxDeferSeconds: 7200 } }),
 		device: () => ({ deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] }),
 		version: '0.2.0',
 		isHeld: () => held,
@@ -100,11 +100,25 @@ test.each([
 	expect(written).toEqual(['the plan']);
 });
 
-test('a lease holds it, for as long as it lasts', () => {
+test('a lease that is renewed for ever holds it for workflow.maxDeferSeconds and no longer, each time [F716]', () => {
 	const { clock, written, receive, hold } = given();
 	hold(true);
 	receive('0.3.0');
+	clock.advance(1.99 * HOUR);
+	expect(written).toEqual([]);
+	clock.advance(0.02 * HOUR);
+	expect(written).toEqual(['the plan']);
+	clock.advance(6 * HOUR);
+	expect(written).toHaveLength(1);
 	clock.advance(2 * HOUR);
+	expect(written).toHaveLength(2);
+});
+
+test('a lease holds it until it is released', () => {
+	const { clock, written, receive, hold } = given();
+	hold(true);
+	receive('0.3.0');
+	clock.advance(HOUR);
 	expect(written).toEqual([]);
 	hold(false);
 	clock.advance(30_000);
