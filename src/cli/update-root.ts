@@ -29,6 +29,8 @@ import { askStatus, clientFor } from './local-agent.ts';
 import { Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
+/** Of the package. */
+const AGENT_UNIT_FILE = '/usr/lib/systemd/system/idv-agent.service';
 /** The agent answers within this time, or counts as silent. */
 const ANSWER_MS = 5_000;
 
@@ -56,7 +58,7 @@ async function prepare(shell: Shell, to: string): Promise<void> {
 		keep: openUpdateKeep(),
 		system,
 		askStatus: () => askStatus(client).catch(() => null),
-		running: { executable: process.execPath, program: import.meta.filename },
+		running: { executable: process.execPath, program: import.meta.filename, unit: AGENT_UNIT_FILE },
 		now: new Date().toISOString(),
 	});
 }

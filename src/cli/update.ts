@@ -4,7 +4,7 @@ import { AgentError, asError, CATALOGUE } from '../base/errors.ts';
 import { notInstalled, UPDATES_PROGRAM } from '../updates/package.ts';
 import type { Trial } from '../updates/record.ts';
 import { openUpdateRecords } from '../updates/records.edge.ts';
-import { inWords } from '../updates/taken-back.ts';
+import { inWords, successor } from '../updates/taken-back.ts';
 import { localTime, type Shell } from './output.ts';
 import { VERSION } from './version.ts';
 
@@ -23,7 +23,9 @@ export async function showUpdates(shell: Shell): Promise<void> {
 			`\nOn ${localTime(failed.at)} the order of the fleet plan was not carried out: ${failed.message} [${failed.code}]${remedyOf(failed.code)}`,
 		);
 	for (const { version, by, at, fault, log } of outcomes.takenBack) {
-		shell.line(`\n${version} was taken back on ${localTime(at)}: ${inWords(fault)}. ${by} took its place.`);
+		shell.line(
+			`\n${version} was taken back on ${localTime(at)}: ${inWords(fault)}. ${successor(version, by)} took its place.`,
+		);
 		for (const line of log.slice(-5)) shell.line(`  ${line}`);
 	}
 	if (outcomes.takenBack.length > 0) shell.line('\nThe whole log of each is in: idv-agent update show --json');
@@ -37,6 +39,10 @@ function remedyOf(code: string): string {
 
 function trialLine(trial: Trial | null): string {
 	if (!trial) return `Version ${VERSION}; no update is under way.`;
+	if (trial.phase === 'goneBack')
+		return `Version ${trial.to} was taken back; ${trial.from} is at hand until it is online.`;
+	if (trial.phase === 'standsIn')
+		return `Version ${trial.to} fails (${inWords(trial.fault ?? '')}) while apt hangs: ${trial.from} runs in its place. The next boot ends it.`;
 	if (trial.phase === 'goingBack') return `Version ${trial.to} is being taken back; ${trial.from} takes its place.`;
 	return `Version ${trial.to} is being tried since ${localTime(trial.startedAt)}; ${trial.from} is at hand.`;
 }

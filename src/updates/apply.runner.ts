@@ -8,6 +8,7 @@ import type { readPlan } from '../fleet/verify-plan.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import type { UpdateKeep } from './keep.edge.ts';
 import { mayUpdate, orderFor } from './order.ts';
+import { isGoingBack } from './record.ts';
 import type * as system from './system.edge.ts';
 
 /** Another's apt may take long, and a verification; the agent hands the order over again. */
@@ -40,6 +41,8 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	try {
 		for (let did: string | null = null; ; ) {
 			if (!(await untilFree(parts))) return did;
+			// What could not be judged is tried again when the version before was online.
+			if (isGoingBack(await keep.trial())) return did;
 			const envelope = await read();
 			did = (await applyEnvelope(envelope, parts)) ?? did;
 			if (!envelope.equals(await read())) continue;

@@ -2,7 +2,19 @@
 import type { Clock } from '../base/clock.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { countRestarts, type Stretch, stretchAfter } from './health.ts';
-import { isToBlame, judge, LAST_TRY_MS, type Look, MAX_WAIT_MS, PATIENCE } from './judge.ts';
+import {
+	type Build,
+	type Fault,
+	isBefore,
+	isToBlame,
+	judge,
+	LAST_TRY_MS,
+	LOOK_MS,
+	type Look,
+	MAX_WAIT_MS,
+	PATIENCE,
+	SLOW_LOOK_MS,
+} from './judge.ts';
 import type { UpdateKeep } from './keep.edge.ts';
 import { MAX_LOG_LINES, type Trial, withTakenBack } from './record.ts';
 import type * as system from './system.edge.ts';
@@ -20,6 +32,7 @@ export interface JudgeParts {
 		| 'readInstalled'
 		| 'readLog'
 		| 'readUnit'
+		| 'restartAgent'
 		| 'tellSystemd'
 	>;
 	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
@@ -61,12 +74,17 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	const known = trial;
 	const pause = (ms: number) => new Promise<void>((resolve) => void clock.schedule(ms, resolve));
 	if (trial.phase === 'goingBack') return goBack(trial);
+	if (trial.phase === 'goneBack') return untilBack(trial);
+	// What ran in its place has ended with the boot.
+	if (trial.phase === 'standsIn' && (await system.isPackagingBusy())) await letStandIn(trial);
 	say(`Version ${known.to} is tried; before it was ${known.from}, ${known.before}.`);
 	const limitMs = parts.judgeSeconds * 1000;
 	let seenAtMs: number | null = null;
 	let beganAtMs = 0;
 	let awaySinceMs = 0;
 	let silentSinceMs: number | null = null;
+	let busySinceMs: number | null = null;
+	let downSinceMs: number | null = null;
 	let stretch: Stretch | null = null;
 	let triesNow = false;
 	for (;;) {
@@ -76,10 +94,16 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		else if (verdict.type === 'tryLine') {
 			if (await isLineToBlame(trial, look)) continue;
 			return goBack({ ...trial, fault: 'not-online' });
+		} else if (verdict.type === 'standIn') {
+			// As for one that is judged: it may be the service that is away.
+			const isLine = verdict.fault === 'not-online' && (trial.before === 'offline' || !(await parts.getsThrough()));
+			if (isLine) await pause(SLOW_LOOK_MS);
+			else await letStandIn({ ...trial, phase: 'standsIn', fault: verdict.fault });
 		} else if (verdict.type === 'finish') {
 			const { status, text } = await system.finishConfiguring();
 			say(`dpkg was cut off: ${lastLine(text)}`);
-			const isOld = (await system.readInstalled())?.version === trial.from;
+			const after = await system.readInstalled();
+			const isOld = after !== null && isBefore(trial, after);
 			if (isOld || status === DPKG_BUSY) await pause(AGAIN_MS[0]);
 			else {
 				trial = { ...trial, wasFinished: true };
@@ -100,18 +124,21 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const nowMs = clock.monotonicMs();
 		const isBusy = await system.isPackagingBusy();
 		const installed = await system.readInstalled();
-		const isThere = !isBusy && installed?.state === 'whole' && installed.version !== known.from;
-		if (isThere && (seenAtMs === null || installed.version !== trial?.to)) await begin(nowMs, installed.version);
+		busySinceMs = isBusy ? (busySinceMs ?? nowMs) : null;
+		const isNew = installed !== null && installed.state !== 'half' && !isBefore(known, installed);
+		const isThere = !isBusy && isNew && installed.state === 'whole';
+		if (isThere && (seenAtMs === null || !isOnTrial(installed))) await begin(nowMs, installed);
 		const [unit, status] = await Promise.all([system.readUnit(), parts.askStatus()]);
 		// The new version was not started yet: what answers is the one before.
 		const isOld = unit.runId !== null && unit.runId === known.oldRun;
 		const isReady = unit.isReady && !isOld;
 		const state = isReady ? (status?.state ?? null) : null;
-		// Also while apt is at work again, with other packages.
-		const hasCome = seenAtMs !== null;
+		// Also while apt is at work, with other packages.
+		const hasCome = seenAtMs !== null || isNew;
 		if (trial) await keepChanged({ ...trial, ...countRestarts(trial, unit.restarts, isOld || !hasCome) });
 		stretch = stretchAfter(stretch, { atMs: nowMs, runId: hasCome && isReady ? unit.runId : null, state }, limitMs);
 		silentSinceMs = isThere && (!isReady || state === null) ? (silentSinceMs ?? nowMs) : null;
+		downSinceMs = isNew && !isOld && state !== 'online' ? (downSinceMs ?? nowMs) : null;
 		if (state === 'online') awaySinceMs = nowMs;
 		const since = (ms: number | null) => (ms === null ? 0 : nowMs - ms);
 		const healthyMs = state === 'online' ? since(stretch?.sinceMs ?? null) : 0;
@@ -121,6 +148,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			elapsedMs: since(seenAtMs),
 			awayMs: seenAtMs === null ? 0 : since(awaySinceMs),
 			isBusy,
+			busyMs: since(busySinceMs),
+			standsIn: trial?.phase === 'standsIn' ? (trial.fault as Fault | null) : null,
 			installed,
 			wasFinished: trial?.wasFinished ?? false,
 			isReady,
@@ -130,6 +159,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			healthyMs,
 			hasBeaten: healthyMs >= limitMs && (await hasBeaten(status)),
 			silentMs: since(silentSinceMs),
+			downMs: since(downSinceMs),
 			waitedMs: trial?.waitedMs ?? 0,
 		};
 	}
@@ -170,8 +200,24 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		trial = changed;
 	}
 
+	/** One that is built again while it is tried has its whole time, too. */
+	function isOnTrial({ version, build }: Build): boolean {
+		return version === trial?.to && (trial.toBuild === null || build === null || build === trial.toBuild);
+	}
+
+	/** The kept program runs until dpkg can be asked: the next boot ends whatever hangs. */
+	async function letStandIn(standing: Trial): Promise<void> {
+		say(
+			`apt hangs, and version ${standing.to} fails (${standing.fault}): the one before runs in its place until apt is free.`,
+		);
+		await keepChanged(standing);
+		await keep.standIn();
+		await system.restartAgent();
+	}
+
 	/** The new version is in place: its time begins, and each boot is counted. */
-	async function begin(nowMs: number, version: string): Promise<void> {
+	async function begin(nowMs: number, installed: Build): Promise<void> {
+		const { version, build } = installed;
 		seenAtMs = nowMs;
 		beganAtMs = nowMs;
 		awaySinceMs = nowMs;
@@ -181,9 +227,15 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		if (!trial) return;
 		const bootId = await system.readBootId();
 		const boots = trial.bootId === bootId ? trial.boots : trial.boots + 1;
-		const counts = trial.to === version ? { restarts: trial.restarts } : { restarts: 0, waitedMs: 0 };
+		const known = isOnTrial(installed);
+		const counts = known ? { restarts: trial.restarts } : { restarts: 0, waitedMs: 0 };
 		const ofBoot = trial.bootId === bootId ? trial.unitRestarts : 0;
-		await keepChanged({ ...trial, phase: 'judging', to: version, bootId, boots, unitRestarts: ofBoot, ...counts });
+		// This one did nothing of what another version was replaced for.
+		const isReplaced = trial.phase === 'standsIn' && known;
+		if (!isReplaced && (await keep.endStandIn())) await system.restartAgent();
+		const phase = isReplaced ? ('standsIn' as const) : ('judging' as const);
+		const to = { phase, to: version, toBuild: build };
+		await keepChanged({ ...trial, ...to, bootId, boots, unitRestarts: ofBoot, ...counts });
 	}
 
 	async function goBack(judged: Trial): Promise<TrialEnd> {
@@ -202,18 +254,50 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		say(`Version ${to} is taken back (${fault}); ${from} takes its place.`);
 		for (let [waitMs] = [AGAIN_MS[0] as number]; ; waitMs = Math.min(AGAIN_MS[1], waitMs * 2)) {
 			if (!(await system.isPackagingBusy())) {
-				const { text } = await system.installFile(keep.oldPackage);
+				const { status: installed, text } = await system.installFile(keep.oldPackage);
 				const now = await system.readInstalled();
-				if (now?.state === 'whole' && now.version === from) break;
+				if (installed === 0 && now?.state === 'whole' && now.version === from) break;
 				say(`It did not go back yet: ${lastLine(text)}`);
 				// The package may not have been whole when the power went: the repository may have it.
-				const fetched = system.installVersion(from, 0, ['--allow-downgrades']);
-				const { status } = await fetched.catch((error) => ({ status: 1, text: `${error}` }));
-				if (status === 0) continue;
+				if (await isFetched(judged)) break;
 				await system.cleanCache();
 				if (!(await system.isPackagingBusy())) await system.finishConfiguring();
 			}
 			await pause(waitMs);
+		}
+		const back: Trial = { ...judged, phase: 'goneBack' };
+		await keep.saveTrial(back);
+		if (await keep.endStandIn()) await system.restartAgent();
+		return untilBack(back);
+	}
+
+	/** The same version from a repository would be the build that fails. */
+	async function isFetched({ from, to }: Trial): Promise<boolean> {
+		if (from === to) return false;
+		const fetched = system.installVersion(from, 0, ['--allow-downgrades']);
+		const { status } = await fetched.catch((error) => ({ status: 1, text: `${error}` }));
+		const now = status === 0 ? await system.readInstalled() : null;
+		return now?.state === 'whole' && now.version === from;
+	}
+
+	/** The way back stays until the old version is what it was before, however long its service is away. */
+	async function untilBack({ from, before }: Trial): Promise<TrialEnd> {
+		const isBack = ({ state }: TrialStatus) => state === 'online' || state === 'unpaired' || before === 'offline';
+		for (let silentSinceMs = clock.monotonicMs(); before !== 'stopped'; ) {
+			const [installed, unit, status] = [
+				await system.readInstalled(),
+				await system.readUnit(),
+				await parts.askStatus(),
+			];
+			if (installed?.version !== from || (unit.isReady && status !== null && isBack(status))) break;
+			const nowMs = clock.monotonicMs();
+			if (unit.isReady && status !== null) silentSinceMs = nowMs;
+			if (nowMs - silentSinceMs >= parts.judgeSeconds * 1000 && !unit.isStopped && !(await system.isPackagingBusy())) {
+				say(`Version ${from} does not answer: it is started again.`);
+				silentSinceMs = nowMs;
+				await system.restartAgent();
+			}
+			await pause(status === null ? LOOK_MS : SLOW_LOOK_MS);
 		}
 		await end();
 		return 'wentBack';

@@ -12,8 +12,12 @@ export interface Look {
 	readonly awayMs: number;
 	/** Whether apt or dpkg is at work. */
 	readonly isBusy: boolean;
+	/** For how long without a break, in milliseconds. */
+	readonly busyMs: number;
+	/** The fault for which the kept program runs in the place of the new version; `null` while it does not. */
+	readonly standsIn: Fault | null;
 	/** The package as dpkg has it; `null` when it is not there. */
-	readonly installed: { readonly version: string; readonly state: PackageState } | null;
+	readonly installed: (Build & { readonly state: PackageState }) | null;
 	/** Whether an interrupted dpkg was asked to finish already. */
 	readonly wasFinished: boolean;
 	/** Whether the unit is ready, as it has told systemd. */
@@ -30,6 +34,8 @@ export interface Look {
 	readonly hasBeaten: boolean;
 	/** How long the unit has not been ready, or the interface silent, without a break, in milliseconds. */
 	readonly silentMs: number;
+	/** How long no run of the new version was online, also while apt is at work, in milliseconds. */
+	readonly downMs: number;
 	/** How long the service was waited for over the whole trial, in milliseconds. */
 	readonly waitedMs: number;
 }
@@ -37,8 +43,16 @@ export interface Look {
 /** `unconfigured`: its files are in place, a script of the package has not run to its end. `half`: not even its files are. */
 export type PackageState = 'whole' | 'unconfigured' | 'half';
 
+/** A package as it is installed: the same version may be built again, from other bytes. */
+export interface Build {
+	readonly version: string;
+	/** A digest of its files; `null` where it could not be taken. */
+	readonly build: string | null;
+}
+
 export interface Case {
 	readonly from: string;
+	readonly fromBuild: string | null;
 	readonly to: string;
 	readonly before: Before;
 	readonly judgeSeconds: number;
@@ -66,6 +80,8 @@ export type Verdict =
 	| { readonly type: 'keep' }
 	/** The old version is in place: there is nothing to judge. */
 	| { readonly type: 'end' }
+	/** apt hangs and the new version fails: the kept program shall run in its place until dpkg can be asked to go back. */
+	| { readonly type: 'standIn'; readonly fault: Fault }
 	| { readonly type: 'goBack'; readonly fault: Fault };
 
 /** So often a version may die before it is taken back. */
@@ -78,18 +94,26 @@ export const PATIENCE = 4;
 export const MAX_WAIT_MS = 24 * 3_600_000;
 /** For a version that was asked to try again now, because the one before reaches the service; `judgeSeconds` may be less. */
 export const LAST_TRY_MS = 60_000;
-const LOOK_MS = 2_000;
+/** So long apt may be at work, such as with a neighbour's script that waits for an answer, before a version that fails is not waited with any longer. */
+export const HUNG_MS = 15 * 60_000;
+export const LOOK_MS = 2_000;
 /** While the service is away there is nothing to see for long. */
-const SLOW_LOOK_MS = 15_000;
+export const SLOW_LOOK_MS = 15_000;
 
-export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict {
+/** Whether an installed package is the one from before the update. */
+export const isBefore = ({ from, fromBuild }: Pick<Case, 'from' | 'fromBuild'>, { version, build }: Build): boolean =>
+	version === from && (fromBuild === null || build === null || build === fromBuild);
+
+export function judge(of: Case, look: Look): Verdict {
+	const { before, judgeSeconds } = of;
 	const limitMs = judgeSeconds * 1000;
-	if (look.isBusy) return { type: 'wait', forMs: LOOK_MS };
+	if (look.isBusy) return whileBusy(of, look);
+	const isOld = look.installed !== null && isBefore(of, look.installed);
 	// A person has removed the package, or it never came to the update.
-	if (look.installed === null || (look.installed.state === 'whole' && look.installed.version === from))
-		return { type: 'end' };
-	if (look.installed.version === from && look.installed.state === 'unconfigured') return { type: 'finish' };
+	if (look.installed === null || (look.installed.state === 'whole' && isOld)) return { type: 'end' };
+	if (isOld && look.installed.state === 'unconfigured') return { type: 'finish' };
 	if (look.installed.state === 'half') return goBack('interrupted');
+	if (look.standsIn !== null) return goBack(look.standsIn);
 	if (look.installed.state === 'unconfigured') return look.wasFinished ? goBack('unfinished') : { type: 'finish' };
 	if (before === 'stopped') return { type: 'keep' };
 	if (look.restarts >= MAX_RESTARTS) return goBack('crashes');
@@ -103,6 +127,19 @@ export function judge({ from, before, judgeSeconds }: Case, look: Look): Verdict
 	if (look.awayMs >= limitMs || look.elapsedMs >= PATIENCE * limitMs) return { type: 'tryLine' };
 	const isSlow = look.waitedMs > 0 && look.isReady && look.state !== 'online';
 	return { type: 'wait', forMs: isSlow ? SLOW_LOOK_MS : LOOK_MS };
+}
+
+/** Nothing is installed while apt is at work. Where it hangs, a version that fails must not hang with it. */
+function whileBusy({ before, judgeSeconds }: Case, look: Look): Verdict {
+	const fault = faultOf(look, judgeSeconds * 1000);
+	const isHung = look.busyMs >= HUNG_MS && look.standsIn === null && before !== 'stopped';
+	return isHung && fault !== null ? { type: 'standIn', fault } : { type: 'wait', forMs: LOOK_MS };
+}
+
+function faultOf({ restarts, downMs, state }: Look, limitMs: number): Fault | null {
+	if (restarts >= MAX_RESTARTS) return 'crashes';
+	if (downMs < limitMs) return null;
+	return state === null ? 'not-ready' : 'not-online';
 }
 
 const goBack = (fault: Fault): Verdict => ({ type: 'goBack', fault });

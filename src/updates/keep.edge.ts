@@ -1,7 +1,7 @@
 /** Root's own directory of updates: the trial, the way back, the versions taken back; and the unit that goes on after a reboot. */
-import { chmod, chown, copyFile, link, mkdir, rm, symlink } from 'node:fs/promises';
+import { chmod, chown, copyFile, link, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findGroup, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
+import { findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
 import { OUTCOMES_FILE, TRIAL_FILE, UPDATES_DIRECTORY } from './package.ts';
 import { type Outcomes, pinning, type Trial } from './record.ts';
 import { openUpdateRecords } from './records.edge.ts';
@@ -11,6 +11,8 @@ export interface UpdatePlaces {
 	readonly directory: string;
 	/** `/etc/systemd/system` */
 	readonly units: string;
+	/** `/run/systemd/system`: until the next boot. */
+	readonly runtimeUnits: string;
 	/** `/etc/apt/preferences.d` */
 	readonly preferences: string;
 }
@@ -18,25 +20,33 @@ export interface UpdatePlaces {
 export const UPDATE_PLACES: UpdatePlaces = {
 	directory: UPDATES_DIRECTORY,
 	units: '/etc/systemd/system',
+	runtimeUnits: '/run/systemd/system',
 	preferences: '/etc/apt/preferences.d',
 };
-/** The two files of this process: the executable with Node in it, and root's program, which it loads from beside its own name (`scripts/launcher.ts`). */
+/** The two files of this process: the executable with Node and the agent in it, and root's program, which it loads from beside its own name
+ * (`scripts/launcher.ts`); and the unit of the agent. */
 export interface Running {
 	readonly executable: string;
 	readonly program: string;
+	readonly unit: string;
 }
 
 export const JUDGE_UNIT = 'idv-agent-judge.service';
+/** The agent's. */
+const AGENT_UNIT = 'idv-agent.service';
 const PIN_FILE = 'idv-agent-taken-back.pref';
+const MAX_UNIT_BYTES = 64 * 1024;
 
 export type UpdateKeep = ReturnType<typeof openUpdateKeep>;
 
-export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces = UPDATE_PLACES) {
+export function openUpdateKeep({ directory, units, runtimeUnits, preferences }: UpdatePlaces = UPDATE_PLACES) {
 	const trialFile = join(directory, TRIAL_FILE);
 	const outcomesFile = join(directory, OUTCOMES_FILE);
 	const executable = join(directory, 'idv-agent-updates');
 	const program = `${executable}.cjs`;
 	const oldPackage = join(directory, 'before.deb');
+	const keptUnit = join(directory, AGENT_UNIT);
+	const standIn = join(runtimeUnits, AGENT_UNIT);
 	const unitFile = join(units, JUDGE_UNIT);
 	const wanted = join(units, 'multi-user.target.wants', JUDGE_UNIT);
 
@@ -63,16 +73,21 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 			if (pins === null) await remove(file);
 			else await writeDurably(file, pins, { mode: 0o644 });
 		},
-		/** Keeps both where no installation reaches them. By a link it takes no space and is on the disk already. */
+		/** Keeps them where no installation reaches them. By a link it takes no space and is on the disk already. */
 		async keepRunning(running: Running): Promise<void> {
 			for (const [file, kept] of [
 				[running.executable, executable],
 				[running.program, program],
+				[running.unit, keptUnit],
 			] as const) {
 				await remove(kept);
-				await link(file, kept).catch(async () => {
+				const copied = link(file, kept).catch(async () => {
 					await copyFile(file, kept);
 					await syncFile(kept);
+				});
+				// A version before that has lost its unit is judged all the same.
+				await copied.catch((error) => {
+					if (kept !== keptUnit) throw error;
 				});
 			}
 			await chmod(executable, 0o755);
@@ -86,11 +101,26 @@ export function openUpdateKeep({ directory, units, preferences }: UpdatePlaces =
 			await symlink(unitFile, wanted);
 			await syncDirectory(join(units, 'multi-user.target.wants'));
 		},
+		/** For this boot, the agent's unit is the one from before, with the kept executable as its program. systemd is still to be told. */
+		async standIn(): Promise<void> {
+			const unit = await readText(keptUnit, MAX_UNIT_BYTES);
+			// Under another name it is the agent.
+			const text = unit.replace(/^ExecStart=.*$/m, `ExecStart=@${executable} idv-agent run`);
+			await mkdir(runtimeUnits, { recursive: true });
+			await writeFile(standIn, text, { mode: 0o644 });
+		},
+		/** @returns whether it stood in: then systemd is still to be told. */
+		async endStandIn(): Promise<boolean> {
+			const had = (await readText(standIn, MAX_UNIT_BYTES).catch(() => '')).includes(executable);
+			if (had) await remove(standIn);
+			return had;
+		},
 		/** Nothing is left of a trial but what is known of it. */
 		async end(): Promise<void> {
+			await this.endStandIn();
 			await remove(wanted);
 			await remove(unitFile);
-			for (const file of [trialFile, oldPackage, executable, program]) await remove(file);
+			for (const file of [trialFile, oldPackage, executable, program, keptUnit]) await remove(file);
 			await rm(`${oldPackage}.tree`, { recursive: true, force: true });
 			await syncDirectory(directory);
 		},

@@ -3,7 +3,7 @@
 import { AgentError, toFailure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
-import { beforeOf } from './judge.ts';
+import { beforeOf, isBefore } from './judge.ts';
 import { JUDGE_UNIT, type Running, type UpdateKeep } from './keep.edge.ts';
 import type * as system from './system.edge.ts';
 
@@ -32,12 +32,14 @@ export async function prepareUpdate(
 	// Going back prepares nothing.
 	if ((await keep.trial())?.phase === 'goingBack') return;
 	const installed = await system.readInstalled();
-	if (!installed || installed.version === to) return;
+	// The same version may come with other bytes: only dpkg knows, when it has unpacked them.
+	if (!installed) return;
 	// One of an update before must not close its case while this one begins.
 	await system.stopUnit(JUDGE_UNIT);
 	const under = await keep.trial();
 	// A second update before the first was judged goes back to the version that is known to work.
-	const isGoingOn = under !== null && under.to === installed.version;
+	const isGoingOn =
+		under !== null && (under.phase === 'goneBack' || (under.to === installed.version && !isBefore(under, installed)));
 	try {
 		await keep.open();
 		const needed = Math.round(installed.bytes * SPACE);
@@ -50,7 +52,7 @@ export async function prepareUpdate(
 		if (!isGoingOn) {
 			await keep.end();
 			await keep.keepRunning(running);
-		}
+		} else await keep.endStandIn();
 		const unit = await system.readUnit();
 		const status = await askStatus();
 		const told = unit.isStopped ? 'stopped' : beforeOf(status?.state ?? null, status?.problem?.code ?? null);
@@ -60,7 +62,9 @@ export async function prepareUpdate(
 			schemaVersion: 1,
 			phase: 'prepared',
 			from,
+			fromBuild: isGoingOn ? under.fromBuild : installed.build,
 			to,
+			toBuild: null,
 			startedAt: now,
 			before,
 			boots: 0,

@@ -8,10 +8,14 @@ export const versionSchema = z
 
 export const trialSchema = z.looseObject({
 	schemaVersion: z.literal(1),
-	/** `goingBack` is written before the old version is installed: the next judge goes on there. */
-	phase: z.enum(['prepared', 'judging', 'goingBack']),
+	/** `standsIn`: the kept program runs until dpkg can be asked to go back. `goingBack` is written before the old version is installed,
+	 * `goneBack` when it is: the next judge goes on there. */
+	phase: z.enum(['prepared', 'judging', 'standsIn', 'goingBack', 'goneBack']),
 	from: versionSchema,
+	/** A digest of its files, which tells it from another build under the same version. */
+	fromBuild: z.string().nullable().default(null),
 	to: versionSchema,
+	toBuild: z.string().nullable().default(null),
 	startedAt: z.string(),
 	before: z.enum(['online', 'offline', 'stopped']),
 	/** Of the machine, in a row, in which the new version has not stood its time. */
@@ -31,6 +35,10 @@ export const trialSchema = z.looseObject({
 });
 
 export type Trial = z.infer<typeof trialSchema>;
+
+/** Whether the version before takes its place again, and was not online since: no order begins meanwhile. */
+export const isGoingBack = (trial: Trial | null): boolean =>
+	trial !== null && (trial.phase === 'goingBack' || trial.phase === 'goneBack');
 
 export const takenBackSchema = z.looseObject({
 	version: versionSchema,

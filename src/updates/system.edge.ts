@@ -1,5 +1,7 @@
 /** Calls dpkg, apt, systemd and the journal once, with a deadline. A version only gets into a command by `aptWords`. */
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import {
 	access,
 	constants,
@@ -9,6 +11,7 @@ import {
 	readFile,
 	readlink,
 	rm,
+	stat,
 	statfs,
 	symlink,
 	writeFile,
@@ -17,7 +20,7 @@ import { dirname, join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, syncFile } from '../base/files.edge.ts';
 import { aptWords, PACKAGE, whyNotInstalled } from './apt.ts';
-import type { PackageState } from './judge.ts';
+import type { Build, PackageState } from './judge.ts';
 
 const UNIT = 'idv-agent.service';
 /** For questions. */
@@ -29,6 +32,7 @@ const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
 const LOCKS = new Set(['/var/lib/dpkg/lock-frontend', '/var/lib/dpkg/lock', '/var/cache/apt/archives/lock']);
 const APT_CACHE = '/var/cache/apt/archives';
 const DPKG_INFO = '/var/lib/dpkg/info';
+const EXECUTABLE = '/usr/lib/idv-agent/idv-agent';
 
 export interface Ran {
 	readonly status: number;
@@ -53,8 +57,7 @@ function run(
 	});
 }
 
-export interface InstalledPackage {
-	readonly version: string;
+export interface InstalledPackage extends Build {
 	readonly architecture: string;
 	/** In bytes, as its control file says. */
 	readonly bytes: number;
@@ -72,8 +75,30 @@ export async function readInstalled(): Promise<InstalledPackage | null> {
 	// dpkg flags a package before it asks the script of the version that is there: its files are all in place then.
 	const isHalf = told === 'half-installed' || (flag !== 'ok' && told !== 'half-configured');
 	const state = isHalf ? 'half' : isConfigured ? 'whole' : 'unconfigured';
-	return { version, architecture, bytes: Number(kilobytes) * 1024, state };
+	return { version, build: await readBuild(), architecture, bytes: Number(kilobytes) * 1024, state };
 }
+
+/** Of the executable and of dpkg's list of all other files. The executable is read again only when it was replaced: an old card is slow. */
+async function readBuild(
+	executable = EXECUTABLE,
+	list = join(DPKG_INFO, `${PACKAGE}.md5sums`),
+): Promise<string | null> {
+	try {
+		const { dev, ino, size, mtimeMs } = await stat(executable);
+		const key = [executable, dev, ino, size, mtimeMs].join(' ');
+		if (hashed.key !== key) {
+			const hash = createHash('sha256');
+			for await (const chunk of createReadStream(executable)) hash.update(chunk);
+			hashed = { key, digest: hash.digest('hex') };
+		}
+		const sums = await readFile(list).catch(() => '');
+		return createHash('sha256').update(hashed.digest).update(sums).digest('hex');
+	} catch {
+		return null;
+	}
+}
+
+let hashed = { key: '', digest: '' };
 
 /** Whether apt or dpkg is at work: a process has one of their locks open. Root sees all processes. */
 export async function isPackagingBusy(proc = '/proc'): Promise<boolean> {
@@ -169,7 +194,8 @@ export async function freeBytes(directory: string): Promise<number> {
 export async function packInstalled({ version, architecture }: InstalledPackage, file: string): Promise<void> {
 	const kept = join(APT_CACHE, `${PACKAGE}_${version.replaceAll(':', '%3a')}_${architecture}.deb`);
 	const copied = await run('cp', ['--reflink=auto', kept, file], WORK_MS);
-	if (copied.status === 0 && (await holds(file, version))) return syncFile(file);
+	// It may be the one to come: the same version, built again.
+	if (copied.status === 0 && (await holds(file, version)) && (await isInstalledOne(file))) return syncFile(file);
 	const tree = `${file}.tree`;
 	await rm(tree, { recursive: true, force: true });
 	try {
@@ -187,6 +213,13 @@ export async function packInstalled({ version, architecture }: InstalledPackage,
 async function holds(file: string, version: string): Promise<boolean> {
 	const { status, text } = await run('dpkg-deb', ['--field', file, 'Version'], WORK_MS);
 	return status === 0 && text.trim() === version && (await run('dpkg-deb', ['--contents', file], WORK_MS)).status === 0;
+}
+
+/** Whether a package is the very one that is installed, by the sums of its files. */
+async function isInstalledOne(file: string): Promise<boolean> {
+	const { status, text } = await run('dpkg-deb', ['--info', file, 'md5sums'], WORK_MS);
+	const installed = await readFile(join(DPKG_INFO, `${PACKAGE}.md5sums`), 'utf8').catch(() => '');
+	return status === 0 && text === installed;
 }
 
 /** The files of the installed package, by links where that works: the tree takes no space. */
@@ -220,6 +253,9 @@ export async function tellSystemd(...words: readonly string[]): Promise<void> {
 	await run('systemctl', ['daemon-reload'], ASK_MS);
 	if (words.length > 0) await run('systemctl', ['--no-block', ...words], ASK_MS);
 }
+
+/** Has the agent run as its unit says now. */
+export const restartAgent = (): Promise<void> => tellSystemd('restart', UNIT);
 
 export async function stopUnit(name: string): Promise<void> {
 	await run('systemctl', ['stop', name], ASK_MS);

@@ -24,11 +24,14 @@ const FAULT_WORDS: Readonly<Record<string, string>> = {
 /** Why a version was taken back, as the end of a sentence. */
 export const inWords = (fault: string): string => FAULT_WORDS[fault] ?? fault;
 
+/** What took the place of a version: another build of it has the same name. */
+export const successor = (version: string, by: string): string => (by === version ? 'The build from before' : by);
+
 /** The warning in the status; `null` for none. */
 export function warningOf(outcomes: Outcomes): Failure | null {
 	const last = lastTakenBack(outcomes);
 	if (!last) return null;
 	const { version, by, at, fault } = last;
-	const message = `Version ${version} was taken back on ${at}: ${inWords(fault)}. ${by} took its place.`;
+	const message = `Version ${version} was taken back on ${at}: ${inWords(fault)}. ${successor(version, by)} took its place.`;
 	return failure('update-taken-back', message, { params: { version, fault } });
 }

@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
 import { type ApplyParts, applyOrder } from '../../src/updates/apply.runner.ts';
 import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
+import type { Trial } from '../../src/updates/record.ts';
 import { createSigner } from '../fixtures/plans.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
@@ -24,6 +25,7 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 	const keep = openUpdateKeep({
 		directory: join(directory, 'keep'),
 		units: join(directory, 'units'),
+		runtimeUnits: join(directory, 'runtime'),
 		preferences: join(directory, 'preferences'),
 	});
 	const clock = createSteppedClock(Date.parse('2026-11-22T03:00:00Z'));
@@ -55,7 +57,13 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		system: {
 			isPackagingBusy: async () => device.busy-- > 0,
 			isReadOnly: async () => device.isReadOnly,
-			readInstalled: async () => ({ version: device.version, architecture: 'amd64', bytes: 1, state: 'whole' }),
+			readInstalled: async () => ({
+				version: device.version,
+				build: null,
+				architecture: 'amd64',
+				bytes: 1,
+				state: 'whole',
+			}),
 			async installVersion(version) {
 				device.asked.push(version);
 				return device.apt(version);
@@ -223,4 +231,28 @@ test('the pin of a version that was taken back keeps no plan from a newer one', 
 	expect(await apply()).toBe('0.3.1');
 	expect(device.asked).toEqual(['0.3.1']);
 	expect(readFileSync(join(keep.directory, 'outcomes.json'), 'utf8')).toContain('"version": "0.3.0"');
+});
+
+test('no order begins while the version before takes its place again, until it was online', async () => {
+	const { device, keep, publish, apply } = given();
+	await keep.open();
+	const trial: Trial = {
+		phase: 'goingBack',
+		schemaVersion: 1,
+		before: 'online',
+		...{ from: '0.2.0', fromBuild: null, to: '0.3.0', toBuild: null, boots: 1 },
+		...{ bootId: null, oldRun: null, restarts: 0, unitRestarts: 0, waitedMs: 0, wasFinished: false },
+		...{ startedAt: '2026-11-22T02:00:00Z', fault: 'service-away' },
+	};
+	const failed = { code: 'service-unreachable', message: 'The service was away.', at: '2026-11-22T02:00:00Z' };
+	await keep.saveOutcomes({ ...(await keep.outcomes()), failed });
+	publish(signer.sign(order('0.3.0')));
+	for (const phase of ['goingBack', 'goneBack'] as const) {
+		await keep.saveTrial({ ...trial, phase });
+		expect(await apply()).toBeNull();
+	}
+	expect(device.asked).toEqual([]);
+	expect((await keep.outcomes()).failed).toMatchObject({ code: 'service-unreachable' });
+	await keep.end();
+	expect(await apply()).toBe('0.3.0');
 });

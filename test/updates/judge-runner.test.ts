@@ -7,6 +7,7 @@ import { type JudgeParts, runJudge, type TrialStatus } from '../../src/updates/j
 import type { PackageState } from '../../src/updates/judge.ts';
 import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
 import { prepareUpdate } from '../../src/updates/prepare.runner.ts';
+import { isGoingBack } from '../../src/updates/record.ts';
 import { warningOf } from '../../src/updates/taken-back.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
@@ -22,15 +23,19 @@ async function givenMachine() {
 	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
 	const program = join(directory, 'program');
 	writeFileSync(program, '#!/bin/sh\n', { mode: 0o755 });
+	const unit = join(directory, 'idv-agent.service');
+	writeFileSync(unit, '[Service]\nType=notify\nExecStart=/usr/bin/idv-agent run\n');
 	const places = {
 		directory: join(directory, 'keep'),
 		units: join(directory, 'units'),
+		runtimeUnits: join(directory, 'runtime'),
 		preferences: join(directory, 'preferences'),
 	};
 	const keep = openUpdateKeep(places);
 	const machine = {
-		installed: { version: '0.2.0', architecture: 'amd64', bytes: 1000, state: 'whole' as PackageState } as {
+		installed: { version: '0.2.0', build: 'a', architecture: 'amd64', bytes: 1000, state: 'whole' as PackageState } as {
 			version: string;
+			build: string;
 			architecture: string;
 			bytes: number;
 			state: PackageState;
@@ -47,6 +52,11 @@ async function givenMachine() {
 		did: [] as string[],
 		/** What an installation of the version before comes to. */
 		installs: () => {},
+		/** The version before is there again: it answers, unless a test has it otherwise. */
+		afterwards() {
+			machine.unit = { isReady: true, isStopped: false, restarts: 0, runId: 'run of before' };
+			machine.status = told('online');
+		},
 	};
 	const ran = { status: 0, text: '' };
 	const system: { -readonly [Name in keyof SystemParts]: SystemParts[Name] } = {
@@ -56,6 +66,7 @@ async function givenMachine() {
 		stopUnit: async () => {},
 		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
 		readUnit: async () => machine.unit,
+		restartAgent: async () => void machine.did.push('restart'),
 		isPackagingBusy: async () => machine.busy-- > 0,
 		readBootId: async () => machine.boot,
 		readLog: async () => ['the token is very-secret-token'],
@@ -63,7 +74,8 @@ async function givenMachine() {
 			machine.did.push('install');
 			machine.installs();
 			if (machine.installed)
-				machine.installed = { ...machine.installed, version: readFileSync(file, 'utf8'), state: 'whole' };
+				machine.installed = { ...machine.installed, version: readFileSync(file, 'utf8'), build: 'a', state: 'whole' };
+			machine.afterwards();
 			return ran;
 		},
 		async finishConfiguring() {
@@ -95,12 +107,12 @@ async function givenMachine() {
 				keep,
 				system,
 				askStatus: async () => machine.status,
-				running: { executable: program, program },
+				running: { executable: program, program, unit },
 				now: '2026-11-22T04:00:00Z',
 			}),
-		become(version: string, state: PackageState = 'whole') {
+		become(version: string, state: PackageState = 'whole', build = version === '0.2.0' ? 'a' : `of ${version}`) {
 			machine.unit = { ...machine.unit, runId: `run of ${version}` };
-			if (machine.installed) machine.installed = { ...machine.installed, version, state };
+			if (machine.installed) machine.installed = { ...machine.installed, version, build, state };
 		},
 		/** Judges until the end, time passing whenever it waits. */
 		async judge(whileWaiting: (elapsedMs: number) => void = () => {}, judgeSeconds = 300): Promise<string> {
@@ -132,6 +144,7 @@ test('a version that comes online is kept, and nothing of the trial is left', as
 		'before.deb',
 		'idv-agent-updates',
 		'idv-agent-updates.cjs',
+		'idv-agent.service',
 		'trial.json',
 	]);
 	expect(machine.did).toEqual(['systemctl start idv-agent-judge.service']);
@@ -488,4 +501,165 @@ test('a way back that cannot be kept is named, and leaves nothing that judges [F
 	system.packInstalled = async ({ version }, file) => writeFileSync(file, version);
 	await prepare('0.3.0');
 	expect(await keep.trial()).toMatchObject({ from: '0.2.0', to: '0.3.0' });
+});
+
+test('while a neighbour hangs in the run of apt, a version that dies gives way to the kept program, and goes when apt is free [F735]', async () => {
+	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0', 'unconfigured');
+	machine.status = null;
+	machine.busy = Number.POSITIVE_INFINITY;
+	let stoodInAtMs: number | null = null;
+	const hanging = judge((elapsedMs) => {
+		if (!machine.did.includes('restart')) machine.unit = { ...machine.unit, restarts: Math.floor(elapsedMs / 5000) };
+		else if (stoodInAtMs === null) {
+			stoodInAtMs = elapsedMs;
+			machine.status = told('online');
+		}
+		if (elapsedMs > 4 * 3_600_000) throw new Error('power cut');
+	});
+	await expect(hanging).rejects.toThrow('power cut');
+	expect(stoodInAtMs).toBeGreaterThanOrEqual(900_000);
+	expect(stoodInAtMs).toBeLessThan(910_000);
+	expect(machine.did).not.toContain('install');
+	expect(readFileSync(join(places.runtimeUnits, 'idv-agent.service'), 'utf8')).toBe(
+		`[Service]\nType=notify\nExecStart=@${join(places.directory, 'idv-agent-updates')} idv-agent run\n`,
+	);
+	// The next boot: nothing of /run is left, and no apt is at work.
+	rmSync(places.runtimeUnits, { recursive: true });
+	Object.assign(machine, { boot: 'boot-2', busy: 0, status: null });
+	become('0.3.0');
+	expect(await judge()).toBe('wentBack');
+	expect(machine.installed?.version).toBe('0.2.0');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'crashes' }]);
+	expect(readdirSync(places.directory)).toEqual(['outcomes.json']);
+});
+
+test('where apt hangs again at the next boot, the kept program runs at once, and ends when dpkg was asked', async () => {
+	const { machine, places, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	Object.assign(machine, { status: null, busy: Number.POSITIVE_INFINITY });
+	const cut = (afterMs: number) =>
+		judge((elapsedMs) => {
+			if (elapsedMs > afterMs) throw new Error('power cut');
+		});
+	await expect(cut(1_000_000)).rejects.toThrow('power cut');
+	rmSync(places.runtimeUnits, { recursive: true });
+	await expect(cut(10_000)).rejects.toThrow('power cut');
+	expect(readdirSync(places.runtimeUnits)).toEqual(['idv-agent.service']);
+	machine.busy = 0;
+	machine.did.length = 0;
+	expect(await judge()).toBe('wentBack');
+	expect(machine.did.slice(0, 2)).toEqual(['install', 'restart']);
+	expect(readdirSync(places.runtimeUnits)).toEqual([]);
+});
+
+test('nothing stands in for a version that works, nor while the service is away, however long apt hangs', async () => {
+	for (const status of [told('online'), told('offline', 'service-unreachable')]) {
+		const { machine, prepare, become, judge } = await givenMachine();
+		await prepare('0.3.0');
+		become('0.3.0');
+		Object.assign(machine, { status, getsThrough: false, busy: Number.POSITIVE_INFINITY });
+		const hanging = judge((elapsedMs) => {
+			if (elapsedMs > 4 * 3_600_000) throw new Error('power cut');
+		});
+		await expect(hanging).rejects.toThrow('power cut');
+		expect(machine.did).not.toContain('restart');
+	}
+});
+
+test('the same version with other bytes is tried as well, and goes back to the build from before [F736]', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.2.0');
+	become('0.2.0', 'whole', 'rebuilt');
+	machine.status = null;
+	expect(await judge()).toBe('wentBack');
+	expect(machine.installed).toMatchObject({ version: '0.2.0', build: 'a' });
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.2.0', by: '0.2.0', fault: 'not-ready' }]);
+
+	const good = await givenMachine();
+	await good.prepare('0.2.0');
+	good.become('0.2.0', 'whole', 'rebuilt');
+	expect(await good.judge()).toBe('kept');
+
+	// The same bytes again are no other version.
+	const same = await givenMachine();
+	await same.prepare('0.2.0');
+	same.become('0.2.0');
+	expect(await same.judge()).toBe('none');
+});
+
+test('a version that is built again while it is tried has the whole time for itself, and goes back to the one that is proved', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0', 'whole', 'first');
+	const cut = judge((elapsedMs) => {
+		if (elapsedMs > 10_000) throw new Error('the judge is stopped');
+	});
+	await expect(cut).rejects.toThrow('the judge is stopped');
+	await prepare('0.3.0');
+	become('0.3.0', 'whole', 'second');
+	machine.status = null;
+	expect(await judge()).toBe('wentBack');
+	expect(machine.installed).toMatchObject({ version: '0.2.0', build: 'a' });
+	expect((await keep.outcomes()).takenBack).toHaveLength(1);
+});
+
+test('judge and way back stay until the version before is online, also over boots [F737]', async () => {
+	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	machine.afterwards = () => {
+		machine.unit = { isReady: true, isStopped: false, restarts: 0, runId: 'run of before' };
+		machine.status = told('connecting');
+	};
+	const day = () =>
+		judge((elapsedMs) => {
+			if (elapsedMs > 24 * 3_600_000) throw new Error('power cut');
+		});
+	await expect(day()).rejects.toThrow('power cut');
+	expect(machine.installed?.version).toBe('0.2.0');
+	expect(isGoingBack(await keep.trial())).toBe(true);
+	machine.boot = 'boot-2';
+	await expect(day()).rejects.toThrow('power cut');
+	expect(readdirSync(places.directory)).toContain('before.deb');
+	expect(machine.did.filter((word) => word === 'install')).toHaveLength(1);
+	machine.status = told('online');
+	expect(await judge()).toBe('wentBack');
+	expect(readdirSync(places.directory)).toEqual(['outcomes.json']);
+});
+
+test('a version before that does not answer after going back is started again', async () => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	machine.afterwards = () => {};
+	const end = judge(() => {
+		if (machine.did.includes('restart')) machine.status = told('online');
+	});
+	expect(await end).toBe('wentBack');
+});
+
+test('an update that comes while the version before is not online yet goes back to it as well', async () => {
+	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	machine.afterwards = () => {};
+	const cut = judge(() => {
+		if (machine.installed?.version === '0.2.0') throw new Error('the judge is stopped');
+	});
+	await expect(cut).rejects.toThrow('the judge is stopped');
+	await prepare('0.4.0');
+	expect(await keep.trial()).toMatchObject({
+		phase: 'prepared',
+		from: '0.2.0',
+		to: '0.4.0',
+		before: 'online',
+		fault: null,
+	});
+	expect(readFileSync(join(places.directory, 'before.deb'), 'utf8')).toBe('0.2.0');
 });

@@ -4,6 +4,8 @@ import { countRestarts, type Stretch, stretchAfter } from '../../src/updates/hea
 import {
 	beforeOf,
 	type Case,
+	HUNG_MS,
+	isBefore,
 	judge,
 	type Look,
 	MAX_BOOTS,
@@ -12,11 +14,13 @@ import {
 	PATIENCE,
 } from '../../src/updates/judge.ts';
 
-const CASE: Case = { from: '0.2.0', to: '0.3.0', before: 'online', judgeSeconds: 300 };
+const CASE: Case = { from: '0.2.0', fromBuild: 'a', to: '0.3.0', before: 'online', judgeSeconds: 300 };
 const LOOK: Look = {
 	elapsedMs: 0,
 	isBusy: false,
-	installed: { version: '0.3.0', state: 'whole' },
+	busyMs: 0,
+	standsIn: null,
+	installed: { version: '0.3.0', build: 'b', state: 'whole' },
 	wasFinished: false,
 	isReady: true,
 	restarts: 0,
@@ -26,6 +30,7 @@ const LOOK: Look = {
 	healthyMs: 0,
 	hasBeaten: true,
 	silentMs: 0,
+	downMs: 0,
 	waitedMs: 0,
 };
 const LATE = 300_000;
@@ -57,14 +62,35 @@ describe('a device that was online', () => {
 		['it dies for the second time', { restarts: MAX_RESTARTS - 1, state: null }, 'wait'],
 		['the machine starts again and again', { boots: MAX_BOOTS, state: null }, 'reboots'],
 		['the machine was restarted often, and it works', { boots: MAX_BOOTS, state: 'online', healthyMs: LATE }, 'keep'],
-		['dpkg was cut off before its scripts', { installed: { version: '0.3.0', state: 'unconfigured' } }, 'finish'],
+		[
+			'dpkg was cut off before its scripts',
+			{ installed: { version: '0.3.0', build: 'b', state: 'unconfigured' } },
+			'finish',
+		],
 		[
 			'its script fails again',
-			{ installed: { version: '0.3.0', state: 'unconfigured' }, wasFinished: true },
+			{ installed: { version: '0.3.0', build: 'b', state: 'unconfigured' }, wasFinished: true },
 			'unfinished',
 		],
-		['dpkg was cut off between its files', { installed: { version: '0.3.0', state: 'half' } }, 'interrupted'],
-		['the old version is in place', { installed: { version: '0.2.0', state: 'whole' } }, 'end'],
+		[
+			'dpkg was cut off between its files',
+			{ installed: { version: '0.3.0', build: 'b', state: 'half' } },
+			'interrupted',
+		],
+		['the old version is in place', { installed: { version: '0.2.0', build: 'a', state: 'whole' } }, 'end'],
+		['its version was built again', { installed: { version: '0.2.0', build: 'b', state: 'whole' } }, 'wait'],
+		[
+			'its version was built again, and dies',
+			{ installed: { version: '0.2.0', build: 'b', state: 'whole' }, restarts: MAX_RESTARTS },
+			'crashes',
+		],
+		['apt hangs, and it dies', { isBusy: true, busyMs: HUNG_MS, restarts: 167 }, 'standIn'],
+		['apt hangs, and it is silent', { isBusy: true, busyMs: HUNG_MS, downMs: LATE, state: null }, 'standIn'],
+		['apt hangs, and it is not online', { isBusy: true, busyMs: HUNG_MS, downMs: LATE }, 'standIn'],
+		['apt hangs, and it works', { isBusy: true, busyMs: HUNG_MS, state: 'online' }, 'wait'],
+		['apt takes long, and it dies', { isBusy: true, busyMs: HUNG_MS - 1, restarts: 167 }, 'wait'],
+		['the one before runs in its place', { isBusy: true, busyMs: HUNG_MS, standsIn: 'crashes', restarts: 9 }, 'wait'],
+		['apt is free again', { standsIn: 'crashes', state: 'online', healthyMs: LATE }, 'crashes'],
 		['the package was removed', { installed: null }, 'end'],
 	])('%s', (_what, look, expected) => expect(verdict(look)).toBe(expected));
 });
@@ -79,6 +105,14 @@ describe('a device that was offline', () => {
 	])('%s', (_what, look, expected) => expect(verdict(look, { before: 'offline' })).toBe(expected));
 });
 
+test('a build is known by its version and by its bytes, where they can be read', () => {
+	expect(isBefore(CASE, { version: '0.2.0', build: 'a' })).toBe(true);
+	expect(isBefore(CASE, { version: '0.2.0', build: 'b' })).toBe(false);
+	expect(isBefore(CASE, { version: '0.3.0', build: 'a' })).toBe(false);
+	expect(isBefore(CASE, { version: '0.2.0', build: null })).toBe(true);
+	expect(isBefore({ ...CASE, fromBuild: null }, { version: '0.2.0', build: 'b' })).toBe(true);
+});
+
 test('a device that a person had stopped is not started to be judged', () => {
 	expect(verdict({ isReady: false, state: null, silentMs: LATE, elapsedMs: LATE }, { before: 'stopped' })).toBe('keep');
 });
@@ -86,9 +120,12 @@ test('a device that a person had stopped is not started to be judged', () => {
 const looks = fc.record<Look>({
 	elapsedMs: fc.nat(3_600_000),
 	isBusy: fc.boolean(),
+	busyMs: fc.nat(3_600_000),
+	standsIn: fc.constant(null),
 	installed: fc.option(
 		fc.record({
 			version: fc.constantFrom('0.2.0', '0.3.0', '0.4.0'),
+			build: fc.constantFrom('a', 'b', null),
 			state: fc.constantFrom('whole', 'unconfigured', 'half'),
 		}),
 	),
@@ -101,17 +138,18 @@ const looks = fc.record<Look>({
 	healthyMs: fc.nat(900_000),
 	hasBeaten: fc.boolean(),
 	silentMs: fc.nat(3_600_000),
+	downMs: fc.nat(3_600_000),
 	waitedMs: fc.nat(2 * MAX_WAIT_MS),
 });
 
-test('nothing is done while packages are being installed, and a working version is never taken back', () => {
+test('nothing is installed while packages are being installed, and a working version is never taken back', () => {
 	fc.assert(
 		fc.property(looks, fc.constantFrom('online', 'offline', 'stopped'), (look, before) => {
 			const { type } = judge({ ...CASE, before }, look);
-			if (look.isBusy) expect(type).toBe('wait');
+			if (look.isBusy) expect(['wait', 'standIn']).toContain(type);
 			const works = look.installed?.state === 'whole' && look.healthyMs >= LATE && look.restarts < MAX_RESTARTS;
 			if (works && look.hasBeaten && look.state === 'online')
-				expect(type).toBe(look.isBusy ? 'wait' : look.installed?.version === CASE.from ? 'end' : 'keep');
+				expect(type).toBe(look.isBusy ? type : look.installed && isBefore(CASE, look.installed) ? 'end' : 'keep');
 		}),
 		{ numRuns: 2000 },
 	);
