@@ -12,6 +12,7 @@ import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { LOCAL_ROUTES } from '../protocol/local-api.ts';
+import { findExposedOrder } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
@@ -78,6 +79,7 @@ async function judgeUpdate(shell: Shell): Promise<void> {
 		getsThrough: () => getsThrough(shell, loaded).catch(() => false),
 		isDue: () => whatIsDue(shell, loaded),
 		judgeSeconds: loaded.settings.update.judgeSeconds,
+		source: loaded.settings.update.source,
 		async shapeAll(lines) {
 			const { state } = await lookAtState(choosePaths({}, shell.env).stateDir).catch(() => ({ state: EMPTY_STATE }));
 			const { line } = openShaper(() => ownTexts(loaded.settings, state), true);
@@ -124,7 +126,8 @@ async function getsThrough(shell: Shell, loaded: LoadedSettings): Promise<boolea
 async function applyPlan(shell: Shell): Promise<void> {
 	const paths = choosePaths({}, shell.env);
 	const client = clientFor(shell, {});
-	const { settings, problems, unknown } = await loadSettings(sourcesOf(shell));
+	const loaded = await loadSettings(sourcesOf(shell));
+	const { settings, problems, unknown } = loaded;
 	const problem = problems.find((one) => !unknown.includes(one));
 	if (problem) throw new AgentError(problem.code, problem.message, problem);
 	const { state } = await lookAtState(paths.stateDir).catch(() => ({ state: EMPTY_STATE }));
@@ -134,6 +137,7 @@ async function applyPlan(shell: Shell): Promise<void> {
 		keep: openUpdateKeep(),
 		system,
 		readPlan,
+		findExposed: () => findExposedOrder(loaded, paths.confDirectory),
 		settings,
 		device: {
 			deviceId: deviceId?.value ?? '',

@@ -1,9 +1,10 @@
 /** The files of a provisioning. Wipes the secret where it was brought, and never puts a content into a message. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, type Stats } from 'node:fs';
 import fs from 'node:fs/promises';
 import path from 'node:path';
 import { AgentError } from '../base/errors.ts';
+import { exposureOf, findExposure } from '../base/file-trust.edge.ts';
 import * as files from '../base/files.edge.ts';
 
 /** How many files a device remembers to have taken; the oldest is forgotten first. */
@@ -20,11 +21,33 @@ const INVALID: readonly string[] = ['too-large', 'not-regular', 'not-utf8'] sati
 
 const NO_RECORD: ProvisionRecord = { schemaVersion: 1, taken: [] };
 
-/** `null` when nothing is there. @throws AgentError `provision-invalid` for all but a text file of that size. */
+/** Source: Linux, uapi/linux/magic.h. FAT and exFAT know no owners: all files are of who has mounted them, in the mode of the mount. */
+const WITHOUT_OWNERS = new Set([0x4d44, 0x2011bab0]);
+
+/**
+ * By the rule of the settings: root's or this user's, and not to be changed by others, nor replaced. A medium that root has mounted counts as
+ * root's, whatever the mode of the mount.
+ * @throws AgentError `file-exposed`
+ */
+async function inspect(file: string, stat: Stats, descriptor: number): Promise<void> {
+	const { type } = await fs.statfs(`/proc/self/fd/${descriptor}`).catch(() => ({ type: 0 }));
+	if (WITHOUT_OWNERS.has(type) && stat.uid === 0) return;
+	const exposure = exposureOf(file, stat, { secret: false }) ?? (await findExposure(file, { secret: false }));
+	if (exposure)
+		throw new AgentError('file-exposed', `${file} is not taken, because ${exposure.reason}.`, {
+			remedy: exposure.remedy,
+		});
+}
+
+/** `null` when nothing is there. @throws AgentError `provision-invalid` for all but a text file of that size, `file-exposed` for one of others. */
 export async function readProvisionFile(file: string, maxBytes: number): Promise<string | null> {
 	try {
-		return await files.readText(file, maxBytes, { refuseLink: true });
+		return await files.readText(file, maxBytes, {
+			refuseLink: true,
+			inspect: (stat, descriptor) => inspect(file, stat, descriptor),
+		});
 	} catch (cause) {
+		if (cause instanceof AgentError) throw cause;
 		const code = files.errnoOf(cause);
 		if (['ENOENT', 'ENOTDIR'].includes(code)) return null;
 		const message = `${file} cannot be read: ${files.inWords(cause)}.`;
@@ -40,9 +63,11 @@ export async function readProvisionFile(file: string, maxBytes: number): Promise
  */
 export async function wipe(file: string, left: string): Promise<void> {
 	try {
-		const handle = await fs.open(file, constants.O_RDWR | constants.O_NOFOLLOW);
+		const handle = await fs.open(file, constants.O_RDWR | constants.O_NOFOLLOW | constants.O_NONBLOCK);
 		try {
-			const { size } = await handle.stat();
+			const stat = await handle.stat();
+			if (!stat.isFile()) throw new Error('it is not a regular file');
+			const { size } = stat;
 			const bytes = Buffer.from(left);
 			const covering = Buffer.alloc(Math.max(size, bytes.length), ' ');
 			bytes.copy(covering);

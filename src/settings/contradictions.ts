@@ -21,7 +21,11 @@ const UNUSED: readonly Rule[] = [
 		'fleet.planUrl is not set',
 	],
 	['update.enabled', ({ fleet }) => fleet.publicKeys.length === 0, 'fleet.publicKeys is empty'],
-	[['update.window', 'update.judgeSeconds'], ({ update }) => !update.enabled, 'update.enabled is not set'],
+	[
+		['update.window', 'update.source', 'update.judgeSeconds'],
+		({ update }) => !update.enabled,
+		'update.enabled is not set',
+	],
 	[
 		['telemetry.headersFile', 'telemetry.intervalSeconds'],
 		({ telemetry }) => telemetry.otlpUrl === null,

@@ -10,6 +10,29 @@ import { listSettings, valueAt } from './table.ts';
 export const PUBLIC_FILES: readonly string[] = ['network.caFile', 'network.clientCertificateFile'];
 
 /**
+ * The first of the files by which root has software installed that someone else than root may change: settings, their directories and the
+ * sources of apt; `null` for none. The agent's user is someone else.
+ */
+export async function findExposedOrder(
+	{ documents, settings }: Pick<LoadedSettings, 'documents' | 'settings'>,
+	confDirectory: string,
+): Promise<Failure | null> {
+	const files = documents.map(({ where }) => where);
+	const { source } = settings.update;
+	for (const file of [
+		confDirectory,
+		...files.map((one) => dirname(one)),
+		...files,
+		...(source === null ? [] : [source]),
+	]) {
+		const exposure = await findExposure(file, { secret: false });
+		const message = `No plan updates this device, because ${file} is not safe: ${exposure?.reason}.`;
+		if (exposure) return failure('file-exposed', message, { remedy: exposure.remedy, params: { path: file } });
+	}
+	return null;
+}
+
+/**
  * The settings files, the directory of further ones, and every file that a setting names.
  * @param stateDir its owner is the agent's user for a command that root runs; default: the user of this process is.
  * @returns `file-exposed` for each, empty when all may be trusted. Never throws.

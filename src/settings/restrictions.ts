@@ -18,6 +18,7 @@ export const RESTRICTS: Readonly<Record<string, Readonly<Record<string, unknown>
 	'service.actOnMessages': { 'service.actOnMessages': false },
 	'fleet.name': { 'fleet.planUrl': undefined },
 	'fleet.publicKeys': { 'fleet.planUrl': undefined },
+	'update.source': { 'update.enabled': false },
 	'update.window': { 'update.enabled': false },
 	'forward.allow': { 'forward.allow': [NO_PATH] },
 	'page.pinFile': { 'page.port': undefined },

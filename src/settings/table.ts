@@ -285,16 +285,14 @@ export const SETTINGS = {
 		),
 	},
 	update: {
-		enabled: flag(
-			false,
-			'Whether a signed fleet plan may have this device updated (agent.version of a ring), through apt; only from settings that root owns.',
-		),
+		enabled: flag(false, 'Whether a signed fleet plan may update this device; only from settings that root owns.'),
 		judgeSeconds: number(
 			30,
 			86_400,
 			300,
 			'Seconds in which a new version must come online where the one before was, and then stay so without a restart; else it is taken back. 30 to 86400.',
 		),
+		source: file('File of apt sources that alone counts for an update; left out, the one of the installed version.'),
 		window: optionalText(
 			timeWindow,
 			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, or between equal times, at any time.',

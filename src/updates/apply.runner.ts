@@ -1,6 +1,6 @@
 /** Carries out the order of a fleet plan, as root: verifies the plan's own bytes with root's settings, asks apt for exactly that version. */
 import type { Clock } from '../base/clock.edge.ts';
-import { AgentError, asError, failure, toFailure } from '../base/errors.ts';
+import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { readBytes } from '../base/files.edge.ts';
 import type { PlannedDevice } from '../fleet/targeting.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
@@ -25,6 +25,8 @@ export interface ApplyParts {
 	/** Whether an application holds a lease now. */
 	readonly isHeld: () => Promise<boolean>;
 	readonly say: (line: string) => void;
+	/** Why these settings may not be followed: others than root could change them. */
+	readonly findExposed: () => Promise<Failure | null>;
 	/** Root's. */
 	readonly settings: Pick<Settings, 'fleet' | 'update' | 'workflow'>;
 	readonly device: PlannedDevice;
@@ -39,6 +41,8 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	if (!settings.update.enabled) return null;
 	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
 	try {
+		const exposed = await parts.findExposed();
+		if (exposed) throw asError(exposed);
 		for (let did: string | null = null; ; ) {
 			if (!(await untilFree(parts))) return did;
 			// What could not be judged is tried again when the version before was online.
@@ -107,7 +111,7 @@ async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<s
 		);
 	await keep.open();
 	await keep.saveOutcomes({ ...outcomes, plan: edition });
-	const { status, text } = await system.installVersion(version, LOCK_SECONDS);
+	const { status, text } = await system.installVersion(version, LOCK_SECONDS, { source: update.source });
 	const after = await system.readInstalled();
 	if (status === 0 && after?.version === version) return version;
 	const words = text.split('\n').filter((line) => /^(E|W|dpkg|Err):?/.test(line));

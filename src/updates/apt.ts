@@ -20,6 +20,40 @@ export function aptWords(version: string, how: readonly string[]) {
 	};
 }
 
+/** Words by which apt reads one file of sources and nothing else. The lists of other sources stay, and the large cache is not made again on the disk. */
+export const onlyFrom = (file: string): string[] =>
+	[
+		...[`Dir::Etc::sourcelist=${file}`, 'Dir::Etc::sourceparts=-', 'APT::Get::List-Cleanup=0'],
+		...['Dir::Cache::pkgcache=', 'Dir::Cache::srcpkgcache='],
+	].flatMap((option) => ['-o', option]);
+
+/** Asks apt in which file each of its repositories is named. */
+export const REPOSITORIES = [
+	'indextargets',
+	'--format',
+	'$(SOURCESENTRY) $(REPO_URI)',
+	'Created-By: Packages',
+] as const;
+
+/**
+ * The file that names the repository of the installed version, else one that has any version of this program; `null` where apt knows none.
+ * @param policy the answer of `apt-cache policy`. @param repositories that of {@link REPOSITORIES}.
+ */
+export function sourceOf(policy: string, repositories: string): string | null {
+	const named = [...repositories.matchAll(/^(\/.+):\d+ (\S+)$/gm)];
+	const [, table = ''] = policy.split('Version table:\n');
+	const versions = table.split(/^(?= (?:\*\*\*| {3}) \S)/m);
+	const installed = versions.filter((lines) => lines.startsWith(' ***'));
+	for (const lines of [...installed, ...versions])
+		for (const [, uri = ''] of lines.matchAll(/^ +-?\d+ (\w[\w+.-]*:\S*) /gm)) {
+			const file = named.find(([, , of = '']) => withoutEnd(of) === withoutEnd(uri))?.[1];
+			if (file !== undefined) return file;
+		}
+	return null;
+}
+
+const withoutEnd = (uri: string) => uri.replace(/\/+$/, '');
+
 /** Why an installation is not begun, from the output of `apt-get --simulate`; `null` when it is this version and what it needs of this project. */
 export function whyNotInstalled(simulated: string, version: string): string | null {
 	const steps = [...simulated.matchAll(/^(Inst|Conf|Remv|Purg) (\S+)(?: \[[^\]]*\])?(?: \((\S+))?/gm)];

@@ -45,6 +45,8 @@ export interface JudgeParts {
 	/** Whether a heartbeat is due within `judgeSeconds`, and the answer to a ping. */
 	readonly isDue: () => Promise<{ readonly heartbeat: boolean; readonly answer: boolean }>;
 	readonly judgeSeconds: number;
+	/** `update.source` */
+	readonly source: string | null;
 	/** Leaves of foreign words in lines of the log only the shape. */
 	readonly shapeAll: (lines: readonly string[]) => Promise<string[]>;
 	readonly say: (line: string) => void;
@@ -274,7 +276,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	/** The same version from a repository would be the build that fails. */
 	async function isFetched({ from, to }: Trial): Promise<boolean> {
 		if (from === to) return false;
-		const fetched = system.installVersion(from, 0, ['--allow-downgrades']);
+		const fetched = system.installVersion(from, 0, { source: parts.source, words: ['--allow-downgrades'] });
 		const { status } = await fetched.catch((error) => ({ status: 1, text: `${error}` }));
 		const now = status === 0 ? await system.readInstalled() : null;
 		return now?.state === 'whole' && now.version === from;

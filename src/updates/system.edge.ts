@@ -19,7 +19,7 @@ import {
 import { dirname, join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, syncFile } from '../base/files.edge.ts';
-import { aptWords, PACKAGE, whyNotInstalled } from './apt.ts';
+import { aptWords, onlyFrom, PACKAGE, REPOSITORIES, sourceOf, whyNotInstalled } from './apt.ts';
 import type { Build, PackageState } from './judge.ts';
 
 const UNIT = 'idv-agent.service';
@@ -153,20 +153,30 @@ export const installFile = (file: string): Promise<Ran> =>
 /** Makes room for a package that has to come back: what apt has kept can be fetched again. */
 export const cleanCache = (): Promise<Ran> => run('apt-get', ['clean'], WORK_MS);
 
-const askApt = (words: readonly string[], deadlineMs: number) => run('apt-get', words, deadlineMs);
+const askApt = (words: readonly string[], deadlineMs: number, program: 'apt-get' | 'apt-cache' = 'apt-get') =>
+	run(program, words, deadlineMs);
 
-/** Reads the site's repositories and installs exactly one version: apt verifies both. Waits for another apt.
- * @param how more words for apt; default for an installed package only. @param ask another apt than this machine's.
+export interface InstallHow {
+	/** The only file of sources that counts, as root has named it; `null` for the one that the installed version came from. */
+	readonly source: string | null;
+	/** More words for apt; default for an installed package only. */
+	readonly words?: readonly string[];
+}
+
+/** Reads the site's repository and installs exactly one version: apt verifies both. Waits for another apt.
+ * @param ask another apt than this machine's.
  * @throws AgentError `update-not-alone` when apt would do more than that; then it was not asked to. */
 export async function installVersion(
 	version: string,
 	lockSeconds: number,
-	how: readonly string[] = ['--only-upgrade'],
+	{ source, words: more = ['--only-upgrade'] }: InstallHow,
 	ask: typeof askApt = askApt,
 ): Promise<Ran> {
-	const words = aptWords(version, how);
+	const file = source ?? (await findSource(ask));
+	const only = file === null ? [] : onlyFrom(file);
+	const words = aptWords(version, [...more, ...only]);
 	const lock = ['-o', `DPkg::Lock::Timeout=${lockSeconds}`];
-	const read = await ask(['update', '--quiet', '-o', 'APT::Update::Error-Mode=any', ...lock], WORK_MS);
+	const read = await ask(['update', '--quiet', '-o', 'APT::Update::Error-Mode=any', ...only, ...lock], WORK_MS);
 	if (read.status !== 0) return read;
 	const shown = await ask(words.simulation, WORK_MS);
 	if (shown.status !== 0) return shown;
@@ -174,6 +184,12 @@ export async function installVersion(
 	if (reason !== null)
 		throw new AgentError('update-not-alone', `Version ${version} was not installed, because ${reason}.`);
 	return ask([...words.installation, ...lock], WORK_MS + lockSeconds * 1000);
+}
+
+/** Of another vendor's repository that is away, an order knows nothing. */
+async function findSource(ask: typeof askApt): Promise<string | null> {
+	const [policy, repositories] = [await ask(['policy', PACKAGE], ASK_MS, 'apt-cache'), await ask(REPOSITORIES, ASK_MS)];
+	return policy.status === 0 && repositories.status === 0 ? sourceOf(policy.text, repositories.text) : null;
 }
 
 /** Whether nothing can be written where a path is, not even by root. */

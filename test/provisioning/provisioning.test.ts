@@ -1,9 +1,11 @@
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
+import { wipe } from '../../src/provisioning/files.edge.ts';
 import { type ProvisionParts, provision } from '../../src/provisioning/provision.runner.ts';
 import { type AgentPaths, choosePaths } from '../../src/settings/paths.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
@@ -69,6 +71,31 @@ async function givenPlace(): Promise<Place> {
 }
 
 describe('a provisioning file', () => {
+	test('that others could have written is not taken, hooks and all, nor one in a directory where they could replace it [F739]', async () => {
+		const place = await givenPlace();
+		await place.bring({ ...FILE, settings: { hooks: { onOnline: ['/tmp/hook'] } } });
+		const refused = { failure: { code: 'file-exposed', message: expect.stringContaining(place.medium) } };
+		await chmod(place.medium, 0o666);
+		await expect(place.take()).rejects.toMatchObject(refused);
+		await chmod(place.medium, 0o644);
+		await chmod(join(place.directory, 'boot'), 0o777);
+		await expect(place.take()).rejects.toMatchObject(refused);
+		await chmod(join(place.directory, 'boot'), 0o1777);
+		if (process.getuid?.() === 0) {
+			await chown(place.medium, 65_534, 65_534);
+			await expect(place.take()).rejects.toMatchObject(refused);
+			await chown(place.medium, 0, 0);
+		}
+		expect(await place.filesWith('00-provision')).toEqual([]);
+		expect(await place.take()).toMatchObject({ outcome: 'applied' });
+	});
+
+	test('that becomes a pipe before it is wiped keeps no one waiting, and says that the secret is still there', async () => {
+		const place = await givenPlace();
+		execFileSync('mkfifo', [place.medium]);
+		await expect(wipe(place.medium, '')).rejects.toMatchObject({ failure: { code: 'provision-failed' } });
+	});
+
 	test('that names no service is taken, and says that the device stays open to the first comer', async () => {
 		const place = await givenPlace();
 		await place.bring({ settings: { deviceType: 'scanner' } });

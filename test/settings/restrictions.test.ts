@@ -173,6 +173,7 @@ const SET: Readonly<Record<string, unknown>> = {
 	baseUrl: 'https://id.example',
 	'fleet.name': 'north',
 	'fleet.publicKeys': [GOOD_KEY],
+	'update.source': '/etc/apt/sources.list.d/kiosks.list',
 	'update.window': '02:00-05:00',
 	'page.pinFile': '/etc/idv-agent/pin',
 };

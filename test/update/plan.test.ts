@@ -42,6 +42,23 @@ describe('an update by a signed plan', () => {
 		await device.expectWhole();
 	});
 
+	test.each([
+		['that the settings name', { source: '/etc/apt/sources.list.d/site.list' }],
+		['that the installed version came from', { source: null }],
+	])('reads the repository %s alone, and is stopped by no dead mirror of others', async (_what, { source }) => {
+		const version = device.next();
+		const settings = { update: { enabled: true, source }, fleet: { publicKeys: [signer.publicKey] } };
+		await device.put('/etc/idv-agent/conf.d/20-plan.json', JSON.stringify(settings));
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
+		await device.put('/etc/apt/sources.list.d/vendor.list', 'deb [trusted=yes] http://127.0.0.1:9/gone ./\n');
+		await handOver(version);
+		await untilApplied();
+		await device.untilJudged();
+		await device.machine.must('rm /etc/apt/sources.list.d/vendor.list');
+		expect(await device.installed()).toBe(`${version} installed`);
+		await device.expectWhole();
+	});
+
 	test('installs nothing that is unsigned, that apt reads as an operator, that would remove a package, that the repository does not have, or that was withdrawn in time', async () => {
 		const version = device.next();
 		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);

@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { type Failure, failure } from '../../src/base/errors.ts';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
 import { type ApplyParts, applyOrder } from '../../src/updates/apply.runner.ts';
 import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
@@ -33,6 +34,7 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		version: '0.2.0',
 		asked: [] as string[],
 		said: [] as string[],
+		exposed: null as Failure | null,
 		busy: 0,
 		held: 0,
 		isReadOnly: false,
@@ -46,11 +48,12 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		clock,
 		planFile,
 		readPlan,
+		findExposed: async () => device.exposed,
 		isHeld: async () => device.held-- > 0,
 		say: (line) => device.said.push(line),
 		settings: {
 			fleet: { publicKeys, name } as unknown as ApplyParts['settings']['fleet'],
-			update: { enabled, judgeSeconds: 300, window: null },
+			update: { enabled, judgeSeconds: 300, source: null, window: null },
 			workflow: { maxDeferSeconds: 900 },
 		},
 		device: { deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] },
@@ -255,4 +258,13 @@ test('no order begins while the version before takes its place again, until it w
 	expect((await keep.outcomes()).failed).toMatchObject({ code: 'service-unreachable' });
 	await keep.end();
 	expect(await apply()).toBe('0.3.0');
+});
+
+test('settings that others than root could change order nothing', async () => {
+	const { device, keep, publish, apply } = given();
+	publish(signer.sign(order('0.3.0')));
+	device.exposed = failure('file-exposed', 'No plan updates this device.');
+	expect(await apply()).toMatchObject({ code: 'file-exposed' });
+	expect(device.asked).toEqual([]);
+	expect((await keep.outcomes()).failed).toMatchObject({ code: 'file-exposed' });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { aptWords, whyNotInstalled } from '../../src/updates/apt.ts';
+import { aptWords, sourceOf, whyNotInstalled } from '../../src/updates/apt.ts';
 
 const HEAD = 'NOTE: This is only a simulation!\nReading package lists...\nBuilding dependency tree...\n';
 const OURS = 'Inst idv-agent [0.2.0] (0.3.0 site:1 [amd64])\nConf idv-agent (0.3.0 site:1 [amd64])\n';
@@ -34,4 +34,29 @@ test('no version that apt reads as an operator gets into its words', () => {
 	for (const version of ['0.3.0-', '0.3.0+', '0.3.0*', '0.3.0/stable', '', '0.3.0 kiosk-app-'])
 		expect(() => aptWords(version, [])).toThrow(/^The version to install must /);
 	expect(aptWords('0.3.0', []).installation).toEqual(expect.arrayContaining(['--no-remove', 'idv-agent=0.3.0']));
+});
+
+describe('the file of sources that counts', () => {
+	const policy = (installed: string, offered: string) =>
+		`idv-agent:\n  Installed: 0.2.0\n  Candidate: 0.3.0\n  Version table:\n     0.3.0 500\n        500 ${offered} ./ Packages\n *** 0.2.0 100\n${installed}        100 /var/lib/dpkg/status\n`;
+	const repositories =
+		'/etc/apt/sources.list:1 http://deb.debian.org/debian/\n/etc/apt/sources.list.d/kiosks.list:3 https://apt.example.com/repo/\n/etc/apt/sources.list.d/new.sources:1 https://new.example.com/\n';
+	test.each<[string, string, string, string | null]>([
+		[
+			'names the repository of the installed version',
+			'        500 https://apt.example.com/repo ./ Packages\n',
+			'https://new.example.com',
+			'/etc/apt/sources.list.d/kiosks.list',
+		],
+		[
+			'names one that has another version, where the installed one is in none any more',
+			'',
+			'https://new.example.com',
+			'/etc/apt/sources.list.d/new.sources',
+		],
+		['is none where no repository has this program', '', 'https://elsewhere.example.com', null],
+	])('%s', (_what, installed, offered, expected) =>
+		expect(sourceOf(policy(installed, offered), repositories)).toBe(expected),
+	);
+	test('is none where apt knows no version', () => expect(sourceOf('', repositories)).toBeNull());
 });

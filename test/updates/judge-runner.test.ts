@@ -93,6 +93,7 @@ async function givenMachine() {
 		getsThrough: async () => machine.getsThrough,
 		askToTryNow: async () => machine.triesNow(),
 		isDue: async () => machine.due,
+		source: null,
 		judgeSeconds: 300,
 		shapeAll: async (lines) => lines.map((line) => line.replaceAll('very-secret-token', '[secret]')),
 		say: () => {},

@@ -12,7 +12,14 @@ const hasApt = process.platform === 'linux' && spawnSync('apt-get', ['--version'
 function givenApt(installed: readonly string[], offered: readonly string[]) {
 	const root = mkdtempSync(join(tmpdir(), 'apt-'));
 	onTestFinished(() => rmSync(root, { recursive: true, force: true }));
-	for (const directory of ['etc/preferences.d', 'state/lists/partial', 'cache/archives/partial', 'repository', 'parts'])
+	for (const directory of [
+		'etc/preferences.d',
+		'etc/sources.list.d',
+		'state/lists/partial',
+		'cache/archives/partial',
+		'repository',
+		'parts',
+	])
 		mkdirSync(join(root, directory), { recursive: true });
 	const stanza = (text: string, more: string) => {
 		const [name, version, ...fields] = text.split(' | ');
@@ -31,15 +38,18 @@ function givenApt(installed: readonly string[], offered: readonly string[]) {
 	].flatMap((option) => ['-o', option]);
 	const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', APT_CONFIG: '/dev/null' };
 	const asked: (string | undefined)[] = [];
-	const ask = async (words: readonly string[]) => {
-		asked.push(words.find((word) => /^[-a-z]+$/.test(word)));
-		const { status, stdout, stderr } = spawnSync('apt-get', [...options, ...words], { env, encoding: 'utf8' });
+	const ask = async (words: readonly string[], _deadlineMs = 0, program: string = 'apt-get') => {
+		const command = words.find((word) => /^[-a-z]+$/.test(word));
+		if (command !== 'policy' && command !== 'indextargets') asked.push(command);
+		const { status, stdout, stderr } = spawnSync(program, [...options, ...words], { env, encoding: 'utf8' });
 		return { status: status ?? 70, text: `${stdout}${stderr}` };
 	};
 	return {
 		/** The commands of apt, in order. */
 		asked,
-		install: (version: string) => installVersion(version, 0, ['--only-upgrade', '--download-only'], ask),
+		root,
+		install: (version: string, source: string | null = null) =>
+			installVersion(version, 0, { source, words: ['--only-upgrade', '--download-only'] }, ask),
 		async simulate(word: string): Promise<string> {
 			await ask(['update']);
 			return (await ask(['--simulate', 'install', '--yes', word])).text;
@@ -88,6 +98,24 @@ describe.skipIf(!hasApt)('the real apt (needs apt-get)', () => {
 			},
 		});
 		expect(apt.asked).toEqual(['update', '--simulate']);
+	});
+
+	test.each([
+		['the repository that the settings name', true],
+		['the repository of the installed version', false],
+	])('reads %s and no other: a mirror of others that is away stops no order [F738]', async (_what, isNamed) => {
+		const apt = givenApt(INSTALLED, ['idv-agent | 0.3.0', 'idv-agent | 0.2.0']);
+		const named = join(apt.root, 'etc/sources.list');
+		// A first look at all of them, and what it has found.
+		expect(await apt.simulate('idv-agent=0.3.0')).toContain('Inst idv-agent');
+		writeFileSync(join(apt.root, 'etc/sources.list.d/a.list'), 'deb [trusted=yes] http://127.0.0.1:9/gone ./\n');
+		writeFileSync(
+			join(apt.root, 'etc/sources.list.d/b.sources'),
+			'Types: deb\nURIs: file:/nowhere\nSuites: ./\nTrusted: yes\n',
+		);
+		const { text } = await apt.install('0.3.0', isNamed ? named : null);
+		expect(text).not.toContain('gone');
+		expect(apt.asked).toEqual(['update', '--simulate', 'update', '--simulate', 'install']);
 	});
 
 	test('takes a sign at the end of a version for an operator, which is why such versions are refused', async () => {
