@@ -8,7 +8,7 @@ import { endsOf, type HasEnds } from '../connection/ends.ts';
 import type { Line } from '../connection/line.runner.ts';
 import { before, ofSession, sessionFinder } from '../events/erasure.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
-import { acceptedIdentity, toReport } from '../identity/identity.ts';
+import { toReport, withAccepted } from '../identity/identity.ts';
 import type { Pairing } from '../pairing/pairing.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
@@ -130,9 +130,9 @@ export function createCommands(parts: CommandParts) {
 		},
 		async acceptIdentity() {
 			ensureFree();
-			const found = identity.ofMachine();
+			const found = stateWriter.state.identity ? identity.ofMachine() : identity.now;
 			const at = isoNow(clock);
-			await stateWriter.record((state) => ({ ...state, identity: acceptedIdentity(state.identity, found, at) }));
+			await stateWriter.record((state) => withAccepted(state, found, at));
 			reevaluate();
 			return toReport(identity.now);
 		},

@@ -1,6 +1,7 @@
 /** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
 import { join } from 'node:path';
 import { sentenceOf } from '../base/sentences.ts';
+import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { encryptCredential } from '../provisioning/encrypt-credential.edge.ts';
 import { type ProvisionResult, type ProvisionSource, provision } from '../provisioning/provision.runner.ts';
 import { MAX_PROVISION_BYTES } from '../provisioning/provision.ts';
@@ -25,6 +26,7 @@ export async function takeProvision(
 		credstore: flags.credstore,
 		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
 		seal: encryptCredential,
+		readFacts: () => readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined }),
 		now: new Date().toISOString(),
 	});
 	if (shell.isJson) shell.json({ ...result, notices: result.notices.map(({ code, message }) => ({ code, message })) });

@@ -6,7 +6,7 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
 import type { Settings } from '../settings/table.ts';
-import { MAX_CONNECTIONS, type SavedConnection, withConnection } from '../state/device-state.ts';
+import { type Fingerprint, MAX_CONNECTIONS, type SavedConnection, withRegistration } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { DeviceTime } from './device-time.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
@@ -82,6 +82,7 @@ export function keepConnections(parts: {
 	/** As they are now. */
 	readonly credentials: () => Credentials;
 	readonly settings: () => Pick<Settings, 'service'>;
+	readonly identity: { readonly now: { readonly fingerprint: Fingerprint } };
 }): Connections {
 	const { stateWriter } = parts;
 	/** By the service's time, where this device's clock is wrong. */
@@ -103,13 +104,13 @@ export function keepConnections(parts: {
 		toSaved,
 		keep(registration, token) {
 			const connection = toSaved(registration, token);
-			stateWriter.keep((state) => withConnection(state, connection));
+			stateWriter.keep((state) => withRegistration(state, connection, parts.identity.now.fingerprint));
 		},
 		adopt(desired) {
 			const { provisioned } = parts.credentials();
 			if (provisioned === null) return;
 			const connection = saved(desired, provisioned, provisionedSince(provisioned, clock.wallMs()));
-			stateWriter.keep((state) => withConnection(state, connection));
+			stateWriter.keep((state) => withRegistration(state, connection, parts.identity.now.fingerprint));
 		},
 	};
 }

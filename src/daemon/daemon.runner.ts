@@ -18,7 +18,7 @@ import { type OpenRuntime, openFirstRuntime, type Runtime, type RuntimeParts } f
 import { fittingBytes, tooSmall } from '../events/disk-budget.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
-import { chooseIdentity } from '../identity/identity.ts';
+import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { createForwarder } from '../local-api/forwarder.edge.ts';
 import { keepHookCalls } from '../local-api/hook-calls.runner.ts';
@@ -93,7 +93,8 @@ export async function startDaemon(options: DaemonOptions) {
 		const loaded = await loadSettings(sources);
 		const store = await openStateStore(paths.stateDir, { checked });
 		closers.push(() => store.close());
-		const isOwn = async ({ identity }: DeviceState) => !chooseIdentity(await looking, {}, identity, null).cloned;
+		const isOwn = async (state: DeviceState) =>
+			!chooseIdentity(await looking, {}, state.identity, keptId(state)).cloned;
 		const { state, notices } = await store.load({ isOwn });
 		const updates = await readUpdates(root);
 		const answerFile = await openAnswerFile(paths.stateDir);

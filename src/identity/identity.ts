@@ -3,9 +3,9 @@
  * was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
  */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { isSerial } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { DeviceState, Fingerprint, PinnedIdentity } from '../state/device-state.ts';
+import { whySerialRejected } from './serial-numbers.ts';
 
 /** A value and where it came from: `configured`, `pinned`, a source of the facts such as `dmi product_serial`, or `none`. */
 export interface Chosen<Value> {
@@ -37,12 +37,17 @@ export interface IdentityFacts {
 	readonly machineIdHash: string | null;
 	/** Places that were looked at in vain. */
 	readonly unreadable: readonly Rejected[];
-	/** Several containers show one machine's serial number and one image's machine-id. Default `false`. */
+	/** Several containers show one machine's serial number and card and one image's machine-id. Default `false`. */
 	readonly isContainer?: boolean;
 }
 
 /** Values from the settings, as they stand there; each that is set wins over whatever is found or pinned. */
 export type ConfiguredIdentity = Partial<Record<'deviceId' | 'serial' | 'macAddress', string | null | undefined>>;
+
+/** The id of a device before, and the machine on which it had it; `null` where an older version has not kept it. */
+export interface KeptId extends Chosen<string> {
+	readonly on: Fingerprint | null;
+}
 
 export interface Rejected {
 	readonly source: string;
@@ -57,9 +62,9 @@ interface ChosenParts {
 	readonly pinned: boolean;
 	/** Sources that were looked at and not taken. */
 	readonly rejected: readonly Rejected[];
-	/** The machine as it is now, without regard to settings; to be kept at pairing. */
+	/** The machine as it is now, without regard to settings; to be kept at pairing and at the first registration. */
 	readonly fingerprint: Fingerprint;
-	/** One `identity-changed` for each part that is not the one of the pairing; a single one when {@link cloned}. */
+	/** One `identity-changed` for each part that is another one than then; a single one when {@link cloned}. */
 	readonly warnings: readonly Failure[];
 	/** The state seems to have come from another device: report it, and don't register in that device's name. */
 	readonly cloned: boolean;
@@ -93,7 +98,7 @@ export function chooseIdentity(
 	facts: IdentityFacts,
 	configured: ConfiguredIdentity,
 	pinned: PinnedIdentity | null,
-	kept: Chosen<string> | null,
+	kept: KeptId | null,
 ): IdentityChoice {
 	const { found: foundSerial, rejected: rejectedSerials } = selectFirstValid(
 		facts.serials.map(({ value, source }) => ({ value: value.trim(), source, fault: whySerialRejected(value) })),
@@ -108,14 +113,12 @@ export function chooseIdentity(
 
 	const serial = choose(configured.serial, pinned?.serial, foundSerial);
 	const macAddress = choose(configured.macAddress, pinned?.macAddress, foundMac);
-	const fingerprint: Fingerprint = {
-		serial: foundSerial?.value ?? null,
-		macAddress: foundMac?.value ?? null,
-		machine: facts.machineIdHash,
-	};
-	const seen = stillThere(facts, fingerprint, pinned);
-	const changes = pinned ? changedParts(pinned.fingerprint, seen) : [];
-	const cloned = pinned !== null && seemsCloned(pinned.fingerprint, seen, changes);
+	const deviceId = chooseDeviceId(configured, pinned, serial, kept ?? idOfHardware(facts, foundMac), facts.isContainer);
+	// An id of its own hardware or of the settings is not taken from another device, whatever else the state holds.
+	const then = pinned?.fingerprint ?? (deviceId === kept ? (kept?.on ?? null) : null);
+	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
+	const changes = then ? changedParts(then, seen) : [];
+	const cloned = then !== null && seemsCloned(then, seen, changes);
 	const parts: ChosenParts = {
 		serial,
 		macAddress,
@@ -128,12 +131,14 @@ export function chooseIdentity(
 			...superseded(foundMac, macAddress),
 		],
 		fingerprint: seen,
-		warnings: pinned ? describeChanges(changes, cloned, pinned.fingerprint, seen) : [],
+		warnings: then
+			? describeChanges(changes, cloned, then, seen, pinned ? 'at the pairing' : 'when it registered')
+			: [],
 		cloned,
 	};
-	const deviceId = chooseDeviceId(configured, pinned, serial, kept ?? idOfHardware(facts, foundMac), facts.isContainer);
+	// Without what it was kept with: that is not for reports.
 	return deviceId
-		? { ...parts, needsGeneratedId: false, deviceId }
+		? { ...parts, needsGeneratedId: false, deviceId: { value: deviceId.value, source: deviceId.source } }
 		: { ...parts, needsGeneratedId: true, deviceId: null };
 }
 
@@ -149,48 +154,22 @@ export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedI
 }
 
 /**
- * The pinned identity after a person says that the machine, as it is now, is still the device that was paired: all of it
- * but the deviceId, by which the service knows the device, is taken from the machine.
+ * The state after a person says that the machine, as it is now, is still the device that was paired or has registered: all
+ * of its identity but the deviceId, by which the service knows the device, is taken from the machine.
  * @param found the machine as it is now.
- * @throws AgentError `unpaired` when nothing was pinned yet.
+ * @throws AgentError `unpaired` when nothing was kept yet.
  */
-export function acceptedIdentity(
-	pinned: PinnedIdentity | null,
-	found: CompleteIdentity,
-	pinnedAt: string,
-): PinnedIdentity {
-	if (!pinned)
-		throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
-	return { ...pinIdentity(found, pinnedAt), deviceId: pinned.deviceId };
+export function withAccepted(state: DeviceState, found: CompleteIdentity, pinnedAt: string): DeviceState {
+	const { identity } = state;
+	if (identity) return { ...state, identity: { ...pinIdentity(found, pinnedAt), deviceId: identity.deviceId } };
+	if (state.registeredOn) return { ...state, registeredOn: found.fingerprint };
+	throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
 }
 
 /** The choice as the local interface shows it. */
 export function toReport(choice: CompleteIdentity): IdentityReport {
 	const { deviceId, serial, macAddress, pinned, rejected, warnings } = choice;
 	return { deviceId, serial, macAddress, pinned, rejected: [...rejected], warnings: [...warnings] };
-}
-
-/** Texts that makers leave in place of a serial number, with everything but letters and digits taken out. */
-const PLACEHOLDERS: ReadonlySet<string> = new Set([
-	...'tobefilledbyoem defaultstring systemserialnumber chassisserialnumber baseboardserialnumber boardserialnumber'.split(
-		' ',
-	),
-	...'serialnumber notspecified notapplicable notavailable none null na oem empty'.split(' '),
-	...'unknown invalid 0123456789 123456789 1234567890'.split(' '),
-]);
-/** Shorter ones are marks of a batch or a slot, not of a device. */
-const MIN_SERIAL_LENGTH = 4;
-
-/** Why a text is not a serial number that tells devices apart; `null` if it is one. */
-export function whySerialRejected(value: string): string | null {
-	const text = value.trim();
-	if (text === '') return 'is empty';
-	const essence = text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
-	if (PLACEHOLDERS.has(essence)) return `is a placeholder of the maker: ${text}`;
-	if (text.length < MIN_SERIAL_LENGTH) return `has fewer than ${MIN_SERIAL_LENGTH} characters`;
-	if (essence === '') return 'has neither letters nor digits';
-	if (/^(.)\1*$/u.test(essence)) return 'is one character repeated';
-	return isSerial(text) ? null : 'is too long or has unprintable characters';
 }
 
 /** Why an interface's MAC address does not stand for this device; `null` if it does. */
@@ -272,18 +251,29 @@ function idOfHardware(
 export function keptId({
 	connections,
 	generatedId,
-}: Pick<DeviceState, 'connections' | 'generatedId'>): Chosen<string> | null {
+	registeredOn: on,
+}: Pick<DeviceState, 'connections' | 'generatedId' | 'registeredOn'>): KeptId | null {
 	const registered = connections.at(-1)?.request.deviceId;
-	if (registered !== undefined) return { value: registered, source: 'registered before' };
-	return generatedId === null ? null : { value: generatedId, source: 'generated' };
+	if (registered !== undefined) return { value: registered, source: 'registered before', on };
+	return generatedId === null ? null : { value: generatedId, source: 'generated', on };
+}
+
+/** A container has nothing of its own to be known by: it may move to another machine and another image, with its volume. */
+function fingerprintOf(
+	{ isContainer, machineIdHash }: IdentityFacts,
+	serial: Chosen<string> | null,
+	mac: Chosen<string> | null,
+): Fingerprint {
+	if (isContainer) return { serial: null, macAddress: null, machine: null };
+	return { serial: serial?.value ?? null, macAddress: mac?.value ?? null, machine: machineIdHash };
 }
 
 /**
- * The fingerprint of now, in which a part of the pairing stands as long as it is anywhere in the machine: a better source
- * that became readable, or a second card, is not a change.
+ * The fingerprint of now, in which a part of then stands as long as it is anywhere in the machine: a better source that
+ * became readable, or a second card, is not a change.
  */
-function stillThere(facts: IdentityFacts, best: Fingerprint, pinned: PinnedIdentity | null): Fingerprint {
-	const { serial = null, macAddress = null } = pinned?.fingerprint ?? {};
+function stillThere(facts: IdentityFacts, best: Fingerprint, then: Fingerprint | null): Fingerprint {
+	const { serial = null, macAddress = null } = then ?? {};
 	return {
 		serial: facts.serials.some(({ value }) => value.trim() === serial) ? serial : best.serial,
 		macAddress: facts.interfaces.some(({ mac }) => mac.toLowerCase() === macAddress) ? macAddress : best.macAddress,
@@ -302,7 +292,7 @@ function changedParts(then: Fingerprint, now: Fingerprint): Part[] {
 /**
  * Whether this looks like another device's state. Serial number and MAC address belong to the hardware: one that is the
  * same settles it. The machine-id lies on the disk and travels with a copy, so it only testifies when it differs. Two
- * different parts are needed; one is enough if nothing of the hardware besides it is known from the pairing, though never
+ * different parts are needed; one is enough if nothing of the hardware besides it is known from then, though never
  * the MAC address alone, since network cards are replaced.
  */
 function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part[]): boolean {
@@ -312,12 +302,18 @@ function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part
 	return changed[0] !== 'macAddress' && hardware.every((part) => then[part] === null || part === changed[0]);
 }
 
-function describeChanges(changed: readonly Part[], cloned: boolean, then: Fingerprint, now: Fingerprint): Failure[] {
+function describeChanges(
+	changed: readonly Part[],
+	cloned: boolean,
+	then: Fingerprint,
+	now: Fingerprint,
+	when: string,
+): Failure[] {
 	const describe: Record<Part, string> = {
-		serial: `its serial number is ${now.serial}, at the pairing it was ${then.serial}`,
-		macAddress: `its MAC address is ${now.macAddress}, at the pairing it was ${then.macAddress}`,
+		serial: `its serial number is ${now.serial}, ${when} it was ${then.serial}`,
+		macAddress: `its MAC address is ${now.macAddress}, ${when} it was ${then.macAddress}`,
 		// The hashes would tell a person nothing.
-		machine: 'its machine-id is not the one of the pairing',
+		machine: `its machine-id is another one than ${when}`,
 	};
 	const reports = cloned
 		? [`This seems to be a copy of another device: ${changed.map((part) => describe[part]).join('; ')}.`]

@@ -25,13 +25,14 @@ export async function readIdentityFacts(places: IdentityPlaces = {}): Promise<Id
 	const { root = '/', credentialsDirectory, askKernel = root === '/' } = places;
 	// Not joined: some forty paths, which V8 would begin to compile the normalizing of.
 	const top = root.replace(/\/+$/, '');
-	const [lines, listed, machineId] = await Promise.all([
+	const [lines, listed, machineId, isContainer] = await Promise.all([
 		Promise.all([
 			...(credentialsDirectory === undefined ? [] : [readCredential(credentialsDirectory)]),
 			...FIRMWARE.map(([source, path]) => readLine(source, `${top}/${path}`)),
 		]),
 		readInterfaces(top),
 		readLine('machine-id', `${top}/etc/machine-id`).then(hashed),
+		isInContainer(top),
 	]);
 	const serials = split(lines);
 	const machine = split([machineId]);
@@ -41,7 +42,7 @@ export async function readIdentityFacts(places: IdentityPlaces = {}): Promise<Id
 		serials: serials.found,
 		interfaces: [...listed.found, ...asked.found],
 		machineIdHash: machine.found[0]?.value ?? null,
-		isContainer: CONTAINERS.some((path) => existsSync(`${top}/${path}`)),
+		isContainer,
 		unreadable: [...serials.missed, ...machine.missed, ...listed.missed, ...asked.missed],
 	};
 }
@@ -53,8 +54,29 @@ const FIRMWARE: readonly (readonly [source: string, path: string])[] = [
 	['devicetree serial-number', 'sys/firmware/devicetree/base/serial-number'],
 ];
 
-/** Files that systemd, Docker and Podman leave in a container. */
-const CONTAINERS = ['run/systemd/container', '.dockerenv', 'run/.containerenv'];
+/** Files that systemd, Docker, Podman and Kubernetes leave in a container. */
+const CONTAINERS = [
+	...['run/systemd/container', '.dockerenv', 'run/.containerenv'],
+	...['run/secrets/kubernetes.io', 'var/run/secrets/kubernetes.io'],
+];
+/** What the runtimes of containers say elsewhere: containerd and CRI-O leave no file of their own. */
+const CONTAINER_SIGNS: readonly (readonly [path: string, sign: RegExp])[] = [
+	['proc/1/environ', /(?:^|\0)(?:container|KUBERNETES_SERVICE_HOST)=[^\0]/],
+	['proc/self/environ', /(?:^|\0)KUBERNETES_SERVICE_HOST=[^\0]/],
+	// Of the first process: on a machine that runs containers it is in none of theirs.
+	['proc/1/cgroup', /[/:-](?:kubepods|docker|containerd|crio|libpod|lxc)\b/],
+];
+/** The kernel permits more of a process's variables, but no start of one here has them. */
+const MAX_PROC_BYTES = 256 * 1024;
+
+async function isInContainer(top: string): Promise<boolean> {
+	if (CONTAINERS.some((path) => existsSync(`${top}/${path}`))) return true;
+	const shown = CONTAINER_SIGNS.map(async ([path, sign]) =>
+		sign.test(String(await readBytes(`${top}/${path}`, MAX_PROC_BYTES))),
+	);
+	// Another user's first process shows its variables to root alone.
+	return (await Promise.all(shown.map((one) => one.catch(() => false)))).includes(true);
+}
 
 /** The text of a place, or why there is none. */
 type Line = Chosen<string> | Rejected;

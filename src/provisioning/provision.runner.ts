@@ -8,6 +8,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { namedFiles, openRuntime } from '../connection/runtime.runner.ts';
+import { chooseIdentity, type IdentityFacts, keptId } from '../identity/identity.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
 import { isObject } from '../protocol/json.ts';
 import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
@@ -43,6 +44,8 @@ export interface ProvisionParts {
 	readonly credentialsDirectory: string;
 	/** Encrypts for this machine; `null` where that cannot be done. */
 	readonly seal: (name: string, secret: string) => Promise<Uint8Array | null>;
+	/** What this machine is known by. */
+	readonly readFacts: () => Promise<IdentityFacts>;
 	/** Now, ISO 8601. */
 	readonly now: string;
 }
@@ -82,6 +85,7 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 			if (source.mustExist) throw new AgentError('provision-invalid', `${source.name} is not there.`);
 			continue;
 		}
+		if (!wasThere) notices.push(...(await copyOfAnother(parts)));
 		wasThere = true;
 		if (Buffer.byteLength(text) > MAX_PROVISION_BYTES)
 			throw new AgentError('provision-invalid', `${source.name} is larger than ${MAX_PROVISION_BYTES} bytes.`);
@@ -101,6 +105,13 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 		return { ...result, outcome: 'applied', from: source.name, names: provision.names, settingsFile, secret };
 	}
 	return { ...result, outcome: wasThere ? 'unchanged' : 'none' };
+}
+
+/** An image was made with the state of a device in it: the person who provisions is the first who can hear of that. */
+async function copyOfAnother({ paths, readFacts }: ProvisionParts): Promise<readonly Failure[]> {
+	const { state } = await lookAtState(paths.stateDir);
+	const { settings } = await loadSettings({ paths, env: {}, sets: [] });
+	return chooseIdentity(await readFacts(), settings, state.identity, keptId(state)).warnings;
 }
 
 async function apply(

@@ -101,6 +101,8 @@ export const deviceStateSchema = later(() =>
 		/** Made once, for a device that has nothing of its own to be known by. */
 		generatedId: z.string().nullable(),
 		identity: identitySchema.nullable(),
+		/** The machine on which the id was made or first registered; what is paired is compared with `identity` instead. */
+		registeredOn: fingerprintSchema.nullable().default(null),
 		pairing: z
 			.object({
 				baseUrl: z.string(),
@@ -140,6 +142,7 @@ export const EMPTY_STATE: DeviceState = {
 	schemaVersion: STATE_SCHEMA_VERSION,
 	generatedId: null,
 	identity: null,
+	registeredOn: null,
 	pairing: null,
 	assignedWorkflow: null,
 	connections: [],
@@ -158,6 +161,13 @@ export const EMPTY_STATE: DeviceState = {
 export function withConnection(state: DeviceState, connection: SavedConnection): DeviceState {
 	const others = state.connections.filter((saved) => saved.token !== connection.token);
 	return { ...state, connections: [...others.slice(0, MAX_CONNECTIONS - 1), connection] };
+}
+
+/** The same for one that was issued to this machine; the machine is kept for as long as the id stays. */
+export function withRegistration(state: DeviceState, connection: SavedConnection, on: Fingerprint): DeviceState {
+	const before = state.connections.at(-1)?.request.deviceId ?? state.generatedId;
+	const isSame = before === connection.request.deviceId && state.registeredOn !== null;
+	return { ...withConnection(state, connection), registeredOn: isSame ? state.registeredOn : on };
 }
 
 /**

@@ -7,7 +7,7 @@ const SHOWN =
 
 export function ownTexts(
 	settings: Settings,
-	{ identity, generatedId, connections, pairing, assignedWorkflow }: DeviceState,
+	{ identity, registeredOn, generatedId, connections, pairing, assignedWorkflow }: DeviceState,
 	more: readonly (string | null | undefined)[] = [],
 ): string[] {
 	const paths = [...listSettings().keys()];
@@ -20,7 +20,15 @@ export function ownTexts(
 		const parsed = typeof url === 'string' && url.includes('://') ? URL.parse(url) : null;
 		return parsed ? [parsed.host, parsed.hostname] : [];
 	});
-	return [...more, ...ids, set, generatedId, ...Object.values(identity ?? {}), ...saved, ...hosts].filter(
-		(text): text is string => typeof text === 'string' && text.length > 1,
-	);
+	return [
+		...more,
+		...ids,
+		set,
+		generatedId,
+		...Object.values(identity ?? {}),
+		registeredOn?.serial,
+		registeredOn?.macAddress,
+		...saved,
+		...hosts,
+	].filter((text): text is string => typeof text === 'string' && text.length > 1);
 }

@@ -139,7 +139,8 @@ export function stateOf({
 	device,
 }: Pick<Snapshot, 'supervision' | 'hasBeenOnline' | 'blocker' | 'device'>): Status['state'] {
 	const link = supervision.current;
-	if (!link) return blocker && device.pairing ? 'blocked' : 'unpaired';
+	// A copy goes on only with a person, also of a device that registers without one.
+	if (!link) return blocker && (device.pairing || blocker.code === 'identity-changed') ? 'blocked' : 'unpaired';
 	if (link.state.name === 'online') return 'online';
 	if (link.state.name === 'blocked' && !hopesForNext(supervision)) return 'blocked';
 	return hasBeenOnline ? 'offline' : 'connecting';

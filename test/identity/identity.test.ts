@@ -10,8 +10,8 @@ import {
 	pinIdentity,
 	toReport,
 	whyInterfaceRejected,
-	whySerialRejected,
 } from '../../src/identity/identity.ts';
+import { whySerialRejected } from '../../src/identity/serial-numbers.ts';
 import { deviceIdSchema, macAddressSchema, serialSchema } from '../../src/protocol/device-connection.ts';
 import { identityReportSchema } from '../../src/protocol/local-answers.ts';
 import type { Fingerprint, PinnedIdentity } from '../../src/state/device-state.ts';
@@ -35,7 +35,7 @@ const KIOSK: IdentityFacts = {
 	unreadable: [],
 };
 const BARE: IdentityFacts = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
-const GENERATED = { value: 'generated-1', source: 'generated' };
+const GENERATED = { value: 'generated-1', source: 'generated', on: null };
 const PAIRED: PinnedIdentity = pinIdentity(complete(chooseIdentity(KIOSK, {}, null, null)), '2026-01-02T03:04:05Z');
 
 function complete(choice: IdentityChoice): CompleteIdentity {
@@ -88,12 +88,37 @@ describe('serial numbers that do not tell devices apart', () => {
 		expect(whySerialRejected(value)).toMatch(/^(is|has) /);
 	});
 
-	test.each(['PF3K9QXZ', '10000000a1b2c3d4', 'VMware-56 4d 00 01', '0123456788', ' C02X1234JG5H\n', '1112'])(
-		'%j is taken',
-		(value) => {
-			expect(whySerialRejected(value)).toBeNull();
-		},
-	);
+	test.each([
+		...['12345678', '0123456789ABCDEF', '123456789ABC', '1234-5678-9012', '987654321', 'ABCDEFGH', '12345'],
+		...['SYS-1234567890', 'MB-1234567890', 'BSS-0123456789', 'Chassis-0123456789', 'Asset-1234567890'],
+		...['System Product Name', 'System manufacturer', 'Type2 - Board Serial Number', 'Chassis Serial Number'],
+		...['No Asset Information', 'No Asset Tag', 'TBD by OEM', 'Fill By OEM', 'Not Defined', 'Undefined', 'Not Set'],
+		...['Standard', 'EVAL', '<BAD INDEX>', 'Not Present', 'SKU Number', 'System Version', 'Dummy'],
+		...['0x00000000', '00000000000000000000000000000001', '00000001', 'ffffffff-ffff-ffff-ffff-ffffffffffff'],
+	])('%j, which a maker leaves on board after board, is refused as a placeholder [F740]', (value) => {
+		expect(whySerialRejected(value)).toMatch(/^is (a placeholder|one character)/);
+	});
+
+	test.each([
+		...['PF3K9QXZ', '10000000a1b2c3d4', 'VMware-56 4d 00 01', '0123456788', ' C02X1234JG5H\n', '1112'],
+		...['MB-1234567809', 'S-12345', 'KIOSK-100001', 'SN00000017', 'BOARD-7', 'NAMEN-4711', '2345671', 'Q4EVAL77'],
+	])('%j is taken', (value) => {
+		expect(whySerialRejected(value)).toBeNull();
+	});
+
+	test('a device that registered with a placeholder before keeps that id, and a paired one its serial number, too', () => {
+		const placeholder = machineWith({ serial: 'SYS-1234567890' });
+		const kept = { value: 'SYS-1234567890', source: 'registered before', on: null };
+		expect(chooseIdentity(placeholder, {}, null, kept).deviceId?.value).toBe('SYS-1234567890');
+		const fingerprint = { serial: 'SYS-1234567890', macAddress: ONBOARD.mac, machine: HASH };
+		const pinned = { ...PAIRED, deviceId: 'SYS-1234567890', serial: 'SYS-1234567890', fingerprint };
+		expect(chooseIdentity(placeholder, {}, pinned, null)).toMatchObject({
+			deviceId: { value: 'SYS-1234567890' },
+			serial: { value: 'SYS-1234567890' },
+			warnings: [],
+			cloned: false,
+		});
+	});
 });
 
 describe('interfaces that do not stand for the device', () => {
@@ -190,6 +215,11 @@ describe('a device that is not paired', () => {
 			'another',
 		],
 		['a virtual machine, whose card is not its own', machineWith({ serial: null, mac: null }), 'generated'],
+		[
+			'boards with the same counted digits',
+			machineWith({ serial: 'SYS-1234567890', mac: '00:1b:21:0a:0b:0d' }),
+			'another',
+		],
 		['a container, which shows the serial number of its machine', { ...KIOSK, isContainer: true }, 'generated'],
 		['a container of the same image', { ...machineWith({ serial: null }), isContainer: true }, 'generated'],
 		['an image without a machine-id', machineWith({ serial: null, machine: null }), 'generated'],
@@ -202,13 +232,13 @@ describe('a device that is not paired', () => {
 	test('stays what it registered as, with a replaced network card, too, unless it has a serial number or a setting [F564]', () => {
 		const request = { deviceId: 'machine-abab', deviceType: 'kiosk', workflowId: 'check-in' };
 		const connections = [{ baseUrl: 'https://a.example', request, credentialId: 'key', token: 't', obtainedAt: '' }];
-		const kept = keptId({ connections, generatedId: 'generated-1' });
+		const kept = keptId({ connections, generatedId: 'generated-1', registeredOn: null });
 		const idOf = (facts: IdentityFacts, deviceId?: string) =>
 			chooseIdentity(facts, { deviceId }, null, kept).deviceId?.value;
 		expect(idOf(machineWith({ serial: null, mac: USB.mac }))).toBe('machine-abab');
 		expect(idOf({ ...KIOSK, isContainer: true })).toBe('machine-abab');
 		expect([idOf(KIOSK), idOf(BARE, 'lobby-1')]).toEqual(['PF3K9QXZ', 'lobby-1']);
-		expect(keptId({ connections: [], generatedId: 'generated-1' })).toEqual(GENERATED);
+		expect(keptId({ connections: [], generatedId: 'generated-1', registeredOn: null })).toEqual(GENERATED);
 	});
 
 	test('with nothing of its own asks for an id once, and keeps to it', () => {
@@ -267,7 +297,7 @@ describe('a paired device', () => {
 	test.each([
 		['serial number', { serial: 'OTHER-99' }, 'its serial number is OTHER-99, at the pairing it was PF3K9QXZ'],
 		['network card', { mac: '00:aa:00:aa:00:aa' }, 'its MAC address is 00:aa:00:aa:00:aa'],
-		['machine-id', { machine: 'cd'.repeat(32) }, 'its machine-id is not the one of the pairing'],
+		['machine-id', { machine: 'cd'.repeat(32) }, 'its machine-id is another one than at the pairing'],
 	])('warns of another %s, and is not taken for a copy', (_part, difference, message) => {
 		const choice = chooseIdentity(machineWith(difference), {}, PAIRED, null);
 		expect(choice.cloned).toBe(false);
@@ -307,6 +337,49 @@ describe('a state that was copied to another device', () => {
 		const { warnings } = chooseIdentity(machineWith(other), {}, PAIRED, null);
 		expect(warnings).toHaveLength(1);
 		expect(warnings[0]?.message).toMatch(/copy of another device.*serial number.*MAC address.*machine-id/);
+	});
+});
+
+describe('a device that registered and was never paired', () => {
+	const on = { serial: null, macAddress: ONBOARD.mac, machine: HASH };
+	const kept = { value: 'machine-aaaa', source: 'registered before', on };
+	const other = { serial: null, mac: USB.mac, machine: HASH };
+
+	test('warns of another network card, with which a copied card would look the same, and keeps its id [F742]', () => {
+		const choice = chooseIdentity(machineWith(other), {}, null, kept);
+		expect(choice).toMatchObject({ deviceId: { value: 'machine-aaaa' }, cloned: false });
+		expect(choice.warnings.map(({ message }) => message)).toEqual([
+			`A part of this device has changed: its MAC address is ${USB.mac}, when it registered it was ${ONBOARD.mac}.`,
+		]);
+	});
+
+	test.each<[string, Fingerprint, Parameters<typeof machineWith>[0]]>([
+		['card and machine-id', on, { ...other, machine: 'cd'.repeat(32) }],
+		['all that a virtual machine has', { ...on, macAddress: null }, { ...other, mac: null, machine: 'cd'.repeat(32) }],
+	])('is taken for a copy where %s differ', (_, then, now) => {
+		const choice = chooseIdentity(machineWith(now), {}, null, { ...kept, on: then });
+		expect(choice).toMatchObject({ cloned: true, warnings: [{ code: 'identity-changed' }] });
+	});
+
+	test('is silent on the machine that it registered on, and on any machine with an id of its own', () => {
+		const silent = { warnings: [], cloned: false };
+		expect(chooseIdentity(machineWith({ serial: null }), {}, null, kept)).toMatchObject(silent);
+		const elsewhere = machineWith({ serial: 'OTHER-99', mac: USB.mac, machine: 'cd'.repeat(32) });
+		expect(chooseIdentity(elsewhere, {}, null, kept)).toMatchObject({ ...silent, deviceId: { value: 'OTHER-99' } });
+		const configured = { deviceId: 'lobby-1' };
+		expect(chooseIdentity(machineWith(other), configured, null, kept)).toMatchObject(silent);
+	});
+
+	test('in a container moves with its volume to another host and another image, paired or not [F744]', () => {
+		const host = (parts: Parameters<typeof machineWith>[0]) => ({ ...machineWith(parts), isContainer: true });
+		const first = complete(chooseIdentity(host({}), {}, null, GENERATED));
+		expect(first.fingerprint).toEqual({ serial: null, macAddress: null, machine: null });
+		const moved = host({ serial: 'OTHER-99', mac: USB.mac, machine: 'cd'.repeat(32) });
+		for (const pinned of [null, pinIdentity(first, ''), PAIRED])
+			expect(chooseIdentity(moved, {}, pinned, { ...GENERATED, on: first.fingerprint })).toMatchObject({
+				warnings: [],
+				cloned: false,
+			});
 	});
 });
 

@@ -26,7 +26,7 @@ describe('what a machine goes by', () => {
 		['PC with placeholders of the maker', { serial: null, mac: '70:85:c2:aa:bb:cc', deviceId: fromMachineId }],
 		[
 			'PC with a serial number on its board only',
-			{ serial: 'MB-1234567890', mac: '70:85:c2:aa:bb:cd', deviceId: 'MB-1234567890' },
+			{ serial: 'MB-1907240053', mac: '70:85:c2:aa:bb:cd', deviceId: 'MB-1907240053' },
 		],
 		['Raspberry Pi', { serial: '10000000a1b2c3d4', mac: 'dc:a6:32:01:02:03', deviceId: '10000000a1b2c3d4' }],
 		['virtual machine', { serial: null, mac: null, deviceId: undefined }],
@@ -183,6 +183,32 @@ describe('what can not be read', () => {
 
 	test.each(['run/systemd/container', '.dockerenv', 'run/.containerenv'])('%s shows a container', async (file) => {
 		expect((await factsOf({ [file]: 'podman\n' })).isContainer).toBe(true);
+	});
+
+	test.each<[string, Tree]>([
+		['the account that Kubernetes mounts', { 'var/run/secrets/kubernetes.io/serviceaccount/namespace': 'kiosks' }],
+		['the same below /run', { 'run/secrets/kubernetes.io/serviceaccount/namespace': 'kiosks' }],
+		["the cluster's address", { 'proc/self/environ': `${'A=a\0'.repeat(2000)}KUBERNETES_SERVICE_HOST=10.96.0.1\0` }],
+		['what LXC and systemd-nspawn tell the first process', { 'proc/1/environ': 'HOME=/\0container=lxc\0' }],
+		['its cgroup, of containerd', { 'proc/1/cgroup': '0::/kubepods.slice/cri-containerd-4f2a.scope\n' }],
+		['its cgroup, of Docker', { 'proc/1/cgroup': '12:pids:/docker/4f2a\n1:name=systemd:/docker/4f2a\n' }],
+		['its cgroup, of CRI-O', { 'proc/1/cgroup': '0::/crio-4f2a.scope\n' }],
+	])('%s shows a container, which does not go by the serial number of its machine [F741]', async (_, tree) => {
+		const facts = await factsOf({ ...MACHINES['PC with serial numbers of the maker'], ...tree });
+		expect(facts.isContainer).toBe(true);
+		expect(chooseIdentity(facts, {}, null, null).needsGeneratedId).toBe(true);
+	});
+
+	test("a machine that runs containers is none: only its first process's place and its own account count", async () => {
+		const facts = await factsOf({
+			...MACHINES['PC with bridges and containers'],
+			'proc/1/cgroup': '0::/init.scope\n',
+			'proc/1/environ': 'HOME=/\0TERM=linux\0',
+			'proc/self/environ': 'container_name=x\0NOT_KUBERNETES_SERVICE_HOST=1\0',
+			'proc/self/cgroup': '0::/system.slice/docker.service\n',
+			'run/containerd/containerd.sock': '',
+		});
+		expect(facts.isContainer).toBe(false);
 	});
 
 	test('a file that is far too large is left alone', async () => {

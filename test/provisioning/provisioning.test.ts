@@ -28,9 +28,11 @@ interface Place {
 	pair(): Promise<void>;
 }
 
+const MACHINE = { serials: [], interfaces: [], machineIdHash: 'ab'.repeat(32), unreadable: [] };
 const PARTS = {
 	credentialsDirectory: '/run/credentials/idv-agent.service',
 	seal: async (name: string, secret: string) => Buffer.from(`${name}:${[...secret].reverse().join('')}`),
+	readFacts: async () => MACHINE,
 	now: '2026-11-21T00:00:00.000Z',
 };
 
@@ -94,6 +96,26 @@ describe('a provisioning file', () => {
 		const place = await givenPlace();
 		execFileSync('mkfifo', [place.medium]);
 		await expect(wipe(place.medium, '')).rejects.toMatchObject({ failure: { code: 'provision-failed' } });
+	});
+
+	test('on an image with the state of another device in it is taken, and says that this seems to be a copy [F743]', async () => {
+		const place = await givenPlace();
+		const store = await openStateStore(place.paths.stateDir);
+		const registeredOn = { serial: null, macAddress: null, machine: 'cd'.repeat(32) };
+		await store.save({ ...EMPTY_STATE, generatedId: 'device-1', registeredOn });
+		await store.close();
+		await place.bring(FILE);
+		for (const outcome of ['applied', 'unchanged']) {
+			const taken = await place.take();
+			expect(taken).toMatchObject({ outcome, notices: [{ code: 'identity-changed' }] });
+			expect(taken.notices[0]?.message).toMatch(/^This seems to be a copy of another device/);
+			await place.bring(FILE);
+		}
+		// With an id of its own in the settings it is another device, whatever the state holds.
+		await place.bring({ ...FILE, settings: { deviceId: 'lobby-2' } });
+		await place.take();
+		await place.bring({ ...FILE, settings: { deviceId: 'lobby-2' } });
+		expect((await place.take()).notices).toEqual([]);
 	});
 
 	test('that names no service is taken, and says that the device stays open to the first comer', async () => {
@@ -368,6 +390,7 @@ describe('an agent that runs unprovisioned', () => {
 			{
 				paths: home.paths,
 				credstore: join(home.directory, 'credstore'),
+				readFacts: PARTS.readFacts,
 				credentialsDirectory: join(home.directory, 'credstore'),
 				// As it is when systemd has decrypted it.
 				seal: async (_name, secret) => Buffer.from(secret),

@@ -136,7 +136,12 @@ export function createDevice(parts: {
 	async function takeProvisioning(): Promise<void> {
 		const made = { paths: PATHS, credstore: '/etc/credstore.encrypted', credentialsDirectory: '/run/credentials' };
 		const now = new Date(time.wallMs()).toISOString();
-		await provision([{ name: PROVISION }], { ...made, seal: async () => null, now }).catch(() => {});
+		await provision([{ name: PROVISION }], {
+			...made,
+			seal: async () => null,
+			readFacts: async () => FACTS,
+			now,
+		}).catch(() => {});
 	}
 
 	async function start(machine: Machine): Promise<void> {

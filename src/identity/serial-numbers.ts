@@ -1,0 +1,43 @@
+/** Which texts tell devices apart as serial numbers; makers leave many that do not. Pure. */
+import { isSerial } from '../protocol/device-connection.ts';
+
+/** Words of which makers make the text that a factory should have replaced, `To Be Filled By O.E.M.` or `Type2 - Board Serial Number`. */
+const WORDS = [
+	...'to be fill filled by oem tbd default string standard eval sample dummy bad index reserved'.split(' '),
+	...'system chassis base board main mother product manufacturer type\\d? sku version'.split(' '),
+	...'serial number name asset tag information no not none null na unknown invalid empty'.split(' '),
+	...'specified applicable available provided present defined undefined set used unused'.split(' '),
+];
+const ONLY_WORDS = new RegExp(`^(?:${WORDS.join('|')})+$`);
+/** Shorter ones are marks of a batch or a slot, not of a device. */
+const MIN_LENGTH = 4;
+/** Before counted digits, as in `SYS-1234567890`; after so many letters, fewer digits than these may count devices. */
+const [MAX_PREFIX, MIN_COUNTED] = [8, 6];
+const COUNTED = ['0123456789'.repeat(14), '0123456789abcdefghijklmnopqrstuvwxyz'].flatMap((row) => [
+	row,
+	[...row].reverse().join(''),
+]);
+
+/** Why a text is not a serial number that tells devices apart; `null` if it is one. */
+export function whySerialRejected(value: string): string | null {
+	const text = value.trim();
+	if (text === '') return 'is empty';
+	const essence = text
+		.toLowerCase()
+		.replace(/^0x/, '')
+		.replace(/[^\p{L}\p{N}]/gu, '');
+	if (ONLY_WORDS.test(essence) || isCounted(essence)) return `is a placeholder of the maker: ${text}`;
+	if (text.length < MIN_LENGTH) return `has fewer than ${MIN_LENGTH} characters`;
+	if (essence === '') return 'has neither letters nor digits';
+	if (/^(.)\1*$/u.test(essence)) return 'is one character repeated';
+	return isSerial(text) ? null : 'is too long or has unprintable characters';
+}
+
+/** Whether these are characters in a row, alone or after a few letters, or a zero of the full width plus one. */
+function isCounted(essence: string): boolean {
+	if (/^0{7,}1$/.test(essence)) return true;
+	const isRow = (rest: string) => COUNTED.some((row) => row.includes(rest));
+	if (essence.length >= MIN_LENGTH && isRow(essence)) return true;
+	const [, rest = ''] = new RegExp(`^[a-z]{1,${MAX_PREFIX}}(\\d{${MIN_COUNTED},})$`).exec(essence) ?? [];
+	return rest !== '' && isRow(rest);
+}

@@ -1,0 +1,88 @@
+/** The state directory of a device that registers itself, copied to another machine: it is told, and no id is used twice. */
+import { describe, expect, test } from 'vitest';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import { openStateStore } from '../../src/state/store.edge.ts';
+import { finish } from '../cli/command.ts';
+import { examine, expectProblem } from '../diagnosis/examine.ts';
+import { MACHINES, nic, type Tree } from '../fixtures/machines.ts';
+import { givenAgent, givenHome, type Home, registrations } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+const FIRST = MACHINES['PC with placeholders of the maker'];
+const card = (address: string) => nic('enp3s0', { device: 'pci0000:00/0000:00:1c.4/0000:03:00.0', address });
+/** The same disk in another board of the maker. */
+const OTHER_BOARD: Tree = { ...FIRST, ...card('70:85:c2:aa:bb:dd') };
+/** The state alone, on a machine that was installed for itself. */
+const OTHER_MACHINE: Tree = { ...OTHER_BOARD, 'etc/machine-id': '9d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6\n' };
+
+async function givenRegistered(service: EmbeddedService, machine: Tree = FIRST): Promise<Home> {
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const device = await givenAgent({ home, settings, machine });
+	expect((await device.untilState('online')).warnings).toEqual([]);
+	await device.stop();
+	return home;
+}
+
+const envOf = ({ paths }: Home) => ({
+	IDV_AGENT_RUN_DIR: paths.runDir,
+	IDV_AGENT_STATE_DIR: paths.stateDir,
+	IDV_AGENT_CONFIG: paths.configFile,
+});
+
+describe('the state of a device with an API key', () => {
+	test('on another machine is a copy: status, doctor and identity say so, and it does not register [F745]', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service);
+		const before = await examine({ home, machine: OTHER_MACHINE }, 'identity');
+		expectProblem(before.checks.identity, 'failed', 'identity-changed', /^This seems to be a copy of another device/);
+		const copy = await givenAgent({ home, machine: OTHER_MACHINE });
+		const { problem } = await copy.untilState('blocked');
+		expect(problem).toMatchObject({ code: 'identity-changed' });
+		expect(problem?.message).toMatch(/copy of another device.*MAC address.*machine-id/);
+		expect(registrations(service)).toHaveLength(1);
+
+		const env = envOf(home);
+		expect(await finish('idv-agent', ['unpair'], env)).toMatchObject({ status: 0 });
+		const own = await copy.untilState('online');
+		expect(service.devices().map(({ deviceId }) => deviceId)).toContain(own.deviceId);
+		expect(service.devices()).toHaveLength(2);
+		expect(own.warnings).toEqual([]);
+	});
+
+	test('with the whole disk in another board warns, until a person says that the card was replaced', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service);
+		const device = await givenAgent({ home, machine: OTHER_BOARD });
+		const { warnings, deviceId } = await device.untilState('online');
+		expect(warnings).toMatchObject([{ code: 'identity-changed' }]);
+		const outcome = await finish('idv-agent', ['identity', 'accept', '--yes', '--json'], envOf(home));
+		expect(JSON.parse(outcome.stdout)).toMatchObject({ changed: true, deviceId: { value: deviceId }, warnings: [] });
+		await device.stop();
+		const later = await givenAgent({ home, machine: OTHER_BOARD });
+		expect(await later.untilState('online')).toMatchObject({ warnings: [], deviceId });
+	});
+
+	test('of a machine with nothing of its own, whose id was generated, is noticed by the machine-id', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service, MACHINES['virtual machine']);
+		const machine = { ...MACHINES['virtual machine'], 'etc/machine-id': '9d1e2f3a4b5c6d7e8f90a1b2c3d4e5f6\n' };
+		const copy = await givenAgent({ home, machine });
+		expect(await copy.untilState('blocked')).toMatchObject({ problem: { code: 'identity-changed' } });
+	});
+
+	test('that an older version wrote belongs to the machine on which this version first starts', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service);
+		const store = await openStateStore(home.paths.stateDir);
+		const { state } = await store.load();
+		await store.save({ ...state, registeredOn: null });
+		await store.close();
+		const moved = await givenAgent({ home, machine: OTHER_MACHINE });
+		expect((await moved.untilState('online')).warnings).toEqual([]);
+		await moved.stop();
+		const copy = await givenAgent({ home, machine: FIRST });
+		expect(await copy.untilState('blocked')).toMatchObject({ problem: { code: 'identity-changed' } });
+	});
+});
