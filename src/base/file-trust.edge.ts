@@ -4,6 +4,7 @@
  */
 import fs from 'node:fs';
 import path from 'node:path';
+import { ownUser, permissionsOf } from './unix.edge.ts';
 
 export interface TrustRule {
 	/** Others must not read it either; its group may. */
@@ -27,16 +28,17 @@ const STICKY = 0o1000;
 /** The rule for a file that is known or open already; `null` when it may be trusted. */
 export function exposureOf(
 	file: string,
-	{ mode, uid }: { readonly mode: number; readonly uid: number },
-	{ secret, owners = [process.getuid?.() ?? 0] }: TrustRule,
+	{ uid, ...found }: { readonly mode: number; readonly uid: number },
+	{ secret, owners = [ownUser()] }: TrustRule,
 ): Exposure | null {
-	const octal = `0${(mode & 0o777).toString(8)}`;
+	const bits = permissionsOf(found);
+	const octal = `0${(bits & 0o777).toString(8)}`;
 	const chmod = `chmod ${secret ? '0640' : '0644'} ${file}`;
 	if (uid !== 0 && !owners.includes(uid))
 		return { reason: `it belongs to another user (${uid})`, remedy: `Give it to root: chown root ${file}.` };
-	if (mode & WRITABLE_BY_OTHERS)
+	if (bits & WRITABLE_BY_OTHERS)
 		return { reason: `its mode is ${octal}: others could change it`, remedy: `Keep it to its owner: ${chmod}.` };
-	if (secret && mode & OPEN_TO_OTHERS)
+	if (secret && bits & OPEN_TO_OTHERS)
 		return {
 			reason: `its mode is ${octal}: others could read it`,
 			remedy: `Keep it to its owner: ${chmod}, or 0600; and replace the secret.`,
@@ -56,11 +58,12 @@ export async function findExposure(file: string, rule: TrustRule): Promise<Expos
 		if (!found) continue;
 		// Further up, a group of the system may administer a directory, such as staff in /usr/local.
 		const isNear = directory === path.dirname(file) || directory === path.dirname(real);
-		const mode = found.mode & STICKY ? 0 : found.mode & (isNear ? 0o777 : 0o757);
+		const permissions = permissionsOf(found);
+		const mode = permissions & STICKY ? 0 : permissions & (isNear ? 0o777 : 0o757);
 		const above = exposureOf(directory, { mode, uid: found.uid }, { ...rule, secret: false });
 		if (above)
 			return {
-				reason: `others could replace it in ${directory} (mode 0${(found.mode & 0o7777).toString(8)}, user ${found.uid})`,
+				reason: `others could replace it in ${directory} (mode 0${permissions.toString(8)}, user ${found.uid})`,
 				remedy: `Keep the directory to root or the agent: chown root ${directory} and chmod 0755 ${directory}.`,
 			};
 	}

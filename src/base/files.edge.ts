@@ -12,8 +12,6 @@ import { AgentError, type ErrorCode } from './errors.ts';
 
 /** Of one read, in bytes. */
 const CHUNK = 65_536;
-/** Of /etc/passwd and /etc/group: a site with tens of thousands of users. */
-const MAX_DIRECTORY_BYTES = 16 * 1024 * 1024;
 /** Longest path that fits a socket address on Linux, in bytes. */
 const MAX_SOCKET_PATH = 107;
 
@@ -177,36 +175,6 @@ export async function remove(file: string): Promise<void> {
 	} catch (error) {
 		if (errnoOf(error) !== 'ENOENT') throw error;
 	}
-}
-
-export interface User {
-	readonly name: string;
-	readonly uid: number;
-	readonly gid: number;
-}
-
-export async function findUser(asked: string | number): Promise<User | null> {
-	const [name, , uid, gid] = (await findEntry('/etc/passwd', asked)) ?? [];
-	return name === undefined ? null : { name, uid: Number(uid), gid: Number(gid) };
-}
-
-export interface Group {
-	readonly name: string;
-	readonly gid: number;
-	/** Named members; a user whose first group it is is not among them. */
-	readonly members: readonly string[];
-}
-
-export async function findGroup(asked: string | number): Promise<Group | null> {
-	const [name, , gid, members = ''] = (await findEntry('/etc/group', asked)) ?? [];
-	return name === undefined ? null : { name, gid: Number(gid), members: members.split(',').filter(Boolean) };
-}
-
-/** The fields of a line whose first is the name, or whose third is the number. */
-async function findEntry(file: string, asked: string | number): Promise<string[] | undefined> {
-	const text = await readText(file, MAX_DIRECTORY_BYTES).catch(() => '');
-	const lines = text.split('\n').map((line) => line.split(':'));
-	return lines.find(([name, , id]) => name !== '' && (typeof asked === 'string' ? name === asked : id === `${asked}`));
 }
 
 /** The path, if it fits a socket address. @throws AgentError `socket-failed`. */

@@ -2,7 +2,8 @@
 import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AgentError, knownCode } from '../base/errors.ts';
-import { checkSocketPath, findGroup } from '../base/files.edge.ts';
+import { checkSocketPath } from '../base/files.edge.ts';
+import { findGroup } from '../base/unix.edge.ts';
 import { parseJson } from '../protocol/json.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';

@@ -1,6 +1,6 @@
 /** The user, the files and the settings with which `idv-agent doctor` looks: the unit's, if root starts it. */
 import { parseArgs } from 'node:util';
-import { findUser, type User } from '../base/files.edge.ts';
+import { findUser, type User } from '../base/unix.edge.ts';
 import type { SettingsSources } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import { UNIT_PROPERTIES, type UnitProperties } from './check-results.ts';

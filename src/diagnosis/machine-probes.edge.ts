@@ -5,7 +5,8 @@ import { existsSync } from 'node:fs';
 import { lstat, readFile, stat, statfs } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
-import { capacityOf, findGroup } from '../base/files.edge.ts';
+import { capacityOf } from '../base/files.edge.ts';
+import { findGroup } from '../base/unix.edge.ts';
 
 /** For programs of the system. */
 const DEADLINE_MS = 4000;

@@ -1,6 +1,7 @@
 /** Which service an operator's command goes to, and with which credential: flags, `IDV_…` variables, then a profile. */
 import { stat } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
+import { permissionsOf } from '../base/unix.edge.ts';
 import type { Shell } from '../cli/output.ts';
 import { readStandardInput } from '../cli/prompts.ts';
 import { type Authorization, MAX_CREDENTIAL_LENGTH, parseAuthorization } from '../protocol/authorization.ts';
@@ -114,6 +115,6 @@ export function parseCredential(text: string, where: string): Authorization {
 }
 
 /** A secret should be only its owner's to read. */
-export function warnIfOpen(shell: Shell, file: string, { mode }: { readonly mode: number }): void {
-	if ((mode & 0o077) !== 0) shell.warn(`Other users may read ${file}. Close it: chmod 600 ${file}`);
+export function warnIfOpen(shell: Shell, file: string, stat: { readonly mode: number }): void {
+	if ((permissionsOf(stat) & 0o077) !== 0) shell.warn(`Other users may read ${file}. Close it: chmod 600 ${file}`);
 }

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { type Failure, failure } from '../base/errors.ts';
 import { findExposure } from '../base/file-trust.edge.ts';
+import { ownUser } from '../base/unix.edge.ts';
 import type { LoadedSettings } from './load.runner.ts';
 import { listSettings, valueAt } from './table.ts';
 
@@ -41,7 +42,7 @@ export async function findExposedFiles(
 	{ documents, settings }: Pick<LoadedSettings, 'documents' | 'settings'>,
 	places: { readonly confDirectory: string; readonly stateDir: string } | null = null,
 ): Promise<readonly Failure[]> {
-	const own = process.getuid?.() ?? 0;
+	const own = ownUser();
 	const owner = own === 0 && places ? fs.statSync(places.stateDir, { throwIfNoEntry: false }) : null;
 	const owners = [own, ...(owner ? [owner.uid] : [])];
 	const named = [...listSettings().keys()].flatMap((path) => {

@@ -1,7 +1,8 @@
 /** Root's own directory of updates: the trial, the way back, the versions taken back; and the unit that goes on after a reboot. */
 import { chmod, chown, copyFile, link, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { findGroup, readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
+import { readText, remove, syncDirectory, syncFile, writeDurably } from '../base/files.edge.ts';
+import { findGroup } from '../base/unix.edge.ts';
 import { OUTCOMES_FILE, TRIAL_FILE, UPDATES_DIRECTORY } from './package.ts';
 import { type Outcomes, pinning, type Trial } from './record.ts';
 import { openUpdateRecords } from './records.edge.ts';

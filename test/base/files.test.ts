@@ -4,15 +4,8 @@ import fs, { type FileHandle } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import {
-	checkSocketPath,
-	errnoOf,
-	findGroup,
-	findUser,
-	inWords,
-	readText,
-	writeDurably,
-} from '../../src/base/files.edge.ts';
+import { checkSocketPath, errnoOf, inWords, readText, writeDurably } from '../../src/base/files.edge.ts';
+import { findGroup, findUser } from '../../src/base/unix.edge.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { replaceFile } from '../../src/operator/secret-output.ts';
 import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';

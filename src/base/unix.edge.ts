@@ -1,0 +1,47 @@
+/**
+ * Users, groups and the permissions of files, which only a Unix has. Programs for laptops (`idv`, the trial service,
+ * the client) ask for these here, where a system without them answers as if each file were its user's own.
+ */
+import { readText } from './files.edge.ts';
+
+/** Of /etc/passwd and /etc/group: a site with tens of thousands of users. */
+const MAX_DIRECTORY_BYTES = 16 * 1024 * 1024;
+/** Without users, every process is as good as root. */
+export function ownUser(): number {
+	return process.getuid?.() ?? 0;
+}
+
+/** The permissions of group and others, and the sticky bit; Windows invents them, and protects its users' files by other means. */
+export function permissionsOf({ mode }: { readonly mode: number }): number {
+	return process.platform === 'win32' ? 0o600 : mode & 0o1777;
+}
+
+export interface User {
+	readonly name: string;
+	readonly uid: number;
+	readonly gid: number;
+}
+
+export async function findUser(asked: string | number): Promise<User | null> {
+	const [name, , uid, gid] = (await findEntry('/etc/passwd', asked)) ?? [];
+	return name === undefined ? null : { name, uid: Number(uid), gid: Number(gid) };
+}
+
+export interface Group {
+	readonly name: string;
+	readonly gid: number;
+	/** Named members; a user whose first group it is is not among them. */
+	readonly members: readonly string[];
+}
+
+export async function findGroup(asked: string | number): Promise<Group | null> {
+	const [name, , gid, members = ''] = (await findEntry('/etc/group', asked)) ?? [];
+	return name === undefined ? null : { name, gid: Number(gid), members: members.split(',').filter(Boolean) };
+}
+
+/** The fields of a line whose first is the name, or whose third is the number. */
+async function findEntry(file: string, asked: string | number): Promise<string[] | undefined> {
+	const text = await readText(file, MAX_DIRECTORY_BYTES).catch(() => '');
+	const lines = text.split('\n').map((line) => line.split(':'));
+	return lines.find(([name, , id]) => name !== '' && (typeof asked === 'string' ? name === asked : id === `${asked}`));
+}
