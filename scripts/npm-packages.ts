@@ -45,7 +45,8 @@ const PACKAGES: readonly NpmPackage[] = [
 
 - \`idv-agent/client\`: the local interface of the agent on a device, for the kiosk's own application. One file without dependencies.
 - \`idv-agent/testing\`: an identity verification service inside of your tests, with its faults by name.
-- \`npx idv-agent service\`: the same service on a port, for trials.
+- \`npx idv-agent service\`: the same service on a port, for trials. The command needs Node 22.19 or newer, and says so under an older one; what
+  is imported runs from Node 18.17 on, which is what \`engines\` says.
 - \`idv-agent/openapi.json\`, \`idv-agent/settings.schema.json\`: the local interface and the settings, for tools.
 
 The agent itself, which runs on devices, is a Debian package. No Mac and no Windows has run any of this.

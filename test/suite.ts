@@ -91,6 +91,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		run: vitest('test/client/contract/vitest.config.ts'),
 		short: {},
 	},
+	'clients-matrix': {
+		says: 'the packages for npm under each package manager, Node, form of TypeScript and runner of tests',
+		needs: 'the npm registry',
+		run: ['node', '--no-warnings', 'test/client/matrix/run.ts'],
+		short: { args: ['--short'] },
+	},
 	years: {
 		says: 'the whole agent on virtual time: weeks of drawn faults (--minutes M | --seed S --years Y)',
 		run: ['node', '--no-warnings', '--max-semi-space-size=64', 'test/years/run.ts'],

@@ -11,13 +11,36 @@ import { ensureTools, prepareTree } from './machine.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const TREES = join(ROOT, 'build/trees');
-const USER = 10_001;
+const PAGE = readFileSync(join(ROOT, 'docs/containers.md'), 'utf8');
 const PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
+
+const block = (kind: string) => new RegExp(`\`\`\`${kind}\\n([^]*?)\`\`\``).exec(PAGE)?.[1] ?? '';
+/** The last stage of the page's Containerfile, by instruction; one that is not there stops the test with its name. */
+const stage = block('dockerfile')
+	.split(/^FROM /m)
+	.at(-1)
+	?.replaceAll('\\\n', ' ')
+	.split('\n')
+	.map((line) => /^([A-Z]+) (.*)$/.exec(line));
+function instruction(name: string, fits: (line: string) => boolean = () => true): string {
+	const found = stage?.find((match) => match?.[1] === name && fits(match[2] ?? ''))?.[2];
+	if (!found) throw new Error(`docs/containers.md has no ${name}`);
+	return found;
+}
+const wordsOf = (name: string) => JSON.parse(/\[.*\]/.exec(instruction(name))?.[0] ?? '') as [string, ...string[]];
+const [UID = '', GID = ''] = instruction('USER').split(':');
+const STATE = instruction('VOLUME');
+const HOME = instruction('COPY').split(' ').at(-1) ?? '';
+/** What the compose file mounts over the read-only root, and how. */
+const compose = block('yaml');
+const [, SOCKETS = ''] = /^ +- sockets:(\S+)/m.exec(compose) ?? [];
+const [, SETTINGS = ''] = /^ +- \.\/config:(\S+):ro/m.exec(compose) ?? [];
+const [, SOCKET_OPTIONS = ''] = /type: tmpfs, .*o: "([^"]+)"/.exec(compose) ?? [];
 
 let directory: string;
 let image: string;
 
-/** As docs/containers.md makes it: Debian, the executable and what it links to. */
+/** As docs/containers.md makes it; Debian's packages and the executable are there already. */
 beforeAll(async () => {
 	ensureTools();
 	directory = mkdtempSync(join(tmpdir(), 'idv-container-'));
@@ -26,33 +49,32 @@ beforeAll(async () => {
 	const architecture = process.arch === 'arm64' ? 'arm64' : 'x64';
 	const executable = await buildExecutable({ root: ROOT, architecture, outDir }, 'idv-agent');
 	execFileSync('cp', ['--archive', prepareTree(TREES, 'bookworm'), image]);
-	mkdirSync(join(image, 'usr/lib/idv-agent'));
-	cpSync(executable, join(image, 'usr/lib/idv-agent/idv-agent'));
-	for (const place of ['var/lib/idv-agent', 'etc/idv-agent']) mkdirSync(join(image, place));
+	cpSync(executable, join(image, HOME, 'idv-agent'));
+	const steps = instruction('RUN', (line) => !line.startsWith('apt-get'));
+	execFileSync('chroot', [image, 'sh', '-ec', steps], { env: { PATH } });
+	for (const place of [SETTINGS, SOCKETS]) mkdirSync(join(image, place), { recursive: true });
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-const AGENT = '/usr/lib/idv-agent/idv-agent';
-
-/** What a runtime does for `--read-only --user`, with one volume; the network is the host's. */
+/** What a runtime does for the compose file; the network is the host's. `MARK` is what it leaves of its own. */
 const ENTER = `
 set -e
 mount --bind "$IMAGE" "$IMAGE"
 mount -o remount,ro,bind "$IMAGE"
-mount -t tmpfs -o mode=755 tmpfs "$IMAGE/run"
-mount --bind "$VOLUME" "$IMAGE/var/lib/idv-agent"
+mount -t tmpfs -o ${SOCKET_OPTIONS} tmpfs "$IMAGE${SOCKETS}"
+mount --bind "$VOLUME" "$IMAGE${STATE}"
 mount -t proc proc "$IMAGE/proc"
-: > "$IMAGE/run/.containerenv"
-mkdir "$IMAGE/run/idv-agent"
-chown ${USER}:${USER} "$IMAGE/run/idv-agent"
-exec chroot "$IMAGE" setpriv --reuid=${USER} --regid=${USER} --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
+exec chroot "$IMAGE" env "$MARK" setpriv --reuid=${UID} --regid=${GID} --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
 `;
 
+/** Neither leaves a file where the agent could look for it. */
+const MARKS = { podman: 'container=podman', kubernetes: 'KUBERNETES_SERVICE_HOST=10.96.0.1' };
+
 /** Begins a container; the process is the first one in it. */
-function begin(volume: string, words: readonly string[]): ChildProcess {
+function begin(volume: string, mark = MARKS.podman): ChildProcess {
 	const spaces = ['--mount', '--pid', '--fork', '--kill-child', '--propagation', 'private'];
-	const child = spawn('unshare', [...spaces, 'sh', '-c', ENTER, 'sh', AGENT, ...words], {
-		env: { PATH, IMAGE: image, VOLUME: volume },
+	const child = spawn('unshare', [...spaces, 'sh', '-c', ENTER, 'sh', ...wordsOf('ENTRYPOINT')], {
+		env: { PATH, IMAGE: image, VOLUME: volume, MARK: mark },
 		stdio: ['ignore', 'pipe', 'inherit'],
 	});
 	// The first process of a container: with it all others end.
@@ -69,8 +91,8 @@ function inside(child: ChildProcess): string {
 
 function ask(child: ChildProcess, words: readonly string[]) {
 	const at = ['--target', inside(child), '--mount', '--pid'];
-	const user = ['setpriv', `--reuid=${USER}`, `--regid=${USER}`, '--clear-groups'];
-	return spawnSync('nsenter', [...at, 'chroot', image, ...user, AGENT, ...words], { encoding: 'utf8', env: { PATH } });
+	const user = ['setpriv', `--reuid=${UID}`, `--regid=${GID}`, '--clear-groups'];
+	return spawnSync('nsenter', [...at, 'chroot', image, ...user, ...words], { encoding: 'utf8', env: { PATH } });
 }
 
 /** What it says of itself once its log says that it is online. */
@@ -78,34 +100,33 @@ async function untilOnline(child: ChildProcess): Promise<{ deviceId: string }> {
 	for await (const line of createInterface({ input: child.stdout as Readable }))
 		if (line.includes('"msg":"online"')) break;
 	(child.stdout as Readable).resume();
-	const { stdout } = ask(child, ['status', '--json']);
+	const { stdout } = ask(child, [...wordsOf('HEALTHCHECK'), '--json']);
 	const said = JSON.parse(stdout) as { state: string; deviceId: string };
 	expect(said.state).toBe('online');
 	return said;
 }
 
-test('a container that may write to one volume only is online, healthy, itself again in a new one, and ends at SIGTERM', async () => {
+test('a container as docs/containers.md makes it, with one volume to write to, is online, healthy, itself again in a new one, and ends at SIGTERM', async () => {
 	const service = await startService({ selfRegistration: true });
 	onTestFinished(() => service.close());
 	const volume = join(directory, 'volume');
 	mkdirSync(volume, { mode: 0o700 });
-	chownSync(volume, USER, USER);
+	chownSync(volume, Number(UID), Number(GID));
 	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { selfRegistration: true } };
-	writeFileSync(join(image, 'etc/idv-agent/config.json'), JSON.stringify(settings));
+	writeFileSync(join(image, SETTINGS, 'config.json'), JSON.stringify(settings));
 	const ids: string[] = [];
 	for (let life = 0; life < 2; life += 1) {
-		const child = begin(volume, ['run']);
+		const child = begin(volume);
 		const ended = new Promise((resolve) => child.on('exit', (code, signal) => resolve(code ?? signal)));
 		ids.push((await untilOnline(child)).deviceId);
-		// Of the health check.
-		expect(ask(child, ['status']).status).toBe(0);
-		process.kill(Number(inside(child)), 'SIGTERM');
+		expect(ask(child, wordsOf('HEALTHCHECK')).status).toBe(0);
+		process.kill(Number(inside(child)), instruction('STOPSIGNAL') as NodeJS.Signals);
 		expect(await ended).toBe(0);
 	}
 	expect(ids[1]).toBe(ids[0]);
 	// Another volume is another device, whatever the image and the host are.
 	const other = join(directory, 'other');
 	mkdirSync(other, { mode: 0o700 });
-	chownSync(other, USER, USER);
-	expect((await untilOnline(begin(other, ['run']))).deviceId).not.toBe(ids[0]);
+	chownSync(other, Number(UID), Number(GID));
+	expect((await untilOnline(begin(other, MARKS.kubernetes))).deviceId).not.toBe(ids[0]);
 });
