@@ -451,7 +451,7 @@ describe('pairing', () => {
 		let now = 1_000_000;
 		const { port, asked, counters, warnings, told, runDir } = await page({
 			pin: () => '471100',
-			clock: { wallMs: () => now, monotonicMs: () => now },
+			clock: { wallMs: () => now, monotonicMs: () => now, sleptMs: () => 0 },
 		});
 		const opening = openingIn(runDir);
 		const type = async (pin: string, more = {}) => {
