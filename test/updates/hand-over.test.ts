@@ -21,7 +21,10 @@ function given({
 	let installed = true;
 	const handOver = createHandOver({
 		clock,
-		settings: () => ({ update: { enabled, judgeSeconds: 300, source: null, window }, workflow: { maxDeferSeconds: 7200 } }),
+		settings: () => ({
+			update: { enabled, judgeSeconds: 300, source: null, window },
+			workflow: { maxDeferSeconds: 7200 },
+		}),
 		device: () => ({ deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] }),
 		version: '0.2.0',
 		isHeld: () => held,

@@ -117,7 +117,10 @@ function createDevice(index: number, random: Random, published: () => Document) 
 	});
 	const handOver = createHandOver({
 		clock,
-		settings: () => ({ update: { enabled: true, judgeSeconds: 300, source: null, window: null }, workflow: { maxDeferSeconds: 900 } }),
+		settings: () => ({
+			update: { enabled: true, judgeSeconds: 300, source: null, window: null },
+			workflow: { maxDeferSeconds: 900 },
+		}),
 		device: fleet.device,
 		get version() {
 			return own.version;

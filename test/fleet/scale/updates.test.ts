@@ -41,7 +41,10 @@ test('2,000 devices in rings: a version that 3 % take back stops at the first ri
 			const isBad = (index % 100) / 100 < badShare;
 			const handOver = createHandOver({
 				clock,
-				settings: () => ({ update: { enabled: true, judgeSeconds: 300, source: null, window: null }, workflow: { maxDeferSeconds: 900 } }),
+				settings: () => ({
+					update: { enabled: true, judgeSeconds: 300, source: null, window: null },
+					workflow: { maxDeferSeconds: 900 },
+				}),
 				device: () => ({ deviceId, serial: null, macAddress: null, deviceType: 'kiosk', labels: [] }),
 				version: OLD,
 				isHeld: () => false,
