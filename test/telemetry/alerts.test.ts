@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const text = readFileSync(new URL('../../docs/monitoring/alerts.yml', import.meta.url), 'utf8');
-const rules = text.split('- alert: ').slice(1);
+const rules = text.split(/- (?:alert|record): /).slice(1);
+const ruleOf = (name: string) => rules.find((rule) => rule.startsWith(`${name}\n`)) ?? '';
 
 test('each alert looks back as far as its words say, and remembers a silent device for a month', () => {
 	const ranges = rules.map((rule) => [
@@ -10,10 +11,20 @@ test('each alert looks back as far as its words say, and remembers a silent devi
 		[...rule.matchAll(/\[([^\]]+)\]/g)].map(([, range]) => range),
 	]);
 	expect(Object.fromEntries(ranges.filter(([, found]) => found?.length))).toEqual({
-		IdvCrashLoop: ['1h'],
-		IdvDeviceFlapping: ['1h'],
+		'idv:silent': ['1d', '30d:1h'],
+		'idv:trouble': ['1h', '1h'],
 	});
 	expect(text).toContain('(last_over_time(idv_agent_online[1d]) or last_over_time(idv_agent_online[30d:1h]))');
-	const flapping = rules.find((rule) => rule.startsWith('IdvDeviceFlapping'));
-	expect(flapping).toMatch(/ > 6\n[\s\S]*times within an hour/);
+	expect(ruleOf('idv:trouble')).toMatch(/idv_agent_reconnects_total\[1h\]\)\) > 6, "kind", "cuts"/);
+	expect(ruleOf('IdvDeviceFlapping')).toMatch(/kind="cuts"[\s\S]*times within an hour/);
+});
+
+test('each kind of trouble has an alert of one device, which that of many holds back, and a case in which all have it [F727]', () => {
+	const kinds = [...ruleOf('idv:trouble').matchAll(/"kind", "(\w+)"/g)].map(([, kind]) => kind);
+	expect(kinds).toHaveLength(7);
+	const cases = readFileSync(new URL('../../docs/monitoring/alerts.test.yml', import.meta.url), 'utf8');
+	for (const kind of kinds) {
+		expect(text).toContain(`max by (device) (idv:trouble{kind="${kind}"} unless on (kind) idv:many)`);
+		expect(cases).toContain(kind === 'plan' ? 'IdvPlanFails' : `devices have the same trouble (${kind})`);
+	}
 });
