@@ -213,7 +213,7 @@ function olderVersions(plan: FleetPlan, previous: FleetPlan, nowMs: number): Fin
 const WHOLE =
 	'moves 100 % of its devices at once: begin with a smaller ring, or say how many may move with --inventory and --allow-moves';
 
-/** What a part says, by its place. */
+/** The words of a part, by their place. */
 const SAID: Readonly<Record<string, (words: Words) => string | number | null | undefined>> = {
 	workflowId: ({ workflowId }) => workflowId,
 	settings: ({ settings }) => settings?.heartbeatCadence,

@@ -9,7 +9,7 @@ export interface InventoryDevice extends PlannedDevice {
 	readonly workflowId: string | null;
 	/** The version that it has been ordered to have; left out or `null`: not known. */
 	readonly version?: string | null | undefined;
-	/** What a plan says of its heartbeats; left out: not known, `null`: nothing. */
+	/** Seconds between its heartbeats by a plan; left out: not known, `null`: the plan says nothing. */
 	readonly heartbeatCadence?: number | null | undefined;
 }
 
