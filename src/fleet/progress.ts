@@ -37,6 +37,10 @@ export interface DeviceReport {
 	readonly takenBack?: readonly { readonly version: string; readonly fault: string | null }[] | undefined;
 	/** A permanent code. */
 	readonly problem: string | null;
+	/** ISO 8601, where it is said. */
+	readonly problemSince?: string | null | undefined;
+	/** What another report under this id has that no one device can have. */
+	readonly otherDevice?: string | undefined;
 }
 
 /** In the order in which they are shown. */
@@ -68,6 +72,7 @@ export interface DeviceStanding {
 	/** The version that the plan orders now; `null` where it orders none. */
 	readonly targetVersion: string | null;
 	readonly problem: string | null;
+	readonly problemSince: string | null;
 }
 
 export interface ProgressContext {
@@ -108,6 +113,7 @@ export function standingOf(
 		agentVersion: has.version,
 		targetVersion,
 		problem: report?.problem ?? null,
+		problemSince: report?.problemSince ?? null,
 		atMs: null,
 		reason: null,
 		isSilent: false,

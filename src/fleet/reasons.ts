@@ -4,6 +4,7 @@ const REASONS: Readonly<Record<string, string>> = {
 	'workflow-mismatch': 'its code is for another workflow than the workflow',
 	'access-forbidden': 'the service does not allow it the workflow',
 	'credential-refused': 'the service refuses its credential',
+	'credential-unreadable': 'its credential cannot be read',
 	'request-rejected': 'the service rejects its registration',
 	'service-unreachable': 'the service cannot be reached',
 	'service-failed': 'the service fails',

@@ -9,7 +9,9 @@ import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { storeCredential } from './fleet-store.ts';
+import { isOfCredential } from './fleet-troubles.ts';
 import { listFiles, readJsonLines } from './inventory.ts';
+import { newer } from './merge-reports.ts';
 import { callService, withClient } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
@@ -37,28 +39,12 @@ export async function gatherReports(shell: Shell, flags: SourceFlags, nowMs: num
 	return reports;
 }
 
-/** The newer one applies, the later one where that is not known; what it leaves open is the other's word. */
-function newer(known: DeviceReport, added: DeviceReport): DeviceReport {
-	const isOlder = (added.heardAtMs ?? Number.POSITIVE_INFINITY) < (known.heardAtMs ?? Number.NEGATIVE_INFINITY);
-	const [first, second] = isOlder ? [known, added] : [added, known];
-	const { refusal, hindrance, problem, next } = first;
-	const isSameRefusal = first.planRefused !== null && first.planRefused === second.planRefused;
-	return {
-		...first,
-		serial: first.serial ?? second.serial,
-		macAddress: first.macAddress ?? second.macAddress,
-		deviceType: first.deviceType ?? second.deviceType,
-		labels: first.labels ?? second.labels,
-		agentVersion: first.agentVersion ?? second.agentVersion,
-		refusal: isSameRefusal ? (refusal ?? second.refusal) : refusal,
-		hindrance: first.online === second.online ? (hindrance ?? second.hindrance) : hindrance,
-		problem: first.online === second.online ? (problem ?? second.problem) : problem,
-		next: next ?? second.next,
-	};
-}
-
 const time = z.string().nullish();
-const told = z.object({ code: z.string().nullish(), message: z.string().nullish() });
+const told = z.object({
+	code: z.string().nullish(),
+	message: z.string().nullish(),
+	params: z.object({ since: z.string().nullish() }).nullish().catch(null),
+});
 /** As much of a status as is used, of any version of the agent. */
 const statusLineSchema = z.object({
 	deviceId: z.string('must be a text').nullable(),
@@ -154,6 +140,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 	const [heartbeatMs, checkedMs, sinceMs] = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since].map(readTime);
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
+	const named = problem ?? warnings?.find(({ code }) => code && isOfCredential(code));
 	const next = plan?.next ? { revision: plan.next.revision, atMs: Date.parse(plan.next.at) } : null;
 	return {
 		deviceId,
@@ -176,7 +163,8 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		takenBack: status.updates?.takenBack,
 		updateHindrance: updateHindranceOf(status),
 		fleet: plan?.fleet,
-		problem: problem?.code ?? warnings?.find(({ code }) => code === 'credential-refused')?.code ?? null,
+		problem: named?.code ?? null,
+		problemSince: named?.params?.since ?? null,
 	};
 }
 
@@ -313,6 +301,8 @@ const QUERIES = {
 	// Also a key that is refused beside a Connection that works.
 	problem:
 		'idv_agent_problem == 1 or on(device) label_replace(idv_agent_credential_refused == 1, "code", "credential-refused", "", "")',
+	// Of a credential that is refused, or cannot be read.
+	unusable: 'idv_agent_credential_unusable_time_seconds > 0',
 	confirmed: 'idv_agent_plan_confirmed_revision',
 	refused: 'idv_agent_plan_refused > 0',
 	due: 'idv_agent_plan_due_time_seconds',
@@ -353,7 +343,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	}
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const { online, info, workflow, cadence, problem, refused, revision, confirmed, due, ordered } = Object.fromEntries(
+	const { online, info, workflow, cadence, problem, unusable, refused, revision, confirmed, due, ordered } = Object.fromEntries(
 		Object.entries(facts).map(([name, points]) => [name, byDevice(points)]),
 	) as Record<keyof Facts, Map<string, Point>>;
 	for (const [device, point] of online)
@@ -363,7 +353,8 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		// A sample that a store has now is new by the store's time, whatever the device's clock says.
 		const heardAtMs = online.has(deviceId) ? nowMs : nowMs - (atSeconds - value) * 1000;
 		const is = online.get(deviceId)?.value === 1;
-		const code = problem.get(deviceId)?.labels['code'] ?? null;
+		const since = unusable.get(deviceId)?.value;
+		const code = problem.get(deviceId)?.labels['code'] ?? (since === undefined ? null : 'credential-unreadable');
 		const refusal = refused.get(deviceId);
 		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
 		const reason = ordered.get(deviceId)?.labels['reason'];
@@ -392,6 +383,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 				fault,
 			})),
 			problem: code,
+			problemSince: code && isOfCredential(code) && since !== undefined ? new Date(since * 1000).toISOString() : null,
 		};
 	});
 }

@@ -17,6 +17,7 @@ import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
+import { credentialTrouble, warnOfTroubles } from './fleet-troubles.ts';
 import { readInventory } from './inventory.ts';
 
 /** Devices of one kind that are named, and reasons that are shown. */
@@ -68,6 +69,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const ids = inventory.length > 0 ? [...known.keys()] : heard.map(({ deviceId }) => deviceId);
 		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
 		warn(shell, plan.plan, heard, known);
+		warnOfTroubles(shell, heard);
 		return { devices, unlisted };
 	};
 	const isWatching = flags.watch !== undefined;
@@ -302,7 +304,7 @@ function rowOf(device: DeviceStanding): string[] {
 		`${workflowId ?? '—'} → ${target ?? '—'}`,
 		versions,
 		when,
-		reason ?? '',
+		reason ?? credentialTrouble(device) ?? '',
 	];
 }
 
@@ -318,6 +320,7 @@ const CSV_COLUMNS = [
 	'agentVersion',
 	'targetVersion',
 	'problem',
+	'problemSince',
 ] as const;
 
 /** RFC 4180. */
@@ -347,6 +350,7 @@ async function showRevisions(shell: Shell, flags: StatusFlags): Promise<void> {
 	for (const [name, value] of Object.entries(needing))
 		if (value !== undefined) throw new AgentError('usage', `--${name} requires --plan FILE.`);
 	const reports = [...(await gatherReports(shell, flags, Date.now())).values()];
+	warnOfTroubles(shell, reports);
 	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	const revision = flags.revision ?? (newest || null);
 	const devices = reports.map((report) => ({ ...report, standing: revisionStanding(report, revision) }));

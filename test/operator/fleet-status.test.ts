@@ -83,6 +83,54 @@ describe('idv fleet status --plan', () => {
 		expect(stdout).toMatch(/^Offline +1 +K-9 since [\d:]{8}$/m);
 	});
 
+	const since = '2026-02-03T04:05:06.000Z';
+	const fileOf = { params: { setting: 'credential', since } };
+	test.each([
+		[
+			'refused',
+			{ warnings: [{ code: 'credential-refused', message: 'No.', params: { since } }] },
+			'the service refuses its credential',
+		],
+		[
+			'unreadable',
+			{ warnings: [{ code: 'credential-unreadable', message: 'No.', ...fileOf }] },
+			'its credential cannot be read',
+		],
+	])('a %s credential of a device at its target is named, with since when [F762]', async (_, more, words) => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(line('K-1', 'new', more), line('K-2', 'new'));
+		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--devices');
+		expect(stderr).toContain('1 device cannot register with the credential of the settings');
+		expect(stderr).toContain(`K-1: ${words}, since 2026-02-03`);
+		expect(stdout).toMatch(new RegExp(`K-1 .*at target.*${words}, since 2026-02-03`));
+		const told = await status('--plan', plan, '--from', from, '--devices', '--json');
+		expect(JSON.parse(told.stdout).reports).toMatchObject([
+			{ deviceId: 'K-1', problem: expect.stringMatching(/^credential-/), problemSince: since },
+			{ deviceId: 'K-2', problem: null, problemSince: null },
+		]);
+		expect((await status('--from', from)).stderr).toContain(`K-1: ${words}`);
+	});
+
+	test('an id under which two serial numbers or MAC addresses report is named [F763]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const one = { serial: 'A1', macAddress: '02:00:00:00:00:01' };
+		const from = await lines(
+			line('K-1', 'new', one),
+			line('K-1', 'new', { ...one, serial: 'B2' }),
+			line('K-1', 'new', one),
+			line('K-2', 'new', one),
+			line('K-2', 'new', { macAddress: '02:00:00:00:00:02' }),
+			line('K-3', 'new', one),
+			line('K-3', 'new', { ...one, macAddress: one.macAddress.toUpperCase() }),
+		);
+		for (const args of [['--plan', plan], []]) {
+			const { stderr } = await status(...args, '--from', from);
+			expect(stderr).toContain('2 ids of more than one device');
+			expect(stderr).toMatch(/K-1: serial numbers (A1 and B2|B2 and A1); K-2: MAC addresses 02:\S+ and 02:/);
+			expect(stderr).not.toContain('K-3');
+		}
+	});
+
 	test('the newest line of a device applies, and an old one is not believed', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const from = await lines(

@@ -1,0 +1,36 @@
+/** What a person must look at although the device does as its plan says: credentials that are of no use, and ids that two devices have. */
+import { counted, localTime, type Shell } from '../cli/output.ts';
+import type { DeviceReport } from '../fleet/progress.ts';
+import { reasonIn } from '../fleet/reasons.ts';
+
+/** Devices that are named. */
+const SHOWN = 10;
+
+export function isOfCredential(code: string): boolean {
+	return code === 'credential-refused' || code === 'credential-unreadable';
+}
+
+/** In words, with since when; `null` for another problem or none. */
+export function credentialTrouble({
+	problem,
+	problemSince,
+}: Pick<DeviceReport, 'problem' | 'problemSince'>): string | null {
+	if (problem === null || !isOfCredential(problem)) return null;
+	const since = Date.parse(problemSince ?? '');
+	return `${reasonIn(problem)}${Number.isNaN(since) ? '' : `, since ${localTime(new Date(since).toISOString())}`}`;
+}
+
+export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): void {
+	const list = (those: readonly string[]) => `${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`;
+	const unusable = reports.flatMap((report) => {
+		const trouble = credentialTrouble(report);
+		return trouble ? [`${report.deviceId}: ${trouble}`] : [];
+	});
+	if (unusable.length > 0)
+		shell.warn(
+			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,
+		);
+	const shared = reports.flatMap(({ deviceId, otherDevice }) => (otherDevice ? [`${deviceId}: ${otherDevice}`] : []));
+	if (shared.length > 0)
+		shell.warn(`${counted(shared.length, 'id')} of more than one device, of which one is counted (${list(shared)}).`);
+}
