@@ -16,7 +16,7 @@ import { followFleet } from '../fleet/follow-plan.runner.ts';
 import { describePlanTrust, heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
-import { isRefusal, type Standing, standingOf } from '../pairing/rescue.ts';
+import { isRefusal, namesIssuer, type Standing, standingOf } from '../pairing/rescue.ts';
 import type { BroughtBy } from '../pairing/rules.ts';
 import type {
 	IdentityReport,
@@ -58,6 +58,8 @@ export interface Agent extends HasEnds {
 	state(): Status['state'];
 	/** Which codes it takes without `replace`. */
 	standing(): Standing;
+	/** Whether its Connection names the customer of the service whose device it is. */
+	isAttested(): boolean;
 	/** Calls back after every change of the status until the returned function is called. */
 	onStatus(listener: () => void): () => void;
 	identity(): IdentityReport;
@@ -360,6 +362,7 @@ function offer(base: Base, device: Device): Agent {
 		status,
 		state,
 		standing,
+		isAttested: () => namesIssuer(stateWriter.state.connections.at(-1)?.token ?? ''),
 		onStatus: base.onStatus,
 		identity: () => toReport(base.identity.now),
 		inspectPairing: pairing.inspect,

@@ -35,7 +35,10 @@ import { dismissSchema, inspectSchema, type PageEvent, type PageView, pairSchema
 export interface PageParts {
 	/** 0 takes a free one. Taken once. */
 	readonly port: number;
-	readonly agent: Pick<Agent, 'status' | 'standing' | 'onStatus' | 'inspectPairing' | 'pair' | 'reconnect' | 'warn'> & {
+	readonly agent: Pick<
+		Agent,
+		'status' | 'standing' | 'isAttested' | 'onStatus' | 'inspectPairing' | 'pair' | 'reconnect' | 'warn'
+	> & {
 		readonly events: Pick<Agent['events'], 'subscribe' | 'onErase'>;
 	};
 	/** The scanned code that waits for a confirmation. */
@@ -123,7 +126,8 @@ export async function openPage(parts: PageParts) {
 
 	function needs(): PinNeed {
 		const { baseUrl, pairing } = settings();
-		return pinNeed(pin(), agent.standing(), baseUrl !== null || pairing.trustedOrigins.length > 0);
+		const knowsService = baseUrl !== null || pairing.trustedOrigins.length > 0;
+		return pinNeed(pin(), agent.standing(), knowsService, agent.isAttested());
 	}
 
 	function shownProposal(): PageView['proposal'] {
@@ -325,7 +329,7 @@ function createPinCheck({ pin, agent, clock, counters, onWrongPins }: PageParts)
 	return (need: PinNeed, given: string | undefined, by: Caller): void => {
 		if (need === 'nothing') return;
 		if (need === 'setting')
-			throw deny('Pairing on this page requires a PIN or a known service.', 'Set page.pinFile, or baseUrl.', {
+			throw deny('Pairing on this page requires a PIN.', 'Set page.pinFile, or pair with idv-agent pair.', {
 				params: { reason: 'setting' },
 			});
 		if (need === 'longerPin')

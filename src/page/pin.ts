@@ -5,14 +5,17 @@
 import { type Standing, takesRescue } from '../pairing/rescue.ts';
 import { isPin } from '../settings/value-schemas.ts';
 
-/** `setting`: the device knows no service and has no PIN, so a person here could be any person. */
+/** `setting`: the device has no PIN and knows no service, or not which customer's it is: a person here could be any person. */
 export type PinNeed = 'nothing' | 'pin' | 'longerPin' | 'setting';
 
-/** @param knowsService whether `baseUrl` or `pairing.trustedOrigins` say where this device belongs. */
-export function pinNeed(pin: string | null, standing: Standing, knowsService: boolean): PinNeed {
+/**
+ * @param knowsService whether `baseUrl` or `pairing.trustedOrigins` say where this device belongs.
+ * @param isAttested whether its Connection names the customer of the service.
+ */
+export function pinNeed(pin: string | null, standing: Standing, knowsService: boolean, isAttested: boolean): PinNeed {
 	if (pin !== null) return isPin(pin) ? 'pin' : 'longerPin';
-	// A rescue cannot change the service.
-	return knowsService || takesRescue(standing, 'person') ? 'nothing' : 'setting';
+	// A rescue cannot change the service, and the customer only where a Connection does not name it.
+	return (takesRescue(standing, 'person') ? isAttested : knowsService) ? 'nothing' : 'setting';
 }
 
 export interface PinTries {

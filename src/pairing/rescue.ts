@@ -73,6 +73,12 @@ export function whyNoRescue(asked: RescueAsked): Failure | null {
 
 const ISSUER_CLAIMS = ['iss', 'tid', 'tenant', 'tenantId', 'tenant_id', 'organization', 'organizationId', 'org_id'];
 
+/** Whether a Connection says for which customer of a service it was issued: of an opaque one no other can be told apart. */
+export function namesIssuer(token: string): boolean {
+	const claims = readClaims(token);
+	return ISSUER_CLAIMS.some((name) => name in claims);
+}
+
 /** The claim by which two Connections belong to different issuers or tenants; `null` where none of both says so. */
 export function differingIssuer(before: string, after: string): string | null {
 	const [old, next] = [readClaims(before), readClaims(after)];

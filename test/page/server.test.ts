@@ -75,6 +75,7 @@ async function page({
 		agent: {
 			status: () => status,
 			standing: () => standing,
+			isAttested: () => true,
 			reconnect() {
 				retries.count += 1;
 			},
@@ -400,6 +401,23 @@ describe('pairing', () => {
 			expect((await post(port, '/api/pair', { code: CODE })).status).toBe(200);
 		}
 		expect(asked).toEqual(Array(2).fill({ code: CODE, replace: false }));
+	});
+
+	test('a rescue of a device whose Connection names no customer needs a PIN, whatever settings name the service [F718]', async () => {
+		for (const [isAttested, pin, wanted] of [
+			[false, null, 'setting'],
+			[false, '471100', 'pin'],
+			[true, null, 'nothing'],
+		] as const) {
+			const { port, stand, asked } = await page({ agent: { isAttested: () => isAttested }, pin: () => pin });
+			for (const standing of ['refusedOnce', 'refused', 'copy'] as const) {
+				stand(standing);
+				expect(JSON.parse((await ask(port, '/api/view')).text).pinNeed).toBe(wanted);
+				const { status } = await post(port, '/api/pair', { code: CODE });
+				expect(status).toBe(wanted === 'nothing' ? 200 : 403);
+			}
+			expect(asked).toHaveLength(wanted === 'nothing' ? 3 : 0);
+		}
 	});
 
 	test('needs a PIN of six digits, or settings that name the service', async () => {

@@ -504,6 +504,11 @@ describe('a code that only a scanner has read', () => {
 describe('a device that its service has refused', () => {
 	const refused: Situation = { pairedWith: HERE, state: runs('w1'), standing: 'refused' };
 	const code = link(HERE, '&workflowId=w1');
+	const NAMED = `h.${Buffer.from('{"iss":"a"}').toString('base64url')}.s`;
+	const withToken = (token: string): Partial<DeviceState> => {
+		const request = { deviceId: 'd', workflowId: 'w1', deviceType: 'kiosk', heartbeatCadence: 30 };
+		return { ...runs('w1'), connections: [{ baseUrl: HERE, request, credentialId: '', token, obtainedAt: '' }] };
+	};
 
 	test('takes a code of the same service and workflow without --replace, and changes nothing else', () => {
 		for (const one of [code, link(HERE), TOKEN]) {
@@ -534,10 +539,19 @@ describe('a device that its service has refused', () => {
 		expect(refusal(decide(code, { ...refused, baseUrl: HERE }, scanned))).toBe(
 			'pairing-unconfirmed: This code is for id.example, where this device belongs, and waits for a confirmation.',
 		);
-		planOf(decide(code, { ...refused, baseUrl: HERE, rescueByScanner: true }, scanned));
+		const allowed = { ...refused, baseUrl: HERE, rescueByScanner: true };
+		planOf(decide(code, { ...allowed, state: withToken(NAMED) }, scanned));
 		const copy: Situation = { ...refused, standing: 'copy', baseUrl: HERE, rescueByScanner: true };
 		expect(refusal(decide(code, copy, scanned))).toMatch(/^identity-changed: /);
 		planOf(decide(code, copy));
+	});
+
+	test('never takes from a scanner alone what another customer of the service may have made: its own Connection is opaque [F719]', () => {
+		for (const token of ['tr-1', 'a.b.c', '']) {
+			const opaque: Situation = { ...refused, rescueByScanner: true, state: withToken(token) };
+			expect(refusal(decide(code, opaque, { by: 'scanner' }))).toMatch(/^pairing-unconfirmed: /);
+			planOf(decide(code, opaque));
+		}
 	});
 
 	test.each<[string, string, Situation, Partial<PairingAsked>, string]>([

@@ -287,7 +287,7 @@ function statusWords({ status, standing, pinNeed }) {
 	const [what, todo] = told ? problemWords(told.code) : ['', ''];
 	// Where a person has to act, how long it has lasted only takes their time.
 	const sentence = [told && !told.recovers && status.state !== 'online' ? '' : summary, what].filter(Boolean).join(' ');
-	if (standing === 'first' && pinNeed === 'setting') return { sentence, next: text('pinSetting') };
+	if (standing !== 'paired' && pinNeed === 'setting') return { sentence, next: text('pinSetting') };
 	if (standing !== 'paired' && pinNeed === 'longerPin') return { sentence, next: text('pinShort') };
 	if (told) return { sentence, next: [todo, told.recovers ? text('retries') : ''].filter(Boolean).join(' ') };
 	if (standing === 'first') return { sentence, next: problemWords('unpaired')[1] };

@@ -228,8 +228,7 @@ export default {
 		pinWrong: 'Die PIN ist falsch. Versuchen Sie es noch einmal.',
 		pinPause: 'Zu viele falsche PINs. Nächster Versuch in {duration}.',
 		pinShort: 'Die PIN dieses Geräts ist zu kurz. Sagen Sie dem Support, dass sie sechs Ziffern braucht.',
-		pinSetting:
-			'Dieses Gerät lässt sich hier nicht koppeln: Es hat keine PIN und kennt keinen Dienst. Rufen Sie den Support an.',
+		pinSetting: 'Dieses Gerät lässt sich hier nicht koppeln: Es hat keine PIN. Rufen Sie den Support an.',
 		gone: 'Der gescannte Code ist zu alt. Scannen Sie ihn noch einmal.',
 		noAnswer: 'Das Gerät hat nicht geantwortet. Sehen Sie nach, welchen Zustand es anzeigt.',
 		cameraNone: 'In diesem Browser ist die Kamera nicht verwendbar. Wählen Sie ein Bild.',

@@ -206,7 +206,7 @@ export default {
 		pinWrong: 'The PIN is wrong. Try again.',
 		pinPause: 'Too many wrong PINs. Try again in {duration}.',
 		pinShort: 'The PIN of this device is too short. Tell your support that it needs six digits.',
-		pinSetting: 'This device cannot be paired on the screen: it has no PIN and knows no service. Call your support.',
+		pinSetting: 'This device cannot be paired on the screen: it has no PIN. Call your support.',
 		gone: 'The scanned code is too old. Scan it again.',
 		noAnswer: 'The device gave no answer. Look at its state.',
 		cameraNone: 'The camera cannot be used in this browser. Choose a picture.',

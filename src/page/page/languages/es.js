@@ -215,8 +215,7 @@ export default {
 		pinWrong: 'El PIN es incorrecto. Inténtelo de nuevo.',
 		pinPause: 'Demasiados PIN incorrectos. Inténtelo de nuevo en {duration}.',
 		pinShort: 'El PIN de este equipo es demasiado corto. Diga al soporte que necesita seis cifras.',
-		pinSetting:
-			'Este equipo no se puede vincular en la pantalla: no tiene PIN ni conoce un servicio. Llame al soporte.',
+		pinSetting: 'Este equipo no se puede vincular en la pantalla: no tiene PIN. Llame al soporte.',
 		gone: 'El código escaneado es demasiado antiguo. Escanéelo de nuevo.',
 		noAnswer: 'El equipo no respondió. Compruebe el estado que muestra.',
 		cameraNone: 'La cámara no se puede usar en este navegador. Elija una imagen.',

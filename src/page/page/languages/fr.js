@@ -231,8 +231,7 @@ export default {
 		pinWrong: 'Le code PIN est incorrect. Réessayez.',
 		pinPause: 'Trop de codes PIN incorrects. Réessayez dans {duration}.',
 		pinShort: 'Le code PIN de cet appareil est trop court. Dites à l’assistance qu’il faut six chiffres.',
-		pinSetting:
-			'Cet appareil ne peut pas être appairé à l’écran : il n’a ni code PIN ni service connu. Appelez l’assistance.',
+		pinSetting: 'Cet appareil ne peut pas être appairé à l’écran : il n’a pas de code PIN. Appelez l’assistance.',
 		gone: 'Le code scanné est trop ancien. Scannez-le à nouveau.',
 		noAnswer: 'L’appareil n’a pas répondu. Vérifiez l’état affiché.',
 		cameraNone: 'La caméra est inutilisable dans ce navigateur. Choisissez une photo.',
