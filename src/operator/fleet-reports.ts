@@ -343,9 +343,11 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	}
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const { online, info, workflow, cadence, problem, unusable, refused, revision, confirmed, due, ordered } = Object.fromEntries(
-		Object.entries(facts).map(([name, points]) => [name, byDevice(points)]),
-	) as Record<keyof Facts, Map<string, Point>>;
+	const { online, info, workflow, cadence, problem, unusable, refused, revision, confirmed, due, ordered } =
+		Object.fromEntries(Object.entries(facts).map(([name, points]) => [name, byDevice(points)])) as Record<
+			keyof Facts,
+			Map<string, Point>
+		>;
 	for (const [device, point] of online)
 		if (!newest.has(device)) newest.set(device, { ...point, value: point.atSeconds });
 	const takenBack = Map.groupBy(facts.takenBack, (point) => point.labels['device']);
