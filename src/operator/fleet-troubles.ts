@@ -1,4 +1,4 @@
-/** What a person must look at although the device does as its plan says: credentials that are of no use, and ids that two devices have. */
+/** Devices that a person must look at although they do as their plan says: credentials of no use, and ids that two devices have. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
 import { reasonIn } from '../fleet/reasons.ts';
