@@ -80,6 +80,8 @@ function classifyStatus(answer: HttpAnswer): Failure {
 	switch (status) {
 		case 401:
 			if (isByCode(answer) && isPage) return said('access-forbidden', { remedy: FIREWALL_REMEDY });
+			// In plain text any network on the way may have sent it, and a service sends no page to a device.
+			if (isPage && answer.secure === false) return pageInstead(answer);
 			return isByCode(answer) ? codeRefused(answer) : said('credential-refused');
 		case 403:
 			return said('access-forbidden', isPage ? { remedy: FIREWALL_REMEDY } : {});
@@ -175,10 +177,7 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers, body } = answer;
 	const params = { host, status };
 	if (isWebPage(headers, body)) {
-		if (purpose !== 'channel' || answer.secure !== true)
-			return failure('captive-portal', `${host} answered ${status} with a web page instead of the service.`, {
-				params,
-			});
+		if (purpose !== 'channel' || answer.secure !== true) return pageInstead(answer);
 		// The certificate was verified, so this is the service's own host: a web application answers for every path.
 		const message = `${host} answered ${status} with a web page where the channel should be.`;
 		return failure('channel-not-found', message, {
@@ -192,6 +191,11 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	if (purpose === 'register' && refusalIn(body) !== null) return saidNo(answer);
 	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
+}
+
+function pageInstead({ host, status }: HttpAnswer): Failure {
+	const message = `${host} answered ${status} with a web page instead of the service.`;
+	return failure('captive-portal', message, { params: { host, status } });
 }
 
 /** The status says yes and the body no, or not yet. */

@@ -383,6 +383,18 @@ describe('a close code', () => {
 	});
 });
 
+test.each(['ApiKey', 'Connection', undefined] as const)(
+	'a page with 401 over plain HTTP is a portal and no word about the credential (%s) [F764]',
+	(scheme) => {
+		const page = { status: 401, headers: { 'content-type': 'text/html' }, body: '<html>Sign in' };
+		const from = { ...page, purpose: 'register', host: 'id.example', scheme } as const;
+		expect(classifyHttpAnswer({ ...from, secure: false }).code).toBe('captive-portal');
+		expect(classifyHttpAnswer({ ...from, secure: true }).code).not.toBe('captive-portal');
+		const plain = { ...from, headers: {}, body: '{"error":"no"}', secure: false };
+		expect(classifyHttpAnswer(plain).code).toBe('credential-refused');
+	},
+);
+
 describe('the cause is told by what distinguishes it', () => {
 	const channel = (status: number, headers: Record<string, string>, body = '', secure = true) =>
 		classifyHttpAnswer({ status, headers, body, purpose: 'channel', host: 'id.example', secure });
