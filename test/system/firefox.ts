@@ -21,6 +21,7 @@ export interface FirefoxPage {
 	chooseFile(selector: string, file: string): Promise<void>;
 	/** What axe finds wrong with the page as it is, one line each. */
 	findBarriers(): Promise<string[]>;
+	resize(width: number, height: number): Promise<void>;
 	/** Keeps a PNG. */
 	picture(file: string): Promise<void>;
 }
@@ -68,7 +69,10 @@ export async function openInFirefox(
 	const send = await connect(await portOf(firefox));
 	await send('session.new', { capabilities: {} });
 	const { context } = await send<{ context: string }>('browsingContext.create', { type: 'tab' });
-	await send('browsingContext.setViewport', { context, viewport: { width, height }, devicePixelRatio: 1 });
+	const resize = async (width: number, height: number) => {
+		await send('browsingContext.setViewport', { context, viewport: { width, height }, devicePixelRatio: 1 });
+	};
+	await resize(width, height);
 	await send('browsingContext.navigate', { context, url, wait: 'complete' });
 
 	async function run(script: string): Promise<Remote & { sharedId?: string }> {
@@ -131,6 +135,7 @@ export async function openInFirefox(
 				"axe.run().then(({ violations }) => violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => id + ': ' + html)))",
 			);
 		},
+		resize,
 		async picture(file) {
 			const { data } = await send<{ data: string }>('browsingContext.captureScreenshot', { context });
 			writeFileSync(file, Buffer.from(data, 'base64'));

@@ -1,10 +1,13 @@
-/** Every state of the page, on every screen, in every language, with the longest that sites put on it, before a faked agent. */
+/** Every state and dialog of the page, on every screen, in every language and two browsers, with the longest that sites put on it, before a faked agent. */
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readPairingCode } from '../../src/protocol/pairing-code.ts';
 import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 import { givenPageAgent, VIEW } from '../page/screen.ts';
 import { findBarriers, launchChromium } from './chromium.ts';
+import { openInFirefox } from './firefox.ts';
 import { openPage } from './page-device.ts';
 
 let browser: Browser;
@@ -72,49 +75,128 @@ const STATES: Record<string, View> = {
 	},
 	connecting: { status: { ...status, state: 'connecting', summary: { code: 'connecting', params: { host } } } },
 };
+const unpaired = {
+	standing: 'first',
+	status: { ...status, state: 'unpaired', summary: { code: 'unpaired', params: {} } },
+} as const;
+const proposal = { id: 1, host, baseUrl: `https://${host}`, workflowId: ID };
+/** Each with what a person presses in it to get further, if that is not the agent's doing, and what is to be on the screen at once. */
+const DIALOGS: Record<string, { readonly view: View; readonly press?: string; readonly step: readonly string[] }> = {
+	enter: {
+		view: { ...unpaired, pinNeed: 'nothing' },
+		press: "document.getElementById('start').click()",
+		step: ['code', 'close'],
+	},
+	confirm: { view: { ...unpaired, pinNeed: 'nothing', proposal }, step: ['host', 'yes', 'no'] },
+	pin: { view: { ...unpaired, pinNeed: 'pin', proposal: { ...proposal, id: 2 } }, step: ['pin', 'yes', 'no'] },
+	workflows: {
+		view: { ...unpaired, pinNeed: 'nothing', proposal: { ...proposal, id: 3, workflowId: null } },
+		press: "document.getElementById('confirm').requestSubmit()",
+		step: ['workflow-list', 'yes', 'no'],
+	},
+};
+const STEP = ['state-word', 'sentence', 'next', 'start', 'retry', 'hotline'];
 const LANGUAGES = PAGE_LANGUAGES.filter((tag) => tag !== 'auto');
 /** CI has less time. */
 const isShort = process.env['BROWSER'] === 'short';
+/** Where pictures are left for a person to look at, if there is such a place. */
+const SHOTS = process.env['SHOTS'] ? resolve(process.env['SHOTS']) : null;
+if (SHOTS) mkdirSync(SHOTS, { recursive: true });
 
-test.each(LANGUAGES)(
-	'the next step, its button and the hotline are on every screen at once: %s',
-	{ timeout: 300_000 },
-	async (language) => {
+/** What a browser does here. */
+interface Shown {
+	evaluate<T>(script: string): Promise<T>;
+	until(script: string): Promise<void>;
+	resize(width: number, height: number): Promise<void>;
+	findBarriers(): Promise<string[]>;
+	picture(file: string): Promise<void>;
+}
+const BROWSERS: Record<string, (url: string) => Promise<Shown>> = {
+	async Chromium(url) {
+		const page = await openPage(browser, url, { width: 800, height: 480 });
+		return {
+			evaluate: (script) => page.evaluate(script),
+			until: (script) => expect.poll(() => page.evaluate(script), { timeout: 30_000 }).toBe(true),
+			resize: (width, height) => page.setViewportSize({ width, height }),
+			findBarriers: () => findBarriers(page),
+			picture: async (path) => void (await page.screenshot({ path })),
+		};
+	},
+	Firefox: (url) => openInFirefox(url, { width: 800, height: 480 }),
+};
+const RUNS = Object.keys(BROWSERS).flatMap((name) => LANGUAGES.map((language) => [name, language] as const));
+
+/** The ids of those that are shown and not wholly on the screen, and what is wider than its place. */
+const cutOff = (
+	ids: readonly string[],
+) => `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+	const out = ${JSON.stringify(ids)}.filter((id) => {
+		const one = document.getElementById(id);
+		if (!one.checkVisibility() || (one.textContent === '' && !one.matches('input, select'))) return false;
+		const { top, bottom, left, right } = one.getBoundingClientRect();
+		return top < -1 || left < -1 || bottom > innerHeight + 1 || right > innerWidth + 1;
+	});
+	const { scrollWidth, clientWidth } = document.getElementById('pairing');
+	if (scrollWidth > clientWidth) out.push('dialog');
+	if (document.documentElement.scrollWidth > innerWidth) out.push('page');
+	done(out);
+})))`;
+
+test.each(isShort ? RUNS.filter(([name, tag]) => tag === 'ar' || (name === 'Chromium' && tag === 'de')) : RUNS)(
+	'next step, button and hotline are on every screen at once, and so is the step of every dialog: %s, %s',
+	{ timeout: 600_000 },
+	async (name, language) => {
 		const agent = await givenPageAgent();
 		let told = 0;
 		const tell = (more: View) => {
 			told += 1;
 			const view = { ...VIEW, ...more, language, support: SUPPORT };
 			agent.tell({ ...view, status: { ...view.status, deviceId: idOf(told), serial: ID } });
+			return `document.getElementById('name').textContent === '${idOf(told)}'`;
 		};
 		tell({});
-		const page = await openPage(browser, agent.url, { width: 800, height: 480 });
-		await page.locator(`html[lang="${language}"]`).waitFor();
-		const hidden: unknown[] = [];
-		for (const [width, height] of SIZES)
-			for (const zoom of [1, 2]) {
-				await page.setViewportSize({ width: width / zoom, height: height / zoom });
-				for (const [name, state] of Object.entries(STATES)) {
-					tell(state);
-					const code = state.status?.summary.code ?? 'online';
-					await page.locator('#name').getByText(idOf(told), { exact: true }).waitFor();
-					const out = await page.evaluate<
-						string[]
-					>(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(
-					['state-word', 'sentence', 'next', 'start', 'retry', 'hotline'].filter((id) => {
-						const one = document.getElementById(id);
-						if (!one.checkVisibility() || one.textContent === '') return false;
-						const { top, bottom, left, right } = one.getBoundingClientRect();
-						return top < 0 || left < -1 || bottom > innerHeight + 1 || right > innerWidth + 1;
-					})))))`);
-					if (process.env['SHOTS'])
-						await page.screenshot({ path: `/tmp/front/shot-${language}-${width}x${height}-${zoom}-${name}.png` });
-					if (out.length > 0) hidden.push([name, code, width, height, zoom, ...out]);
+		const page = await BROWSERS[name]?.(agent.url);
+		if (!page) return;
+		await page.until(`document.documentElement.lang === '${language}'`);
+		const found: unknown[] = [];
+		async function look(state: string, step: readonly string[]): Promise<void> {
+			for (const [width, height] of isShort ? SIZES.filter((_size, index) => index % 2 === 0) : SIZES)
+				for (const zoom of [1, 2]) {
+					await page?.resize(width / zoom, height / zoom);
+					await page?.until(`innerWidth === ${width / zoom}`);
+					// A number pad has no room on a small screen at 200 %: there the dialog scrolls.
+					const isDialog = step !== STEP;
+					const out = await page?.evaluate<string[]>(cutOff(isDialog && zoom === 2 ? [] : step));
+					if (SHOTS) await page?.picture(join(SHOTS, `${name}-${language}-${width}x${height}-${zoom}-${state}.png`));
+					const barriers = isShort && (width !== 800 || zoom === 2) ? [] : await page?.findBarriers();
+					if (out?.length || barriers?.length)
+						found.push([state, width, height, zoom, ...(out ?? []), ...(barriers ?? [])]);
 				}
-				expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
-				if (!isShort) expect(await findBarriers(page)).toEqual([]);
-			}
-		expect(hidden).toEqual([]);
+		}
+		for (const [state, view] of Object.entries(STATES)) {
+			await page.until(tell(view));
+			await look(state, STEP);
+		}
+		agent.answer('/api/pair', 400, {
+			code: 'workflow-missing',
+			params: {
+				workflows: JSON.stringify([
+					{ id: ID, name: 'w'.repeat(10_000) },
+					{ id: 'b', name: 'Check out' },
+				]),
+			},
+		});
+		for (const [state, { view, press, step }] of Object.entries(DIALOGS)) {
+			await page.until(tell(view));
+			if (press) await page.evaluate(press);
+			await page.until(`${JSON.stringify(step)}.every((id) => document.getElementById(id).checkVisibility())`);
+			await look(state, step);
+			await page.until(tell({}));
+		}
+		agent.tell('cut');
+		await page.until("document.body.dataset.state === 'silent'");
+		await look('silent', STEP);
+		expect(found).toEqual([]);
 	},
 );
 
