@@ -28,6 +28,12 @@ export interface Ran {
 	readonly problem: Status['problem'];
 }
 
+/** The answer to a handshake, as the pace of the requests goes by it. */
+export const answeredTo = (life: Life | undefined) => ({
+	status: life?.refusal?.status ?? 0,
+	retryAfter: life?.refusal?.headers['retry-after'],
+});
+
 const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel() {} };
 const BOUNDS = { maxCount: 20_000, maxBytes: 64 * 1024 * 1024 };
 const OVER = failure('connection-lost', 'The run is over.');

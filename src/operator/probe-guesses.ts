@@ -13,6 +13,7 @@ import {
 	type Message,
 	messagesOf,
 	NAMELESS,
+	otherIds,
 	type ReadingSettings,
 	repeated,
 } from './probe-readings.ts';
@@ -49,6 +50,7 @@ const KEYS = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method
 /** Where nothing is wrong but that nothing comes. */
 const MAX_SILENT = 2;
 const MAX_PINGED = 3;
+const MAX_OTHER_IDS = 2;
 /** After a frame of the device: what always comes as soon answers it. */
 const ANSWER_MS = 100;
 
@@ -165,8 +167,24 @@ function acknowledgements(words: string, messages: readonly Message[], form: Rea
 		text: JSON.stringify({ ...under(keys, verb), ...ids }),
 		pointer: undefined,
 	}));
+	// Some acknowledge by another number than the id, such as all up to a sequence.
+	const others = otherIds(messages, form)
+		.slice(0, MAX_OTHER_IDS)
+		.map((pointer) => ({
+			text: JSON.stringify({
+				...under(keys, named[0] ?? 'ack'),
+				[pointer.slice(pointer.lastIndexOf('/') + 1)]: '{id}',
+			}),
+			pointer,
+		}));
 	const documents = messages.map((one) => parseJson(one.text));
-	return [...examplesIn(words, 'answer', ABOUT_ACK, documents), ...usual].map(({ text, pointer }) => {
+	const bodies = [
+		...examplesIn(words, 'answer', ABOUT_ACK, documents),
+		...usual.slice(0, 1),
+		...others,
+		...usual.slice(1),
+	];
+	return bodies.map(({ text, pointer }) => {
 		const isOther = pointer !== undefined && pointer !== (form.notificationIdPointer ?? '/id');
 		const settings = { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) };
 		return { point: 'acknowledgement', settings };

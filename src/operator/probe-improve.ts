@@ -2,7 +2,7 @@
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { resolveWith } from '../settings/load.runner.ts';
-import { runDevice } from './probe-device.ts';
+import { answeredTo, runDevice } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
@@ -33,11 +33,12 @@ type Tried = Readonly<Record<string, unknown>>;
 async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefined> {
 	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, run.findings());
 	const document = { ...rest, service: { ...service, ...more } };
-	await run.pace.turn();
-	let channels = 0;
 	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
-	const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms, 0, MAX_SAID);
-	const [life] = lives;
+	const { life } = await run.pace.ask(async () => {
+		let channels = 0;
+		const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms, 0, MAX_SAID);
+		return { life: lives[0], ...answeredTo(lives[0]) };
+	});
 	if (life) follow(run, life);
 	run.signal.throwIfAborted();
 	return life;

@@ -216,7 +216,6 @@ const OTHER_ID =
 /** Where the id of a message is, if not at `id`; `null` where it is there, or nowhere. */
 function idPlace(documents: readonly unknown[]): string | null {
 	const place = bestPlace(documents, (pointer, name, values) => {
-		const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number';
 		const own = documents.filter((_, index) => isScalar(values[index]));
 		const at = ID_NAMES.findIndex((pattern) => pattern.test(name));
 		const isTelling = new Set(values.filter(isScalar).map(String)).size >= new Set(own.map(withoutRepeating)).size;
@@ -225,6 +224,23 @@ function idPlace(documents: readonly unknown[]): string | null {
 	});
 	return place === '/id' ? null : place;
 }
+
+/** Other places than that of the id whose values tell messages apart as their ids do, the likely ones first. */
+export function otherIds(messages: readonly Message[], { notificationIdPointer = '/id' }: ReadingSettings): string[] {
+	const documents = messages.map(({ text }) => parseJson(text)).filter(isObject);
+	const numberOf = (...pointers: readonly string[]) =>
+		new Set(documents.map((one) => JSON.stringify(pointers.map((each) => resolvePointer(one, each))))).size;
+	const ids = numberOf(notificationIdPointer);
+	const rank = (name: string) => ID_NAMES.findIndex((pattern) => pattern.test(name));
+	const places = documents.slice(0, 1).flatMap((one) => membersOf(one, 2));
+	return places
+		.filter(({ name, pointer, value }) => rank(name) !== -1 && pointer !== notificationIdPointer && isScalar(value))
+		.filter(({ pointer }) => ids > 1 && numberOf(pointer) === ids && numberOf(pointer, notificationIdPointer) === ids)
+		.sort((a, b) => rank(a.name) - rank(b.name))
+		.map(({ pointer }) => pointer);
+}
+
+const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number';
 
 /** A repetition may count itself, and say when it was sent. */
 function withoutRepeating(document: unknown): string {

@@ -4,7 +4,7 @@ import { type NotificationPointers, readNotification } from '../protocol/channel
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
-import { type Ran, runDevice } from './probe-device.ts';
+import { answeredTo, type Ran, runDevice } from './probe-device.ts';
 import { asked, dial, knock, PASSING } from './probe-dial.ts';
 import {
 	type Certainty,
@@ -20,7 +20,16 @@ import {
 import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
-import { deciding, likeTemplate, messagesOf, ranked, readForm, tokenPlaces } from './probe-readings.ts';
+import {
+	deciding,
+	likeTemplate,
+	messagesOf,
+	type ReadingSettings,
+	ranked,
+	readForm,
+	repeated,
+	tokenPlaces,
+} from './probe-readings.ts';
 import { keyPaths, register, send, unreadable } from './probe-requests.ts';
 import {
 	CHANNEL_PATHS,
@@ -75,6 +84,8 @@ export interface DeviceReport {
 	readonly kinds: Readonly<Record<string, number>>;
 	/** How many had an id. */
 	readonly withId: number;
+	/** Messages that the service sent again. */
+	readonly repeats: number;
 	/** That were sent. */
 	readonly acknowledgements: number;
 	/** Of channels: close code and seconds. */
@@ -138,6 +149,11 @@ async function probe(run: Run): Promise<DeviceReport> {
 	const { answer, path, failure } = await register(run);
 	const registrationPath = path !== ENDPOINTS.deviceConnection && { registrationPath: path };
 	registered(`${path} answered ${answer.status}`, failure ? 'not seen' : 'guessed', !failure && registrationPath);
+	if (failure && answer.status === 404)
+		throw new AgentError(failure.code, failure.message, {
+			...(failure.params && { params: failure.params }),
+			remedy: `Check the address; if it is right, ask the operator for the path of the registration, which belongs in service.registrationPath.`,
+		});
 	if (failure) throw asError(failure);
 	const texts = readAnswerTexts(answer);
 	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
@@ -232,12 +248,13 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 	const { seconds, pace, onStep, findings, note } = run;
 	const once = async () => {
 		const resolved = await run.save(settingsFrom(run.target.baseUrl, undefined, findings()));
-		onStep(`Runs a device with these settings for ${seconds} s.`);
-		await pace.turn();
-		let channels = 0;
-		const mayOpen = () => channels++ === 0 || pace.take();
-		const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, UNTIL_ONLINE_MS);
-		return { ran, service: resolved.settings.service };
+		return pace.ask(async () => {
+			onStep(`Runs a device with these settings for ${seconds} s.`);
+			let channels = 0;
+			const mayOpen = () => channels++ === 0 || pace.take();
+			const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, UNTIL_ONLINE_MS);
+			return { ran, service: resolved.settings.service, ...answeredTo(ran.wasOnline ? undefined : ran.lives.at(-1)) };
+		});
 	};
 	let { ran, service } = await once();
 	const amended = run.signal.aborted ? [] : amendments(run, ran, service);
@@ -250,7 +267,9 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
 	run.signal.throwIfAborted();
 	if (!ran.wasOnline) {
-		for (const one of findings())
+		const { status } = answeredTo(ran.lives.at(-1));
+		// Of a service that has no room the settings may be right.
+		for (const one of status === 429 || status >= 500 ? [] : findings())
 			if (one.certainty === 'proved' && !['registration-path', 'next-connection'].includes(one.point))
 				note({ ...one, certainty: 'guessed' });
 		const why = ran.problem?.message ?? 'no reason is known.';
@@ -258,6 +277,10 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 	}
 	return {
 		...{ isOnline: ran.isOnline, seconds, kinds },
+		repeats: ran.lives.reduce(
+			(sum, { heard }) => sum + repeated(messagesOf(heard, formOf(service)), formOf(service)),
+			0,
+		),
 		withId: notifications.filter(({ serviceId }) => serviceId !== null).length,
 		acknowledgements: ran.lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
 		closes: ran.lives.flatMap(({ ended }) =>
@@ -266,8 +289,17 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 	};
 }
 
+const formOf = ({ frameContents, jsonInBinary, kindPointer, notificationIdPointer }: Service): ReadingSettings => ({
+	frameContents,
+	...(jsonInBinary && { jsonInBinary }),
+	...(kindPointer !== null && { kindPointer }),
+	...(notificationIdPointer !== null && { notificationIdPointer }),
+});
+
+type Service = LoadedSettings['settings']['service'];
+
 /** The places of kinds and ids as this run shows them, where those of the settings find fewer. */
-function amendments(run: Run, { lives }: Ran, settings: LoadedSettings['settings']['service']): Finding[] {
+function amendments(run: Run, { lives }: Ran, settings: Service): Finding[] {
 	const answerMs = Math.min(1000, run.seconds * 125);
 	const heard = lives.flatMap((life) => ranked(life, settings.firstMessages.length, answerMs));
 	const form = readForm(heard, settings.ignoreKinds);

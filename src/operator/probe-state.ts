@@ -69,8 +69,23 @@ export function notFound(run: Run, answers: PathAnswers): AgentError {
 		.filter((path) => answers.has(path))
 		.map((path) => `${path}, which was named, answered ${answers.get(path)?.status || 'nothing'}.`);
 	const said = [`No handshake that the probe tried opened the channel: ${words}.`, ...named].join(' ');
-	return stop(said, isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY);
+	const header = namedHeader([...run.words]);
+	return stop(said, header ? headerRemedy(header) : isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY);
 }
+
+/** A header that words of the service name, such as "Header X-Device-Id is missing"; `null` for the one that is there always. */
+function namedHeader(words: readonly string[]): string | null {
+	const named = words
+		.flatMap((text) => [
+			...text.matchAll(/\bheaders?\W{1,3}([A-Z][\w-]+)|\b([A-Z][\w-]+)\W{1,3}header\b|\b(X-[\w-]+)/gi),
+		])
+		.flatMap((found) => found.slice(1).filter((name) => name !== undefined))
+		.filter((name) => /^X-|^[A-Z]/.test(name) && !/^(?:authorization|missing|required|a|the|no|request)$/i.test(name));
+	return named[0] ?? null;
+}
+
+const headerRemedy = (header: string) =>
+	`The service names the header ${header}: ask its operator what belongs in it, and set it in service.headers; ${IN_TRANSCRIPT}`;
 
 const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'channel-path')?.found;
 

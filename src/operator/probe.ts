@@ -256,14 +256,35 @@ function tell(
 	if (stopped) shell.fail(stopped);
 }
 
-function tellDevice(shell: Shell, { isOnline, seconds, kinds, withId, acknowledgements, closes }: DeviceReport): void {
+function tellDevice(shell: Shell, device: DeviceReport): void {
+	const { isOnline, seconds, kinds, withId, repeats, acknowledgements, closes } = device;
 	const names = Object.entries(kinds).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const ended = closes.map(({ code, afterSeconds }) => `${code ?? 'no code'} after ${afterSeconds} s`);
 	shell.table([
 		[`A device with these settings, for ${seconds} s`, isOnline ? 'online' : 'was online, not at the end'],
 		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
+		['Sent again by the service', String(repeats)],
 		['Acknowledgements', String(acknowledgements)],
 		['Channels that the service ended', ended.join(', ') || 'none'],
 	]);
+	for (const one of doubts(device)) shell.line(one);
+}
+
+/** What a device online with the settings does not show: that applications get what the service sends. */
+function doubts({ seconds, kinds, withId, repeats }: DeviceReport): string[] {
+	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
+	const named = total - (kinds['unknown'] ?? 0);
+	return [
+		total === 0 &&
+			`No notification came in ${seconds} s: if the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
+		total > 0 &&
+			named === 0 &&
+			'No notification has a kind that was found: look at service.kindPointer (where it stands), and at service.frameContents if a frame holds several.',
+		total > 0 &&
+			withId === 0 &&
+			'No notification has an id that was found: what comes again is not known as the same. If the service gives ids, look at service.notificationIdPointer.',
+		repeats > 0 &&
+			`The service sent ${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,
+	].filter((one) => one !== false);
 }

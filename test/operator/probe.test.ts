@@ -44,8 +44,9 @@ async function probed(dialect: DialectOptions, more: readonly string[] = [], opt
 async function probedForeign(
 	onChannel: (socket: WebSocket, at: { open: number }) => void,
 	accepts = (headers: IncomingMessage['headers']) => headers.authorization === 'Connection foreign-token-0123456789',
+	answers = (_handshake: number): string | undefined => undefined,
 ) {
-	const open = { now: 0, most: 0 };
+	const open = { now: 0, most: 0, handshakes: 0 };
 	const server = createServer((request, response) => {
 		const isThere = request.url === '/api/device/connection';
 		response.statusCode = isThere ? 201 : 404;
@@ -53,6 +54,12 @@ async function probedForeign(
 	});
 	const channels = new WebSocketServer({ noServer: true });
 	server.on('upgrade', (request, raw, head) => {
+		open.handshakes += 1;
+		const answer = answers(open.handshakes);
+		if (answer !== undefined) {
+			raw.end(`HTTP/1.1 ${answer}${answer.includes('\r\n\r\n') ? '' : '\r\n\r\n'}`);
+			return;
+		}
 		if (!request.url?.startsWith('/ws/device') || !accepts(request.headers)) {
 			raw.end('HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n');
 			return;
@@ -133,6 +140,85 @@ describe('what it does', () => {
 		expect(outcome.status).toBe(0);
 		expect(settings).not.toHaveProperty('service');
 	});
+
+	test.each([
+		...[1, 3, 5].map((which) => [which, 429, '429 Slow\r\nContent-Length: 0'] as const),
+		...[5].map((which) => [which, 503, '503 Busy\r\nRetry-After: 7\r\nContent-Length: 0'] as const),
+	])(
+		'a handshake that is refused for the moment is made again, also that of the run at the end (%i, %i) [F758]',
+		async (which, _, answer) => {
+			let number = 0;
+			const every = (socket: WebSocket) => {
+				const timer = setInterval(() => socket.send(`{"type":"check","id":"n${++number}"}`), 100);
+				socket.once('close', () => clearInterval(timer));
+			};
+			const { outcome, open } = await probedForeign(every, undefined, (handshake) =>
+				handshake === which ? answer : undefined,
+			);
+			expect(outcome).toMatchObject({ status: 0, stderr: '' });
+			expect(outcome.stdout).toMatch(/check \(\d+\); (\d+) of \1 with an id/);
+			expect(open.handshakes).toBe(6);
+		},
+	);
+
+	const sendEvery = (socket: WebSocket, ms: number, send: () => void) => {
+		const timer = setInterval(send, ms);
+		socket.once('close', () => clearInterval(timer));
+	};
+
+	test('notifications without a kind or an id, none at all, and what is sent again are said, with the setting to look at [F759]', async () => {
+		const nested = await probedForeign((socket) =>
+			sendEvery(socket, 100, () => socket.send('{"batch":[{"event":{"name":"check.completed","uid":"n1"}}]}')),
+		);
+		expect(nested.outcome.stdout).toMatch(
+			/No notification has a kind .*kindPointer[\s\S]*No notification has an id .*notificationIdPointer/,
+		);
+		const silent = await probedForeign(() => {});
+		expect(silent.outcome.stdout).toMatch(/No notification came .*firstMessages/);
+		const again = await probedForeign((socket) => {
+			let number = 0;
+			sendEvery(socket, 200, () => {
+				number += 1;
+				socket.send(`{"type":"check","id":"n${number}"}`);
+				socket.send(`{"type":"check","id":"n${number}"}`);
+			});
+		});
+		expect(again.outcome.stdout).toMatch(/The service sent [1-9]\d* again, .*ackBody/);
+	}, 180_000);
+
+	test('an acknowledgement that names another number than the id is found [F754]', async () => {
+		const queue: { readonly seq: number; readonly type: string; readonly id: string }[] = [];
+		let number = 0;
+		const { outcome, settings } = await probedForeign((socket) => {
+			sendEvery(socket, 80, () => {
+				number += 1;
+				queue.push({ seq: number, type: 'check', id: `n${number}` });
+				for (const one of queue.slice(0, 20)) socket.send(JSON.stringify(one));
+			});
+			socket.on('message', (bytes) => {
+				const { type, seq } = JSON.parse(String(bytes));
+				if (type === 'ack') while (queue[0] && queue[0].seq <= Number(seq)) queue.shift();
+			});
+		});
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toMatchObject({
+			notificationIdPointer: '/seq',
+			ackBody: { type: 'ack', seq: '{id}' },
+		});
+	}, 120_000);
+
+	test('a refusal that names a header, or a registration that is not there, names the setting', async () => {
+		const words = '{"message":"Header X-Device-Id is missing"}';
+		const { outcome } = await probedForeign(
+			() => {},
+			undefined,
+			() => `400 Bad\r\nContent-Type: application/json\r\nContent-Length: ${words.length}\r\n\r\n${words}`,
+		);
+		expect(outcome.stderr).toMatch(/names the header X-Device-Id: .* service\.headers/);
+		const nothing = createServer((_, response) => void response.writeHead(404).end('{}'));
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(nothing)}` };
+		expect((await idv(QUICK, variables)).stderr).toMatch(/answered 404.* service\.registrationPath/);
+	}, 120_000);
 
 	test('429 is waited out as long as it asks, and a code is not lost by it', async () => {
 		const service = await givenService();

@@ -6,16 +6,7 @@ import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
 import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { createPlaces, type Places } from '../places.ts';
-import {
-	type Answering,
-	endInOrder,
-	KEEP_ALIVE,
-	openStream,
-	sendPieces,
-	sendProblem,
-	sendText,
-	stopReading,
-} from './answers.ts';
+import { type Answering, endInOrder, KEEP_ALIVE, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
 import { effectHeader } from './forward-problems.ts';
@@ -344,8 +335,7 @@ async function send(context: Context, response: Response, reply: LocalReply | Pr
 	const { status } = reply;
 	for (const [name, value] of Object.entries(reply.headers ?? {})) response.setHeader(name, value);
 	if ('text' in reply) sendText(context, response, status, reply.text, 'text/plain; charset=utf-8');
-	else if ('json' in reply) void sendPieces(context, response, status, reply.json);
-	else sendText(context, response, status, JSON.stringify(reply.body));
+	else sendText(context, response, status, 'json' in reply ? reply.json : JSON.stringify(reply.body));
 }
 
 const NAMES: Readonly<Record<LocalListener, string>> = {
