@@ -83,7 +83,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: '128 readers of full stores within the memory of the unit (--seconds S)',
 		needs: 'shows more with control groups',
 		run: ['node', '--no-warnings', 'test/memory/run.ts'],
-		short: { args: ['--seconds', '4'] },
+		short: { args: ['--seconds', '3'] },
 	},
 	clients: {
 		says: "clients generated from docs/openapi.json, and the packed library in a developer's project",

@@ -146,7 +146,7 @@ export function openSegment(
 			return found?.header.number === number && found.header.kind === 'record' ? found.payload : null;
 		},
 		/** The bytes of a payload of which `left` are left, at most so many, as they are. */
-		readRest(number: number, left: number, most: number): Uint8Array | null {
+		rest(number: number, left: number, most: number): Uint8Array | null {
 			const bytes = Buffer.allocUnsafe(Math.min(left, most));
 			const at = startOf(number) + HEADER_BYTES + lengthOf(number) - left;
 			return segment.has(number) === 'kept' && readInto(bytes, at) === bytes.length ? bytes : null;

@@ -54,10 +54,10 @@ export interface RecordLog {
 	/** The stored records after a number, oldest first, and what is lost at its place; passes over what is erased. */
 	after(number: number): Iterable<Found>;
 	/**
-	 * Bytes of a record of which `left` are left, at most so many; `null` where it is erased or cannot be read. They are not compared with its
+	 * Bytes of a record of which `left` are left, at most so many; none where it is erased or cannot be read. They are not compared with its
 	 * checksum: {@link after} has done so.
 	 */
-	rest(number: number, left: number, most: number): Uint8Array | null;
+	rest(number: number, left: number, most: number): Uint8Array | null | undefined;
 	/** The number that the next record will have. */
 	next(): number;
 	/** In an empty log: the first record will have this number, as if those before it had been erased. */

@@ -313,6 +313,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		for (const record of inMemory()) if (record.payload) yield record;
 	}
 
+	const waitingAt = (number: number) => waiting.find((each) => each.kind === 'record' && each.number === number);
 	const log: RecordLog = {
 		first: () => indexed()[Symbol.iterator]().next().value?.number ?? stored + 1,
 		next: () => given + 1,
@@ -344,17 +345,9 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		},
 		settled: () => (asked === done ? Promise.resolve() : new Promise((resolve) => waiters.push({ asked, resolve }))),
 		after,
-		rest(number, left, most) {
-			const segment = disk.segmentOf(number);
-			if (segment) return segment.readRest(number, left, most);
-			const payload = waiting.find((each) => each.kind === 'record' && each.number === number)?.payload;
-			const from = payload ? payload.length - left : 0;
-			return payload?.subarray(from, from + most) ?? null;
-		},
-		timeOf: (number) =>
-			waiting.find((each) => each.kind === 'record' && each.number === number)?.timeMs ??
-			disk.segmentOf(number)?.timeOf(number) ??
-			null,
+		rest: (number, left, most) =>
+			disk.segmentOf(number)?.rest(number, left, most) ?? waitingAt(number)?.payload?.subarray(-left).subarray(0, most),
+		timeOf: (number) => waitingAt(number)?.timeMs ?? disk.segmentOf(number)?.timeOf(number) ?? null,
 		tags(limit) {
 			const newest = waiting.filter(({ kind }) => kind === 'record').slice(-limit);
 			const found = newest.reverse().map(({ number, tag }) => ({ number, tag }));

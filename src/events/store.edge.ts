@@ -307,7 +307,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			};
 			return readAfter(shelf, since, limit, size);
 		},
-		rest: (...part) => ready().rest(...part),
+		rest: (...part) => ready().rest(...part) ?? null,
 		newest: () => idOf(ready().last(), epochs),
 		newestAt,
 		subscribe(listener) {

@@ -76,7 +76,7 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 			return readAfter(shelf, since, limit, size);
 		},
 		rest(number, left, most) {
-			const bytes = Buffer.from(entries.find((entry) => entry.number === number)?.content ?? '');
+			const bytes = new TextEncoder().encode(entries.find((entry) => entry.number === number)?.content);
 			return bytes.length < left ? null : bytes.subarray(bytes.length - left).subarray(0, most);
 		},
 		newest: () => entries.at(-1)?.id ?? null,

@@ -72,7 +72,7 @@ test('a large event reaches streams and pages as it came, wherever its character
 	expect([status, headers['content-type'], headers['content-length']]).toEqual([200, 'application/json', undefined]);
 });
 
-test('one who takes nothing holds one piece of an event, whatever its characters become in JSON [F750]', async () => {
+test('one who takes nothing holds one piece of an event, whatever its characters become in JSON [F757]', async () => {
 	const { device, append, start } = await givenDevice();
 	await append('text', '\u0001'.repeat(4 * KIB * KIB));
 	let bytes = 0;
@@ -98,7 +98,7 @@ test('one who takes nothing holds one piece of an event, whatever its characters
 	expect(whole).toBeGreaterThan(6 * 4 * KIB * KIB);
 });
 
-test('an event that is erased while it is read ends its stream and its page, and never arrives in part [F751]', async () => {
+test('an event that is erased while it is read ends its stream and its page, and never arrives in part', async () => {
 	const { device, append, start } = await givenDevice();
 	await append('text', '\u0001'.repeat(4 * KIB * KIB));
 	const socket = openStream(device, start);

@@ -35,8 +35,6 @@ const STORES = [
 	{ store: 64, bytes: 4 * MIB },
 	{ store: 64, bytes: 700 },
 	{ store: 64, bytes: 15 * MIB, format: 'text' },
-	{ store: 64, bytes: 1 * MIB, format: 'text' },
-	{ store: 64, bytes: 10_000, format: 'text' },
 	{ store: 256, bytes: 4 * MIB },
 ] as const satisfies readonly Store[];
 
@@ -154,7 +152,7 @@ async function run(of: Store) {
 }
 
 async function untilOnline(socketPath: string): Promise<void> {
-	for (let turn = 0; turn < 100; turn += 1) {
+	for (let turn = 0; turn < 400; turn += 1) {
 		const status = await new Promise<number>((resolve) => {
 			const asking = request({ socketPath, path: '/readyz', agent: false }, (answer) =>
 				resolve(answer.resume().statusCode ?? 0),

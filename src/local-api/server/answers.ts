@@ -53,9 +53,11 @@ export function sendText(
 	context: Answering,
 	response: Response,
 	status: number,
-	text: string | Uint8Array | undefined,
+	text: string | Uint8Array | AsyncIterable<Uint8Array> | undefined,
 	contentType = 'application/json',
 ): void {
+	if (typeof text === 'object' && Symbol.asyncIterator in text)
+		return void sendPieces(context, response, status, text);
 	const bytes = typeof text === 'string' ? Buffer.from(text) : text;
 	if (bytes) response.setHeader('Content-Length', bytes.length);
 	startHead(context, response, bytes ? contentType : null)
@@ -65,7 +67,7 @@ export function sendText(
 }
 
 /** The next piece is asked for when the caller has taken those before: nothing else of a large answer is in memory. */
-export async function sendPieces(
+async function sendPieces(
 	context: Answering,
 	response: Response,
 	status: number,

@@ -64,7 +64,7 @@ export interface EventSink {
 	send(event: StreamEvent): boolean;
 	/** Several at once, written down by `formatEvent` once for all consumers; each whole. As {@link EventSink.send}. */
 	sendAll(...frames: readonly Buffer[]): boolean;
-	/** A part of a frame; whatever ends the stream before the last part ends it without `event: closed`, as what was begun is no event. */
+	/** A part of a frame; whatever ends the stream before the last part ends it without `event: closed`, as nothing whole was sent. */
 	sendPart(part: Buffer, isLast: boolean): boolean;
 	/** Ends the stream with `event: closed`; default reason `finished`. */
 	close(reason?: StreamEnd): void;
