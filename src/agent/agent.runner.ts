@@ -58,7 +58,6 @@ export interface Agent extends HasEnds {
 	state(): Status['state'];
 	/** Which codes it takes without `replace`. */
 	standing(): Standing;
-	/** Whether its Connection names the customer of the service whose device it is. */
 	isAttested(): boolean;
 	/** Calls back after every change of the status until the returned function is called. */
 	onStatus(listener: () => void): () => void;
@@ -145,11 +144,7 @@ function assemble(options: AgentOptions, base: Base) {
 		requestReconcile,
 	});
 	const handOver = createHandOver({
-		clock: {
-			wallMs: time.nowMs,
-			monotonicMs: clock.monotonicMs,
-			schedule: (delayMs, callback) => clock.schedule(delayMs, callback),
-		},
+		clock: { ...clock, wallMs: time.nowMs },
 		settings,
 		device: fleet.device,
 		version: base.agentVersion,
@@ -370,8 +365,7 @@ function offer(base: Base, device: Device): Agent {
 		onPairing: pairing.onOutcome,
 		plan: {
 			report() {
-				const { planUrl } = base.settings().fleet;
-				const host = planUrl === null ? null : new URL(planUrl).host;
+				const host = URL.parse(base.settings().fleet.planUrl ?? '')?.host ?? null;
 				const at = { host, checkedAt: fleet.checkedAt, wallMs: clock.wallMs() };
 				return describePlanTrust(fleet.record(), fleet.trust(), at);
 			},
@@ -396,9 +390,8 @@ function offer(base: Base, device: Device): Agent {
 		async stop() {
 			base.stopRunning();
 			for (const part of [reconciler, fleet, handOver, base.time]) part.stop();
-			const stopping = links.stop();
 			const cancel = clock.schedule(FINISH_WITHIN_MS, links.abandon);
-			const [wasSettled] = await Promise.all([stopping, pairing.underWay]);
+			const [wasSettled] = await Promise.all([links.stop(), pairing.underWay]);
 			cancel();
 			if (wasSettled) device.connectivity.stopped();
 			for (const part of [pairing, device.leaving, stateWriter]) part.close();
