@@ -289,13 +289,7 @@ export async function startDaemon(options: DaemonOptions) {
 			// Only on a device that has a page.
 			openPage: async (port) =>
 				(await import('../page/page.runner.ts')).openPage({
-					port,
-					agent,
-					clock,
-					scanning,
-					audit,
-					counters,
-					settings,
+					...{ port, agent, clock, scanning, audit, counters, settings },
 					pin: () => runtime().pin,
 					history: () => readHistory(paths.stateDir).documents,
 					kiosk: { runDir: paths.runDir, group: local.agentGroup },

@@ -120,12 +120,6 @@ test.each(TAGS)('%s has no word that means something else at the screen', (tag) 
 	for (const [place, sentence] of sentences(wordsOf(tag))) if (found) expect(sentence, place).not.toMatch(found);
 });
 
-test.each(
-	Object.entries({ en: /moves or renews/, de: /wechseln oder/, fr: /déplace ou/, es: /traslada o/, ar: /تنقل .* أو/ }),
-)('%s says of a service that it moves the device too often, or registers it again', (tag, both) =>
-	expect(wordsOf(tag).codes['registering-too-often']?.[0]).toMatch(both),
-);
-
 describe.each(TAGS)('%s', (tag) => {
 	const words = wordsOf(tag);
 

@@ -56,8 +56,7 @@ export function sendText(
 	text: string | Uint8Array | AsyncIterable<Uint8Array> | undefined,
 	contentType = 'application/json',
 ): void {
-	if (typeof text === 'object' && Symbol.asyncIterator in text)
-		return void sendPieces(context, response, status, text);
+	if (typeof text === 'object' && Symbol.asyncIterator in text) return void sendPieces(context, response, status, text);
 	const bytes = typeof text === 'string' ? Buffer.from(text) : text;
 	if (bytes) response.setHeader('Content-Length', bytes.length);
 	startHead(context, response, bytes ? contentType : null)
