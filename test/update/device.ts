@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, inject } from 'vitest';
 import { createMachine } from '../system/machine.ts';
 import { startTrialService } from '../system/service.ts';
-import { type Behaviour, makeReal, makeRepository, makeStub } from './packages.ts';
+import { type Behaviour, makeNeighbour, makeReal, makeRepository, makeStub } from './packages.ts';
 import type { Site } from './site.ts';
 
 const PORT = 8490;
@@ -57,6 +57,7 @@ export async function createDevice(site: Site, first?: string) {
 		repository,
 		stub: async (version: string, behaviour: Behaviour) => makeStub(site.real, version, behaviour, directory),
 		real: async (version: string, behaviour: Behaviour) => makeReal(site.real, version, behaviour, directory),
+		neighbour: (script: string) => makeNeighbour(script, directory),
 		/** A version newer than all before. */
 		next(): string {
 			number += 1;

@@ -13,11 +13,15 @@ export const BEHAVIOURS = {
 	// Online each time, and dead before a heartbeat is due.
 	'short-lived': '( sleep 15; kill -9 $$ ) >/dev/null 2>&1 &',
 	silent: 'exec sleep infinity',
-	'never-online': 'exec /opt/idv-agent/idv-agent "$@" --set service.channelPath=/nowhere',
 	// Where the control groups here do not bound it, this does.
 	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
 } as const;
-export type Behaviour = keyof typeof BEHAVIOURS | 'failing-script' | 'without-unit' | 'instead-of-another';
+export type Behaviour =
+	| keyof typeof BEHAVIOURS
+	| 'never-online'
+	| 'failing-script'
+	| 'without-unit'
+	| 'instead-of-another';
 
 /**
  * Makes a small package: the units and scripts of the real one, with a program that leads to `/opt/idv-agent/idv-agent`.
@@ -41,6 +45,9 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		if (behaviour === 'failing-script') failAtOnce(tree);
 		if (behaviour === 'instead-of-another')
 			edit(join(tree, 'DEBIAN/control'), /^Suggests: /m, 'Conflicts: iproute2\nSuggests: ');
+		// Its settings alone would not do: an agent goes on with those that it was online with last.
+		if (behaviour === 'never-online')
+			edit(join(tree, UNIT), /^RestrictAddressFamilies=.*$/m, 'RestrictAddressFamilies=AF_UNIX');
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
 }
@@ -54,6 +61,21 @@ export function makeReal(real: string, version: string, behaviour: Behaviour, di
 		if (behaviour === 'crashing') edit(join(tree, UNIT), /^ExecStart=.*$/m, 'ExecStart=/bin/false');
 		if (behaviour === 'failing-script') failAtOnce(tree);
 	});
+}
+
+/** A package of others, whose script does this. @returns its path. */
+export function makeNeighbour(script: string, directory: string): string {
+	const tree = join(directory, 'tree-neighbour');
+	mkdirSync(join(tree, 'DEBIAN'), { recursive: true });
+	writeFileSync(
+		join(tree, 'DEBIAN/control'),
+		'Package: neighbour\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b.c>\nDescription: none\n',
+	);
+	writeFileSync(join(tree, 'DEBIAN/postinst'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+	const file = join(directory, 'neighbour_1_all.deb');
+	execFileSync('dpkg-deb', ['--root-owner-group', '--build', tree, file], { stdio: 'ignore' });
+	rmSync(tree, { recursive: true });
+	return file;
 }
 
 const UNIT = 'usr/lib/systemd/system/idv-agent.service';
