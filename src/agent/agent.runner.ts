@@ -29,7 +29,7 @@ import type {
 import { trackConnectivity } from '../status/connectivity.runner.ts';
 import { ownTexts } from '../status/own-texts.ts';
 import { describeStatus, stateOf } from '../status/status.ts';
-import { createHandOver } from '../updates/hand-over.runner.ts';
+import { createHandOver, NO_UPDATES } from '../updates/hand-over.runner.ts';
 import { missingFor } from '../updates/package.ts';
 import { assignWorkflows } from '../workflow/assignment.runner.ts';
 import { registrationFor, serviceOf } from '../workflow/desired-registration.ts';
@@ -137,7 +137,7 @@ function assemble(options: AgentOptions, base: Base) {
 			const workflow = chosenWorkflow(resolved, stateWriter.state, null);
 			return { workflowId: workflow?.workflowId ?? null, heartbeatCadence: chosenCadence(resolved, null) };
 		},
-		needsBytes: () => options.updates !== undefined && settings().update.enabled,
+		needsBytes: () => options.updates !== undefined && (settings().update.enabled || options.updates.isInstalled()),
 		// Unsigned, it says nothing about what runs here.
 		onPlan: (plan, envelope) => settings().fleet.publicKeys.length > 0 && handOver.received(plan, envelope),
 		isOffline: () => links.supervision.current !== null && links.supervision.current.state.name !== 'online',
@@ -149,10 +149,8 @@ function assemble(options: AgentOptions, base: Base) {
 		device: fleet.device,
 		version: base.agentVersion,
 		isHeld: () => leases.list().leases.length > 0,
-		write: (envelope) => options.updates?.write(envelope),
-		isInstalled: () => options.updates?.isInstalled() ?? false,
+		...(options.updates ?? NO_UPDATES),
 	});
-	base.warnings.set('update', options.updates?.warning ?? null);
 	const workflow = assignWorkflows({ ...base, plan: fleet.target });
 	const links = superviseLinks({
 		...base,
@@ -217,6 +215,7 @@ function assemble(options: AgentOptions, base: Base) {
 		identity.choose();
 		fleet.reevaluate();
 		handOver.reevaluate();
+		base.warnings.set('update', handOver.warning);
 		base.warnings.set('updates-missing', missingFor(runtime().resolved, options.updates?.isInstalled() ?? true));
 		reconciler.reconcile();
 	}
@@ -238,10 +237,7 @@ function assemble(options: AgentOptions, base: Base) {
 	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
 	const status = (): Status => {
 		time.look();
-		const { takenBack = [] } = options.updates ?? {};
-		const hasUpdates = settings().update.enabled || takenBack.length > 0;
-		const updates = hasUpdates ? { ordered: handOver.ordered, reason: handOver.reason, takenBack } : undefined;
-		return statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, updates);
+		return statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, handOver.report);
 	};
 	const state = () => {
 		const { supervision } = links;

@@ -20,7 +20,7 @@ import { lookAtState } from '../state/store.edge.ts';
 import { ownTexts } from '../status/own-texts.ts';
 import { applyOrder } from '../updates/apply.runner.ts';
 import { runJudge } from '../updates/judge.runner.ts';
-import { openUpdateKeep } from '../updates/keep.edge.ts';
+import { AGENT_UNIT, openUpdateKeep } from '../updates/keep.edge.ts';
 import { PLAN_FILE } from '../updates/package.ts';
 import { prepareUpdate } from '../updates/prepare.runner.ts';
 import { versionSchema } from '../updates/record.ts';
@@ -45,10 +45,8 @@ async function forgetVersion(shell: Shell, version: string): Promise<void> {
 			remedy: 'idv-agent update show lists those that were.',
 		});
 	await keep.saveOutcomes({ ...outcomes, takenBack });
-	shell.answer(
-		{ forgotten: version },
-		`apt may install version ${version} again; the warning in the status ends when the agent is next started.`,
-	);
+	await system.tellSystemd('try-reload-or-restart', AGENT_UNIT);
+	shell.answer({ forgotten: version }, `apt may install version ${version} again.`);
 }
 
 /** `prepare VERSION`: a script of idv-agent's package, before dpkg replaces anything. */

@@ -96,7 +96,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const isOwn = async (state: DeviceState) =>
 			!chooseIdentity(await looking, {}, state.identity, keptId(state)).cloned;
 		const { state, notices } = await store.load({ isOwn });
-		const updates = await readUpdates(root);
+		const updates = readUpdates(root);
 		const answerFile = await openAnswerFile(paths.stateDir);
 
 		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, wallMs: clock.wallMs };
@@ -129,7 +129,7 @@ export async function startDaemon(options: DaemonOptions) {
 			version,
 			clock,
 			shaper,
-			takenBack: updates.takenBack.map((one) => one.version),
+			takenBack: updates.records().outcomes.takenBack.map((one) => one.version),
 			journal: recentLog.destination.form === 'journal' ? sendToJournal : async () => {},
 			onSaved: (problem) => agent.warn('audit', problem),
 		});

@@ -6,18 +6,21 @@ import { toFailure } from '../base/errors.ts';
 import { writeDurably } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Updates } from '../updates/hand-over.runner.ts';
-import { OUTCOMES_FILE, PLAN_FILE, UPDATES_DIRECTORY, UPDATES_PROGRAM } from '../updates/package.ts';
+import { PLAN_FILE, UPDATES_DIRECTORY, UPDATES_PROGRAM } from '../updates/package.ts';
+import { NO_RECORDS } from '../updates/record.ts';
+import { readPackageVersion, readRecordsNow } from '../updates/records.edge.ts';
 
-/** Update settings that root owns; most devices have none. @param root of the machine. */
-export async function readUpdates(root: string): Promise<Omit<Updates, 'write'>> {
-	const isInstalled = () => existsSync(join(root, UPDATES_PROGRAM));
-	if (!existsSync(join(UPDATES_DIRECTORY, OUTCOMES_FILE))) return { takenBack: [], warning: null, isInstalled };
-	const [{ openUpdateRecords }, { toReport, warningOf }] = await Promise.all([
-		import('../updates/records.edge.ts'),
-		import('../updates/taken-back.ts'),
-	]);
-	const outcomes = await openUpdateRecords().outcomes();
-	return { takenBack: toReport(outcomes), warning: warningOf(outcomes), isInstalled };
+/** Records of updates that root owns; most devices have none. @param root of the machine. */
+export function readUpdates(root: string): Omit<Updates, 'write'> {
+	let version: string | null | undefined;
+	return {
+		isInstalled: () => existsSync(join(root, UPDATES_PROGRAM)),
+		records: () => (existsSync(UPDATES_DIRECTORY) ? readRecordsNow() : NO_RECORDS),
+		packageVersion() {
+			if (version === undefined) version = readPackageVersion(join(root, 'var/lib/dpkg/status'));
+			return version;
+		},
+	};
 }
 
 /** One write follows the other. */

@@ -170,7 +170,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 
 /** An agent that may not be updated says nothing of updates. */
 function updateHindranceOf({ updates }: StatusLine): string | null {
-	if (!updates) return reasonIn('not-enabled');
+	if (!updates) return reasonIn('disabled');
 	return updates.failed?.message ?? (updates.reason ? reasonIn(updates.reason) : null);
 }
 

@@ -1,6 +1,7 @@
 /** The answers of the agent's own interface. Running code needs only the types; the rest is for `/v1/openapi.json`. */
 import * as z from 'zod';
 import { deviceIdSchema } from './device-connection.ts';
+import { UPDATE_REASONS } from './update-reasons.ts';
 
 /** Raised when a field of the status changes its meaning or goes away; new fields do not raise it. */
 export const STATUS_SCHEMA_VERSION = 1;
@@ -154,18 +155,18 @@ export const statusSchema = z.object({
 			ordered: z
 				.string()
 				.nullable()
-				.describe('The version that the fleet plan orders and this device does not have yet.'),
+				.describe('The version that the fleet plan orders and this device does not have, or not proved, yet.'),
 			reason: z
-				.enum(['not-installed'])
+				.enum(UPDATE_REASONS)
 				.nullable()
 				.optional()
-				.describe('What keeps it from being installed: not-installed (the package idv-agent-updates is missing).'),
+				.describe('A permanent word of docs/updates.md for what keeps it from being carried out.'),
 			takenBack: z
 				.array(z.object({ version: z.string(), at: timestamp, fault: z.string() }))
 				.describe('Versions that did not work on this device; the newest is the last.'),
 		})
 		.optional()
-		.describe('Absent where update.enabled is not set and no version was taken back.'),
+		.describe('Absent where nothing is ordered, update.enabled is not set and no version was taken back.'),
 	forward: z
 		.object({
 			maxBytes: z.int().describe('forward.maxBytes: the largest body of a request and of an answer.'),

@@ -40,6 +40,10 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	const { keep, settings, clock } = parts;
 	if (!settings.update.enabled) return null;
 	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
+	let ordered: string | null = null;
+	const onOrder = (version: string | null) => {
+		ordered = version;
+	};
 	try {
 		const exposed = await parts.findExposed();
 		if (exposed) throw asError(exposed);
@@ -48,7 +52,7 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 			// What could not be judged is tried again when the version before was online.
 			if (isGoingBack(await keep.trial())) return did;
 			const envelope = await read();
-			did = (await applyEnvelope(envelope, parts)) ?? did;
+			did = (await applyEnvelope(envelope, parts, onOrder)) ?? did;
 			if (!envelope.equals(await read())) continue;
 			const outcomes = await keep.outcomes();
 			if (outcomes.failed !== null) await keep.saveOutcomes({ ...outcomes, failed: null });
@@ -58,7 +62,7 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 		const { code, message } = toFailure(error);
 		const at = new Date(clock.wallMs()).toISOString();
 		await keep.open();
-		await keep.saveOutcomes({ ...(await keep.outcomes()), failed: { code, message, at } });
+		await keep.saveOutcomes({ ...(await keep.outcomes()), failed: { code, message, at, version: ordered } });
 		throw error;
 	}
 }
@@ -77,7 +81,11 @@ async function untilFree({ clock, system, isHeld, say, settings }: ApplyParts): 
 	return isFree();
 }
 
-async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<string | null> {
+async function applyEnvelope(
+	envelope: Uint8Array,
+	parts: ApplyParts,
+	onOrder: (version: string | null) => void,
+): Promise<string | null> {
 	const { keep, system, settings, device, clock } = parts;
 	const { fleet, update } = settings;
 	const now = new Date(clock.wallMs());
@@ -93,6 +101,7 @@ async function applyEnvelope(envelope: Uint8Array, parts: ApplyParts): Promise<s
 	if (!installed) throw new AgentError('update-refused', 'This agent was not installed as a package.');
 	const outcomes = await keep.outcomes();
 	const order = orderFor(plan, device, now.getTime());
+	onOrder(order?.version ?? null);
 	const edition = { epoch: plan.epoch ?? 0, revision: plan.revision };
 	const version = mayUpdate(order, {
 		installed: installed.version,

@@ -73,3 +73,20 @@ function list(names: readonly (string | undefined)[]): string {
 	const more = different.length - 5;
 	return different.slice(0, 5).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
+
+const CLASSES = [
+	['apt-busy', /Could not get lock|frontend lock was locked/],
+	[
+		'apt-untrusted',
+		/NO_PUBKEY|EXPKEYSIG|REVKEYSIG|BADSIG|not signed|signatures (?:couldn't|were invalid)|is not trusted/,
+	],
+	['apt-expired', /is not valid yet|is expired|Hash Sum mismatch|unexpected size|Mirror sync in progress/],
+	['apt-disk', /No space left|enough free space|disk-low/],
+	['apt-not-found', /Version '[^']*' for '[^']*' was not found|Unable to locate package/],
+	['apt-unreachable', /Could not (?:resolve|connect)|Failed to fetch|timed out|Temporary failure|index files failed/],
+	['apt-script', /returned an error code|subprocess .* returned error|error processing/],
+] as const;
+
+/** What kind of failure the words of apt and dpkg tell. Source: apt 2.6 to 3.0, dpkg 1.21. */
+export const classOf = (words: string): (typeof CLASSES)[number][0] | 'apt-failed' =>
+	CLASSES.find(([, pattern]) => pattern.test(words))?.[0] ?? 'apt-failed';

@@ -15,7 +15,7 @@ import {
 	PATIENCE,
 	SLOW_LOOK_MS,
 } from './judge.ts';
-import type { UpdateKeep } from './keep.edge.ts';
+import { AGENT_UNIT, type UpdateKeep } from './keep.edge.ts';
 import { MAX_LOG_LINES, type Trial, withTakenBack } from './record.ts';
 import type * as system from './system.edge.ts';
 
@@ -309,13 +309,14 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	async function keepFailed({ from, to }: Trial): Promise<void> {
 		const hours = Math.round(MAX_WAIT_MS / 3_600_000);
 		const message = `Version ${to} could not be judged: the service was away for ${hours} hours. ${from} took its place.`;
-		const failed = { code: 'service-unreachable', message, at: new Date(clock.wallMs()).toISOString() };
+		const failed = { code: 'service-unreachable', message, at: new Date(clock.wallMs()).toISOString(), version: to };
 		await keep.saveOutcomes({ ...(await keep.outcomes()), failed });
 	}
 
 	async function end(): Promise<void> {
 		await keep.end();
-		await system.tellSystemd();
+		// The agent reads again what root knows.
+		await system.tellSystemd('try-reload-or-restart', AGENT_UNIT);
 	}
 }
 

@@ -34,7 +34,7 @@ export interface Running {
 
 export const JUDGE_UNIT = 'idv-agent-judge.service';
 /** The agent's. */
-const AGENT_UNIT = 'idv-agent.service';
+export const AGENT_UNIT = 'idv-agent.service';
 const PIN_FILE = 'idv-agent-taken-back.pref';
 const MAX_UNIT_BYTES = 64 * 1024;
 

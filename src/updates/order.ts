@@ -3,7 +3,10 @@ import { compareVersions, versionProblem } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import { compilePlan, type PlannedDevice, planFor } from '../fleet/targeting.ts';
-import type { Outcomes } from './record.ts';
+import type { Status } from '../protocol/local-api.ts';
+import { classOf } from './apt.ts';
+import { isToBlame } from './judge.ts';
+import { isGoingBack, type Outcomes, type Records } from './record.ts';
 
 export interface Order {
 	readonly version: string;
@@ -11,25 +14,32 @@ export interface Order {
 	readonly atMs: number | null;
 }
 
-/** The version that a plan orders now, else the next one; `null` for none. @param installed is there already, and not ordered again. */
+/** The version that a plan orders now, else the next one; `null` for none. @param installed is there already, and not ordered again. By dpkg's rules: `0.3.0` and `0.3.0-1` differ. */
 export function orderFor(plan: FleetPlan, device: PlannedDevice, wallMs: number, installed?: string): Order | null {
 	const { words } = planFor(compilePlan(plan), device, wallMs);
-	const word = words.find(({ what, to }) => what === 'version' && to !== installed);
+	const word = words.find(({ what, to }) => what === 'version' && to !== null && !isSame(to, installed));
 	return word?.to ? { version: word.to, atMs: word.atMs } : null;
 }
 
-/** Milliseconds until the window is open; 0 while it is. A window may end on the next day. */
-export function untilWindowMs(window: string | null, now: Date): number {
+const isSame = (one: string, other: string | undefined) => other !== undefined && compareVersions(one, other) === 0;
+
+const DAY = 1440;
+/** The part of a window in which devices begin one after the other; the rest is for those that were held. */
+const SPREAD_PART = 0.75;
+
+/** Milliseconds until the window is open; 0 while it is. A window may end on the next day. @param share of this device, 0 to 1: so much later it opens for it. */
+export function untilWindowMs(window: string | null, now: Date, share = 0): number {
 	const match = window === null ? null : /^(\d\d):(\d\d)-(\d\d):(\d\d)$/.exec(window);
 	if (!match) return 0;
 	const [fromHour = 0, fromMinute = 0, toHour = 0, toMinute = 0] = match.slice(1).map(Number);
-	const [from, to] = [fromHour * 60 + fromMinute, toHour * 60 + toMinute];
-	const minute = now.getHours() * 60 + now.getMinutes();
-	// Equal times are the whole day.
-	const isOpen = from < to ? minute >= from && minute < to : minute >= from || minute < to;
+	const [opens, to] = [fromHour * 60 + fromMinute, toHour * 60 + toMinute];
+	// Equal times are the whole day: there is no opening to come all at once to.
+	const from = opens === to ? opens : opens + Math.floor(((to - opens + DAY) % DAY) * SPREAD_PART * share * 60) / 60;
+	const minute = now.getHours() * 60 + now.getMinutes() + now.getSeconds() / 60;
+	// Counted from the own opening, over midnight.
+	const isOpen = opens === to || (minute - from + 2 * DAY) % DAY < (to - from + 2 * DAY) % DAY;
 	if (isOpen) return 0;
-	const seconds = ((from - minute + 1440) % 1440) * 60 - now.getSeconds();
-	return seconds * 1000 - now.getMilliseconds();
+	return Math.round(((from - minute + 2 * DAY) % DAY) * 60) * 1000 - now.getMilliseconds();
 }
 
 export interface OrderFacts {
@@ -66,4 +76,38 @@ function whyRefused({ version }: Order, facts: OrderFacts): string | null {
 	if (back) return `Version ${version} was taken back on ${back.at} (${back.fault}) and is not tried again.`;
 	const newer = [facts.installed, ...(kept === null ? [] : [kept])].find((one) => compareVersions(version, one) < 0);
 	return newer === undefined ? null : `Version ${version} is older than ${newer}, which this device has had.`;
+}
+
+export interface ReasonFacts extends Records {
+	readonly isEnabled: boolean;
+	/** Whether the package that carries it out is there. */
+	readonly isInstalled: boolean;
+	/** Of the package. */
+	readonly version: string;
+	/** Whether it is due but for the window. */
+	readonly isOutside: boolean;
+	readonly isHeld: boolean;
+}
+
+type Reason = NonNullable<NonNullable<Status['updates']>['reason']>;
+
+/** Why an order is not carried out now, as a permanent word; `null` for none that is known. */
+export function reasonOf({ version }: Order, facts: ReasonFacts): Reason | null {
+	const { trial, outcomes } = facts;
+	if (!facts.isInstalled) return 'not-installed';
+	if (!facts.isEnabled) return 'disabled';
+	if (trial && isSame(trial.to, version))
+		return !isGoingBack(trial) ? 'trying' : isToBlame(trial.fault) ? 'taken-back' : 'service-away';
+	if (outcomes.takenBack.some((one) => isSame(one.version, version))) return 'taken-back';
+	const had = [facts.version, ...(outcomes.kept === null ? [] : [outcomes.kept])];
+	if (had.some((one) => compareVersions(one, version) > 0)) return 'newer-than-ordered';
+	const { failed } = outcomes;
+	if (failed && (failed.version == null || isSame(failed.version, version))) return reasonOfFailure(failed);
+	return facts.isOutside ? 'waiting-window' : facts.isHeld ? 'held-lease' : null;
+}
+
+function reasonOfFailure({ code, message }: NonNullable<Outcomes['failed']>): Reason {
+	if (code === 'update-failed') return classOf(message);
+	if (code === 'update-not-alone') return 'apt-not-alone';
+	return code === 'service-unreachable' ? 'service-away' : 'refused';
 }

@@ -57,15 +57,24 @@ export const outcomesSchema = z.looseObject({
 	takenBack: z.array(takenBackSchema),
 	/** The newest version that was judged good, as a floor: a plan never leads below it. */
 	kept: versionSchema.nullable(),
-	/** Why the order of the newest plan was not carried out; `null` since one was, or there was nothing to do. */
-	failed: z.looseObject({ code: z.string(), message: z.string(), at: z.string() }).nullable(),
+	/** Why the order of the newest plan was not carried out, and its version where it was read; `null` since one was, or there was nothing to do. */
+	failed: z
+		.looseObject({ code: z.string(), message: z.string(), at: z.string(), version: z.string().nullable().optional() })
+		.nullable(),
 	/** The newest plan by which this device was updated: an older one orders nothing. */
 	plan: z.looseObject({ epoch: z.int(), revision: z.int() }).nullable(),
 });
 
 export type Outcomes = z.infer<typeof outcomesSchema>;
 
+/** What root has written of updates. */
+export interface Records {
+	readonly trial: Trial | null;
+	readonly outcomes: Outcomes;
+}
+
 export const NO_OUTCOMES: Outcomes = { schemaVersion: 1, takenBack: [], kept: null, failed: null, plan: null };
+export const NO_RECORDS: Records = { trial: null, outcomes: NO_OUTCOMES };
 /** Versions that are remembered; the oldest is forgotten. */
 export const MAX_TAKEN_BACK = 8;
 export const MAX_LOG_LINES = 100;

@@ -3,7 +3,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Outcomes, TakenBack } from './record.ts';
 
-export const toReport = ({ takenBack }: Outcomes): NonNullable<Status['updates']>['takenBack'] =>
+export const reportTakenBack = ({ takenBack }: Outcomes): NonNullable<Status['updates']>['takenBack'] =>
 	takenBack.map(({ version, at, fault }) => ({ version, at, fault }));
 
 /** The version that was taken back last, while the device has no newer one that works; `null` for none. */

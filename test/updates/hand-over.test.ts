@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
+import { shareOfSpread } from '../../src/fleet/targeting.ts';
 import { createHandOver } from '../../src/updates/hand-over.runner.ts';
+import { NO_OUTCOMES, NO_RECORDS, type Records, type Trial } from '../../src/updates/record.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 const START = Date.parse('2026-11-22T00:00:00Z');
@@ -10,15 +12,20 @@ function given({
 	startAt,
 	window = null,
 	enabled = true,
+	packageVersion = null,
+	spreadSeconds = 0,
 }: {
 	startAt?: string;
 	window?: string | null;
 	enabled?: boolean;
+	packageVersion?: string | null;
+	spreadSeconds?: number;
 } = {}) {
 	const clock = createSteppedClock(START);
 	const written: string[] = [];
 	let held = false;
 	let installed = true;
+	let records: Records = NO_RECORDS;
 	const handOver = createHandOver({
 		clock,
 		settings: () => ({
@@ -29,6 +36,8 @@ function given({
 		version: '0.2.0',
 		isHeld: () => held,
 		isInstalled: () => installed,
+		records: () => records,
+		packageVersion: () => packageVersion,
 		write: (envelope) => written.push(String(envelope)),
 	});
 	return {
@@ -41,11 +50,15 @@ function given({
 		install: (next: boolean) => {
 			installed = next;
 		},
+		know(next: Partial<Records>) {
+			records = { ...NO_RECORDS, ...next };
+			handOver.reevaluate();
+		},
 		receive(version: string | null, bytes = 'the plan') {
 			const rings =
 				version === null ? [{ percent: 100 }] : [{ percent: 100, ...(startAt && { startAt }), agent: { version } }];
 			const to = version === null ? { workflowId: 'w' } : {};
-			const plan = { format: 'idv-fleet-plan/2', revision: 1, spreadSeconds: 0, defaults: { rollout: { to, rings } } };
+			const plan = { format: 'idv-fleet-plan/2', revision: 1, spreadSeconds, defaults: { rollout: { to, rings } } };
 			handOver.received(planSchemaOf(plan).parse(plan), Buffer.from(bytes));
 		},
 	};
@@ -85,15 +98,18 @@ test('a clock that is set back or forward does not bring it before its time, nor
 	expect(written).toHaveLength(1);
 });
 
+/** Of an hour: when this device begins in a window of one. */
+const TURN = 0.75 * shareOfSpread('kiosk-1');
+
 /** The hours of this machine's zone that begin so many hours after the start. */
 const windowIn = (from: number, to: number) =>
 	[from, to].map((hours) => new Date(START + hours * HOUR).toTimeString().slice(0, 5)).join('-');
 
 test.each([
-	['without a date', undefined, 2],
-	['whose date is over', '2026-11-21T22:00:00Z', 2],
-	['whose date is in the window', '2026-11-22T02:30:00Z', 2.5],
-	['whose date is after the window', '2026-11-22T05:00:00Z', 26],
+	['without a date', undefined, 2 + TURN],
+	['whose date is over', '2026-11-21T22:00:00Z', 2 + TURN],
+	['whose date is in the window', '2026-11-22T02:30:00Z', Math.max(2.5, 2 + TURN)],
+	['whose date is after the window', '2026-11-22T05:00:00Z', 26 + TURN],
 ])('a plan %s is handed over in the window and not before', (_what, startAt, dueHours) => {
 	const { clock, written, receive } = given({ ...(startAt && { startAt }), window: windowIn(2, 3) });
 	receive('0.3.0');
@@ -141,6 +157,7 @@ test('a plan that withdraws an order which root may still wait with is handed ov
 
 test('nothing is handed over that orders nothing, names this version, is not switched on, or was withdrawn', () => {
 	const off = given({ enabled: false });
+	off.install(false);
 	off.receive('0.3.0');
 	const same = given();
 	same.receive('0.2.0');
@@ -169,4 +186,105 @@ test('a ring to come is handed over at its time, also where the device has the v
 	expect(written).toEqual([]);
 	clock.advance(2 * HOUR);
 	expect(written).toEqual(['the plan']);
+});
+
+const TRIAL = { phase: 'judging', from: '0.2.0', to: '0.3.0', fault: null } as Trial;
+const takenBack = [{ version: '0.3.0', by: '0.2.0', at: '2026-11-22T03:00:00Z', fault: 'crashes', log: [] }];
+const failed = (code: string, message: string, version: string | null = '0.3.0') => ({
+	outcomes: { ...NO_OUTCOMES, failed: { code, message, at: '2026-11-22T03:00:00Z', version } },
+});
+
+test.each<[string, Partial<Records>, string | null]>([
+	['nothing', {}, null],
+	['a trial of it', { trial: TRIAL }, 'trying'],
+	['its end', { trial: { ...TRIAL, phase: 'goneBack', fault: 'crashes' } }, 'taken-back'],
+	['a service that was away', { trial: { ...TRIAL, phase: 'goingBack', fault: 'service-away' } }, 'service-away'],
+	['that it was taken back', { outcomes: { ...NO_OUTCOMES, takenBack } }, 'taken-back'],
+	['that a newer one was kept', { outcomes: { ...NO_OUTCOMES, kept: '0.4.0' } }, 'newer-than-ordered'],
+	['that another was kept', { outcomes: { ...NO_OUTCOMES, kept: '0.2.0' } }, null],
+	['the words of apt', failed('update-failed', "E: Version '0.3.0' for 'idv-agent' was not found"), 'apt-not-found'],
+	[
+		'a dead mirror',
+		failed('update-failed', 'E: Failed to fetch http://a/ Could not connect to a:80'),
+		'apt-unreachable',
+	],
+	[
+		'a wrong clock',
+		failed('update-failed', 'E: Release file for file:/a is not valid yet (invalid for another 1d)'),
+		'apt-expired',
+	],
+	['another key', failed('update-failed', 'W: GPG error: http://a InRelease: NO_PUBKEY 0A'), 'apt-untrusted'],
+	['another apt', failed('update-failed', 'E: Could not get lock /var/lib/dpkg/lock-frontend.'), 'apt-busy'],
+	['other packages', failed('update-not-alone', 'apt would remove kiosk-app'), 'apt-not-alone'],
+	['something of apt', failed('update-failed', 'status 100'), 'apt-failed'],
+	['a refusal', failed('update-refused', 'The fleet plan was valid until 2026.'), 'refused'],
+	['the failure of another order', failed('update-failed', 'E: No space left on device', '0.2.9'), null],
+])('what root has written is the reason of an order while it holds: %s', (_what, known, reason) => {
+	const { handOver, receive, know } = given();
+	receive('0.3.0');
+	know(known);
+	expect([handOver.ordered, handOver.reason]).toEqual(['0.3.0', reason]);
+	know({});
+	expect(handOver.reason).toBeNull();
+});
+
+test('an order that waits says for what: the window, a lease, the settings', () => {
+	const waiting = given({ window: windowIn(2, 3) });
+	waiting.receive('0.3.0');
+	expect(waiting.handOver.reason).toBe('waiting-window');
+	const held = given();
+	held.hold(true);
+	held.receive('0.3.0');
+	expect(held.handOver.reason).toBe('held-lease');
+	held.hold(false);
+	expect(held.handOver.reason).toBeNull();
+	const off = given({ enabled: false });
+	off.receive('0.3.0');
+	expect([off.handOver.ordered, off.handOver.reason, off.written]).toEqual(['0.3.0', 'disabled', []]);
+});
+
+test('a version and its package are the same only with the revision, and an order of either ends when it is there', () => {
+	for (const [packageVersion, ordered, expected] of [
+		['0.3.0-1', '0.3.0-1', null],
+		['0.3.0', '0.3.0-0', null],
+		['0.3.0-1', '0.3.0-2', '0.3.0-2'],
+		['0.3.0', '0.3.0-1', '0.3.0-1'],
+	] as const) {
+		const { clock, written, handOver, receive } = given({ packageVersion });
+		receive(ordered);
+		clock.advance(12 * HOUR);
+		expect([ordered, handOver.ordered]).toEqual([ordered, expected]);
+		expect(written.length > 0).toBe(expected !== null);
+	}
+});
+
+test('devices begin one after the other: over the window, or over an hour, by their id', () => {
+	const share = shareOfSpread('kiosk-1');
+	const inWindow = given({ window: windowIn(2, 5) });
+	inWindow.receive('0.3.0');
+	const beginsMs = (2 + 3 * 0.75 * share) * HOUR;
+	inWindow.clock.advance(beginsMs - 2000);
+	expect(inWindow.written).toEqual([]);
+	inWindow.clock.advance(4000);
+	expect(inWindow.written).toHaveLength(1);
+	const atOnce = given({ spreadSeconds: 600 });
+	atOnce.receive('0.3.0');
+	atOnce.clock.advance(share * HOUR - 2000);
+	expect(atOnce.written).toEqual([]);
+	atOnce.clock.advance(4000);
+	expect(atOnce.written).toHaveLength(1);
+});
+
+test('root that has the agent look again when it has failed is handed the plan after six hours, and at once after a change of the settings', () => {
+	const { clock, written, receive, know } = given();
+	receive('0.3.0');
+	for (let hour = 0; hour < 5; hour += 1) {
+		know(failed('update-failed', 'status 100'));
+		clock.advance(HOUR);
+	}
+	expect(written).toHaveLength(1);
+	clock.advance(1.1 * HOUR);
+	expect(written).toHaveLength(2);
+	receive('0.3.0', 'another edition');
+	expect(written).toHaveLength(3);
 });

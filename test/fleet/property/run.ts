@@ -15,6 +15,7 @@ import { compilePlan, planFor, rolloutPercentile } from '../../../src/fleet/targ
 import { EMPTY_STATE } from '../../../src/state/device-state.ts';
 import { keepPersistedState } from '../../../src/state/persisted-state.runner.ts';
 import { createHandOver } from '../../../src/updates/hand-over.runner.ts';
+import { NO_RECORDS } from '../../../src/updates/record.ts';
 import { randomFrom } from '../../connection/virtual-fleet.ts';
 import { createSteppedClock } from '../../harness/stepped-clock.ts';
 
@@ -127,6 +128,8 @@ function createDevice(index: number, random: Random, published: () => Document) 
 		},
 		isHeld: () => false,
 		isInstalled: () => true,
+		records: () => NO_RECORDS,
+		packageVersion: () => null,
 		// Root, apt and the judge, in short.
 		write() {
 			const { ordered } = handOver;

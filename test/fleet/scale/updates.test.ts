@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { planSchemaOf } from '../../../src/fleet/plan-format.ts';
 import { rolloutPercentile } from '../../../src/fleet/targeting.ts';
 import { createHandOver } from '../../../src/updates/hand-over.runner.ts';
+import { NO_RECORDS } from '../../../src/updates/record.ts';
 import { createSteppedClock } from '../../harness/stepped-clock.ts';
 import { operatorOfFile } from '../../operator/operator.ts';
 
@@ -49,6 +50,8 @@ test('2,000 devices in rings: a version that 3 % take back stops at the first ri
 				version: OLD,
 				isHeld: () => false,
 				isInstalled: () => true,
+				records: () => NO_RECORDS,
+				packageVersion: () => null,
 				/** Root and the judge, in short. */
 				write() {
 					if (isBad)
