@@ -20,6 +20,15 @@ export interface Documents<Document> {
 
 /** @throws the system's error when the directory cannot be read. */
 export function readDocuments<Document>(directory: string, name: string): Documents<Document> {
+	return reading(directory, name, (log) => documentsOf<Document>(log));
+}
+
+/** Of any log. @throws the system's error when the directory cannot be read. */
+export function readDamages(directory: string, name: string): Documents<unknown>['damages'] {
+	return reading(directory, name, damagesOf);
+}
+
+function reading<Result>(directory: string, name: string, read: (log: RecordLog) => Result): Result {
 	let failed: unknown = null;
 	const log = openRecordLog({
 		...{ directory, name, access: 'read', maxBytes: () => 0, head: () => new Uint8Array(0), schedule: () => () => {} },
@@ -27,11 +36,13 @@ export function readDocuments<Document>(directory: string, name: string): Docume
 	});
 	try {
 		if (failed !== null) throw failed;
-		return documentsOf(log);
+		return read(log);
 	} finally {
 		void log.close();
 	}
 }
+
+const damagesOf = (log: RecordLog) => log.damages().map(({ file, error }) => ({ file, message: inWords(error) }));
 
 /** @param after only those after this number. */
 export function documentsOf<Document>(log: RecordLog, after = 0): Documents<Document> {
@@ -48,6 +59,5 @@ export function documentsOf<Document>(log: RecordLog, after = 0): Documents<Docu
 			lost.push({ from, to, after: timeOf(from - 1), before: timeOf(to + 1) });
 		}
 	const first = documents.length + lost.length > 0 ? log.first() : 0;
-	const damages = log.damages().map(({ file, error }) => ({ file, message: inWords(error) }));
-	return { documents, first, last: log.last(), lost, damages };
+	return { documents, first, last: log.last(), lost, damages: damagesOf(log) };
 }

@@ -264,7 +264,8 @@ export function openSegment(
 		if (!stat.isFile()) throw Object.assign(new Error('it is not a regular file'), { code: 'not-regular' });
 		segment.bytes = stat.size;
 		scan(Math.min(stat.size, MAX_SEGMENT_BYTES));
-		segment.isDamaged ||= stat.size > MAX_SEGMENT_BYTES || (segment.end > 0 && segment.head === null);
+		// Only an empty file has lost nothing: the power was cut before its head was flushed.
+		segment.isDamaged ||= stat.size > MAX_SEGMENT_BYTES || (stat.size > 0 && segment.head === null);
 	} catch (error) {
 		files.closeSync(descriptor);
 		throw error;

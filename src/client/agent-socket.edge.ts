@@ -217,7 +217,7 @@ export const unreadable = (message: string) =>
  * an event without data is dropped. @throws AgentProblem `response-too-large`.
  */
 export function createEventStreamParser(): (chunk: Uint8Array) => ServerSentEvent[] {
-	const decoder = new TextDecoder();
+	const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 	let pieces: string[] = [];
 	let size = 0;
 	return (chunk) => {

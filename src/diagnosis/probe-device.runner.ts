@@ -4,6 +4,7 @@
  */
 import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { readDamages } from '../base/documents.edge.ts';
 import { AgentError, asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
 import { createLocalClient } from '../client/local-client.edge.ts';
 import { tellRefused } from '../connection/refused-credential.ts';
@@ -87,6 +88,8 @@ export async function checkState(
 	const { notices } = isClosed && told.length > 0 ? { notices: [] } : await look();
 	for (const problem of [...told, ...notices])
 		return problem.code === 'state-corrupt' ? warning(asFailure(problem)) : failed(asFailure(problem));
+	const damaged = findDamagedLogs(stateDir, daemon.kind === 'notRunning');
+	if (damaged) return warning(damaged);
 	if (daemon.kind !== 'notRunning') {
 		await access(stateDir, constants.W_OK).catch((error: NodeJS.ErrnoException) => {
 			throw new AgentError('state-unwritable', `The state directory ${stateDir} cannot be written (${error.code}).`);
@@ -102,6 +105,16 @@ export async function checkState(
 	if ((info.mode & 0o077) === 0) return ok(`${stateDir} can be read, and a state can be saved there.`);
 	const message = `Other users have access to ${stateDir}: its mode is ${(info.mode & 0o777).toString(8)}.`;
 	return warning(failure('state-unreadable', message, { remedy: `Restrict it to its owner: chmod 700 ${stateDir}.` }));
+}
+
+/** @param isUnused no agent runs, which would say so of events, and unlink files while they are looked at. */
+function findDamagedLogs(stateDir: string, isUnused: boolean): Failure | null {
+	const names = ['audit', 'history', ...(isUnused ? ['events'] : [])];
+	const damages = names.flatMap((name) => readDamages(stateDir, name));
+	if (damages.length === 0) return null;
+	const told = damages.slice(0, 8).map(({ file, message }) => `${file}: ${message}`);
+	const remedy = 'Check the disk; idv-agent audit --verify and idv-agent history say what is missing.';
+	return failure('state-corrupt', `Files of the log are damaged: ${told.join('; ')}.`, { remedy });
 }
 
 /** The agent creates the directory when it first starts, if it may. */

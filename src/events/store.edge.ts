@@ -91,7 +91,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		keysFound = state.keys;
 		areKeysLoaded = false;
 		consumers.load(state.consumers ?? {}, last, log.doneUpTo());
-		noticeDamage(log.damages()[0]);
+		noticeDamage(log.damages());
 		taking = takeOver(log, taken, {
 			...{ directory, durable, wallMs, maxAgeMs: bounds.maxAgeMs, consumers, nextId: () => nextId(log) },
 			addKeys: (keys) => (keysFound = { upTo: 0, ...keysFound, known: [...keys, ...(keysFound?.known ?? [])] }),
@@ -102,7 +102,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			},
 			onTaken: (now) => (taken = now),
 			onNewest: (at) => (newestHandedOn ??= at),
-			onUnusable: (file, error) => noticeDamage({ file, error }),
+			onUnusable: (file, error) => noticeDamage([{ file, error }, ...log.damages()]),
 		}).finally(shares.forget);
 		given = Math.max(given, log.next() - 1);
 		trim(log);
@@ -133,10 +133,12 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		);
 
 	/** The warning ends when the damaged files are gone. */
-	function noticeDamage(damage: ReturnType<RecordLog['damages']>[number] | undefined): void {
+	function noticeDamage([damage, ...others]: ReturnType<RecordLog['damages']>): void {
 		if (!damage && !isDamageKnown) return;
 		isDamageKnown = damage !== undefined;
-		const message = `Stored events are damaged in ${damage?.file}: ${inWords(damage?.error)}. Where one is missing, applications get a gap.`;
+		const names = Array.from(new Set(others.map(({ file }) => file))).filter((file) => file !== damage?.file);
+		const more = names.length > 0 ? ` Also damaged: ${names.slice(0, 8).join(', ')}.` : '';
+		const message = `Stored events are damaged in ${damage?.file}: ${inWords(damage?.error)}.${more} Where one is missing, applications get a gap.`;
 		const remedy = 'Ask the service for what applications may have missed; check the disk if it happens again.';
 		onNotice('events-damaged', damage ? failure('state-corrupt', message, { remedy }) : null);
 	}
@@ -238,7 +240,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs()) {
 			uncleanSinceMs = null;
 			log.clean().then(
-				() => noticeDamage(log.damages()[0]),
+				() => noticeDamage(log.damages()),
 				() => {
 					// Tried again as long as contents are on the disk.
 					uncleanSinceMs ??= monotonicMs();

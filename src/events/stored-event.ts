@@ -49,7 +49,8 @@ export function encodeEvent(entry: Entry): Uint8Array {
 
 export function decodeEvent(number: number, payload: Uint8Array): Entry & { readonly epoch: string } {
 	const end = payload.indexOf(0x0a);
-	const text = new TextDecoder();
+	// A mark at the beginning is a part of the content.
+	const text = new TextDecoder('utf-8', { ignoreBOM: true });
 	const [epoch, at, type, kind, workflowId, format, serviceId] = JSON.parse(text.decode(payload.subarray(0, end)));
 	const content = text.decode(payload.subarray(end + 1));
 	return { id: `${epoch}-${number}`, number, epoch, at, type, kind, workflowId, format, content, serviceId };

@@ -1,4 +1,5 @@
 /** What a log keeps, and what it says of the rest: cuts of power, rot, failing disks. The rows are those of docs/log.md. */
+import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -290,6 +291,14 @@ describe('damage at rest', () => {
 		expect(names()).toHaveLength(5);
 		return read(open({ access: 'read' }));
 	}
+	/** The newest file of another device. */
+	async function another(): Promise<string> {
+		const elsewhere = fs.mkdtempSync(path.join(os.tmpdir(), 'record-log-'));
+		onTestFinished(() => fs.rmSync(elsewhere, { recursive: true, force: true }));
+		const log = open({ directory: elsewhere });
+		await add(log, ...ten);
+		return path.join(elsewhere, fs.readdirSync(elsewhere)[0] ?? '');
+	}
 	const short = (texts: string[]) => texts.map((text) => text.replace(/ x+$/, ''));
 
 	test.each([
@@ -323,6 +332,32 @@ describe('damage at rest', () => {
 		const [from = 0, to = 0] = (lost?.match(/\d+/g) ?? []).map(Number);
 		expect(to - from).toBeGreaterThan(20);
 		expect(after).toEqual([...short(before).slice(0, from - 1), lost, ...short(before).slice(to)]);
+	});
+
+	describe.each([
+		['the only', 0],
+		['the newest', 139],
+	])('a ruined %s file', (_which, kept) => {
+		test.each([
+			['of another device', async (file: string) => fs.copyFileSync(await another(), file)],
+			['of zeros', (file: string) => fs.writeFileSync(file, Buffer.alloc(fs.statSync(file).size))],
+			['of random bytes', (file: string) => fs.writeFileSync(file, randomBytes(fs.statSync(file).size))],
+			['cut to 1 byte', (file: string) => fs.truncateSync(file, 1)],
+			['cut within its head', (file: string) => fs.truncateSync(file, 60)],
+		])('%s is named at this start and at the next one, and one that is empty is not [F780]', async (_what, ruin) => {
+			if (kept > 0) await givenFive();
+			else await damaged(() => {});
+			const name = names().at(-1);
+			await ruin(at(name));
+			const log = open();
+			expect(log.damages()).toMatchObject([{ file: at(name), error: new Error('a part of it is damaged') }]);
+			await add(log, 'more');
+			expect(read(await reopen(log)).at(-1)).toBe('more');
+			expect(open().damages()).toContainEqual({ file: at(name), error: new Error('a part of it is damaged') });
+			for (const each of names().slice(1)) fs.rmSync(at(each));
+			fs.truncateSync(at(names()[0]));
+			expect(open().damages()).toEqual([]);
+		});
 	});
 
 	test.each(['a directory', 'a link', 'a pipe', 'a file that may not be read'])(

@@ -1,4 +1,4 @@
-import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { assessUnit } from '../../src/diagnosis/check-results.ts';
@@ -163,6 +163,19 @@ describe('the state directory', () => {
 		const { home } = await givenStopped();
 		await writeFile(join(home.paths.stateDir, 'state.json'), '{"schemaVersion":1,');
 		expectProblem((await examine({ home }, 'state')).checks.state, 'warning', 'state-corrupt', /is damaged/);
+	});
+
+	test('with a ruined file of any log is a warning with the name of the file [F781]', async () => {
+		const { home } = await givenStopped();
+		const { stateDir } = home.paths;
+		for (const name of ['history', 'audit', 'events']) {
+			const file = join(stateDir, `${name}-00000001-0123456789abcdef.log`);
+			const others = (await readdir(stateDir)).filter((each) => each.startsWith(name));
+			for (const each of others) await rm(join(stateDir, each));
+			await writeFile(file, Buffer.alloc(5000));
+			expectProblem((await examine({ home }, 'state')).checks.state, 'warning', 'state-corrupt', new RegExp(file));
+			await rm(file);
+		}
 	});
 
 	test('whose state cannot be read leaves identity, pairing and channel unchecked', async () => {

@@ -529,6 +529,26 @@ describe('a disk that fails', () => {
 		expect(contents(all(later, ids[0]).entries)).toEqual(['b', 'c', 'd']);
 	});
 
+	test('ruined files are told by their names, the newest as well [F780]', async () => {
+		for (const count of [1, 2]) {
+			if (count === 1) {
+				const before = open();
+				await add(before, 'a', 'b');
+				await before.close();
+			}
+			const files = fs.readdirSync(directory);
+			expect(files).toHaveLength(count);
+			for (const file of files) fs.writeFileSync(at(file), Buffer.alloc(fs.statSync(at(file)).size));
+			const store = open();
+			expect(contents(all(store).entries.filter(({ type }) => type !== 'gap'))).toEqual([]);
+			const [told, ...others] = store.notices;
+			expect([told?.[0], told?.[1]?.code, others]).toEqual(['events-damaged', 'state-corrupt', []]);
+			for (const file of files) expect(told?.[1]?.message).toContain(file);
+			await add(store, 'c');
+			await store.close();
+		}
+	});
+
 	test('one damaged record is one gap at its place: in pages, from every place, and by its own id [F515]', async () => {
 		let store = open();
 		const ids = await add(store, 'a', 'b', 'c', 'd');

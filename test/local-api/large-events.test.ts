@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
 import { createEventStreamParser } from '../../src/client/agent-socket.edge.ts';
+import { createClient } from '../../src/client/client.runner.ts';
 import { pageOfEvents, streamEvents } from '../../src/local-api/event-routes.runner.ts';
 import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../src/protocol/local-api.ts';
 import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
@@ -70,6 +71,22 @@ test('a large event reaches streams and pages as it came, wherever its character
 	expect(isSame(paged)).toBe(true);
 	const { status, headers } = await ask(device, `${LOCAL_ROUTES.events}?since=${start}`, { method: 'HEAD' });
 	expect([status, headers['content-type'], headers['content-length']]).toEqual([200, 'application/json', undefined]);
+});
+
+test('a byte order mark at the beginning of a content reaches streams, pages and the client [F782]', async () => {
+	const { device, append, start } = await givenDevice();
+	const texts = ['\ufeffplain', '\ufeff', '\ufeff{"type":"t"}', `\ufeff\ufeff${'x'.repeat(100 * KIB)}`];
+	const parse = createEventStreamParser();
+	const streamed: unknown[] = [];
+	openStream(device, start).on('data', (bytes: Buffer) => {
+		streamed.push(...parse(bytes).map(({ data }) => JSON.parse(data).data));
+	});
+	for (const text of texts) await append('text', text);
+	await expect.poll(() => streamed).toEqual(texts);
+	const { json } = await ask(device, `${LOCAL_ROUTES.events}?since=${start}`);
+	expect(json.events.map(({ data }: { data: unknown }) => data)).toEqual(texts);
+	const client = createClient({ socketPath: join(device.home.paths.runDir, LOCAL_SOCKETS.agent) });
+	expect((await client.eventPage({ since: start })).events.map(({ text }) => text)).toEqual(texts);
 });
 
 test('one who takes nothing holds one piece of an event, whatever its characters become in JSON [F757]', async () => {
