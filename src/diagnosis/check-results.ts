@@ -16,9 +16,7 @@ const MIB = 1024 * 1024;
 const DAY_MS = 86_400_000;
 
 /** Less than this and a save of the state or of an event may fail, in bytes. */
-const LEAST_DISK_BYTES = 8 * MIB;
-/** Less than this is worth a warning, in bytes. */
-const LOW_DISK_BYTES = 64 * MIB;
+const LEAST_DISK_BYTES = 64 * 1024;
 /** Budget of the agent and limit of its unit (`MemoryMax`), in MiB. */
 const AGENT_MEMORY_MIB = 256;
 /** An unused device should have at least this much memory available, in bytes. */
@@ -29,18 +27,21 @@ const LOW_CERTIFICATE_DAYS = 14;
 const EARLIEST_MS = Date.UTC(2026, 0, 1);
 
 export function assessDisk(
-	{ directory, freeBytes, freeInodes, capacityBytes }: DiskSpace,
+	{ directory, freeBytes, freeInodes, capacityBytes, usedBytes }: DiskSpace,
 	bounds: DiskBounds,
 ): Finding {
 	const free = `${mebibytes(freeBytes)} free in ${directory}`;
 	const small = tooSmall(directory, bounds, capacityBytes);
+	const need = diskNeed(bounds);
 	const low = (message: string) =>
 		failure('disk-low', message, { remedy: `Make room on the file system of ${directory}.` });
 	if (freeInodes === 0) return failed(low(`${directory} has run out of inodes, so no file can be created.`));
-	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${free}.`));
+	if (freeBytes < LEAST_DISK_BYTES) return failed(low(`Only ${plainBytes(freeBytes)} free in ${directory}.`));
 	if (small) return warning(small);
-	if (freeBytes < LOW_DISK_BYTES) return warning(low(`Only ${free}.`));
-	return ok(`${free}; the agent may need ${plainBytes(diskNeed(bounds))} in all.`);
+	// What the agent has there already is a part of its need.
+	if (usedBytes !== null && freeBytes + usedBytes < need)
+		return warning(low(`Only ${free}; the agent may need ${plainBytes(need - usedBytes)} more.`));
+	return ok(`${free}; the agent may need ${plainBytes(need)} in all.`);
 }
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {

@@ -2,7 +2,7 @@
 
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { lstat, readFile, stat, statfs } from 'node:fs/promises';
+import { lstat, readdir, readFile, stat, statfs } from 'node:fs/promises';
 import { freemem, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
 import { capacityOf } from '../base/files.edge.ts';
@@ -17,17 +17,30 @@ export type DiskSpace = Awaited<ReturnType<typeof readDiskSpace>>;
 
 /**
  * The space where a directory is, or where it would be created. Without what is reserved for root, as the agent has it;
- * `freeInodes` is `null` where the file system has no fixed number of them.
+ * `usedBytes` by its own files; `freeInodes` is `null` where the file system has no fixed number of them.
  */
 export async function readDiskSpace(directory: string) {
 	for (let place = directory; ; place = dirname(place)) {
 		try {
 			const { bavail, bsize, files, ffree } = await statfs(place);
 			const freeInodes = files > 0 ? ffree : null;
-			return { directory: place, freeBytes: bavail * bsize, freeInodes, capacityBytes: capacityOf(place) };
+			const space = { directory: place, freeBytes: bavail * bsize, freeInodes, capacityBytes: capacityOf(place) };
+			return { ...space, usedBytes: place === directory ? await usedIn(place) : 0 };
 		} catch (error) {
 			if (dirname(place) === place) throw error;
 		}
+	}
+}
+
+/** The blocks of a directory and of its files; `null` where this user may not look. */
+async function usedIn(directory: string): Promise<number | null> {
+	try {
+		const names = ['.', ...(await readdir(directory))];
+		// One that has gone meanwhile uses nothing.
+		const stats = await Promise.all(names.map((name) => lstat(join(directory, name)).catch(() => null)));
+		return stats.reduce((sum, found) => sum + (found?.blocks ?? 0) * 512, 0);
+	} catch {
+		return null;
 	}
 }
 

@@ -21,8 +21,16 @@ const NOW = Date.UTC(2026, 10, 21);
 const DAY = 86_400_000;
 
 describe('disk space', () => {
-	const at = (freeMib: number, freeInodes: number | null = 1000, capacityBytes: number | null = null) =>
-		assessDisk({ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes, capacityBytes }, BOUNDS);
+	const at = (
+		freeMib: number,
+		freeInodes: number | null = 1000,
+		capacityBytes: number | null = null,
+		usedBytes: number | null = 0,
+	) =>
+		assessDisk(
+			{ directory: '/var/lib/idv-agent', freeBytes: freeMib * MIB, freeInodes, capacityBytes, usedBytes },
+			BOUNDS,
+		);
 	test.each([
 		[
 			'plenty',
@@ -30,10 +38,15 @@ describe('disk space', () => {
 			{ status: 'ok', message: '5000 MiB free in /var/lib/idv-agent; the agent may need 6 MiB in all.' },
 		],
 		['far more', at(10 * 1024), { status: 'ok', message: expect.stringMatching(/^10 GiB free/) }],
-		['the last sufficient figure', at(64), { status: 'ok' }],
-		['little', at(63), { status: 'warning', code: 'disk-low' }],
-		['enough for one more state', at(8), { status: 'warning', code: 'disk-low' }],
-		['too little', at(7), { status: 'failed', code: 'disk-low' }],
+		['exactly the need', at(6), { status: 'ok' }],
+		['the rest of the need', at(1, 1000, 6 * MIB, 5 * MIB), { status: 'ok' }],
+		[
+			'less than the rest of the need',
+			at(1, 1000, 64 * MIB, 4 * MIB),
+			{ status: 'warning', code: 'disk-low', message: expect.stringContaining('may need 2 MiB more') },
+		],
+		['little, used by files that this user may not see', at(1, 1000, 64 * MIB, null), { status: 'ok' }],
+		['no room at all', at(0.05, 1000, 6 * MIB, 6 * MIB), { status: 'failed', code: 'disk-low' }],
 		['no inode left', at(5000, 0), { status: 'failed', code: 'disk-low', message: expect.stringContaining('inode') }],
 		['a file system without inodes', at(5000, null), { status: 'ok' }],
 		[

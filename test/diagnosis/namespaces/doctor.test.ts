@@ -272,7 +272,7 @@ test.runIf(isRoot)('a full disk is seen on a small file system, until there is r
 	onTestFinished(() => void execFileSync('umount', [home.stateDir]));
 	await writeFile(join(home.stateDir, 'fill'), Buffer.alloc(1024 * 1024));
 	const report = await examine(home, '--check', 'state', '--check', 'disk-space');
-	expectFailure(report, 'disk-space', 'disk-low', /no inode|Only 0 MiB/);
+	expectFailure(report, 'disk-space', 'disk-low', /no inode|Only 0.1 MiB/);
 	expectFailure(report, 'state', 'state-unwritable', /ENOSPC/);
 	expect(report.exitStatus).toBe(74);
 	expect(report.checks['disk-space']?.remedy).toBe(`Make room on the file system of ${home.stateDir}.`);
