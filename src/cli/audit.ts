@@ -15,9 +15,10 @@ export async function showAudit(
 	if (flags.verify) return verify(shell, choosePaths(flags, shell.env).stateDir);
 	const client = clientFor(shell, flags);
 	if (flags.follow) {
-		const { reason } = await client.events(LOCAL_ROUTES.auditStream, { socket: 'admin' }, ({ data }) =>
-			print(shell, JSON.parse(data) as AuditEntry),
-		);
+		const { reason } = await client.events(LOCAL_ROUTES.auditStream, { socket: 'admin' }, ({ data }) => {
+			shell.isStream = true;
+			print(shell, JSON.parse(data) as AuditEntry);
+		});
 		if (reason !== 'aborted') throw agentStopped();
 		return;
 	}

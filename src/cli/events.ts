@@ -1,10 +1,15 @@
 /** `idv-agent events`: the events that applications receive, as lines for people or one JSON document a line. */
 import { AgentError } from '../base/errors.ts';
+import { AgentProblem } from '../client/agent-problem.ts';
+import { passes } from '../client/agent-socket.edge.ts';
 import { type EraseResult, type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
+import { type AskFlags, clientFor } from './local-agent.ts';
 import { counted, localTime, type Shell } from './output.ts';
 import { readTime } from './times.ts';
+
+/** Between two attempts while the agent is away. */
+const RETRY_MS = 1000;
 
 type EventsFlags = AskFlags & { readonly follow?: boolean; readonly since?: string | undefined };
 
@@ -24,17 +29,30 @@ export async function showEvents(shell: Shell, flags: EventsFlags): Promise<void
 	if (shown === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No events.');
 }
 
-/** The agent ends the stream of a reader that is too slow; the next request resumes after the last id. */
+/** Goes on after the last id: the agent ends the stream of a reader that is too slow, and may be restarted. The first one must be there. */
 async function followEvents(shell: Shell, flags: EventsFlags): Promise<void> {
 	const client = clientFor(shell, flags);
 	let { since } = flags;
+	let [hasBegun, isTold] = [false, false];
 	for (;;) {
-		const { reason } = await client.events(LOCAL_ROUTES.events, { since }, ({ id, data }) => {
+		const stream = client.events(LOCAL_ROUTES.events, { since }, ({ id, data }) => {
+			shell.isStream = true;
+			isTold = false;
 			printEvent(shell, JSON.parse(data) as LocalEvent, data);
 			since = id ?? since;
 		});
-		if (reason === 'no-progress') throw new AgentError('internal', 'The agent sends the same events again and again.');
-		if (reason !== 'slow') throw agentStopped();
+		const ended = await stream.catch((error: unknown) => error as Error);
+		const isEnd = !(ended instanceof Error);
+		if (isEnd && ended.reason === 'no-progress')
+			throw new AgentError('internal', 'The agent sends the same events again and again.');
+		if (isEnd && ended.reason === 'slow') continue;
+		const problem = isEnd ? null : ended.cause;
+		const isAbsent = problem instanceof AgentProblem && problem.code === 'agent-not-running';
+		hasBegun ||= isEnd || (problem instanceof AgentProblem && problem.code === 'connection-lost');
+		if (!isEnd && !(hasBegun && problem instanceof AgentProblem && passes(problem))) throw ended;
+		if (!isAbsent && !isTold) shell.warn('The agent has stopped. Waiting for it to be back.');
+		isTold ||= !isAbsent;
+		await new Promise<void>((resolve) => shell.clock.schedule(RETRY_MS, resolve));
 	}
 }
 

@@ -1,6 +1,7 @@
 /**
  * The caller of a command, and how it is answered: lines for people, JSON for programs, one line for each failure, and the
- * right exit status. Answers go to standard output, errors to standard error; with `--json` a failure is the answer.
+ * right exit status. Answers go to standard output, errors to standard error; with `--json` a failure is the answer,
+ * unless it ends a stream.
  */
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
@@ -19,6 +20,8 @@ export class Shell {
 	readonly env: Caller['env'];
 	/** Whether a program reads the answer: `--json`, or the variable for it. */
 	isJson: boolean;
+	/** Whether documents were written that go on as they come: a failure is none of them. */
+	isStream = false;
 	/** What a command waits by. */
 	readonly clock: Clock;
 	#readerIsWatched = false;
@@ -106,7 +109,7 @@ export class Shell {
 	fail(told: Failure, beside: object = {}, course: Course = 'over'): void {
 		const { code, message, remedy, params } = told;
 		this.caller.exitCode = exitStatusOf(code);
-		if (this.isJson) this.json({ error: { code, message, remedy, params }, ...beside });
+		if (this.isJson && !this.isStream) this.json({ error: { code, message, remedy, params }, ...beside });
 		else this.#error(`${sentenceOf(told, course)} [${code}]`);
 	}
 

@@ -30,6 +30,7 @@ export async function showStatus(shell: Shell, flags: StatusFlags): Promise<void
 	}
 	let last = '';
 	await followStatus(client, ({ sentence }, json) => {
+		shell.isStream = true;
 		if (shell.isJson) shell.line(json);
 		else if (sentence !== last) shell.line(`${localTime(new Date().toISOString())}  ${sentence}`);
 		last = sentence;

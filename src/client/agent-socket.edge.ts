@@ -212,6 +212,12 @@ const tooLarge = () =>
 export const unreadable = (message: string) =>
 	new AgentProblem(0, 'bad-response', message, 'Check that the socket is that of idv-agent, and of the same version.');
 
+/** Whether to try again: the agent is away, restarts, or has too much to do. */
+export const passes = ({ status, code }: AgentProblem): boolean =>
+	status >= 500 || status === 429 || isGone({ code }) || code === 'request-timeout';
+export const isGone = ({ code }: Pick<AgentProblem, 'code'>): boolean =>
+	code === 'agent-not-running' || code === 'connection-lost';
+
 /**
  * A parser of the agent's events that takes the bytes in whatever pieces they come. Lines end with LF, as the agent writes them;
  * an event without data is dropped. @throws AgentProblem `response-too-large`.

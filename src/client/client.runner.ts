@@ -13,7 +13,7 @@ import type {
 	Status,
 } from '../protocol/local-answers.ts';
 import { AgentProblem } from './agent-problem.ts';
-import { ask, unreadable } from './agent-socket.edge.ts';
+import { ask, isGone, passes, unreadable } from './agent-socket.edge.ts';
 import { isPage, readPage } from './event-text.ts';
 import { requestService } from './service-request.edge.ts';
 
@@ -241,11 +241,6 @@ interface CallOptions {
 	readonly deadlineMs?: number;
 	readonly read?: (text: string) => unknown;
 }
-
-/** Whether to try again: the agent is away, restarts, or has too much to do. */
-const passes = ({ status, code }: AgentProblem) =>
-	status >= 500 || status === 429 || isGone({ code }) || code === 'request-timeout';
-const isGone = ({ code }: Pick<AgentProblem, 'code'>) => code === 'agent-not-running' || code === 'connection-lost';
 
 /** Checks that reading ends. An agent that lost its newest events may go back once from an id, and never comes to that id again. */
 function watchProgress(): (position: string | undefined, events: readonly LocalEvent[]) => void {

@@ -23,6 +23,8 @@ export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from 
 /** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
 
+const DAMAGE_REMEDY = 'Ask the service for what applications may have missed; check the disk if it happens again.';
+
 /** An event that was deleted earlier, of which only hashes are left: an erasure means it unless it asks for more. */
 const DELETED_BEFORE = { id: '', serviceId: null, keptMs: 0 } as const;
 
@@ -139,8 +141,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const names = Array.from(new Set(others.map(({ file }) => file))).filter((file) => file !== damage?.file);
 		const more = names.length > 0 ? ` Also damaged: ${names.slice(0, 8).join(', ')}.` : '';
 		const message = `Stored events are damaged in ${damage?.file}: ${inWords(damage?.error)}.${more} Where one is missing, applications get a gap.`;
-		const remedy = 'Ask the service for what applications may have missed; check the disk if it happens again.';
-		onNotice('events-damaged', damage ? failure('state-corrupt', message, { remedy }) : null);
+		onNotice('events-damaged', damage ? failure('state-corrupt', message, { remedy: DAMAGE_REMEDY }) : null);
 	}
 
 	/** Takes the place of events that are missing or unreadable. */

@@ -303,20 +303,40 @@ describe('going offline and coming back', () => {
 		});
 	});
 
-	test('an agent that stops ends status --watch and events --follow with 69', async () => {
+	test('an agent that stops ends status --watch with 69, which is said beside the documents [F785]', async () => {
 		const { home, daemon } = await givenPaired();
-		const following = [
-			['status', '--watch'],
-			['events', '--follow'],
-		].map((words) => follow('idv-agent', [...words, '--json'], home.env));
-		for (const one of following) await one.untilLine(/./);
+		const following = follow('idv-agent', ['status', '--watch', '--json'], home.env);
+		await following.untilLine(/"online"/);
 		await daemon.end();
-		for (const { ended } of following) {
-			const { status, stdout } = await ended;
-			const last = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
-			expect({ status, last }).toMatchObject({ status: 69, last: { error: { code: 'agent-not-running' } } });
-		}
+		const { status, stdout, stderr } = await following.ended;
+		expect([status, stderr]).toEqual([
+			69,
+			expect.stringMatching(/^Error: The agent has stopped\..*\[agent-not-running]\n$/),
+		]);
+		for (const line of stdout.trimEnd().split('\n')) expect(JSON.parse(line)).toHaveProperty('state');
 	});
+
+	test.each(['SIGTERM', 'SIGKILL'] as const)(
+		'events --follow goes on after the last one when the agent is back after %s, and says so once [F784]',
+		async (signal) => {
+			const { service, home, daemon } = await givenPaired({}, asProcess);
+			const following = follow('idv-agent', ['events', '--follow', '--json'], home.env);
+			service.notify({ type: 'before' });
+			await following.untilLine(/"kind":"before"/);
+			await daemon.end(signal);
+			const online = service.waitFor('device-online');
+			await home.run();
+			await online;
+			service.notify({ type: 'after' });
+			await following.untilLine(/"kind":"after"/);
+			const { stdout, stderr } = await following.end();
+			const kinds = kindsOf(stdout).filter((kind) => kind !== 'gap');
+			expect([kinds, stderr]).toEqual([
+				['before', 'after'],
+				'Warning: The agent has stopped. Waiting for it to be back.\n',
+			]);
+		},
+	);
 });
 
 describe('a device that is not paired', () => {

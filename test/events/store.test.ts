@@ -529,7 +529,7 @@ describe('a disk that fails', () => {
 		expect(contents(all(later, ids[0]).entries)).toEqual(['b', 'c', 'd']);
 	});
 
-	test('ruined files are told by their names, the newest as well [F780]', async () => {
+	test('ruined files are told by their names, the newest as well [F783]', async () => {
 		for (const count of [1, 2]) {
 			if (count === 1) {
 				const before = open();
