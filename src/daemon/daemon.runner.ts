@@ -337,7 +337,7 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => options.hooksProgram?.end());
 		closers.push(following.close);
 		// The last one to begin, and the first to end: that the agent ends is a line of its own.
-		const history = keepHistory({ stateDir: paths.stateDir, version, clock, status: agent.status, audit });
+		const history = keepHistory({ stateDir: paths.stateDir, version, clock, agent, audit });
 		history.look();
 		const unsubscribe = agent.onStatus(history.look);
 		closers.push(() => history.close());

@@ -29,6 +29,11 @@ export function ownEvent(
 	return { at, type, kind: type, workflowId, format: 'json', content: JSON.stringify(data), serviceId: null };
 }
 
+/** Never ends before it begins: the clock may have been set back meanwhile. Times are ISO 8601. */
+export function gapEvent(from: string | null, to: string, arrival: Pick<Incoming, 'at' | 'workflowId'>): Incoming {
+	return ownEvent('gap', { from, to: from !== null && from > to ? from : to }, arrival);
+}
+
 export const EVENT_ID = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/;
 export const isEventId = (text: string): boolean => EVENT_ID.test(text);
 

@@ -1,7 +1,7 @@
 /** The stored events as applications get them, with gaps for those that made room. Contents are passed on without parsing them. */
 import type { Counters } from '../base/counters.ts';
 import type { Erasure } from './erasure.ts';
-import { type Entry, type Incoming, ownEvent } from './event.ts';
+import { type Entry, gapEvent, type Incoming } from './event.ts';
 import type { EventStore, Place, Reading } from './event-store-types.ts';
 
 export type EventsFeed = ReturnType<typeof createEventsFeed>;
@@ -95,7 +95,7 @@ export function createEventsFeed(
 
 /** From an unknown time to the oldest event that is left. */
 const gapAt = ({ id, number, at }: Place, workflowId: string | null): Entry => ({
-	...ownEvent('gap', { from: null, to: at }, { at, workflowId }),
+	...gapEvent(null, at, { at, workflowId }),
 	...{ id, number },
 });
 

@@ -2,7 +2,7 @@
 import type { Log } from '../base/log.edge.ts';
 import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
 import type { Settings } from '../settings/table.ts';
-import { ownEvent } from './event.ts';
+import { gapEvent, ownEvent } from './event.ts';
 import type { EventsFeed } from './feed.runner.ts';
 
 /** Where a frame came in, and when (ISO 8601). */
@@ -43,5 +43,5 @@ export function keepGap(
 	arrival: Arrival,
 	to = arrival.at,
 ): void {
-	events.append(ownEvent('gap', { from, to }, arrival));
+	events.append(gapEvent(from, to, arrival));
 }

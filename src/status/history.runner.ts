@@ -24,13 +24,13 @@ export function keepHistory(parts: {
 	readonly stateDir: string;
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs' | 'schedule'>;
-	readonly status: () => Status;
+	readonly agent: { readonly status: () => Status; readonly events: { readonly newestAt: () => string | null } };
 	/** Whose newest number each entry has, so that what is taken away there is noticed here. */
 	readonly audit?: Pick<Audit, 'newest' | 'settled'>;
 	/** Since the machine was started, in milliseconds. */
 	readonly uptimeMs?: () => number;
 }) {
-	const { stateDir, version, clock, status, uptimeMs = () => uptime() * 1000 } = parts;
+	const { stateDir, version, clock, agent, uptimeMs = () => uptime() * 1000 } = parts;
 	const { wallMs, schedule } = clock;
 	const log = openRecordLog({
 		...{ directory: stateDir, name: NAME, maxBytes: () => MAX_HISTORY_BYTES, wallMs, schedule },
@@ -90,7 +90,7 @@ export function keepHistory(parts: {
 
 	function look(): void {
 		lookAtClock();
-		const moment = momentOf(status());
+		const moment = momentOf(agent.status());
 		const hasChanged = moment !== null && isChange(before, moment);
 		const change = hasChanged ? now({ kind: 'state' as const, ...moment }) : null;
 		const next = foldChange(fold, change, clock.monotonicMs());
@@ -108,6 +108,12 @@ export function keepHistory(parts: {
 	const last = found.at(-1);
 	const earlier = found.findLast((entry) => entry.kind === 'started')?.version;
 	const hasBooted = last !== undefined && uptimeMs() < wallMs() - Date.parse(last.at);
+	// Set back while no agent ran, by this much at least.
+	const aheadOfNowMs = Math.max(
+		0,
+		...[last?.at, agent.events.newestAt()].map((at) => Date.parse(at ?? '') - wallMs() || 0),
+	);
+	if (aheadOfNowMs >= STEP_MS) write(now({ kind: 'clock', byMs: -aheadOfNowMs }));
 	const isStopped = last?.kind === 'ended';
 	const after = isStopped ? (hasBooted ? 'shutdown' : 'stop') : hasBooted ? 'power cut' : 'kill';
 	write(

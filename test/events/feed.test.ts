@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createCounters } from '../../src/base/counters.ts';
-import type { Entry, Incoming } from '../../src/events/event.ts';
+import { type Entry, gapEvent, type Incoming } from '../../src/events/event.ts';
 import { createEventsFeed, type EventsFeed, formatEvent, newEpoch } from '../../src/events/feed.runner.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { eventSchema } from '../../src/protocol/local-answers.ts';
@@ -130,6 +130,15 @@ test('a gap is kept with what comes after it, or as soon as somebody reads', asy
 		await feed.settled();
 		expect(feed.after(null, 10).entries.at(-1)?.type).toBe('gap');
 	}
+});
+
+test('a gap never ends before it begins, also where the clock was set back meanwhile [F787]', () => {
+	const [earlier, later] = ['2026-11-26T17:15:00.000Z', '2026-11-26T18:14:00.000Z'];
+	const data = (from: string | null, to: string) =>
+		JSON.parse(gapEvent(from, to, { at: to, workflowId: null }).content);
+	expect(data(later, earlier)).toEqual({ from: later, to: later });
+	expect(data(earlier, later)).toEqual({ from: earlier, to: later });
+	expect(data(null, earlier)).toEqual({ from: null, to: earlier });
 });
 
 test('an epoch is letters and digits and differs with the time and with chance', () => {

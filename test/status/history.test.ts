@@ -33,9 +33,13 @@ const shown = (state: Status['state'], problem: Shown['problem'] = null, more: o
 });
 
 /** A history whose status is what the test says. */
-function open(stateDir: string, { clock = createSteppedClock(), version = '0.2.0', uptimeMs = 1e12 } = {}) {
+function open(
+	stateDir: string,
+	{ clock = createSteppedClock(), version = '0.2.0', uptimeMs = 1e12, newestAt = null as string | null } = {},
+) {
 	let status = shown('connecting');
-	const history = keepHistory({ stateDir, version, clock, status: () => status as Status, uptimeMs: () => uptimeMs });
+	const agent = { status: () => status as Status, events: { newestAt: () => newestAt } };
+	const history = keepHistory({ stateDir, version, clock, agent, uptimeMs: () => uptimeMs });
 	let isClosed = false;
 	const close = async () => {
 		if (!isClosed) await history.close();
@@ -129,6 +133,30 @@ describe('a device', () => {
 		await close();
 		expect(sentences(directory).slice(2, 4)).toEqual(['the clock was set forward by 5 h', 'online again after 10 min']);
 		expect(readHistory(directory).documents).toHaveLength(5);
+	});
+
+	test('has a clock that was set back while no agent ran, by what it or the events had kept last [F786]', async () => {
+		const { directory } = await givenHome();
+		const first = open(directory);
+		first.become('offline', NO_NAME);
+		await first.close();
+		const { clock } = first;
+		clock.setWall(clock.wallMs() - HOUR);
+		const second = open(directory, { clock });
+		second.become('online');
+		await second.close();
+		clock.advance(3 * HOUR);
+		const newestAt = new Date(clock.wallMs() + 2 * HOUR).toISOString();
+		await open(directory, { clock, newestAt }).close();
+		expect(sentences(directory).slice(3)).toEqual([
+			'the clock was set back by 60 min',
+			'agent 0.2.0 started',
+			'online again after 0 s with id.example.com, workflow check-in (pairing)',
+			'agent stopped',
+			'the clock was set back by 2 h',
+			'agent 0.2.0 started',
+			'agent stopped',
+		]);
 	});
 
 	test('that leaves a service has no line of it any more, in no file, and one that moves has those of the new one [F607]', async () => {
