@@ -5,13 +5,14 @@
  * that is missing or unreadable is a gap at its place. Deleted contents are overwritten or cut off the files within `cleanAfterMs`.
  */
 import { idleClock } from '../base/clock.edge.ts';
-import { AgentError, failure } from '../base/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import { openRecordLog, type RecordLog } from '../base/record-log.edge.ts';
 import { keepAges } from './ages.ts';
 import { createConsumers } from './consumers.ts';
+import { damagedEvents, unerasableEvents, unwritableEvents } from './damage.ts';
 import { keyOf, rememberMessages } from './duplicates.ts';
-import { type Entry, type Epoch, idOf, neededEpochs, numberOf, ownEvent, withEpoch } from './event.ts';
+import { type Entry, type Epoch, gapEvent, idOf, neededEpochs, numberOf, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { readAfter } from './reading.ts';
 import { keepShares } from './shares.ts';
@@ -22,8 +23,6 @@ export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from 
 
 /** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
-
-const DAMAGE_REMEDY = 'Ask the service for what applications may have missed; check the disk if it happens again.';
 
 /** An event that was deleted earlier, of which only hashes are left: an erasure means it unless it asks for more. */
 const DELETED_BEFORE = { id: '', serviceId: null, keptMs: 0 } as const;
@@ -55,6 +54,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let [gone, done] = [0, 0];
 	let uncleanSinceMs: number | null = null;
 	let isDamageKnown = false;
+	/** Whether an erasure is not on the disk yet. */
+	let isErasing = false;
 	let cancelWake = () => {};
 	/** Monotonic. */
 	let wakeAtMs = Number.POSITIVE_INFINITY;
@@ -74,7 +75,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				if (opened) takeUp(opened, state);
 			},
 			onStored: handOn,
-			onFailing: (error) => onNotice('events', error === null ? null : unwritable(error)),
+			onFailing: (error) => onNotice('events', error === null ? null : unwritableEvents(directory, inWords(error))),
 		});
 		opened = log;
 		if (state) takeUp(log, state);
@@ -128,20 +129,12 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	// ---- Damage ----
 
-	const unwritable = (error: unknown) =>
-		failure(
-			'state-unwritable',
-			`Events cannot be stored in ${directory}: ${inWords(error)}. Meanwhile they are kept in memory and would be lost with the agent.`,
-		);
-
 	/** The warning ends when the damaged files are gone. */
-	function noticeDamage([damage, ...others]: ReturnType<RecordLog['damages']>): void {
-		if (!damage && !isDamageKnown) return;
-		isDamageKnown = damage !== undefined;
-		const names = Array.from(new Set(others.map(({ file }) => file))).filter((file) => file !== damage?.file);
-		const more = names.length > 0 ? ` Also damaged: ${names.slice(0, 8).join(', ')}.` : '';
-		const message = `Stored events are damaged in ${damage?.file}: ${inWords(damage?.error)}.${more} Where one is missing, applications get a gap.`;
-		onNotice('events-damaged', damage ? failure('state-corrupt', message, { remedy: DAMAGE_REMEDY }) : null);
+	function noticeDamage(damages: ReturnType<RecordLog['damages']>): void {
+		if (damages.length === 0 && !isDamageKnown) return;
+		isDamageKnown = damages.length > 0;
+		const faults = damages.map(({ file, error }) => ({ file, fault: inWords(error) }));
+		onNotice('events-damaged', damagedEvents(faults));
 	}
 
 	/** Takes the place of events that are missing or unreadable. */
@@ -151,7 +144,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return ms === null ? null : new Date(ms).toISOString();
 		};
 		const at = time(to + 1) ?? new Date(wallMs()).toISOString();
-		const gap = ownEvent('gap', { from: time(from - 1), to: at }, { at, workflowId: null });
+		const gap = gapEvent(time(from - 1), at, { at, workflowId: null });
 		return { ...gap, number: to, id: idOf(to, epochs) ?? `${epoch}-${to}` };
 	}
 
@@ -368,19 +361,21 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				if (key && isGoing) known.delete(key.join());
 				else if (key) known.set(key.join(), key);
 			}
+			isErasing ||= going.length > 0 || known.size < duplicates.newest().length;
 			log.erase(going);
 			shares.forget();
 			duplicates.clear();
 			duplicates.load([...known.values()]);
-			log.note(stored.encodeState({ keys: knownKeys() }));
 			try {
 				dropSetAside(directory, () => true);
+				// What is erased already may still be on the disk.
+				if (!isErasing && uncleanSinceMs === null) return 0;
+				log.note(stored.encodeState({ keys: knownKeys() }));
 				if (durable && (await log.recover())) await log.clean();
 				else if (durable) throw new Error('the disk cannot be written');
+				isErasing = false;
 			} catch (cause) {
-				const message = `Events cannot be erased in ${directory}: ${inWords(cause)}.`;
-				const remedy = 'Make the disk writable, then erase them again.';
-				throw new AgentError('state-unwritable', message, { cause, remedy });
+				throw unerasableEvents(directory, inWords(cause), cause);
 			}
 			return going.length;
 		},

@@ -7,6 +7,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Failure } from '../../src/base/errors.ts';
 import { MAX_CONSUMERS } from '../../src/events/consumers.ts';
+import { ofSession } from '../../src/events/erasure.ts';
 import type { Entry, Incoming } from '../../src/events/event.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { createEventBuffer } from '../../src/simulation/in-memory-stores.ts';
@@ -527,6 +528,21 @@ describe('a disk that fails', () => {
 		const later = open();
 		expect(all(later).entries.map(({ id }) => id)).toEqual(ids);
 		expect(contents(all(later, ids[0]).entries)).toEqual(['b', 'c', 'd']);
+	});
+
+	test('an erasure that nothing matches needs no disk, and one that failed is not forgotten [F788]', async () => {
+		const store = open({ schedule: () => () => {} });
+		await add(store, 'visit-1', 'visit-2');
+		const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' });
+		const broken = vi
+			.spyOn(fs, 'write')
+			.mockImplementation(((...given: unknown[]) => (given.at(-1) as (error: Error) => void)(full)) as typeof fs.write);
+		expect(await store.erase(ofSession('visit-3'))).toBe(0);
+		for (const _twice of [1, 2])
+			await expect(store.erase(ofSession('visit-1'))).rejects.toMatchObject({ code: 'state-unwritable' });
+		broken.mockRestore();
+		expect(await store.erase(ofSession('visit-1'))).toBe(0);
+		expect([filesWith('visit-1'), filesWith('visit-2').length]).toEqual([[], 1]);
 	});
 
 	test('ruined files are told by their names, the newest as well [F783]', async () => {
