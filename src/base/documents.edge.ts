@@ -1,5 +1,6 @@
 /** JSON documents in a log (`record-log.edge.ts`), as a reader finds them who may come beside the process that appends. Writes nothing. */
 import { inWords } from './files.edge.ts';
+import { EMPTY } from './log-segments.edge.ts';
 import { openRecordLog, type RecordLog } from './record-log.edge.ts';
 
 /** The documents of a log, and those that are missing: their records were deleted or altered, or the disk has damage. */
@@ -23,9 +24,9 @@ export function readDocuments<Document>(directory: string, name: string): Docume
 	return reading(directory, name, (log) => documentsOf<Document>(log));
 }
 
-/** Of any log. @throws the system's error when the directory cannot be read. */
+/** Of any log, without empty files, as a power cut leaves them. @throws the system's error when the directory cannot be read. */
 export function readDamages(directory: string, name: string): Documents<unknown>['damages'] {
-	return reading(directory, name, damagesOf);
+	return reading(directory, name, damagesOf).filter(({ message }) => message !== EMPTY);
 }
 
 function reading<Result>(directory: string, name: string, read: (log: RecordLog) => Result): Result {

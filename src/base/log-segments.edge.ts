@@ -6,7 +6,7 @@ import { type FileCalls, openSegment, type Segment } from './log-segment.edge.ts
 import { parseSegmentName, segmentName } from './record-format.ts';
 import type { Found, Waiting } from './record-log-types.ts';
 
-const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
+export const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
 
 /** Reads nothing yet. */
 export function createSegments(directory: string, name: string, access: 'write' | 'read', files: FileCalls) {

@@ -174,6 +174,8 @@ describe('the state directory', () => {
 			for (const each of others) await rm(join(stateDir, each));
 			await writeFile(file, Buffer.alloc(5000));
 			expectProblem((await examine({ home }, 'state')).checks.state, 'warning', 'state-corrupt', new RegExp(file));
+			await writeFile(file, '');
+			expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
 			await rm(file);
 		}
 	});
