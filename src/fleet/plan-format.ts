@@ -11,15 +11,13 @@ import {
 } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
 import { fleetNameSchema, labelSchema } from '../settings/value-schemas.ts';
-import { MATCH_KEYS } from './terms.ts';
+import { DEFAULT_SPREAD_SECONDS, MATCH_KEYS } from './terms.ts';
 
 export const MAX_RULES = 500;
 /** Values of one kind in one rule. */
 export const MAX_MATCH_VALUES = 100_000;
 export const MAX_RINGS = 20;
 const MAX_SIGNATURES = 8;
-/** Seconds over which a change is spread, unless the plan says otherwise. */
-export const DEFAULT_SPREAD_SECONDS = 600;
 export const MAX_SPREAD_SECONDS = 86_400;
 /** The formats, oldest first. An agent of 0.1.0 reads the first only, and refuses every field that it does not know. */
 export const PLAN_FORMATS = ['idv-fleet-plan/1', 'idv-fleet-plan/2'] as const;

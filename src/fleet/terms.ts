@@ -7,3 +7,6 @@ export const MAX_LISTED_VALUES = 25_000;
 /** The kinds of values in a rule's `match`. */
 export const MATCH_KEYS = ['deviceIds', 'serials', 'macAddresses', 'deviceTypes', 'labels'] as const;
 export type MatchKey = (typeof MATCH_KEYS)[number];
+
+/** Seconds over which a change is spread, unless the plan says otherwise. */
+export const DEFAULT_SPREAD_SECONDS = 600;

@@ -1,8 +1,9 @@
 /** Hands a plan that orders another version to root, in the site's window and when no lease holds, or one has held it for long enough. Root reads everything again. */
 import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
-import { DEFAULT_SPREAD_SECONDS, type FleetPlan } from '../fleet/plan-format.ts';
+import type { FleetPlan } from '../fleet/plan-format.ts';
 import { type PlannedDevice, shareOfSpread } from '../fleet/targeting.ts';
+import { DEFAULT_SPREAD_SECONDS } from '../fleet/terms.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { type Order, orderFor, reasonOf, untilWindowMs } from './order.ts';

@@ -11,6 +11,7 @@ test('each alert looks back as far as its words say, and remembers a silent devi
 		[...rule.matchAll(/\[([^\]]+)\]/g)].map(([, range]) => range),
 	]);
 	expect(Object.fromEntries(ranges.filter(([, found]) => found?.length))).toEqual({
+		IdvSharedDeviceId: ['1h'],
 		'idv:silent': ['1d', '30d:1h'],
 		'idv:trouble': ['1h', '1h'],
 	});
