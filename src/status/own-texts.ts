@@ -7,15 +7,20 @@ const SHOWN =
 
 export function ownTexts(
 	settings: Settings,
-	{ identity, registeredOn, generatedId, connections, pairing, assignedWorkflow }: DeviceState,
+	{ identity, registeredOn, generatedId, connections, pairing, assignedWorkflow, plan }: DeviceState,
 	more: readonly (string | null | undefined)[] = [],
 ): string[] {
 	const paths = [...listSettings().keys()];
 	const ids = paths.filter((path) => SHOWN.test(path)).map((path) => valueAt(settings, path));
 	const urls = paths.flatMap((path) => valueAt(settings, path));
-	// A workflow that a person has set; a message of the service may say anything.
+	// A workflow that a person or a plan has set; a message of the service may say anything.
 	const set = assignedWorkflow?.source === 'service message' ? null : assignedWorkflow?.workflowId;
-	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress } }) => [deviceId, serial, macAddress]);
+	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress, workflowId } }) => [
+		deviceId,
+		serial,
+		macAddress,
+		workflowId,
+	]);
 	const hosts = [...urls, pairing?.baseUrl, ...connections.map(({ baseUrl }) => baseUrl)].flatMap((url) => {
 		const parsed = typeof url === 'string' && url.includes('://') ? URL.parse(url) : null;
 		return parsed ? [parsed.host, parsed.hostname] : [];
@@ -24,6 +29,8 @@ export function ownTexts(
 		...more,
 		...ids,
 		set,
+		plan?.taken?.base.workflowId,
+		plan?.taken?.move?.to.workflowId,
 		generatedId,
 		...Object.values(identity ?? {}),
 		registeredOn?.serial,

@@ -155,7 +155,9 @@ export function createDevice(parts: {
 		const answerFile = await openAnswerFile(STATE_DIR);
 		const fallback = () => runtimeOf(resolveWith(state.lastSettings ?? [], { env: {}, sets: [] }), machine);
 		let runtime = (await readRuntime(machine)) ?? (await fallback());
-		const log = createLog({ destination: { form: 'json', write: (text) => observe({ type: 'line', text }) } });
+		// The key of shapes is another one in each process; a life is the same.
+		const write = (text: string) => observe({ type: 'line', text: text.replaceAll(/-[0-9a-f]{6}\]/g, ']') });
+		const log = createLog({ destination: { form: 'json', write } });
 		const counters = createCounters();
 		const { events: bounds } = runtime.resolved.settings;
 		let closeEvents = () => {};
