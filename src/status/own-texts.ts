@@ -15,12 +15,7 @@ export function ownTexts(
 	const urls = paths.flatMap((path) => valueAt(settings, path));
 	// A workflow that a person or a plan has set; a message of the service may say anything.
 	const set = assignedWorkflow?.source === 'service message' ? null : assignedWorkflow?.workflowId;
-	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress, workflowId } }) => [
-		deviceId,
-		serial,
-		macAddress,
-		workflowId,
-	]);
+	const saved = connections.flatMap(({ request: { deviceId, serial, macAddress } }) => [deviceId, serial, macAddress]);
 	const hosts = [...urls, pairing?.baseUrl, ...connections.map(({ baseUrl }) => baseUrl)].flatMap((url) => {
 		const parsed = typeof url === 'string' && url.includes('://') ? URL.parse(url) : null;
 		return parsed ? [parsed.host, parsed.hostname] : [];
