@@ -36,7 +36,7 @@ const ERASED = 0x80000000;
 /** In the place of one that cannot be read: what no owner takes for its own, and not none. */
 const LOST_TAG = Uint8Array.from({ length: TAG_BYTES }, (_, index) => Number(index === TAG_BYTES - 1));
 
-interface Piece {
+export interface Piece {
 	readonly at: number;
 	readonly bytes: Uint8Array;
 }
