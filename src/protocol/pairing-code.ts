@@ -43,15 +43,25 @@ export type ScannedCode = PairingCode | NotACode;
 export function readPairingCode(scanned: string): ScannedCode {
 	if (scanned.length > MAX_CODE_LENGTH) return notACode('tooLong');
 	// A scanner ends a code with CR or LF, and a person wraps a long one: line ends are not part of it.
-	const text = scanned
-		.replace(/^\uFEFF/, '')
-		.replace(/[ \t]*[\r\n]+[ \t]*/g, '')
-		.trim();
+	const text = readOnce(
+		scanned
+			.replace(/^\uFEFF/, '')
+			.replace(/[ \t]*[\r\n]+[ \t]*/g, '')
+			.trim(),
+	);
 	if (text === '') return notACode('empty');
 	if (/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/u.test(text)) return notACode('controlCharacters');
 	if (text.startsWith('{')) return readJsonCode(text);
 	if (/^[a-z][a-z0-9+.-]*:/i.test(text)) return readLink(text, 0);
 	return readBareToken(text);
+}
+
+/** A link or an object that was scanned several times in a row, with nothing or spaces in between, is one. */
+function readOnce(text: string): string {
+	const again = /^(?:[a-z][a-z0-9+.-]*:|\{)/i.test(text) ? text.indexOf(text.slice(0, 12), 12) : -1;
+	if (again < 0) return text;
+	const one = text.slice(0, again).trim();
+	return text.split(one).every((between) => between.trim() === '') ? one : text;
 }
 
 function readLink(text: string, depth: number): ScannedCode {
@@ -132,11 +142,14 @@ function readToken(text: string): string | NotACode {
 function pairingCode(code: Omit<PairingCode, 'kind'>): ScannedCode {
 	const baseUrl = code.baseUrl === null ? null : normalizeBaseUrl(code.baseUrl);
 	if (code.baseUrl !== null && baseUrl === null) return notACode('badBaseUrl');
-	if (code.workflowId !== null && !workflowIdSchema.safeParse(code.workflowId).success) return notACode('badWorkflow');
+	if (code.workflowId !== null && !isWorkflow(code.workflowId)) return notACode('badWorkflow');
 	if (code.sessionId !== null && !/^[\w.~-]{1,128}$/.test(code.sessionId))
 		return { kind: 'pairingCode', ...code, baseUrl, sessionId: null };
 	return { kind: 'pairingCode', ...code, baseUrl };
 }
+
+/** The name of a workflow is shown: what holds a part of another link may hold its token. */
+const isWorkflow = (text: string) => workflowIdSchema.safeParse(text).success && !/:\/\/|authorization\b/i.test(text);
 
 function notACode(reason: NotACodeReason): NotACode {
 	return { kind: 'notACode', reason };

@@ -132,6 +132,21 @@ describe('a deep link', () => {
 		expect(reasonFor(text)).toBe(reason);
 	});
 
+	test.each(['', ' ', '\r\n', '  \n'])('that was scanned twice in a row, with %j in between, is one', (between) => {
+		const link = 'https://id.example.com/mobile?authorization=Token%20SECRETaB3_d-Ef9zYqM&workflowId=check-in_2';
+		expect(readPairingCode(`${link}${between}${link}`)).toEqual(readPairingCode(link));
+		expect(readPairingCode(`${link}${between}${link}${between}${link}`)).toEqual(readPairingCode(link));
+	});
+
+	test('with another link behind it is refused: no part of that is shown as the name of a workflow', () => {
+		const link = (token: string) => `https://id.example.com/mobile?authorization=Token%20${token}&workflowId=check-in`;
+		for (const text of [
+			link('SECRETaB3_d-Ef9zYqM') + link('SECRETaB3_d-Ef9zYqN'),
+			`${link('SECRETaB3_d-Ef9zYqM')}authorization=Token SECRET`,
+		])
+			expect(readPairingCode(text)).toEqual({ kind: 'notACode', reason: 'badWorkflow' });
+	});
+
 	test('with a workflow that could not be registered is refused', () => {
 		expect(reasonFor(`${LINK}&workflowId=a%0Ab`)).toBe('badWorkflow');
 		expect(reasonFor(`${LINK}&workflowId=${'x'.repeat(129)}`)).toBe('badWorkflow');
