@@ -273,10 +273,13 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function newestAt(): string | null {
 		const log = ready();
 		if (newestHandedOn !== null) return newestHandedOn;
-		const [newest] = log.tags(1);
-		const { atMs } = newest ? stored.decodeTag(newest.tag) : { atMs: 0 };
-		const ms = Number.isNaN(atMs) || atMs === 0 ? log.timeOf(log.last()) : atMs;
-		return ms === null ? null : new Date(ms).toISOString();
+		// Of a record at the very end that was cut off, the time is lost as well: the newest one that has one counts.
+		for (const limit of [1, REMEMBERED_EVENTS])
+			for (const { number, tag } of log.tags(limit).reverse()) {
+				const ms = stored.decodeTag(tag).atMs || log.timeOf(number);
+				if (ms !== null) return new Date(ms).toISOString();
+			}
+		return null;
 	}
 
 	return {

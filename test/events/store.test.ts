@@ -748,6 +748,15 @@ describe('a process that is killed', () => {
 		expect(next.acknowledge('kiosk', ids[0] ?? '')).toBe(true);
 	});
 
+	test('where the end of the newest file is cut off, the newest event that is left says up to when nothing was missed [F790]', async () => {
+		const store = open();
+		const times = ['2026-11-21T05:00:00.000Z', '2026-11-21T05:01:00.000Z', '2026-11-21T05:02:00.000Z'];
+		for (const at of times) store.append(incoming('x'.repeat(300), { at }));
+		await store.settled();
+		for (const cut of [1, 20, 200]) expect(killed(cut).newestAt()).toBe(times[1]);
+		expect(killed(0).newestAt()).toBe(times[2]);
+	});
+
 	test('an event that was cut off on the way to the disk is a gap, and those before it are there', async () => {
 		const store = open();
 		const ids = await add(store, 'a');
