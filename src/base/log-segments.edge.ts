@@ -178,9 +178,11 @@ export function createSegments(directory: string, name: string, access: 'write' 
 					});
 				// Only a reader says so: the next start passes over what a power cut may have left.
 				if (bytes === 0 && access === 'read') found.push({ file, error: new Error(EMPTY) });
-				if (isDamaged || (index < list.length - 1 && end < bytes))
-					found.push({ file, error: new Error('a part of it is damaged') });
 				newest = Math.max(index === 0 ? 0 : newest, segment.isEmpty ? 0 : segment.last, (head?.next ?? 1) - 1);
+				// After a write that did not fit, the same numbers are in the next one.
+				const next = list[index + 1];
+				if (isDamaged || (next && end < bytes && !(next.head && next.head.before <= newest)))
+					found.push({ file, error: new Error('a part of it is damaged') });
 			}
 			return found;
 		},

@@ -509,6 +509,31 @@ describe('a disk that fails', () => {
 		expect(read(killed()).slice(-41)).toEqual(rest);
 	});
 
+	test('a write that did not fit, and went to the next file later, is no damage [F791]', async () => {
+		const disk = lossyFiles(directory);
+		const log = open({ files: disk.files });
+		await add(log, 'before');
+		const [first] = names();
+		const full = Object.assign(new Error('ENOSPC'), { code: 'ENOSPC' });
+		disk.failure = (call) => (call === 'write' ? full : null);
+		for (const part of ['one', 'two', 'three']) log.append(bytes(part), 1000);
+		await log.settled();
+		// What was on the disk when it had no more room.
+		fs.appendFileSync(at(first), Buffer.alloc(100, 7));
+		disk.failure = () => null;
+		expect(await log.recover()).toBe(true);
+		const next = await reopen(log);
+		expect([names().length, read(next), next.damages()]).toEqual([2, ['before', 'one', 'two', 'three'], []]);
+		// The same at the end of a file whose records are known to be missing is damage.
+		await next.close();
+		fs.truncateSync(at(first), fs.readFileSync(at(first)).indexOf('before') + 2);
+		expect(
+			open()
+				.damages()
+				.map(({ file }) => file),
+		).toContain(at(first));
+	});
+
 	test('a flush that failed once is not repeated on the same file: its group goes to a new one, and no warning is needed', async () => {
 		const disk = lossyFiles(directory);
 		const log = open({ files: disk.files });
