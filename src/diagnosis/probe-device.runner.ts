@@ -6,6 +6,7 @@ import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { readDamages } from '../base/documents.edge.ts';
 import { AgentError, asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { createLocalClient } from '../client/local-client.edge.ts';
 import { tellRefused } from '../connection/refused-credential.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
@@ -86,10 +87,10 @@ export async function checkState(
 	if (isClosed && daemon.kind === 'runs' && told.length === 0)
 		return notApplicable(`This user may not read ${stateDir}; the agent finds nothing wrong with it.`);
 	const { notices } = isClosed && told.length > 0 ? { notices: [] } : await look();
-	for (const problem of [...told, ...notices])
-		return problem.code === 'state-corrupt' ? warning(asFailure(problem)) : failed(asFailure(problem));
-	const damaged = findDamagedLogs(stateDir, daemon.kind === 'notRunning');
-	if (damaged) return warning(damaged);
+	const damaged = isClosed ? null : findDamagedLogs(stateDir, daemon.kind === 'notRunning');
+	const worst = [...told, ...notices].find(({ code }) => code !== 'state-corrupt');
+	const [first, ...others] = [...told.map(asFailure), ...notices, ...(damaged ? [damaged] : [])];
+	if (first) return (worst ? failed : warning)(together([worst ? asFailure(worst) : first, first, ...others]));
 	if (daemon.kind !== 'notRunning') {
 		await access(stateDir, constants.W_OK).catch((error: NodeJS.ErrnoException) => {
 			throw new AgentError('state-unwritable', `The state directory ${stateDir} cannot be written (${error.code}).`);
@@ -107,12 +108,21 @@ export async function checkState(
 	return warning(failure('state-unreadable', message, { remedy: `Restrict it to its owner: chmod 700 ${stateDir}.` }));
 }
 
+/** Each file is told once, under the code of the first: an agent that runs and this process may both have seen it. */
+function together([first, ...others]: readonly [Failure, ...Failure[]]): Failure {
+	const fileOf = ({ message, params }: Failure) => params?.['path'] ?? message;
+	const each = [...new Map([...others, first].map((one) => [fileOf(one), one])).values()];
+	const texts = (part: 'message' | 'remedy') => joinSentences(...new Set(each.map((one) => one[part])));
+	return each.length === 1 ? first : failure(first.code, texts('message'), { remedy: texts('remedy') });
+}
+
 /** @param isUnused no agent runs, which would say so of events, and unlink files while they are looked at. */
 function findDamagedLogs(stateDir: string, isUnused: boolean): Failure | null {
 	const names = ['audit', 'history', ...(isUnused ? ['events'] : [])];
-	const damages = names.flatMap((name) => readDamages(stateDir, name));
+	// Of each log, so that many of one hide none of another.
+	const damages = names.flatMap((name) => readDamages(stateDir, name).slice(0, 8));
 	if (damages.length === 0) return null;
-	const told = damages.slice(0, 8).map(({ file, message }) => `${file}: ${message}`);
+	const told = damages.map(({ file, message }) => `${file}: ${message}`);
 	const remedy = 'Check the disk; idv-agent audit --verify and idv-agent history say what is missing.';
 	return failure('state-corrupt', `Files of the log are damaged: ${told.join('; ')}.`, { remedy });
 }

@@ -180,6 +180,18 @@ describe('the state directory', () => {
 		}
 	});
 
+	test('with several accidents is a warning that names all of them, of the state and of each log [F792]', async () => {
+		const { home } = await givenStopped();
+		const { stateDir } = home.paths;
+		await writeFile(join(stateDir, 'state.json'), '{"schemaVersion":1,');
+		const files = ['history', 'audit', 'events'].map((name) => join(stateDir, `${name}-00000009-0123456789abcdef.log`));
+		for (const file of files) await (file.includes('audit') ? mkdir(file) : writeFile(file, Buffer.alloc(5000)));
+		for (let more = 10; more < 20; more += 1) await mkdir(join(stateDir, `audit-000000${more}-0123456789abcdef.log`));
+		const found = (await examine({ home }, 'state')).checks.state;
+		for (const part of [join(stateDir, 'state.json'), ...files])
+			expectProblem(found, 'warning', 'state-corrupt', new RegExp(part));
+	});
+
 	test('whose state cannot be read leaves identity, pairing and channel unchecked', async () => {
 		const { home, url } = await givenStopped();
 		const state = join(home.paths.stateDir, 'state.json');
