@@ -150,12 +150,29 @@ const CAUSES: Words = {
 	'access-forbidden': ({ host }) => `${host} did not allow this device`,
 	'workflow-unknown': ({ host }) => `${host} did not know the workflow`,
 	'request-rejected': ({ host }) => `${host} rejected the registration`,
+	'poison-message': ({ host }) => `${host} sent a message that was too large or not valid`,
+	'channel-flapping': ({ host }) => `the connection to ${host} was lost again and again`,
+	'notifications-at-risk': ({ host }) => `the line to ${host} may have been dead without a sign`,
+	'duplicate-device': 'another device had the same deviceId',
+	'registering-too-often': 'this device had registered too often',
+	'redirect-refused': ({ host }) => `${host} answered with another address`,
+	'bad-response': ({ host }) => `${host} gave an answer that is none of this service`,
+	'response-too-large': ({ host }) => `the answer of ${host} was too large`,
+	'answer-unreadable': ({ host }) => `the answer of ${host} had no Connection where it was expected`,
+	'channel-not-found': ({ host }) => `${host} knew no channel at this address`,
+	'channel-rejected': ({ host }) => `${host} rejected the channel`,
+	'credential-unreadable': 'the credential of this device could not be read',
+	'identity-changed': 'this was not the device that had been paired',
+	'settings-unreadable': 'the settings of this device could not be read',
+	'settings-invalid': 'the settings of this device were not valid',
+	'state-unwritable': 'the state of this device could not be saved',
+	internal: 'the agent had a fault of its own',
 };
 
 function causeWords(cause: Cause): string {
 	const words = CAUSES[cause.code as ErrorCode];
 	if (typeof words === 'string') return words;
-	return words ? words({ host: 'the service', ...cause }) : `problem ${cause.code}`;
+	return words ? words({ host: 'the service', ...cause }) : `something on this device was wrong (${cause.code})`;
 }
 
 const ENDS = {

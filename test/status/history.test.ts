@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { failure } from '../../src/base/errors.ts';
+import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { keepHistory, MAX_HISTORY_BYTES, readHistory } from '../../src/status/history.runner.ts';
 import {
@@ -195,6 +195,17 @@ describe('a device', () => {
 		);
 	});
 });
+
+test.each(Object.keys(CATALOGUE) as ErrorCode[])(
+	'%s as a cause is told in words, and without its code where it is of a link [F793]',
+	(code) => {
+		const moment = { state: 'offline', host: null, workflowId: null, by: null, cause: { code } } as const;
+		const [told] = toldHistory([{ at: '2026-11-21T05:00:00.000Z', kind: 'state', ...moment }]);
+		expect(told?.sentence).toMatch(/^offline: \S+ \S+ \S+/);
+		expect(told?.sentence).not.toMatch(/problem/);
+		if ('retry' in CATALOGUE[code]) expect(told?.sentence).not.toContain(code);
+	},
+);
 
 test('whatever the rhythm, each change has an entry or is counted, in order, and the newest has an entry once it is quiet', () => {
 	fc.assert(
