@@ -7,7 +7,7 @@ import type { Audit } from '../audit/audit.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { type Documents, documentsOf, readDocuments } from '../base/documents.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import { inWords } from '../base/files.edge.ts';
+import { inWords, readTextNow } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { foldChange, type HistoryEntry, isChange, type Moment, momentOf, NOTHING_FOLDED } from './history.ts';
@@ -27,10 +27,12 @@ export function keepHistory(parts: {
 	readonly agent: { readonly status: () => Status; readonly events: { readonly newestAt: () => string | null } };
 	/** Whose newest number each entry has, so that what is taken away there is noticed here. */
 	readonly audit?: Pick<Audit, 'newest' | 'settled'>;
+	/** Of this start of the machine; `null` where the kernel does not say. */
+	readonly boot?: string | null;
 	/** Since the machine was started, in milliseconds. */
 	readonly uptimeMs?: () => number;
 }) {
-	const { stateDir, version, clock, agent, uptimeMs = () => uptime() * 1000 } = parts;
+	const { stateDir, version, clock, agent, boot = readBoot(), uptimeMs = () => uptime() * 1000 } = parts;
 	const { wallMs, schedule } = clock;
 	const log = openRecordLog({
 		...{ directory: stateDir, name: NAME, maxBytes: () => MAX_HISTORY_BYTES, wallMs, schedule },
@@ -106,8 +108,10 @@ export function keepHistory(parts: {
 	}
 
 	const last = found.at(-1);
-	const earlier = found.findLast((entry) => entry.kind === 'started')?.version;
-	const hasBooted = last !== undefined && uptimeMs() < wallMs() - Date.parse(last.at);
+	const { version: earlier, boot: bootBefore } = found.findLast((entry) => entry.kind === 'started') ?? {};
+	// Times say it only where that line is gone: the clock may have been set meanwhile.
+	const isOlder = last !== undefined && uptimeMs() < wallMs() - Date.parse(last.at);
+	const hasBooted = boot !== null && bootBefore !== undefined ? boot !== bootBefore : isOlder;
 	// Set back while no agent ran, by this much at least.
 	const aheadOfNowMs = Math.max(
 		0,
@@ -120,6 +124,7 @@ export function keepHistory(parts: {
 		now({
 			...{ kind: 'started', version, after: last ? after : 'nothing' },
 			...(earlier !== undefined && earlier !== version && { before: earlier }),
+			...(boot !== null && { boot }),
 		}),
 	);
 	return {
@@ -133,6 +138,15 @@ export function keepHistory(parts: {
 			await log.close();
 		},
 	};
+}
+
+function readBoot(): string | null {
+	try {
+		// Its first digits are enough to tell two.
+		return readTextNow('/proc/sys/kernel/random/boot_id', 1024).slice(0, 8);
+	} catch {
+		return null;
+	}
 }
 
 /** All entries, also beside a running agent, oldest first, and which are missing. @throws AgentError `state-unreadable`. */

@@ -31,6 +31,8 @@ export type HistoryEntry = { readonly at: string; readonly audit?: number } & (
 			readonly version: string;
 			/** The version of the start before, where that was another one. */
 			readonly before?: string;
+			/** Tells this start of the machine from others. */
+			readonly boot?: string;
 			/** The end of the run before. */
 			readonly after: 'nothing' | 'stop' | 'kill' | 'shutdown' | 'power cut';
 	  }

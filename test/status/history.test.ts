@@ -35,11 +35,17 @@ const shown = (state: Status['state'], problem: Shown['problem'] = null, more: o
 /** A history whose status is what the test says. */
 function open(
 	stateDir: string,
-	{ clock = createSteppedClock(), version = '0.2.0', uptimeMs = 1e12, newestAt = null as string | null } = {},
+	{
+		clock = createSteppedClock(),
+		version = '0.2.0',
+		boot = 'boot-1' as string | null,
+		uptimeMs = 1e12,
+		newestAt = null as string | null,
+	} = {},
 ) {
 	let status = shown('connecting');
 	const agent = { status: () => status as Status, events: { newestAt: () => newestAt } };
-	const history = keepHistory({ stateDir, version, clock, agent, uptimeMs: () => uptimeMs });
+	const history = keepHistory({ stateDir, version, clock, agent, boot, uptimeMs: () => uptimeMs });
 	let isClosed = false;
 	const close = async () => {
 		if (!isClosed) await history.close();
@@ -109,15 +115,33 @@ describe('a device', () => {
 		await start({}, true);
 		await start({});
 		await start({ version: '0.3.0' });
-		await start({ uptimeMs: 1000 }, true);
-		await start({ uptimeMs: 1000 });
+		await start({ boot: 'boot-2' }, true);
+		await start({ boot: 'boot-3' });
+		// Where the kernel does not say which start it is, the time since then does.
+		await start({ boot: null, uptimeMs: 1000 });
 		expect(sentences(directory).filter((each) => each.startsWith('agent 0'))).toEqual([
 			'agent 0.2.0 started',
 			'agent 0.2.0 started, which had been killed or had crashed',
 			'agent 0.3.0 started; it was version 0.2.0 before',
 			'agent 0.2.0 started with the machine; it was version 0.3.0 before',
 			'agent 0.2.0 started with the machine, which had lost power or had crashed',
+			'agent 0.2.0 started with the machine',
 		]);
+	});
+
+	test('that was killed while its clock was behind, and right again at the start, had not lost power [F794]', async () => {
+		const { directory } = await givenHome();
+		const clock = createSteppedClock();
+		const rightMs = clock.wallMs();
+		clock.setWall(rightMs - 3 * HOUR);
+		open(directory, { clock }).become('online');
+		await expect.poll(() => readHistory(directory).documents.length).toBe(2);
+		clock.setWall(rightMs);
+		// The machine runs for two hours; by the clock of then, the last line is older.
+		const killed = await givenHome();
+		fs.cpSync(directory, killed.directory, { recursive: true });
+		await open(killed.directory, { clock, uptimeMs: 2 * HOUR }).close();
+		expect(sentences(killed.directory)).toContain('agent 0.2.0 started, which had been killed or had crashed');
 	});
 
 	test('has a clock that was set, and no outage is longer for it; sleep is no step', async () => {
