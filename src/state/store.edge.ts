@@ -355,7 +355,7 @@ const healed = (file: string, told: string, isStranger: boolean) =>
 	failure('state-corrupt', `The state file ${file} ${told}; the other copy is used.`, {
 		remedy: isStranger
 			? 'Check that the device has the service and workflow that it should have: one of its two state files was put there. The one that is not used is kept beside it.'
-			: 'Nothing is lost: the agent writes it again. If it happens again, replace the disk or SD card of this device.',
+			: 'Nothing of the state is lost: the agent writes it again. If it happens again, replace the disk or SD card of this device.',
 		params: { path: file, wholeCopies: 1 },
 	});
 

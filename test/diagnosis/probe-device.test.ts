@@ -190,6 +190,7 @@ describe('the state directory', () => {
 		const found = (await examine({ home }, 'state')).checks.state;
 		for (const part of [join(stateDir, 'state.json'), ...files])
 			expectProblem(found, 'warning', 'state-corrupt', new RegExp(part));
+		expect(found).toMatchObject({ remedy: expect.stringMatching(/^Nothing of the state is lost.*audit --verify/) });
 	});
 
 	test('whose state cannot be read leaves identity, pairing and channel unchecked', async () => {

@@ -239,7 +239,7 @@ describe.each(COPIES)('damage of %s beside a whole copy', (name) => {
 		write(name, foreign);
 		const found = await load({ isOwn: async () => true });
 		expect(found).toMatchObject({ state: PAIRED, notices: [{ code: 'state-corrupt' }] });
-		expect(found.notices[0]?.remedy).not.toMatch(/Nothing is lost/);
+		expect(found.notices[0]?.remedy).not.toMatch(/Nothing of the state is lost/);
 		expect(await load()).toEqual({ state: PAIRED, notices: [] });
 	});
 

@@ -240,7 +240,9 @@ describe('damaged files', () => {
 		fs.writeFileSync(at('state.json'), content);
 		const { state, notices } = await withStore((store) => store.load());
 		expect(state).toEqual(paired);
-		expect(notices).toMatchObject([{ code: 'state-corrupt', remedy: expect.stringContaining('Nothing is lost') }]);
+		expect(notices).toMatchObject([
+			{ code: 'state-corrupt', remedy: expect.stringContaining('Nothing of the state is lost') },
+		]);
 		expect(notices[0]?.message).toContain(at('state.json'));
 		const [aside = ''] = files().filter((name) => name.startsWith('state.json.corrupt-'));
 		expect(fs.readFileSync(at(aside))).toEqual(Buffer.from(content));
