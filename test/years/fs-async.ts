@@ -100,6 +100,8 @@ const stat = (path: string) =>
 		const node = simulatedDisk().find(path);
 		return statOf(node.bytes.length, node.mode, true);
 	});
+/** The medium of a provisioning is FAT: Linux, uapi/linux/magic.h. */
+const statfs = async () => ({ type: 0x4d44 });
 const readFile = (path: string, encoding?: BufferEncoding) =>
 	simulatedDisk().step(() => {
 		const { bytes } = simulatedDisk().find(path);
@@ -118,7 +120,22 @@ const truncate = (path: string) =>
 	});
 const constants = { R_OK: 4, W_OK: 2 };
 
-export { access, constants, link, mkdir, open, readdir, readFile, realpath, rename, stat, truncate, unlink, writeFile };
+export {
+	access,
+	constants,
+	link,
+	mkdir,
+	open,
+	readdir,
+	readFile,
+	realpath,
+	rename,
+	stat,
+	statfs,
+	truncate,
+	unlink,
+	writeFile,
+};
 export default {
 	access,
 	constants,
@@ -130,6 +147,7 @@ export default {
 	realpath,
 	rename,
 	stat,
+	statfs,
 	truncate,
 	unlink,
 	writeFile,
