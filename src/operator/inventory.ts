@@ -40,6 +40,9 @@ const rowSchema = z.object({
 });
 const COLUMNS = Object.keys(rowSchema.shape);
 
+/** Looked for at each byte if they are not given. */
+const LINE_ENDS = ['\r\n', '\n', '\r'];
+
 const MADE_A_NUMBER = /^\d(?:[.,]\d+)?E\+\d+$/;
 const A_FAULT = /^#(?:N\/A|NV|REF!|BEZUG!|VALUE!|WERT!|NAME\?|DIV\/0!|NULL!|NUM!)$/;
 
@@ -169,7 +172,12 @@ async function csvRows(text: string, file: string, note: NoteProblem): Promise<R
 		// Excel's own first line.
 		const [hint = '', given] = /^sep=(.)\r?\n/i.exec(text) ?? [];
 		const body = text.slice(hint.length);
-		const options = { delimiter: given ?? delimiterOf(body), trim: true, skip_empty_lines: true };
+		const options = {
+			delimiter: given ?? delimiterOf(body),
+			record_delimiter: LINE_ENDS,
+			trim: true,
+			skip_empty_lines: true,
+		};
 		const read = parse(body, { ...options, info: true, relax_column_count: true });
 		const rows = (read as unknown as { record: string[]; info: { lines: number } }[]).map(({ record, info }) => ({
 			line: info.lines + (hint === '' ? 0 : 1),
