@@ -48,6 +48,8 @@ export interface Network extends RequestNetwork {
 	inspect(url: URL, limitMs: number): Promise<Inspection>;
 	/** When the client certificate ends, milliseconds since 1970; left out without one. */
 	readonly certificateEndMs?: number | undefined;
+	/** Ends every connection that is kept for a next request; a channel that is being opened goes on. */
+	retire(): void;
 	/** Ends every connection that was made through it, except open channels. */
 	close(): Promise<void>;
 }
@@ -101,12 +103,17 @@ export async function createNetwork(
 			const agent = createAgent(usesTls(url), proxyFor(url), tls, { names, acceptsAll: true });
 			return inspect(url, agent, limitMs);
 		},
+		retire() {
+			for (const agent of agents.values()) if (keepsConnections(agent)) agent.destroy();
+		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
 		},
 	};
 }
 
+/** Its types do not know it. */
+const keepsConnections = (agent: HttpAgent) => (agent as { keepAlive?: boolean }).keepAlive === true;
 const withoutBrackets = (hostname: string) => hostname.replace(/^\[(.*)\]$/, '$1');
 const usesTls = ({ protocol }: URL) => protocol === 'https:' || protocol === 'wss:';
 

@@ -315,7 +315,7 @@ function assemble(
 		problems,
 		async retire() {
 			await idle();
-			await network.close();
+			network.retire();
 		},
 		close: () => network.close(),
 	};

@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
-import { givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
+import { givenAgent, givenHome, givenLine, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const warningsOf = (device: { agent: { status(): { warnings: { code: string; message: string }[] } } }) =>
@@ -328,6 +328,26 @@ describe('changed settings', () => {
 		await device.untilEvent(({ kind }) => kind === 'after');
 		expect(closed).toEqual([]);
 		expect(registrations(service)).toEqual([201]);
+	});
+
+	test('that come while a channel is being opened do not cut its handshake [F885]', async () => {
+		const service = await givenService();
+		const line = await givenLine(service);
+		const device = await givenAgent();
+		await device.pair(service.createPairingCode('check-in').url.replace(service.url, line.url));
+		await device.untilLive('check-in');
+		const gone = device.untilState('offline');
+		service.dropSockets();
+		await gone;
+		const release = line.holdAnswers();
+		const accepted = service.waitFor('device-online');
+		await device.passWait();
+		await accepted;
+		await device.home.writeSettings({ deviceType: 'scanner' });
+		await device.daemon.reload();
+		release();
+		await device.untilState('online');
+		expect(service.requests.filter(({ path }) => path === '/ws/device')).toHaveLength(2);
 	});
 
 	test('are tried at once by a device that is waiting, instead of when the wait is over [F078]', async () => {
