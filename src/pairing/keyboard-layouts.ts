@@ -100,19 +100,37 @@ const LIGATURES: readonly (readonly [string, string])[] = [
 /** So many characters that two ways of typing have in common; with more there is no telling. */
 const MAX_FORKS = 5;
 
+/** By place on the keyboard; what has no key of its own, such as a space, is itself. */
+type Keys = readonly (number | string)[];
+
 /**
  * The text as a keyboard of another layout meant it: each character is the key that types it here, and what that key types
  * there. Several where two ways of typing lead to the same; none where a character has no key.
  */
-export function retyped(text: string, here: Layout, there: Layout): readonly string[] {
+export const retyped = (text: string, here: Layout, there: Layout): readonly string[] =>
+	keysOf(text, here).map((keys) => typedBy(keys, there));
+
+/** The keys that type a text; each way in which they can. */
+export function keysOf(text: string, here: Layout): readonly Keys[] {
 	let ways = [text];
 	const isX11 = LIGATURES.some(([sign]) => text.includes(sign));
 	for (const [key, pair] of LIGATURES.filter(([sign]) => here.keys.includes(sign) && !isX11))
 		ways = ways.flatMap((way) => eitherWay(way.split(pair), pair, key));
 	return ways.flatMap((way) => {
-		const meant = [...way].map((sign) => retypedSign(sign, here, there));
-		return meant.includes(null) ? [] : [meant.join('')];
+		const keys: (number | string)[] = [];
+		for (const sign of way) {
+			const found = keysOfSign(sign, here);
+			if (!found) return [];
+			keys.push(...found);
+		}
+		return [keys];
 	});
+}
+
+export function typedBy(keys: Keys, { keys: signs }: Layout): string {
+	let text = '';
+	for (const key of keys) text += typeof key === 'number' ? signs[key] : key;
+	return text;
 }
 
 function eitherWay(parts: readonly string[], one: string, other: string): string[] {
@@ -121,13 +139,13 @@ function eitherWay(parts: readonly string[], one: string, other: string): string
 	return rest.reduce((ways, part) => ways.flatMap((way) => [way + one + part, way + other + part]), [first]);
 }
 
-function retypedSign(sign: string, here: Layout, there: Layout): string | null {
-	if (sign <= ' ') return sign;
+function keysOfSign(sign: string, { keys }: Layout): Keys | null {
+	if (sign <= ' ') return [sign];
 	const plain = { '‘': '`', '’': "'", ẞ: 'ß' }[sign] ?? sign;
-	const place = here.keys.indexOf(plain);
-	if (place >= 0) return there.keys[place] ?? null;
+	const place = keys.indexOf(plain);
+	if (place >= 0) return [place];
 	const [letter = '', mark = ''] = sign.normalize('NFD');
 	const accent = ACCENTS[mark];
-	if (accent === undefined || !here.keys.includes(accent) || !here.keys.includes(letter)) return null;
-	return `${there.keys[here.keys.indexOf(accent)]}${there.keys[here.keys.indexOf(letter)]}`;
+	if (accent === undefined || !keys.includes(accent) || !keys.includes(letter)) return null;
+	return [keys.indexOf(accent), keys.indexOf(letter)];
 }

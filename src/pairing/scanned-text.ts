@@ -3,7 +3,7 @@
  * keyboard layout of the device where that is another than the scanner's. Reads only what can be meant in one way. Pure.
  */
 import { type NotACodeReason, type PairingCode, readPairingCode, type ScannedCode } from '../protocol/pairing-code.ts';
-import { LAYOUTS, retyped } from './keyboard-layouts.ts';
+import { keysOf, LAYOUTS, retyped, typedBy } from './keyboard-layouts.ts';
 
 /** How the characters were mixed up. */
 export interface Typed {
@@ -45,6 +45,8 @@ export function readScannedText(scanned: string): ScannedText {
 /** What the text was if it is a link or a JSON code: nothing tells in which layout a bare token was typed. */
 function retypings(text: string): { readonly code: PairingCode; readonly typed: Typed }[] {
 	return everyWay([text, swapCase(text)]).flatMap(({ from, meant, here, there }) => {
+		// One of hundreds of ways to read it: what is neither a link nor JSON is not looked at any further.
+		if (!meant.includes(':/') && !meant.includes('{')) return [];
 		const capsLock = from !== text;
 		const code = readInside(meant);
 		if (code.kind === 'notACode' || code.form === 'token') return [];
@@ -56,11 +58,12 @@ function retypings(text: string): { readonly code: PairingCode; readonly typed: 
 
 function everyWay(texts: readonly string[]) {
 	return texts.flatMap((from, index) =>
-		LAYOUTS.flatMap((here) =>
-			LAYOUTS.filter((there) => here !== there || (index > 0 && here === US)).flatMap((there) =>
-				retyped(from, here, there).map((meant) => ({ from, meant, here, there })),
-			),
-		),
+		LAYOUTS.flatMap((here) => {
+			const others = LAYOUTS.filter((there) => here !== there || (index > 0 && here === US));
+			return keysOf(from, here).flatMap((keys) =>
+				others.map((there) => ({ from, meant: typedBy(keys, there), here, there })),
+			);
+		}),
 	);
 }
 
