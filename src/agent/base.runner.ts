@@ -8,6 +8,7 @@ import { keepWarnings } from '../base/warnings.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../connection/channel.edge.ts';
 import { tellEnds } from '../connection/credential-ends.ts';
 import { keepDeviceTime } from '../connection/device-time.runner.ts';
+import { triedSettings, withLastGood } from '../connection/last-good.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { Registration, supervise } from '../connection/supervisor.ts';
@@ -30,6 +31,8 @@ export interface AgentOptions {
 	readonly runtime: Runtime;
 	/** Of settings whose way out is tried beside the runtime's; left out, there are none. */
 	readonly tried?: Runtime | null;
+	/** The settings that were last good before this start. */
+	readonly lastGood?: Runtime['resolved'] | null;
 	/** Called with a runtime that is not used any more. */
 	readonly release?: (runtime: Runtime) => void;
 	readonly store: StateStore;
@@ -68,7 +71,7 @@ const SHOW_EVENTS_MS = 100;
 export function openBase(options: AgentOptions) {
 	const { clock, log, random, counters } = options;
 	const jumpListeners = new Set<() => void>();
-	let { runtime, tried = null } = options;
+	let { runtime, tried = null, lastGood = null } = options;
 	/** Names the credential that the device came online with. */
 	let credential = '';
 	let stopped = false;
@@ -121,6 +124,12 @@ export function openBase(options: AgentOptions) {
 		[runtime, tried] = [changed, beside];
 		for (const one of left) if (one && one !== changed && one !== beside) options.release?.(one);
 	};
+	/** The newest settings, with what was in force in place of what is only tried. */
+	const inForce = () => {
+		const wanted = tried ?? runtime;
+		lastGood = withLastGood(wanted.resolved, triedSettings(wanted, runtime, stateWriter.state), lastGood);
+		return lastGood;
+	};
 	const shared = {
 		audit,
 		clock,
@@ -151,6 +160,8 @@ export function openBase(options: AgentOptions) {
 			tried: () => tried,
 			/** Of the newest settings. */
 			wanted: (): Runtime => tried ?? runtime,
+			/** What stays of the newest settings when their source is bad or vanishes. */
+			lastGood: inForce,
 			/** By which the device was online last, where it still has a Connection: another is tried beside it. */
 			last: () => (stateWriter.state.connections.length > 0 ? stateWriter.state.lastWay : null),
 			/** Whether the device came online with the credential of the settings, and it was not refused beside another one. */
@@ -162,9 +173,9 @@ export function openBase(options: AgentOptions) {
 			return () => statusListeners.delete(listener);
 		},
 		use,
-		/** Settings that were good enough to be used are kept, for the day when a push breaks them. */
+		/** Settings that were good enough to be used are kept, for the day when a push breaks them; what is only tried, once it has worked. */
 		keepSettings() {
-			const { documents, holdsTogether } = (tried ?? runtime).resolved;
+			const { documents, holdsTogether } = inForce();
 			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
 		},
 		/** The device is online by this way and with this credential: other settings are tried beside them from now on. */

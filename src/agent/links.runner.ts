@@ -159,6 +159,7 @@ export function superviseLinks(
 				if (current) parts.cameOnlineBy(current.registration);
 				if (current) parts.onPromoted(current.registration);
 				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
+				parts.keepSettings();
 				return;
 			}
 			case 'renewAt': {

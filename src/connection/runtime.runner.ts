@@ -256,6 +256,8 @@ export interface FirstRuntime {
 	readonly tried: OpenRuntime | null;
 	/** The files that could not be used; of the settings themselves, `resolved` says it. */
 	readonly problems: readonly Unusable[];
+	/** Those that were last good, if there ever were any. */
+	readonly last: LoadedSettings | null;
 }
 
 /**
@@ -277,7 +279,8 @@ export async function openFirstRuntime(
 	if (problem && !last)
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), { ...problem });
 	const runtime = await openRuntime(loaded, parts, { way: lastWay, barely: last !== null });
-	return { ...(await besideLast(runtime, connections.length > 0 ? lastWay : null, parts)), problems: runtime.problems };
+	const beside = await besideLast(runtime, connections.length > 0 ? lastWay : null, parts);
+	return { ...beside, problems: runtime.problems, last };
 }
 
 /** The runtime by the last way that worked, and beside it the new one, where they differ; else only the new one. */

@@ -142,6 +142,7 @@ export async function startDaemon(options: DaemonOptions) {
 			version,
 			runtime: first.runtime,
 			tried: first.tried,
+			lastGood: first.last,
 			release: (left) => retire(left as OpenRuntime),
 			store,
 			state,

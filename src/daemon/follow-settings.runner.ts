@@ -53,7 +53,7 @@ export function followSettings(parts: {
 	}
 
 	async function load(isAsked: boolean): Promise<{ changed: LoadedSettings; problems: readonly Failure[] }> {
-		const before = ways.wanted().resolved;
+		const before = ways.lastGood();
 		const changed = await loadSettings(sources, { loaded: before, ...(!isAsked && { keepsGone: gone.bears }) });
 		gone.looked();
 		const left = tellGone(before.documents, changed.documents);

@@ -159,7 +159,7 @@ interface Mended {
 }
 
 /** Puts a value in the place of a bad one; `undefined` takes it out. */
-function mend(mended: Mended, keys: readonly string[], value: unknown): void {
+export function mend(mended: Mended, keys: readonly string[], value: unknown): void {
 	if (!isObject(mended.document)) return;
 	if (!mended.isCopy) Object.assign(mended, { document: structuredClone(mended.document), isCopy: true });
 	let at = mended.document as Record<string, unknown>;

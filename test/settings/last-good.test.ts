@@ -1,0 +1,88 @@
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { SettingsReport } from '../../src/protocol/local-api.ts';
+import { givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
+import { givenService } from '../service/fixture.ts';
+
+async function given() {
+	const service = await givenService({ workflows: ['check-in', 'boarding'] });
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const good = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const device = await givenAgent({ home, settings: good });
+	await device.untilLive('check-in');
+	return { service, home, good, device, conf: join(home.paths.confDirectory, '50-push.json') };
+}
+
+async function row(device: RunningAgent, path: string) {
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	return settings.find((one) => one.path === path);
+}
+
+const wanted = (device: RunningAgent) => device.agent.ways.wanted().resolved.settings;
+const DEAD = 'http://127.0.0.1:1';
+
+const LOST: readonly [how: string, lose: (given: Awaited<ReturnType<typeof pushed>>) => Promise<unknown>][] = [
+	['is deleted with its file', ({ home }) => rm(home.paths.configFile)],
+	[
+		'is taken out of its file',
+		({ home, good }) => home.writeSettings({ workflowId: good.workflowId, credential: good.credential }),
+	],
+	['becomes a bad value', ({ home, good }) => home.writeSettings({ ...good, baseUrl: 7 })],
+	['makes place for half a file', ({ home }) => home.writeSettings('{ "baseUrl": ')],
+];
+
+async function pushed(bad: object) {
+	const all = await given();
+	await all.home.writeSettings({ ...all.good, ...bad });
+	await all.device.daemon.reload();
+	return all;
+}
+
+test.each(LOST.flatMap(([how, lose]) => [false, true].map((restarts) => ({ how, lose, restarts }))))(
+	'an address that led nowhere and $how is not tried any more: the one that worked is in force (restart: $restarts) [F800]',
+	async ({ lose, restarts }) => {
+		const all = await pushed({ baseUrl: DEAD });
+		let { device } = all;
+		const { good, home, service } = all;
+		expect(await row(device, 'baseUrl')).toMatchObject({ value: good.baseUrl, disk: DEAD, waitsFor: 'try' });
+		if (restarts) await device.stop();
+		await lose(all);
+		if (restarts) device = await givenAgent({ home });
+		// As the watch does it: no person asks for it.
+		else await writeFile(all.conf, '{ "deviceType": "scanner" }');
+		await device.untilStatus(({ state, deviceType }) => state === 'online' && (restarts || deviceType === 'scanner'));
+		expect(wanted(device).baseUrl).toBe(good.baseUrl);
+		const status = device.agent.status();
+		expect(status).toMatchObject({ state: 'online', baseUrl: good.baseUrl, problem: null });
+		const shown = await row(device, 'baseUrl');
+		expect(shown).toMatchObject({ value: status.baseUrl });
+		expect(shown).not.toHaveProperty('waitsFor');
+		expect(registrations(service).every((one) => one === 201)).toBe(true);
+	},
+);
+
+test.each<[path: string, bad: object, was: (settings: ReturnType<typeof wanted>) => unknown]>([
+	['workflowId', { workflowId: 'no-such-workflow' }, ({ workflowId }) => workflowId],
+	['service.channelPath', { service: { channelPath: '/no/such' } }, ({ service }) => service.channelPath],
+])(
+	'%s of a file of conf.d that never brought the device online does not stay when that file vanishes [F801]',
+	async (_, bad, was) => {
+		const { device, conf, good } = await given();
+		const before = was(wanted(device));
+		await writeFile(conf, JSON.stringify({ ...bad, deviceType: 'scanner' }));
+		await device.untilStatus(({ workflow, warnings, problem }) =>
+			[workflow.wanted !== good.workflowId && problem, warnings.length > 0].some(Boolean),
+		);
+		expect(was(wanted(device))).not.toBe(before);
+		await rm(conf);
+		await device.untilStatus(({ warnings }) =>
+			warnings.some(({ message }) => message.includes('is not there any more')),
+		);
+		expect(was(wanted(device))).toBe(before);
+		// What was accepted without a try stays for its minute.
+		expect(wanted(device).deviceType).toBe('scanner');
+		expect(device.agent.status()).toMatchObject({ state: 'online', workflow: { live: 'check-in' } });
+	},
+);
