@@ -85,7 +85,11 @@ async function askAgent(shell: Shell, flags: AskFlags): Promise<SettingsReport |
 	}
 }
 
-const WAITS = { try: 'is tried beside the live channel', restart: 'waits for the next start' } as const;
+const WAITS = {
+	try: 'is tried beside the live channel',
+	restart: 'waits for the next start',
+	lease: 'waits for a lease of an application',
+} as const;
 
 /** The value that is not in force, and why. */
 function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['settings'][number]): string {

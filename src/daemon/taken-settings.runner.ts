@@ -2,7 +2,7 @@
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
-import type { Failure } from '../base/errors.ts';
+import { dispositionOf, type ErrorCode, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import { differences } from '../connection/way.ts';
 import type { SettingsReport } from '../protocol/local-api.ts';
@@ -14,6 +14,9 @@ import { isSame, listSettings, type Settings, valueAt } from '../settings/table.
 export const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 /** Trust in a service or a person, and by which means: changes of these are also in the audit log. */
 const OF_TRUST = /^(baseUrl$|credential|pairing\.|network\.|service\.headers|update\.|local\.|page\.pin)/;
+
+/** What is in force when the device is with it. */
+const MOVES = ['baseUrl', 'workflowId'] as const;
 
 /** Warnings of what was not taken. */
 const IS_REFUSAL: readonly string[] = [
@@ -36,10 +39,16 @@ export function keepTaken(parts: {
 }) {
 	const { agent, clock, log, audit, atStart } = parts;
 	let seen = agent.ways.runtime();
-	/** Another service is in force when the device is with it. */
+	/** Another service or workflow is in force when the device is with it. */
 	const inForce = (): Settings => {
 		const { settings } = agent.ways.runtime().resolved;
-		return settings.baseUrl === null ? settings : { ...settings, baseUrl: agent.status().baseUrl };
+		const { baseUrl, workflow } = agent.status();
+		const workflowId = workflow.live ?? agent.ways.lastGood().settings.workflowId;
+		return {
+			...settings,
+			...(settings.baseUrl !== null && { baseUrl }),
+			...(settings.workflowId !== null && { workflowId }),
+		};
 	};
 	let last = inForce();
 	/** Names the credential that was taken last. */
@@ -67,7 +76,7 @@ export function keepTaken(parts: {
 		look(): void {
 			lookAtCredential();
 			const [before, now, settings] = [seen, agent.ways.runtime(), inForce()];
-			if (before === now && settings.baseUrl === last.baseUrl) return;
+			if (before === now && MOVES.every((path) => settings[path] === last[path])) return;
 			const changed = new Set(changedPaths(last, settings));
 			[seen, last] = [now, settings];
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
@@ -82,6 +91,9 @@ export function keepTaken(parts: {
 			const [{ resolved }, tried] = [agent.ways.runtime(), agent.ways.tried()];
 			const disk = await parts.load();
 			const now = inForce();
+			const { problem, workflow } = agent.status();
+			const { waitsUntil } = workflow;
+			const isFinal = problem !== null && dispositionOf(problem.code as ErrorCode) !== 'retry';
 			const refusal = agent.status().warnings.find(({ code }) => code === 'settings-not-followed');
 			const isOver = refusal?.params?.['seconds'] !== undefined;
 			const isNotice = ({ message }: Pick<Failure, 'message'>) =>
@@ -90,16 +102,18 @@ export function keepTaken(parts: {
 			const onTry = tried?.way && seen.way ? differences(seen.way, tried.way) : [];
 			const settings = [...listSettings().keys()].map((path) => {
 				const value = valueAt(now, path);
-				const there = valueAt(disk.settings, path);
-				const { source, where } = resolved.origins.get(path) ?? { source: 'default', where: null };
+				const there = onDisk(disk, path);
+				const isMoving = MOVES.some((one) => one === path) && !isSame(value, valueAt(resolved.settings, path));
+				const { origins } = isMoving ? agent.ways.lastGood() : resolved;
+				const { source, where } = origins.get(path) ?? { source: 'default', where: null };
 				const bad = [...told, ...disk.problems].find(
 					(one) => isAbout(one, path) || (path.endsWith('File') && there !== null && there === one.params?.['path']),
 				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
-				const isMoving = path === 'baseUrl' && !isSame(value, valueAt(resolved.settings, path));
 				const isTried = isMoving || (onTry.includes(path) && !isOver);
-				const waitsFor: 'restart' | 'try' | null = waitsForStart ? 'restart' : isTried ? 'try' : null;
-				const refused = onTry.includes(path) && isOver ? refusal : bad;
+				const waits = isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && isFinal) ? 'try' : null;
+				const waitsFor: 'restart' | 'lease' | 'try' | null = waitsForStart ? 'restart' : waits;
+				const refused = onTry.includes(path) && isOver ? refusal : isMoving && isFinal ? problem : bad;
 				return {
 					...{ path, value: shownValue(path, value), source, where },
 					since: since.get(path) ?? startedAt,
@@ -112,6 +126,12 @@ export function keepTaken(parts: {
 			return { settings, problems: [...disk.problems], notices: [...disk.notices] };
 		},
 	};
+}
+
+/** What stands in the place of a refused restriction is on no disk. */
+function onDisk({ settings, origins }: LoadedSettings, path: string): unknown {
+	const isDefault = (origins.get(path)?.source ?? 'default') === 'default';
+	return isDefault ? listSettings().get(path)?.fallback : valueAt(settings, path);
 }
 
 const isAbout = ({ message }: Pick<Failure, 'message'>, path: string) =>

@@ -5,6 +5,7 @@ const REASONS: Readonly<Record<string, string>> = {
 	'access-forbidden': 'the service does not allow it the workflow',
 	'credential-refused': 'the service refuses its credential',
 	'credential-unreadable': 'its credential cannot be read',
+	'settings-not-followed': 'it is not online with its changed settings, and stays with those from before',
 	'request-rejected': 'the service rejects its registration',
 	'service-unreachable': 'the service cannot be reached',
 	'service-failed': 'the service fails',

@@ -9,7 +9,7 @@ import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { storeCredential } from './fleet-store.ts';
-import { isOfCredential } from './fleet-troubles.ts';
+import { isOfCredential, isOfSettings } from './fleet-troubles.ts';
 import { listFiles, readJsonLines } from './inventory.ts';
 import { newer } from './merge-reports.ts';
 import { callService, withClient } from './service-call.ts';
@@ -140,7 +140,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 	const [heartbeatMs, checkedMs, sinceMs] = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since].map(readTime);
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
-	const named = problem ?? warnings?.find(({ code }) => code && isOfCredential(code));
+	const named = problem ?? warnings?.find(({ code }) => code && isOfSettings(code));
 	const next = plan?.next ? { revision: plan.next.revision, atMs: Date.parse(plan.next.at) } : null;
 	return {
 		deviceId,

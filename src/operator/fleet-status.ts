@@ -17,7 +17,7 @@ import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
-import { credentialTrouble, warnOfTroubles } from './fleet-troubles.ts';
+import { settingsTrouble, warnOfTroubles } from './fleet-troubles.ts';
 import { readInventory } from './inventory.ts';
 
 /** Devices of one kind that are named, and reasons that are shown. */
@@ -304,7 +304,7 @@ function rowOf(device: DeviceStanding): string[] {
 		`${workflowId ?? '—'} → ${target ?? '—'}`,
 		versions,
 		when,
-		reason ?? credentialTrouble(device) ?? '',
+		reason ?? settingsTrouble(device) ?? '',
 	];
 }
 

@@ -1,4 +1,4 @@
-/** Devices that a person must look at although they do as their plan says: credentials of no use, and ids that two devices have. */
+/** Devices that a person must look at although they do as their plan says: settings and credentials of no use, and ids that two devices have. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
 import { reasonIn } from '../fleet/reasons.ts';
@@ -10,22 +10,39 @@ export function isOfCredential(code: string): boolean {
 	return code === 'credential-refused' || code === 'credential-unreadable';
 }
 
+/** Of settings that the device or its service refused while others are in force. */
+const OF_SETTINGS: readonly string[] = [
+	'settings-not-followed',
+	'workflow-unknown',
+	'access-forbidden',
+	'request-rejected',
+];
+
+export function isOfSettings(code: string): boolean {
+	return isOfCredential(code) || OF_SETTINGS.includes(code);
+}
+
 /** In words, with since when; `null` for another problem or none. */
-export function credentialTrouble({
+export function settingsTrouble({
 	problem,
 	problemSince,
 }: Pick<DeviceReport, 'problem' | 'problemSince'>): string | null {
-	if (problem === null || !isOfCredential(problem)) return null;
+	if (problem === null || !isOfSettings(problem)) return null;
 	const since = Date.parse(problemSince ?? '');
 	return `${reasonIn(problem)}${Number.isNaN(since) ? '' : `, since ${localTime(new Date(since).toISOString())}`}`;
 }
 
 export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): void {
 	const list = (those: readonly string[]) => `${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`;
-	const unusable = reports.flatMap((report) => {
-		const trouble = credentialTrouble(report);
-		return trouble ? [`${report.deviceId}: ${trouble}`] : [];
-	});
+	const troubled = (of: (code: string) => boolean) =>
+		reports.flatMap((report) => {
+			const trouble = of(report.problem ?? '') ? settingsTrouble(report) : null;
+			return trouble ? [`${report.deviceId}: ${trouble}`] : [];
+		});
+	const unusable = troubled(isOfCredential);
+	const refused = troubled((code) => OF_SETTINGS.includes(code));
+	if (refused.length > 0)
+		shell.warn(`${counted(refused.length, 'device')} cannot go by changed settings (${list(refused)}).`);
 	if (unusable.length > 0)
 		shell.warn(
 			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,

@@ -111,6 +111,27 @@ describe('idv fleet status --plan', () => {
 		expect((await status('--from', from)).stderr).toContain(`K-1: ${words}`);
 	});
 
+	test.each([
+		[
+			'way out',
+			{ warnings: [{ code: 'settings-not-followed', message: 'No.', params: { since: '2026-02-03T04:05:06.000Z' } }] },
+			'it is not online with its changed settings, and stays with those from before, since 2026-02-03',
+		],
+		['workflow', { problem: { code: 'workflow-unknown', message: 'No.' } }, 'the service does not know the workflow'],
+	])('a %s that was refused while others are in force is named, in every form [F803]', async (_, more, words) => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(line('K-1', 'new', more), line('K-2', 'new'));
+		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--devices');
+		expect(stderr).toContain(`1 device cannot go by changed settings (K-1: ${words}`);
+		expect(stdout).toContain(words);
+		const code = Object.values(more)[0] as { code: string } | { code: string }[];
+		const problem = [code].flat()[0]?.code;
+		const told = await status('--plan', plan, '--from', from, '--devices', '--json');
+		expect(JSON.parse(told.stdout).reports).toMatchObject([{ problem }, { problem: null }]);
+		expect((await status('--plan', plan, '--from', from, '--csv')).stdout).toContain(`${problem}`);
+		expect((await status('--from', from)).stderr).toContain(`K-1: ${words}`);
+	});
+
 	test('an id under which two serial numbers or MAC addresses report is named [F763]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const one = { serial: 'A1', macAddress: '02:00:00:00:00:01' };

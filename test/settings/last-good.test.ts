@@ -86,3 +86,30 @@ test.each<[path: string, bad: object, was: (settings: ReturnType<typeof wanted>)
 		expect(device.agent.status()).toMatchObject({ state: 'online', workflow: { live: 'check-in' } });
 	},
 );
+
+test('a workflow that the service refuses is shown as refused, with why, beside the one in force; so is the log [F802]', async () => {
+	const { device, home, good } = await given();
+	const taken = () => device.log.filter(({ msg }) => msg.startsWith('setting taken: workflowId')).length;
+	await home.writeSettings({ ...good, workflowId: 'no-such-workflow' });
+	await device.daemon.reload();
+	const { problem } = await device.untilStatus((status) => status.problem !== null);
+	const refused = { value: 'check-in', disk: 'no-such-workflow', refused: problem?.message };
+	expect(await row(device, 'workflowId')).toMatchObject(refused);
+	expect(taken()).toBe(0);
+	await home.writeSettings({ ...good, workflowId: 'boarding' });
+	await device.daemon.reload();
+	await device.untilLive('boarding');
+	const shown = await row(device, 'workflowId');
+	expect(shown).toMatchObject({ value: 'boarding', where: home.paths.configFile });
+	for (const name of ['disk', 'waitsFor', 'refused']) expect(shown).not.toHaveProperty(name);
+	expect(taken()).toBe(1);
+});
+
+test('a value that stands in for a refused restriction is never shown as what is on the disk [F804]', async () => {
+	const { device, home, conf } = await given();
+	await rm(home.paths.configFile);
+	await writeFile(conf, '{ "baseUrl": 7, "forward": { "alow": ["/x"] } }');
+	await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes('baseUrl must')));
+	for (const path of ['pairing.trustedOrigins', 'forward.allow'])
+		expect(JSON.stringify((await row(device, path))?.disk ?? null)).not.toMatch(/nothing\.invalid|\/\."/);
+});
