@@ -3,6 +3,7 @@
  * step of the supervision and when the answer says so, and hands on what has changed. Owns the one timer for that.
  */
 import { type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { failureOf } from '../connection/link.ts';
 import { tellRefused } from '../connection/refused-credential.ts';
@@ -98,7 +99,11 @@ export function keepReconciled(
 		if (way.name === 'refused') {
 			const since = new Date(clock.wallMs() - clock.monotonicMs() + way.sinceMs).toISOString();
 			const params = { ...way.failure.params, changed, since };
-			return { ...way.failure, message: `${changed}: ${way.failure.message}`, params };
+			return {
+				...way.failure,
+				message: joinSentences(`${changed}: ${way.failure.message}`, `It has been so since ${since}`),
+				params,
+			};
 		}
 		const { next } = links.supervision;
 		const cause = next?.registration.way === tried.id ? failureOf(next.state) : null;

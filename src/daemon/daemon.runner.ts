@@ -37,7 +37,7 @@ import { type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { keepHistory, readHistory } from '../status/history.runner.ts';
-import { ownTexts } from '../status/own-texts.ts';
+import { namesOf, ownTexts } from '../status/own-texts.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 import { leaseFile } from '../workflow/lease-file.edge.ts';
@@ -182,8 +182,14 @@ export async function startDaemon(options: DaemonOptions) {
 			log,
 		});
 		({ runtime } = agent.ways);
-		let [scannerPath, pushed] = ['', loaded.settings];
-		own = () => [...places, ...agent.ownTexts(), ...ownTexts(pushed, EMPTY_STATE), scannerPath];
+		let [scannerPath, pushed] = ['', loaded];
+		own = () => [
+			...places,
+			...agent.ownTexts(),
+			...ownTexts(pushed.settings, EMPTY_STATE),
+			scannerPath,
+			...namesOf(pushed),
+		];
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);
@@ -254,9 +260,9 @@ export async function startDaemon(options: DaemonOptions) {
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		const following = followSettings({
 			...{ agent, gone, log, sources, runtimeParts: parts, unusable: first.problems },
-			opened(runtime, { settings }) {
+			opened(runtime, changed) {
 				open.add(runtime);
-				pushed = settings;
+				pushed = changed;
 			},
 			async onTaken(changed) {
 				taken.look();

@@ -1,4 +1,5 @@
 /** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
+import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 
@@ -33,4 +34,11 @@ export function ownTexts(
 		...saved,
 		...hosts,
 	].filter((text): text is string => typeof text === 'string' && text.length > 1);
+}
+
+/** The names of the device's own settings files, and of all settings. */
+export function namesOf({ documents, problems }: Pick<ResolvedSettings, 'documents' | 'problems'>): string[] {
+	const bad = problems.map(({ params, message }) => params?.['path'] ?? /^(\/\S+?):? /.exec(message)?.[1]);
+	const files = [...documents.map(({ where }) => where), ...bad].filter((file) => typeof file === 'string');
+	return [...files, ...listSettings().keys()];
 }

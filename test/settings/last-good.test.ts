@@ -113,3 +113,15 @@ test('a value that stands in for a refused restriction is never shown as what is
 	for (const path of ['pairing.trustedOrigins', 'forward.allow'])
 		expect(JSON.stringify((await row(device, path))?.disk ?? null)).not.toMatch(/nothing\.invalid|\/\."/);
 });
+
+test('the log names the file of conf.d and the setting that are at fault as they are, and no value [F805]', async () => {
+	const { device, home } = await given();
+	const file = join(home.paths.confDirectory, '50-zork-4711.json');
+	for (const [text, words] of [['{ "forward": { "allow": "zork-value" } }', 'forward.allow must be']] as const) {
+		await writeFile(file, text);
+		await device.daemon.reload();
+		const told = device.log.filter(({ level, msg }) => level === 'warn' && msg.includes(words));
+		expect(told.at(-1)?.msg).toContain(file);
+	}
+	expect(device.logText()).not.toContain('zork-value');
+});

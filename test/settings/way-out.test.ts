@@ -56,6 +56,7 @@ test.each(BAD)(
 		const refused = await untilRefused(device);
 		expect(refused).toMatchObject({ state: 'online', problem: null });
 		expect(told(refused)).toMatchObject([{ params: { changed: what, seconds: 20 } }]);
+		expect(told(refused)[0]?.message).toContain(`It has been so since ${told(refused)[0]?.params?.['since']}`);
 		await device.untilStatus(({ deviceType }) => deviceType === 'scanner');
 		expect(offline).toEqual([]);
 		await device.stop();
