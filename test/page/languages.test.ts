@@ -12,6 +12,8 @@ const TAGS = PAGE_LANGUAGES.filter((tag) => tag !== 'auto');
 
 interface Words {
 	readonly direction: 'ltr' | 'rtl';
+	/** A value after its name. */
+	readonly named: string;
 	readonly states: Record<string, string>;
 	readonly summaries: Record<string, string>;
 	readonly codes: Record<string, readonly [what: string, todo: string]>;
@@ -188,6 +190,17 @@ describe.each(TAGS)('%s', (tag) => {
 		for (const [place, sentence] of sentences(words))
 			expect(/\p{Script=Arabic}/u.test(sentence), `${place}: ${sentence}`).toBe(isArabic);
 	});
+});
+
+test('French has a space that does not break before each colon, semicolon, question mark and quotation mark, and so has the page [F822]', () => {
+	const words = wordsOf('fr');
+	for (const [place, sentence] of [...sentences(words), ['named', words.named]] as const) {
+		expect(sentence, place).not.toMatch(/[^\u00a0\u202f][:;?!»]|«[^\u00a0\u202f]/);
+	}
+	// No colon of the page's own: it would be without a space.
+	expect(readFileSync(join(PAGE, 'index.html'), 'utf8')).not.toMatch(/<\/span>\s*:/);
+	for (const script of ['page.js', 'pair.js'])
+		expect(readFileSync(join(PAGE, script), 'utf8')).not.toMatch(/\}: (?:\\u2068)?\$\{(?!message|content|value)/);
 });
 
 test.each(TAGS.filter((tag) => tag !== 'en'))('%s is nowhere English by mistake', (tag) => {

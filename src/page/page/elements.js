@@ -1,4 +1,4 @@
-/* Elements of index.html by id, each of its kind: one that is missing there stops the page at its start, where every test sees it. And the time that passes. */
+/* Elements of index.html by id, each of its kind: one that is missing there stops the page at its start, where every test sees it. And what both scripts need: the time that passes, and letters that fit the screen. */
 
 const ELEMENTS = {
 	...all(HTMLElement, 'announcement', 'status', 'state-word', 'note', 'sentence', 'next', 'hotline', 'support'),
@@ -40,4 +40,29 @@ export function passedMs() {
 	sumMs += Math.max(0, wall - wallMs, monotonic - monotonicMs);
 	[wallMs, monotonicMs] = [wall, monotonic];
 	return sumMs;
+}
+
+/** In pixels: below this people cannot read, and scroll instead. */
+const SMALLEST = 10;
+let fitted = '';
+/** Smaller letters until the next step, its button and the hotline are on the screen, or the whole dialog, whatever their words are. */
+export function fitScreen() {
+	const dialog = at('pairing');
+	const [inView, isHidden] = dialog.open
+		? [dialog, [...dialog.querySelectorAll('[hidden]')].map(({ id }) => id)]
+		: [at('status'), [at('start').hidden, at('retry').hidden]];
+	const now = [innerWidth, innerHeight, inView.textContent, isHidden].join();
+	if (now === fitted) return;
+	fitted = now;
+	const { style } = document.documentElement;
+	style.fontSize = '';
+	let size = parseFloat(getComputedStyle(document.documentElement).fontSize);
+	const isTooLong = () =>
+		dialog.open
+			? dialog.scrollHeight > dialog.clientHeight
+			: at('status').getBoundingClientRect().bottom + scrollY > innerHeight;
+	while (size > SMALLEST && isTooLong()) {
+		size -= 1;
+		style.fontSize = `${size}px`;
+	}
 }

@@ -1,5 +1,5 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
-import { at, passedMs, setText } from './elements.js';
+import { at, fitScreen, passedMs, setText } from './elements.js';
 import { followPairing, leavePairing, openPairing, pairedNote } from './pair.js';
 import { encode } from './qr.js';
 import {
@@ -22,8 +22,6 @@ import {
 /** @import { PageEvent, PageView } from '../view.ts' */
 
 const DAY_MS = 86_400_000;
-/** In pixels: below this people cannot read, and scroll instead. */
-const SMALLEST = 10;
 /** Of a message for support, in characters. */
 const MESSAGE = 500;
 /** Without a touch, a key or a change of a field for so long, the next person finds the page as it was at first. */
@@ -172,21 +170,6 @@ function render() {
 	fitScreen();
 }
 
-let fitted = '';
-/** Smaller letters until the next step, its button and the hotline are on the screen, whatever their words are. */
-function fitScreen() {
-	const now = [innerWidth, innerHeight, at('status').textContent, at('start').hidden, at('retry').hidden].join();
-	if (now === fitted) return;
-	fitted = now;
-	const { style } = document.documentElement;
-	style.fontSize = '';
-	let size = parseFloat(getComputedStyle(document.documentElement).fontSize);
-	while (size > SMALLEST && at('status').getBoundingClientRect().bottom + scrollY > innerHeight) {
-		size -= 1;
-		style.fontSize = `${size}px`;
-	}
-}
-
 function wantedLanguage() {
 	const { chosen, view } = page;
 	return chosen ?? (view && view.language !== 'auto' ? view.language : ofBrowser());
@@ -224,7 +207,7 @@ function showState() {
 	document.body.dataset.state = state;
 	at('sign').firstElementChild?.setAttribute('d', SIGNS[state]);
 	setText(at('state-word'), words.states[state]);
-	document.title = `${words.states[state]}: ${cut(view?.status.deviceId ?? '')}`;
+	document.title = cut(fill(words.named, { name: words.states[state], value: view?.status.deviceId ?? '' }), 99);
 	const { sentence, next } =
 		isSilent || view === null ? { sentence: text('silent'), next: text('silentDo') } : statusWords(view);
 	const note = state === 'online' ? pairedNote() : '';

@@ -1,6 +1,6 @@
 /* Pairing on the page: takes a code, shows where it leads, asks once, and asks the agent to pair. Keeps no code longer than needed. */
 import { kindOf, ReadingFailed, readFromCamera, readPictureFile } from './codes.js';
-import { at, passedMs, setText } from './elements.js';
+import { at, fitScreen, passedMs, setText } from './elements.js';
 import { cut, duration, fill, problemWords, text, words } from './words.js';
 
 /** @import { Params } from '../../base/errors.ts' */
@@ -76,8 +76,8 @@ export function leavePairing() {
 /** The code is a secret: it goes as soon as it is of no more use, and so does what was typed. */
 function close() {
 	camera?.abort();
-	forget();
 	at('pairing').close();
+	forget();
 }
 
 /** Back to where a code comes in. @param {() => string} answer */
@@ -111,13 +111,15 @@ function render() {
 	at('confirm').hidden = shown === null;
 	setText(at('host'), shown?.host ?? '');
 	setText(at('host-elsewhere'), shown?.hostInUnicode ? text('elsewhere', { host: shown.hostInUnicode }) : '');
-	setText(at('workflow-line'), shown?.workflowId ? `${text('workflow')}: \u2068${cut(shown.workflowId)}\u2069` : '');
+	const { workflowId } = shown ?? {};
+	setText(at('workflow-line'), workflowId ? fill(words.named, { name: text('workflow'), value: workflowId }) : '');
 	// Left empty, the service takes the only one, or lists those to choose from.
 	at('workflow-field').hidden = shown?.workflowId !== null || workflows !== null;
 	at('workflow-choice').hidden = workflows === null;
 	at('pin-field').hidden = view?.pinNeed !== 'pin';
 	// What is under way is not cancelled.
 	for (const id of /** @type {const} */ (['yes', 'no'])) at(id).disabled = isPairing;
+	fitScreen();
 }
 
 /** @param {() => string} answer in the language of the moment. */

@@ -7,9 +7,10 @@ import english from './languages/en.js';
 /** @typedef {Exclude<(typeof PAGE_LANGUAGES)[number], 'auto'>} Language */
 /** @typedef {keyof typeof english.text} TextKey */
 /**
- * Words for all that the agent says. `inSentence`: of a duration, where it is not as it stands alone.
+ * Words for all that the agent says. `named`: a value after its name. `inSentence`: of a duration, where it is not as it stands alone.
  * @typedef {object} Sentences
  * @property {'ltr' | 'rtl'} direction
+ * @property {string} named
  * @property {Record<Status['state'] | 'silent', string>} states
  * @property {Record<Status['summary']['code'], string>} summaries
  * @property {Record<ErrorCode, [what: string, todo: string]>} codes

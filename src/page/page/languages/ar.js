@@ -7,6 +7,7 @@ const SAME_CODE = 'استخدم رمز إقران للخدمة التي يتبع
 /** @type {import('../words.js').Words} */
 export default {
 	direction: 'rtl',
+	named: '{name}: {value}',
 	states: {
 		online: 'متصل',
 		connecting: 'جارٍ الاتصال',
@@ -160,7 +161,7 @@ export default {
 		silentDo: 'انتظر دقيقة. وإن استمر ذلك فأعد تشغيل الجهاز.',
 		device: 'الجهاز',
 		serial: 'الرقم التسلسلي',
-		support: 'المساعدة',
+		support: 'المساعدة:',
 		qr: 'رمز فيه اسم هذا الجهاز، ليُصوَّر من أجل الدعم',
 		enterCode: 'إدخال رمز الإقران',
 		pairTitle: 'إقران هذا الجهاز',

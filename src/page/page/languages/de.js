@@ -7,6 +7,7 @@ const SAME_CODE = 'Verwenden Sie einen Kopplungscode des Dienstes, zu dem dieses
 /** @type {import('../words.js').Words} */
 export default {
 	direction: 'ltr',
+	named: '{name}: {value}',
 	states: {
 		online: 'Verbunden',
 		connecting: 'Verbindet sich',
@@ -197,7 +198,7 @@ export default {
 		silentDo: 'Warten Sie eine Minute. Bleibt es so, starten Sie das Gerät neu.',
 		device: 'Gerät',
 		serial: 'Seriennummer',
-		support: 'Hilfe',
+		support: 'Hilfe:',
 		qr: 'Code mit dem Namen dieses Geräts, zum Fotografieren für den Support',
 		enterCode: 'Kopplungscode eingeben',
 		pairTitle: 'Dieses Gerät koppeln',

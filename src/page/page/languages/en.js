@@ -7,6 +7,7 @@ const SAME_CODE = 'Use a pairing code of the service that this device belongs to
 /** @satisfies {import('../words.js').Sentences & { text: Record<string, string> }} */
 export default {
 	direction: 'ltr',
+	named: '{name}: {value}',
 	states: {
 		online: 'Online',
 		connecting: 'Connecting',
@@ -175,7 +176,7 @@ export default {
 		silentDo: 'Wait a minute. If it lasts, restart the device.',
 		device: 'Device',
 		serial: 'Serial number',
-		support: 'Help',
+		support: 'Help:',
 		qr: 'Code with the name of this device, to be photographed for support',
 		enterCode: 'Enter pairing code',
 		pairTitle: 'Pair this device',

@@ -7,6 +7,7 @@ const SAME_CODE = 'Use un código de vinculación del servicio al que pertenece 
 /** @type {import('../words.js').Words} */
 export default {
 	direction: 'ltr',
+	named: '{name}: {value}',
 	states: {
 		online: 'Conectado',
 		connecting: 'Conectando',
@@ -184,7 +185,7 @@ export default {
 		silentDo: 'Espere un minuto. Si continúa, reinicie el equipo.',
 		device: 'Equipo',
 		serial: 'Número de serie',
-		support: 'Ayuda',
+		support: 'Ayuda:',
 		qr: 'Código con el nombre de este equipo, para fotografiarlo para el soporte',
 		enterCode: 'Introducir código',
 		pairTitle: 'Vincular este equipo',

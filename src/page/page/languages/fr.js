@@ -1,5 +1,5 @@
 /* French. */
-const HOTLINE = 'Appelez l’assistance et lisez-lui ce qui figure sous « Détails ».';
+const HOTLINE = 'Appelez l’assistance et lisez-lui ce qui figure sous «\u00a0Détails\u00a0».';
 const NETWORK = 'Vérifiez le câble réseau ou le Wi-Fi de cet appareil.';
 const NEW_CODE = 'Demandez un nouveau code d’appairage et scannez-le.';
 const SAME_CODE = 'Utilisez un code d’appairage du service auquel appartient cet appareil.';
@@ -7,6 +7,7 @@ const SAME_CODE = 'Utilisez un code d’appairage du service auquel appartient c
 /** @type {import('../words.js').Words} */
 export default {
 	direction: 'ltr',
+	named: '{name}\u00a0: {value}',
 	states: {
 		online: 'En ligne',
 		connecting: 'Connexion en cours',
@@ -18,7 +19,7 @@ export default {
 	summaries: {
 		unpaired: 'Cet appareil attend son code d’appairage.',
 		'unpaired-uncertain':
-			'Le service n’a pas répondu. Le dernier code a peut-être déjà servi : essayez-le encore une fois.',
+			'Le service n’a pas répondu. Le dernier code a peut-être déjà servi\u00a0: essayez-le encore une fois.',
 		connecting: 'L’appareil se connecte à {host}.',
 		online: 'Tout fonctionne.',
 		'online-wanted': 'L’appareil fonctionne. Le passage à {nextWorkflowId} est en attente.',
@@ -48,7 +49,7 @@ export default {
 		'clock-wrong': ['L’horloge de cet appareil n’est pas à l’heure.', 'Réglez la date et l’heure de cet appareil.'],
 		'certificate-expired': [
 			'Le certificat du service a expiré.',
-			'Vérifiez la date et l’heure ; si elles sont correctes, appelez l’assistance.',
+			'Vérifiez la date et l’heure\u00a0; si elles sont correctes, appelez l’assistance.',
 		],
 		'certificate-untrusted': ['Le certificat du service n’est pas reconnu.', HOTLINE],
 		'certificate-wrong-host': [
@@ -69,7 +70,10 @@ export default {
 			'Identifiez cet appareil sur le réseau de l’établissement.',
 		],
 		'redirect-refused': ['Le service a changé d’adresse.', HOTLINE],
-		'service-failed': ['Le service est en panne.', 'Attendez quelques minutes ; si cela dure, appelez l’assistance.'],
+		'service-failed': [
+			'Le service est en panne.',
+			'Attendez quelques minutes\u00a0; si cela dure, appelez l’assistance.',
+		],
 		'service-overloaded': ['Le service est surchargé.', 'Attendez quelques minutes.'],
 		'bad-response': ['La réponse du service est incompréhensible.', HOTLINE],
 		'answer-unreadable': ['La réponse du service est illisible.', HOTLINE],
@@ -98,7 +102,7 @@ export default {
 		'insecure-origin': ['Ce code mène à une adresse qui n’est pas sûre.', SAME_CODE],
 		'already-paired': [
 			'Cet appareil est déjà appairé.',
-			'Il faut un code du même service et du même workflow ; sinon, appelez l’assistance.',
+			'Il faut un code du même service et du même workflow\u00a0; sinon, appelez l’assistance.',
 		],
 		'workflow-missing': ['Ce code n’indique aucun workflow.', 'Tapez le nom du workflow.'],
 		'workflow-fixed': ['Ce code est pour un autre workflow.', 'Demandez un code pour le workflow de cet appareil.'],
@@ -122,7 +126,7 @@ export default {
 		'tools-missing': ['Cette commande n’est pas installée sur cet appareil.', HOTLINE],
 		'updates-missing': ['Les mises à jour ne sont pas entièrement configurées sur cet appareil.', HOTLINE],
 		'update-taken-back': [
-			'Une nouvelle version n’a pas fonctionné ici ; la précédente est de nouveau utilisée.',
+			'Une nouvelle version n’a pas fonctionné ici\u00a0; la précédente est de nouveau utilisée.',
 			HOTLINE,
 		],
 		'update-refused': ['Une mise à jour n’a pas été acceptée.', HOTLINE],
@@ -138,7 +142,7 @@ export default {
 		],
 		'picture-without-code': [
 			'Aucun code n’a été trouvé sur la photo.',
-			'Reprenez la photo : le code entier, net et droit.',
+			'Reprenez la photo\u00a0: le code entier, net et droit.',
 		],
 		'picture-with-several-codes': [
 			'La photo montre plusieurs codes d’appairage.',
@@ -152,7 +156,7 @@ export default {
 		'provision-invalid': ['Le fichier d’installation contient une erreur.', HOTLINE],
 		'provision-failed': ['L’installation de cet appareil a échoué.', HOTLINE],
 		'settings-not-followed': [
-			'Des réglages modifiés ne permettent pas la connexion ; cet appareil garde les précédents.',
+			'Des réglages modifiés ne permettent pas la connexion\u00a0; cet appareil garde les précédents.',
 			HOTLINE,
 		],
 		'credential-ending': ['Les données d’accès de cet appareil expirent bientôt.', HOTLINE],
@@ -170,8 +174,8 @@ export default {
 		'unit-not-ready': ['Le programme de cet appareil n’est pas prêt.', 'Redémarrez cet appareil.'],
 		'bundle-unwritable': ['Le rapport n’a pas pu être enregistré.', HOTLINE],
 		'identity-changed': [
-			'Cet appareil a changé : son disque ou une pièce vient d’un autre.',
-			'Si le disque a été copié, scannez un nouveau code ici ; après une réparation, appelez l’assistance.',
+			'Cet appareil a changé\u00a0: son disque ou une pièce vient d’un autre.',
+			'Si le disque a été copié, scannez un nouveau code ici\u00a0; après une réparation, appelez l’assistance.',
 		],
 		'devices-offline': ['Des appareils sont hors ligne.', HOTLINE],
 		'not-found': ['Cela n’existe pas.', HOTLINE],
@@ -200,11 +204,11 @@ export default {
 		silentDo: 'Attendez une minute. Si cela dure, redémarrez l’appareil.',
 		device: 'Appareil',
 		serial: 'Numéro de série',
-		support: 'Aide',
+		support: 'Aide\u00a0:',
 		qr: 'Code avec le nom de cet appareil, à photographier pour l’assistance',
 		enterCode: 'Saisir le code d’appairage',
 		pairTitle: 'Appairer cet appareil',
-		scan: 'Présentez le code d’appairage au lecteur, ou :',
+		scan: 'Présentez le code d’appairage au lecteur, ou\u00a0:',
 		type: 'Taper le code',
 		show: 'Afficher',
 		go: 'Continuer',
@@ -213,8 +217,8 @@ export default {
 		cameraView: 'Image de la caméra',
 		picture: 'Photo',
 		close: 'Fermer',
-		belongs: 'Cet appareil appartient-il à ce service ?',
-		again: 'Reconnecter cet appareil à son service ?',
+		belongs: 'Cet appareil appartient-il à ce service\u00a0?',
+		again: 'Reconnecter cet appareil à son service\u00a0?',
 		elsewhere: 'affiché ailleurs comme {host}',
 		workflow: 'Workflow de l’appareil',
 		chooseWorkflow: 'Choisissez le workflow de cet appareil.',
@@ -231,7 +235,7 @@ export default {
 		pinWrong: 'Le code PIN est incorrect. Réessayez.',
 		pinPause: 'Trop de codes PIN incorrects. Réessayez dans {duration}.',
 		pinShort: 'Le code PIN de cet appareil est trop court. Dites à l’assistance qu’il faut six chiffres.',
-		pinSetting: 'Cet appareil ne peut pas être appairé à l’écran : il n’a pas de code PIN. Appelez l’assistance.',
+		pinSetting: 'Cet appareil ne peut pas être appairé à l’écran\u00a0: il n’a pas de code PIN. Appelez l’assistance.',
 		gone: 'Le code scanné est trop ancien. Scannez-le à nouveau.',
 		noAnswer: 'L’appareil n’a pas répondu. Vérifiez l’état affiché.',
 		cameraNone: 'La caméra est inutilisable dans ce navigateur. Choisissez une photo.',
@@ -254,7 +258,7 @@ export default {
 		onlineFor: 'En ligne pendant {online} sur les {known} écoulées.',
 		codeValid: 'Le code n’a pas servi et reste valable.',
 		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
-		codeUncertain: 'Le code a peut-être déjà servi : essayez encore une fois le même code.',
+		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
 		otherLayout:
 			'Le lecteur écrit pour une autre disposition de clavier. Réglez-le sur celle de cet appareil, puis scannez de nouveau le code.',
 		capitals:
