@@ -233,7 +233,11 @@ function assemble(options: AgentOptions, base: Base) {
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, leaving, reconciler, status }, paired),
 	});
-	base.onClockJump(() => reconciler.follow());
+	base.onClockJump(() => {
+		reconciler.follow();
+		// The history has a line of it.
+		publish();
+	});
 	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
 	const status = (): Status => {
 		time.look();

@@ -33,20 +33,26 @@ function withoutShortest(timeline: Timeline): Timeline {
 	return others.filter(({ state }, index) => state !== others[index - 1]?.state);
 }
 
-/** The last day up to now as the history has it, which says how its clock was set. */
+/**
+ * The last day up to now as the history has it, which says how its clock was set. Nothing is written while nothing changes: of a
+ * run that was cut, all after its last entry or event is a gap.
+ */
 export function pastOf(history: readonly HistoryEntry[], nowMs: number): Timeline {
 	let setMs = history.reduce((sum, entry) => sum + (entry.kind === 'clock' ? entry.byMs : 0), 0);
 	let past: Timeline = [];
+	let aliveMs = 0;
 	for (const entry of history) {
 		if (entry.kind === 'clock') setMs -= entry.byMs;
-		const atMs = Math.min(nowMs, Date.parse(entry.at) + setMs);
-		const last = past.at(-1);
+		const toNow = (at: string) => Math.min(nowMs, Date.parse(at) + setMs);
+		const atMs = toNow(entry.at);
 		if (entry.kind === 'started') {
-			// It is not known when the power went, nor how long it was away.
-			if (last && entry.after === 'power cut') past = [...past.slice(0, -1), { ...last, state: 'none' }];
+			const isCut = entry.after === 'kill' || entry.after === 'power cut';
+			if (isCut && past.length > 0) past = withState(past, 'none', Math.max(aliveMs, toNow(entry.aliveAt ?? '') || 0));
 			past = withState(past, 'connecting', atMs);
 		} else if (entry.kind === 'state') past = withState(past, entry.state, atMs);
 		else if (entry.kind === 'ended') past = withState(past, 'none', atMs);
+		// An agent that starts says first how the clock was set: that tells nothing of the one before.
+		if (entry.kind !== 'clock') aliveMs = atMs;
 	}
 	return past;
 }

@@ -10,7 +10,15 @@ import { AgentError } from '../base/errors.ts';
 import { inWords, readTextNow } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
-import { foldChange, type HistoryEntry, isChange, type Moment, momentOf, NOTHING_FOLDED } from './history.ts';
+import {
+	foldChange,
+	type HistoryEntry,
+	isChange,
+	type Moment,
+	momentOf,
+	NOTHING_FOLDED,
+	unwrittenStepMs,
+} from './history.ts';
 
 const NAME = 'history';
 /** On the disk: some 1,500 entries. */
@@ -112,17 +120,23 @@ export function keepHistory(parts: {
 	// Times say it only where that line is gone: the clock may have been set meanwhile.
 	const isOlder = last !== undefined && uptimeMs() < wallMs() - Date.parse(last.at);
 	const hasBooted = boot !== null && bootBefore !== undefined ? boot !== bootBefore : isOlder;
+	const machineMs = Math.round(clock.monotonicMs() + clock.sleptMs());
+	const newestAt = agent.events.newestAt();
 	// Set back while no agent ran, by this much at least.
-	const aheadOfNowMs = Math.max(
-		0,
-		...[last?.at, agent.events.newestAt()].map((at) => Date.parse(at ?? '') - wallMs() || 0),
-	);
-	if (aheadOfNowMs >= STEP_MS) write(now({ kind: 'clock', byMs: -aheadOfNowMs }));
+	const aheadMsOf = (at: string | null | undefined) => Math.max(0, Date.parse(at ?? '') - wallMs() || 0);
+	const byMs =
+		unwrittenStepMs(found, { boot, machineMs, wallMs: wallMs() }) ??
+		-Math.max(aheadMsOf(last?.at), aheadMsOf(newestAt));
+	if (Math.abs(byMs) >= STEP_MS) write(now({ kind: 'clock', byMs }));
 	const isStopped = last?.kind === 'ended';
 	const after = isStopped ? (hasBooted ? 'shutdown' : 'stop') : hasBooted ? 'power cut' : 'kill';
+	const isCut = after === 'kill' || after === 'power cut';
+	const aliveMs =
+		isCut && newestAt !== null && newestAt > (last?.at ?? newestAt) ? Date.parse(newestAt) + byMs : Infinity;
 	write(
 		now({
-			...{ kind: 'started', version, after: last ? after : 'nothing' },
+			...{ kind: 'started', version, after: last ? after : 'nothing', machineMs },
+			...(aliveMs < wallMs() && { aliveAt: new Date(aliveMs).toISOString() }),
 			...(earlier !== undefined && earlier !== version && { before: earlier }),
 			...(boot !== null && { boot }),
 		}),

@@ -33,6 +33,10 @@ export type HistoryEntry = { readonly at: string; readonly audit?: number } & (
 			readonly before?: string;
 			/** Tells this start of the machine from others. */
 			readonly boot?: string;
+			/** Of the time that the machine counts since that start: it is not set. */
+			readonly machineMs?: number;
+			/** The newest event before this start, where the run before was cut after its last entry. */
+			readonly aliveAt?: string;
 			/** The end of the run before. */
 			readonly after: 'nothing' | 'stop' | 'kill' | 'shutdown' | 'power cut';
 	  }
@@ -72,6 +76,18 @@ export function isChange(before: Moment | null, now: Moment): boolean {
 	if (before?.state === now.state && now.state !== 'online' && now.cause === null) return false;
 	const [one, other] = [before, now].map((moment) => moment && JSON.stringify({ ...moment, by: null }));
 	return one !== other;
+}
+
+/** By how much the clock was set since the newest start, without an entry; `null` where that was in another start of the machine. */
+export function unwrittenStepMs(
+	entries: readonly HistoryEntry[],
+	now: { readonly boot: string | null; readonly machineMs: number; readonly wallMs: number },
+): number | null {
+	const index = entries.findLastIndex(({ kind }) => kind === 'started');
+	const start = entries[index];
+	if (start?.kind !== 'started' || start.boot !== now.boot || start.machineMs === undefined) return null;
+	const writtenMs = entries.slice(index).reduce((sum, entry) => sum + (entry.kind === 'clock' ? entry.byMs : 0), 0);
+	return Math.round(now.wallMs - now.machineMs - (Date.parse(start.at) - start.machineMs) - writtenMs);
 }
 
 // ---- Flapping ----

@@ -94,9 +94,17 @@ test.each<[string, HistoryEntry[], Record<string, number>]>([
 		{ online: 12, none: 5, connecting: 1 },
 	],
 	[
-		'an agent that was killed',
-		[started(30, 'nothing'), state(30, 'online'), started(40, 'kill'), state(40, 'online')],
-		{ online: 18 },
+		'an agent that was killed, of which it is not known when it was',
+		[started(30, 'nothing'), state(30, 'online'), state(35, 'offline'), started(40, 'kill'), state(41, 'online')],
+		{ online: 12, none: 5, connecting: 1 },
+	],
+	[
+		'an agent that was killed after its last event',
+		[
+			...[started(30, 'nothing'), state(30, 'online'), { at: at(38), kind: 'clock', byMs: HOUR } as const],
+			...[{ ...started(44, 'kill'), aliveAt: at(40) }, state(45, 'online')],
+		],
+		{ online: 9 + 3, none: 4, connecting: 1 },
 	],
 	[
 		'a power cut, of which it is not known when it was',
@@ -111,11 +119,14 @@ test.each<[string, HistoryEntry[], Record<string, number>]>([
 		],
 		{ online: 4 + 2 + 2, offline: 3 + 6 },
 	],
-])('the history of %s is the past of the page', (_what, history, hours) => {
-	const told = lengths(pastOf(history, 48 * HOUR), 48 * HOUR);
-	const asHours = Object.fromEntries(Object.entries(told).map(([name, ms]) => [name, ms / HOUR]));
-	expect(Object.fromEntries(Object.entries(asHours).filter(([, sum]) => sum > 0))).toEqual(hours);
-});
+])(
+	'the history of %s is the past of the page, and time without a sign of an agent is a gap [F820]',
+	(_what, history, hours) => {
+		const told = lengths(pastOf(history, 48 * HOUR), 48 * HOUR);
+		const asHours = Object.fromEntries(Object.entries(told).map(([name, ms]) => [name, ms / HOUR]));
+		expect(Object.fromEntries(Object.entries(asHours).filter(([, sum]) => sum > 0))).toEqual(hours);
+	},
+);
 
 test('a restart leaves the page its last day, and a clock that is set back by a day the length of each state [F771]', async () => {
 	const service = await givenService();

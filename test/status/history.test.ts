@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
+import { pastOf } from '../../src/page/timeline.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { keepHistory, MAX_HISTORY_BYTES, readHistory } from '../../src/status/history.runner.ts';
 import {
@@ -14,7 +15,7 @@ import {
 	toldHistory,
 } from '../../src/status/history.ts';
 import { finish } from '../cli/command.ts';
-import { givenHome, givenPairedAgent } from '../harness/harness.ts';
+import { givenAgent, givenHome, givenPairedAgent } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -171,16 +172,59 @@ describe('a device', () => {
 		await second.close();
 		clock.advance(3 * HOUR);
 		const newestAt = new Date(clock.wallMs() + 2 * HOUR).toISOString();
-		await open(directory, { clock, newestAt }).close();
+		await open(directory, { clock, newestAt, boot: 'boot-2' }).close();
 		expect(sentences(directory).slice(3)).toEqual([
 			'the clock was set back by 60 min',
 			'agent 0.2.0 started',
 			'online again after 0 s with id.example.com, workflow check-in (pairing)',
 			'agent stopped',
 			'the clock was set back by 2 h',
-			'agent 0.2.0 started',
+			'agent 0.2.0 started with the machine',
 			'agent stopped',
 		]);
+	});
+
+	test('that is killed has a line for each step of its clock that lasted, forward too, and none for one that was undone [F821]', async () => {
+		const clock = createSteppedClock();
+		const dayMs = clock.wallMs();
+		const killed = async (directory: string, newestAt: string | null = null) => {
+			await expect.poll(() => readHistory(directory).documents.at(-1)?.kind).toBe('state');
+			const { directory: next } = await givenHome();
+			fs.cpSync(directory, next, { recursive: true });
+			open(next, { clock, newestAt }).become('online');
+			return next;
+		};
+		const { directory } = await givenHome();
+		open(directory, { clock }).become('online');
+		clock.advance(20 * HOUR);
+		clock.setWall(clock.wallMs() + 2 * HOUR);
+		const newestAt = new Date(clock.wallMs()).toISOString();
+		clock.advance(10 * MINUTE);
+		clock.setWall(clock.wallMs() - 2 * HOUR);
+		const undone = await killed(directory, newestAt);
+		expect(sentences(undone).filter((sentence) => sentence.includes('clock'))).toEqual([]);
+		clock.setWall(clock.wallMs() + 3 * HOUR);
+		const lasting = await killed(undone);
+		await expect.poll(() => sentences(lasting).length).toBe(7);
+		expect(sentences(lasting).filter((sentence) => sentence.includes('clock'))).toEqual([
+			'the clock was set forward by 3 h',
+		]);
+		// The day is where it was, by the clock of now.
+		const [first] = pastOf(readHistory(lasting).documents, clock.wallMs());
+		expect(first?.fromMs).toBe(dayMs + 3 * HOUR);
+	});
+
+	test('that is killed tells when it was heard of last, by its events where they are newer', async () => {
+		const { directory } = await givenHome();
+		const { clock, become } = open(directory);
+		become('online');
+		await expect.poll(() => readHistory(directory).documents.length).toBe(2);
+		const newestAt = new Date(clock.wallMs() + HOUR).toISOString();
+		clock.advance(3 * HOUR);
+		const { directory: next } = await givenHome();
+		fs.cpSync(directory, next, { recursive: true });
+		await open(next, { clock, newestAt }).close();
+		expect(readHistory(next).documents[2]).toMatchObject({ kind: 'started', after: 'kill', aliveAt: newestAt });
 	});
 
 	test('that leaves a service has no line of it any more, in no file, and one that moves has those of the new one [F607]', async () => {
@@ -292,4 +336,15 @@ test('idv-agent history tells a real outage, from a time on, also while the agen
 			.split('\n')
 			.map((line) => JSON.parse(line).kind),
 	).toEqual(['state']);
+});
+
+test('a clock that is set on a device that does nothing has its line as soon as its status is asked for', async () => {
+	const clock = createSteppedClock();
+	const device = await givenAgent({ clock });
+	await device.untilState('unpaired');
+	clock.setWall(clock.wallMs() + 2 * HOUR);
+	device.daemon.agent.status();
+	await expect
+		.poll(() => sentences(device.home.paths.stateDir))
+		.toEqual(['agent 0.0.0-test started', 'not paired', 'the clock was set forward by 2 h']);
 });
