@@ -76,16 +76,22 @@ const NOT_A_CODE: Readonly<Record<UnreadReason, string>> = {
 	badBaseUrl: 'The address in this code is not one of a service.',
 	badToken: 'The token in this code is damaged.',
 	badWorkflow: 'The workflow in this code is not a valid name.',
+	damaged: 'This pairing code is not whole, or signs of it were changed on the way.',
 	otherLayout:
-		'This looks like a pairing code that the scanner has typed for another keyboard layout; it cannot be read for certain.',
-	capitals: 'This looks like a pairing code that the scanner has changed into capitals; it cannot be read for certain.',
+		'This looks like a pairing code, but the keyboard layout of the scanner is not that of this computer; it cannot be read for certain.',
+	capitals:
+		'This looks like a pairing code of which the scanner has changed capitals and small letters; it cannot be read for certain.',
 };
 /** The one thing to do where the code is good and the scanner is not. */
 const SCANNER_REMEDY: Partial<Record<UnreadReason, string>> = {
+	damaged: 'Scan the code again; if that does not help, ask for a new one.',
 	otherLayout:
-		'Set the scanner to the keyboard layout of this device (US English where the agent itself reads the scanner; its manual has a code for it), then scan the code again.',
+		'Set both to the same keyboard layout (US English where the agent itself reads the scanner; its manual has a code for it), then scan the code again.',
 	capitals: 'Switch Caps Lock off, and the change of capitals in the scanner, then scan the code again.',
 };
+
+/** Whether it is a pairing code that did not come as it is. */
+export const isUnfit = (reason: UnreadReason): boolean => SCANNER_REMEDY[reason] !== undefined;
 
 /** The refusal of a text that cannot be read as a pairing code. */
 export function notACode(reason: UnreadReason): Failure {

@@ -13,7 +13,7 @@ export interface Typed {
 	readonly capsLock: boolean;
 }
 
-/** `otherLayout`: a pairing code, mixed up so that it could be several. `capitals`: the scanner makes all letters capitals. */
+/** `otherLayout`: a pairing code, mixed up so that it could be several. `capitals`: the scanner makes all letters capitals, or all small. */
 export type UnreadReason = NotACodeReason | 'otherLayout' | 'capitals';
 
 export type ScannedText =
@@ -28,7 +28,8 @@ const MAX_TYPED = 2000;
 export function readScannedText(scanned: string): ScannedText {
 	const text = scanned.replace(FRAME, '');
 	const direct = readInside(text);
-	if (direct.kind === 'pairingCode') return { code: direct, typed: null };
+	if (direct.kind === 'pairingCode')
+		return isInSmallLetters(text, direct) ? { code: null, reason: 'capitals' } : { code: direct, typed: null };
 	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason: direct.reason };
 	const readings = retypings(text);
 	const found = readings.find(({ typed }) => typed.scanner === typed.device) ?? readings[0];
@@ -72,7 +73,31 @@ function looksRetyped(text: string): boolean {
 	if (LINK.test(text)) return false;
 	if (everyWay([text.slice(0, 8), text.slice(0, 16)]).some(({ meant }) => LINK.test(meant))) return true;
 	const isToken = (meant: string) => /^(?=.*\d)\S+$/.test(meant) && readInside(meant).kind === 'pairingCode';
-	return LAYOUTS.some((here) => retyped(text, here, US).some(isToken));
+	return LAYOUTS.some((here) => retyped(text, here, US).some(isToken)) || isLinkInOtherSigns(text);
+}
+
+/** Whether it is a link with a token in which each sign is always the same other one: no layout has to be known for that. */
+function isLinkInOtherSigns(text: string): boolean {
+	const signs = [...text];
+	const follow = (known: ReadonlyMap<string, string>, plain: string, from: number) => {
+		const found = new Map(known);
+		for (const [index, sign] of [...plain].entries()) {
+			const typed = signs[from + index];
+			if (typed === undefined || (found.get(sign) ?? typed) !== typed) return null;
+			found.set(sign, typed);
+		}
+		return new Set(found.values()).size === found.size ? found : null;
+	};
+	return ['https://', 'http://'].some((scheme) => {
+		const begun = follow(new Map(), scheme, 0);
+		return begun !== null && signs.some((_sign, from) => follow(begun, 'authorization=', from) !== null);
+	});
+}
+
+/** `Token` is written with a capital: where there is none at all, the token may have had some too. */
+function isInSmallLetters(text: string, { form, token }: PairingCode): boolean {
+	const isLink = form === 'link' || form === 'nestedLink';
+	return isLink && text === text.toLowerCase() && /authorization(?:=|%3d)token/.test(text) && /[a-z]/.test(token);
 }
 
 /** The frame of a transmission: SOH, STX, ETX, EOT, ends of lines, separators. */

@@ -30,7 +30,9 @@ export type NotACodeReason =
 	| 'otherScheme'
 	| 'badBaseUrl'
 	| 'badToken'
-	| 'badWorkflow';
+	| 'badWorkflow'
+	/** A pairing code of which something is missing, or was changed on the way: its token may be another. */
+	| 'damaged';
 
 export interface NotACode {
 	readonly kind: 'notACode';
@@ -78,11 +80,22 @@ function readLink(text: string, depth: number): ScannedCode {
 			if (found.kind === 'pairingCode' || found.reason !== 'linkWithoutToken') return found;
 		}
 	}
-	return notACode('linkWithoutToken');
+	return notACode(isCutOff(url) ? 'damaged' : 'linkWithoutToken');
 }
+
+/** Whether it ends within the path or the parameters of a pairing code, before there is a token. */
+function isCutOff({ pathname, searchParams }: URL): boolean {
+	const [last = '', value = ''] = [...searchParams].at(-1) ?? [];
+	const isBegun = last.length > 1 && value === '' && 'authorization'.startsWith(last);
+	return pathname.endsWith(DEEP_LINK_PATH) && (isBegun || searchParams.size === 0);
+}
+
+/** Escapes of web pages, and halves of escapes: what is left out, and where, is not known. A `+` is a space or itself. */
+const ALTERED = /&(?:amp|#0*38|#x0*26);|%(?![\da-f]{2})|[?&]authorization=[^&#+%\s]*(?:%20|[+\s])[^&#]*\+/i;
 
 function readDeepLink(url: URL, authorization: readonly string[], depth: number): ScannedCode {
 	if (authorization.length !== 1) return notACode('badToken');
+	if (ALTERED.test(url.search + url.hash)) return notACode('damaged');
 	const token = readToken(authorization[0] ?? '');
 	if (typeof token !== 'string') return token;
 	const prefix = url.pathname.replace(/\/+$/, '');
@@ -99,7 +112,11 @@ function readDeepLink(url: URL, authorization: readonly string[], depth: number)
 
 function readJsonCode(text: string): ScannedCode {
 	const document = parseJson(text) as Record<string, unknown> | undefined;
-	if (document === undefined) return notACode('otherText');
+	if (document === undefined) return notACode(/baseUrl|token\W/i.test(text) ? 'damaged' : 'otherText');
+	// In other letters the names are others, and so may the token be.
+	const names = ['baseUrl', 'token', 'workflowId', 'sessionId'];
+	const changed = (name: string) => names.some((known) => name !== known && name.toLowerCase() === known.toLowerCase());
+	if (Object.keys(document).some(changed)) return notACode('damaged');
 	const { baseUrl, token, workflowId, sessionId } = document;
 	if (typeof token !== 'string') return notACode('linkWithoutToken');
 	const found = readToken(token);
@@ -136,6 +153,8 @@ function readToken(text: string): string | NotACode {
 	}
 	// A link whose token was left empty holds the scheme word alone, which is long enough to look like a token.
 	if (rest.length === 0 && isNearly(word, 'token')) return notACode('badToken');
+	// The space after the scheme was lost, or the signs that stand for it.
+	if (rest.length === 0 && /^token./i.test(word)) return notACode('damaged');
 	return token.length >= 4 && isCredential(token) ? token : notACode('badToken');
 }
 

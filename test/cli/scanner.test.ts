@@ -88,7 +88,7 @@ describe('scanner test', () => {
 	test('names both keyboard layouts where they differ, and what to do where nothing can be read for certain', async () => {
 		const home = await givenHome();
 		const german = 'httpsÖ--id.example.com-mobile_authoriyation´Token%20trßA1b2C3d4E5f6/workflowId´checkßin';
-		const input = `${german}\n${CODE.toUpperCase()}\ntrßA1b2C3d4E5f6G7h8I9j0K1l2M3n4\n`;
+		const input = `${german}\n${CODE.toUpperCase()}\ntrßA1b2C3d4E5f6G7h8I9j0K1l2M3n4\n${CODE.replace('%20', '20')}\n`;
 		const [plain, json] = await Promise.all([
 			home.agent(['scanner', 'test', '-'], { input }),
 			home.agent(['scanner', 'test', '-', '--json'], { input }),
@@ -99,9 +99,13 @@ describe('scanner test', () => {
 			),
 			'  The scanner types as a US English keyboard, and its keys are read as German ones. The agent reads it nevertheless.',
 			expect.stringMatching(/^no pairing code/),
-			expect.stringMatching(/^ {2}This looks like .* into capitals.*Switch Caps Lock off/),
+			expect.stringMatching(/^ {2}This looks like .* capitals and small letters.*Switch Caps Lock off/),
 			expect.stringMatching(/^no pairing code/),
-			expect.stringMatching(/^ {2}This looks like .* another keyboard layout.*Set the scanner to the keyboard layout/),
+			expect.stringMatching(
+				/^ {2}This looks like .* the keyboard layout of the scanner is not that of this computer.*Set both to the same keyboard layout/,
+			),
+			expect.stringMatching(/^no pairing code/),
+			expect.stringMatching(/^ {2}This pairing code is not whole.*Scan the code again/),
 			'',
 		]);
 		const told = json.stdout.trim().split('\n');
@@ -113,6 +117,7 @@ describe('scanner test', () => {
 			},
 			{ scan: 'other', reason: 'capitals' },
 			{ scan: 'other', reason: 'otherLayout' },
+			{ scan: 'other', reason: 'damaged' },
 		]);
 		for (const { stdout } of [plain, json]) expect(stdout).not.toMatch(/A1b2C3/i);
 	});

@@ -391,20 +391,37 @@ describe('pairing', () => {
 	});
 
 	test.each([
-		['otherLayout', /^The scanner types for another keyboard layout\. Set it/],
-		['capitals', /^The scanner changes all letters into capitals\. Switch that off/],
+		[
+			'otherLayout',
+			'httpsÖ--',
+			/^The keyboard layout of the scanner is not that of this device\. Set both/,
+			/^Scanner und Gerät /,
+		],
+		[
+			'capitals',
+			'HTTPS',
+			/^The scanner changes capitals and small letters\. Switch that off/,
+			/^Der Scanner verändert /,
+		],
+		['damaged', 'https://id.example.com/mobile', /^This pairing code is not whole, .* Scan it again/, /unvollständig/],
+		[
+			'badToken',
+			'https://id.example.com/mobile?authorization=To',
+			/^This pairing code is not whole, /,
+			/unvollständig/,
+		],
 	] as const)(
 		'with a code that a scanner has changed (%s) names the one thing to do, in the language of the moment',
-		async (reason, said) => {
+		async (reason, typed, said, inGerman) => {
 			const { agent, state, text, at, submit, choose } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
 			await expect.poll(state, LOOK).toBe('unpaired');
 			at('start').click();
 			agent.answer('/api/inspect', 200, { problem: { code: 'not-a-pairing-code', params: { reason } } });
-			at('code').value = 'httpsÖ--';
+			at('code').value = typed;
 			submit('code-form');
 			await expect.poll(() => text('answer'), LOOK).toMatch(said);
 			choose('de');
-			await expect.poll(() => text('answer'), LOOK).toMatch(/^Der Scanner (schreibt|macht) /);
+			await expect.poll(() => text('answer'), LOOK).toMatch(inGerman);
 			expect(text('pairing-title')).toBe('Dieses Gerät koppeln');
 		},
 	);

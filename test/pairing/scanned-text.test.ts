@@ -68,6 +68,23 @@ test('two layouts of which neither is the US one are told as well', () => {
 	expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: 'French' } });
 });
 
+/** Of layouts that are not known here, what their keys type where a US keyboard types these. */
+const UNKNOWN: Record<string, readonly [there: string, plain?: string]> = {
+	Russian: ['йцукенгшщзхъфывапролджэячсмитьбю.ЙЦУКЕНГШЩЗХЪФЫВАПРОЛДЖЭЯЧСМИТЬБЮ,'],
+	Dvorak: [`',.pyfgcrl/=aoeuidhtns-;qjkxbmwvz"<>PYFGCRL?+AOEUIDHTNS_:QJKXBMWVZ`],
+	Hebrew: ['/\'קראטוןםפ][שדגכעיחלךף,זסבהנמצתץ.QWERTYUIOP}{ASDFGHJKL:"ZXCVBNM><?'],
+	'Arabic on a Mac': ['ضصثقفغعهخحجةشسيبلاتنمكؤظطذدزرو.؟َِّٰٕ:ًٌْٓ][}{ـ،أآ«»إ"١٢٣٤٥٦٧٨٩٠'],
+};
+const PLAIN = 'qwertyuiop[]asdfghjkl;\'zxcvbnm,./QWERTYUIOP{}ASDFGHJKL:"ZXCVBNM<>?';
+
+test.each(Object.entries(UNKNOWN))('a link as a %s layout mangles it is named as that [F823]', (_name, [there]) => {
+	const signs = [...there];
+	const text = [...LINK].map((sign) => signs[PLAIN.indexOf(sign)] ?? sign).join('');
+	expect(text).not.toContain('authorization');
+	expect(reasonOf(text)).toBe('otherLayout');
+	expect(reasonOf(text.slice(text.indexOf(signs[PLAIN.indexOf('?')] ?? '') + 8))).not.toBe('a code');
+});
+
 test('what could have been typed in two ways is named, and not guessed [F752]', () => {
 	// On Windows one key types the two characters that two other keys type: b, or g and h.
 	const text = mangled(LINK.replace(TOKEN, 'tr-AghA'), US, named('Arabic')).replaceAll('ﻻ', 'لا').replaceAll('ﻹ', 'لإ');
@@ -103,6 +120,19 @@ describe('capitals', () => {
 
 	test('only are named: nothing says which letters were small [F753]', () => {
 		expect(reasonOf(LINK.toUpperCase())).toBe('capitals');
+	});
+
+	test('that are lost are named: the token may have had some; a slip in the word Token alone is read [F824]', () => {
+		expect(reasonOf(LINK.toLowerCase())).toBe('capitals');
+		expect(reasonOf(`https://go.example.net/open?next=${encodeURIComponent(LINK)}`.toLowerCase())).toBe('capitals');
+		expect(readScannedText(LINK.replace('Token', 'token'))).toMatchObject({ code: CODE });
+		const digits = LINK.replace(TOKEN, '0123456789').toLowerCase();
+		expect(readScannedText(digits)).toMatchObject({ code: { token: '0123456789' } });
+	});
+
+	test('or percent signs that are lost, a text that is cut or escaped like a web page, are no other token [F825]', () => {
+		for (const text of [LINK.replaceAll('%', ''), LINK.replaceAll('&', '&amp;'), LINK.slice(0, 50)])
+			expect(reasonOf(text)).toBe('damaged');
 	});
 });
 

@@ -128,6 +128,17 @@ describe('a deep link', () => {
 		['two', `${LINK}&authorization=Token%20${TOKEN}`, 'badToken'],
 		['a control character in it', LINK.replace('tr-', 'tr-%00'), 'badToken'],
 		['other letters in it', LINK.replace('tr-', 'тр-'), 'badToken'],
+		['its percent signs lost', LINK.replaceAll('%', ''), 'damaged'],
+		['its space lost', LINK.replace('Token%20', 'Token'), 'damaged'],
+		['its space escaped twice', LINK.replace('%20', '%2520'), 'damaged'],
+		['half an escape', LINK.replace('%20', '%2'), 'damaged'],
+		['the escapes of a web page', LINK.replaceAll('&', '&amp;'), 'damaged'],
+		['the escapes of a web page, by number', LINK.replaceAll('&', '&#38;'), 'damaged'],
+		['a plus sign in its token, which may be a space', LINK.replace('tr-', 'tr+'), 'damaged'],
+		['its path as its end', LINK.slice(0, LINK.indexOf('?')), 'damaged'],
+		['the question mark as its end', LINK.slice(0, LINK.indexOf('?') + 1), 'damaged'],
+		['an end before its token', LINK.slice(0, LINK.indexOf('authorization') + 7), 'damaged'],
+		['an end within its space', LINK.slice(0, LINK.indexOf('%20') + 2), 'damaged'],
 	])('with %s is %s', (_what, text, reason) => {
 		expect(reasonFor(text)).toBe(reason);
 	});
@@ -247,8 +258,15 @@ describe('a JSON code', () => {
 		expect(reasonFor(json(fields))).toBe(reason);
 	});
 
+	test('that is cut, or has its names in other letters, is named as damaged', () => {
+		expect(reasonFor('{"token":')).toBe('damaged');
+		expect(reasonFor(json({}).slice(0, -9))).toBe('damaged');
+		expect(reasonFor(json({}).replaceAll('"', '&quot;'))).toBe('damaged');
+		expect(reasonFor(json({}).toLowerCase())).toBe('damaged');
+		expect(reasonFor(json({}).toUpperCase())).toBe('damaged');
+	});
+
 	test('that is not JSON is other text', () => {
-		expect(reasonFor('{"token":')).toBe('otherText');
 		expect(reasonFor(`${'{"a":'.repeat(800)}`)).toBe('otherText');
 	});
 });

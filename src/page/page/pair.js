@@ -260,6 +260,8 @@ function sayNotACode(one, reason) {
 	if (reason === 'otherLayout') return say(() => text('otherLayout'));
 	if (reason === 'capitals') return say(() => text('capitals'));
 	const kind = kindOf(one);
+	const isDamaged = reason === 'damaged' || (kind === 'link' && (reason === 'badToken' || reason === 'badWorkflow'));
+	if (isDamaged) return say(() => text('damaged'));
 	say(() => {
 		const [what, todo] = problemWords('not-a-pairing-code');
 		return [kind === null ? what : fill(words.kinds[kind], { kind: one.format }), todo].join(' ');

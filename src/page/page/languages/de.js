@@ -254,9 +254,11 @@ export default {
 		codeUsed: 'Der Code ist verbraucht. Lassen Sie sich einen neuen Kopplungscode geben und scannen Sie ihn.',
 		codeUncertain: 'Der Code ist vielleicht verbraucht: Versuchen Sie denselben Code noch einmal.',
 		otherLayout:
-			'Der Scanner schreibt für eine andere Tastaturbelegung. Stellen Sie ihn auf die Belegung dieses Geräts und scannen Sie den Code noch einmal.',
+			'Scanner und Gerät haben verschiedene Tastaturbelegungen. Stellen Sie beide gleich ein und scannen Sie den Code noch einmal.',
 		capitals:
-			'Der Scanner macht alle Buchstaben groß. Schalten Sie das am Scanner ab und scannen Sie den Code noch einmal.',
+			'Der Scanner verändert Groß- und Kleinbuchstaben. Schalten Sie das am Scanner ab und scannen Sie den Code noch einmal.',
+		damaged:
+			'Dieser Kopplungscode ist unvollständig oder wurde unterwegs verändert. Scannen Sie ihn noch einmal; hilft das nicht, fordern Sie einen neuen an.',
 		neverOnline: 'In den letzten {known} war das Gerät nicht verbunden.',
 		notForPairing: 'Name des Geräts, kein Kopplungscode',
 		notifications: 'Letzte Benachrichtigungen',

@@ -232,9 +232,11 @@ export default {
 		codeUsed: 'The code is used up. Ask for a new pairing code and scan it.',
 		codeUncertain: 'The code may have been used: try the same code once more.',
 		otherLayout:
-			'The scanner types for another keyboard layout. Set it to the layout of this device, then scan the code again.',
+			'The keyboard layout of the scanner is not that of this device. Set both to the same one, then scan the code again.',
 		capitals:
-			'The scanner changes all letters into capitals. Switch that off in the scanner, then scan the code again.',
+			'The scanner changes capitals and small letters. Switch that off in the scanner, then scan the code again.',
+		damaged:
+			'This pairing code is not whole, or was changed on the way. Scan it again; if that does not help, ask for a new one.',
 		neverOnline: 'Not online in the last {known}.',
 		notForPairing: 'Name of the device, not a pairing code',
 		notifications: 'Last notifications',

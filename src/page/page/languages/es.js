@@ -241,9 +241,11 @@ export default {
 		codeUsed: 'El código ya se ha usado. Pida un nuevo código de vinculación y escanéelo.',
 		codeUncertain: 'Puede que el código ya se haya usado: intente una vez más con el mismo código.',
 		otherLayout:
-			'El lector escribe para otra distribución de teclado. Ajústelo a la de este equipo y escanee el código de nuevo.',
+			'El lector y este equipo tienen distribuciones de teclado distintas. Ajuste ambos a la misma y escanee el código de nuevo.',
 		capitals:
-			'El lector convierte todas las letras en mayúsculas. Desactívelo en el lector y escanee el código de nuevo.',
+			'El lector cambia las mayúsculas y las minúsculas. Desactívelo en el lector y escanee el código de nuevo.',
+		damaged:
+			'Este código de vinculación está incompleto o llegó alterado. Escanéelo de nuevo; si no sirve, pida uno nuevo.',
 		neverOnline: 'Sin conexión desde hace {known}.',
 		notForPairing: 'Nombre del equipo, no un código de vinculación',
 		notifications: 'Últimas notificaciones',

@@ -260,9 +260,11 @@ export default {
 		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
 		otherLayout:
-			'Le lecteur écrit pour une autre disposition de clavier. Réglez-le sur celle de cet appareil, puis scannez de nouveau le code.',
+			'Le lecteur et cet appareil ont des dispositions de clavier différentes. Réglez-les sur la même, puis scannez de nouveau le code.',
 		capitals:
-			'Le lecteur met toutes les lettres en majuscules. Désactivez ce réglage du lecteur, puis scannez de nouveau le code.',
+			'Le lecteur modifie les majuscules et les minuscules. Désactivez ce réglage du lecteur, puis scannez de nouveau le code.',
+		damaged:
+			'Ce code d’appairage est incomplet ou a été modifié en route. Scannez-le de nouveau\u00a0; si cela ne suffit pas, demandez-en un nouveau.',
 		neverOnline: 'Pas en ligne pendant les {known} écoulées.',
 		notForPairing: 'Nom de l’appareil, pas un code d’appairage',
 		notifications: 'Dernières notifications',
