@@ -145,7 +145,7 @@ export async function runProgram(program: LazyCommand): Promise<void> {
 		if (error.exitCode === 0) return;
 		shell.caller.exitCode = EXIT.usage;
 		if (error.code === 'commander.help') return;
-		const { message, suggestion } = plainWords(error, program);
+		const { message, suggestion } = plainWords(error, program, words);
 		shell.fail(failure('usage', message, { remedy: suggestion + seeHelp(program, words) }));
 	}
 }
@@ -193,7 +193,8 @@ function seeHelp(program: Command, words: readonly string[]): string {
 /** Words that people try, and the command that does what they look for. */
 const MEANT: Readonly<Record<string, string>> = {
 	...{ log: 'history', logs: 'history', bundle: 'support-bundle', support: 'support-bundle' },
-	...{ info: 'status', start: 'run', restart: 'reconnect', reset: 'unpair' },
+	...{ info: 'status', start: 'run', restart: 'reconnect', retry: 'reconnect', reset: 'unpair', forget: 'unpair' },
+	...{ scan: 'pair', register: 'pair', settings: 'config', set: 'show', get: 'show', list: 'show' },
 	...{
 		check: 'doctor',
 		test: 'doctor',
@@ -204,13 +205,25 @@ const MEANT: Readonly<Record<string, string>> = {
 	},
 };
 
-function meantBy(word: string, program: Command): string | null {
-	const meant = Object.hasOwn(MEANT, word) ? MEANT[word] : undefined;
-	return meant !== undefined && commandOf(program, meant) ? meant : null;
+/** Of idv, which pairs nothing itself. */
+const MEANT_OF_OPERATORS: typeof MEANT = { pair: 'qrcode', scan: 'qrcode', register: 'qrcode', settings: 'profile' };
+
+function meantBy(word: string, parent: Command): string | null {
+	const typed = word.toLowerCase();
+	const own = parent.name() === 'idv' ? { ...MEANT, ...MEANT_OF_OPERATORS } : MEANT;
+	const meant = [typed, Object.hasOwn(own, typed) ? own[typed] : undefined].find(
+		(name) => name !== undefined && commandOf(parent, name),
+	);
+	if (meant === undefined) return null;
+	return parent.parent ? `${parent.name()} ${meant}` : meant;
 }
 
 /** commander's own message without the typed words: a code may be among them. */
-function plainWords(error: CommanderError, program: Command): { message: string; suggestion: string } {
+function plainWords(
+	error: CommanderError,
+	program: Command,
+	words: readonly string[],
+): { message: string; suggestion: string } {
 	const [first = '', hint = ''] = error.message.replace(/^error: /, '').split('\n');
 	const message =
 		error.code === 'commander.excessArguments'
@@ -218,7 +231,11 @@ function plainWords(error: CommanderError, program: Command): { message: string;
 			: error.code === 'commander.unknownOption'
 				? first.replace(/=.*'$/s, "'").replace(/ '(?!-[a-z]'$|--[a-z-]{1,40}'$).*$/is, '')
 				: first;
-	const meant = meantBy(/^unknown command '(\w+)'$/.exec(first)?.[1] ?? '', program);
+	const unknown = /^unknown command '([^']+)'$/.exec(first)?.[1];
+	const parent = words.reduce((command, word) => commandOf(command, word) ?? command, program);
+	// The id of a workflow without its verb.
+	const verb = parent.name() === 'workflow' && hint === '' ? 'workflow set' : null;
+	const meant = unknown === undefined ? null : (meantBy(unknown, parent) ?? verb);
 	const suggestion = meant ? `Did you mean ${meant}? ` : hint.replace(/^\((.*)\)$/, '$1 ');
 	return { message: `${message.charAt(0).toUpperCase()}${message.slice(1).replace(/\.$/, '')}.`, suggestion };
 }

@@ -60,9 +60,24 @@ test.each([
 	['restart', 'reconnect'],
 	['reset', 'unpair'],
 	['statsu', 'status'],
+	['scan', 'pair'],
+	['PAIR', 'pair'],
+	['register', 'pair'],
+	['retry', 'reconnect'],
+	['forget', 'unpair'],
+	['settings', 'config'],
 ])('a command that is not there: %s is answered with %s', async (word, meant) => {
 	const words = new RegExp(`^Error: Unknown command '${word}'\\. Did you mean ${meant}\\? See "idv-agent --help"\\.`);
 	expectRefusal(await run('idv-agent', [word]), { status: 64, code: 'usage', words });
+});
+
+test.each([
+	['idv-agent', ['workflow', 'checkin-2'], 'workflow set'],
+	['idv-agent', ['config', 'set'], 'config show'],
+	['idv', ['PAIR'], 'qrcode'],
+])('%s %j is answered with the command that is meant', async (program, words, meant) => {
+	const said = new RegExp(`^Error: Unknown command '.*'\\. Did you mean ${meant}\\? See`);
+	expectRefusal(await run(program as 'idv', words), { status: 64, code: 'usage', words: said });
 });
 
 test('version names the program and the formats that it reads', async () => {
