@@ -306,7 +306,12 @@ function retryOf(code: ErrorCode): RetryBehaviour {
 
 export const dispositionOf = (code: ErrorCode): Disposition => retryOf(code).disposition;
 export const retryClassOf = (code: ErrorCode): RetryClass => retryOf(code).retryClass;
-export const exitStatusOf = (code: ErrorCode): number => CATALOGUE[code].exit;
+/** "Try again" says that the same can still succeed: of a pairing code that is used up it cannot. */
+export function exitStatusOf(code: ErrorCode, params: Params = {}): number {
+	const { exit } = CATALOGUE[code];
+	const isSpent = params['pairingCode'] === 'used' || params['pairingCode'] === 'invalid';
+	return isSpent && exit === EXIT.temporary ? EXIT.refused : exit;
+}
 /** The code; `internal` for one that this version does not know. */
 export const knownCode = (code: string): ErrorCode =>
 	Object.hasOwn(CATALOGUE, code) ? (code as ErrorCode) : 'internal';

@@ -108,7 +108,7 @@ export class Shell {
 	/** Says what went wrong and what to do, and sets the exit status. @param beside what programs get besides the error. */
 	fail(told: Failure, beside: object = {}, course: Course = 'over'): void {
 		const { code, message, remedy, params } = told;
-		this.caller.exitCode = exitStatusOf(code);
+		this.caller.exitCode = exitStatusOf(code, params);
 		if (this.isJson && !this.isStream) this.json({ error: { code, message, remedy, params }, ...beside });
 		else this.#error(`${sentenceOf(told, course)} [${code}]`);
 	}

@@ -390,6 +390,17 @@ describe('pairing', () => {
 		await expect.poll(() => JSON.parse(sent()), LOOK).toMatchObject({ pin: '471100', opening: 'kiosk-secret' });
 	});
 
+	test('with a pasted text of 200,000 characters says plainly that it is no code, and asks no one', async () => {
+		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		expect(at('code').hasAttribute('maxlength')).toBe(false);
+		at('code').value = `https://id.example.com/mobile?authorization=Token%20${'a'.repeat(200_000)}`;
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toMatch(/^This is not a pairing code\. Scan the pairing code/);
+		expect(agent.asked.filter(({ path }) => path === '/api/inspect')).toEqual([]);
+	});
+
 	test.each([
 		[
 			'otherLayout',

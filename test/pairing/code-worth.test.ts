@@ -1,7 +1,7 @@
 /** Every refusal of a registration says whether the code is still valid, was used, or may have been. */
 import { createServer, type RequestListener } from 'node:http';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { AgentError, type Failure } from '../../src/base/errors.ts';
+import { AgentError, exitStatusOf, type Failure } from '../../src/base/errors.ts';
 import { listen } from '../connection/network-peers.ts';
 import { DEVICE_ID, givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -233,4 +233,11 @@ describe('a device that was refused once', () => {
 		await device.agent.pair({ code: service.createPairingCode('check-in').url });
 		await device.untilLive('check-in');
 	});
+});
+
+test('an exit status that says "try again" is for a code that can still be used [F826]', () => {
+	expect(exitStatusOf('pairing-uncertain', { pairingCode: 'used' })).toBe(77);
+	expect(exitStatusOf('service-overloaded', { pairingCode: 'invalid' })).toBe(77);
+	for (const pairingCode of ['valid', 'uncertain']) expect(exitStatusOf('pairing-uncertain', { pairingCode })).toBe(75);
+	expect(exitStatusOf('pairing-uncertain')).toBe(75);
 });

@@ -18,6 +18,8 @@ import { cut, duration, fill, problemWords, text, words } from './words.js';
 const NOTE_MS = 30_000;
 /** Longest wait for an answer of the agent: pairing takes it to the service. */
 const ANSWER_MS = 120_000;
+/** Of a code, in characters, as the agent has it. A field that cuts what is pasted would make another token of it. */
+const LONGEST = 4296;
 /** Until a code before the camera is asked about again after no answer. */
 const AGAIN_MS = 3_000;
 /** What every good answer of the agent has. @type {Record<keyof PageRequests, string | null>} */
@@ -132,7 +134,9 @@ function say(answer) {
 
 at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
-	take([{ text: at('code').value, format: '' }]).catch(sayNoAnswer);
+	const typed = { text: at('code').value, format: '' };
+	if (typed.text.length > LONGEST) return say(() => problemWords('not-a-pairing-code').join(' '));
+	take([typed]).catch(sayNoAnswer);
 });
 
 at('show-code').addEventListener('click', () => showCode(at('code').type !== 'text'));
