@@ -41,17 +41,26 @@ export interface LineRhythm {
 	readonly silencesMs: readonly number[];
 	readonly idleMs: number | null;
 	/** The silence after which the newest lines were dead, longer than any that they had borne, and how many they were. */
-	readonly deaths: { readonly afterMs: number; readonly count: number } | null;
+	readonly deaths: (SilentDeath & { readonly count: number }) | null;
+	/** What taught the present ping by silence, until a line lives longer than all that died of it. */
+	readonly unproved: SilentDeath | null;
 	/** Cuts since then that the idle timeout does not explain. */
 	readonly unexplained: number;
 	/** Whether a shorter ping has not helped: then no other is tried until a channel lives for an hour, or the line is another. */
 	readonly isUnlearned: boolean;
 }
 
+interface SilentDeath {
+	readonly afterMs: number;
+	/** The longest of them, until the silence was noticed. */
+	readonly lifeMs: number;
+}
+
 export const UNKNOWN_RHYTHM: LineRhythm = {
 	silencesMs: [],
 	idleMs: null,
 	deaths: null,
+	unproved: null,
 	unexplained: 0,
 	isUnlearned: false,
 };
@@ -68,10 +77,15 @@ export interface LineStore {
 	save(line: SavedLine | null): void;
 }
 
+/** A ping was answered on a line that has lived for longer than those that died: the pings come in time. */
+export function afterAnswer(rhythm: LineRhythm, lifeMs: number): LineRhythm {
+	return rhythm.unproved && lifeMs > rhythm.unproved.lifeMs ? { ...rhythm, unproved: null } : rhythm;
+}
+
 export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
 	const { idleMs } = rhythm;
 	if (end.lifeMs >= FORGET_AFTER_MS) return { ...UNKNOWN_RHYTHM, idleMs };
-	if (end.deadAfterMs !== undefined) return afterDeath(rhythm, end.deadAfterMs);
+	if (end.deadAfterMs !== undefined) return afterDeath(rhythm, end.deadAfterMs, end.lifeMs);
 	if (!end.withoutCloseFrame || rhythm.isUnlearned) return rhythm;
 	const candidates = idleSilences(end);
 	const silencesMs = [...rhythm.silencesMs, ...candidates].slice(-REMEMBERED);
@@ -91,12 +105,13 @@ export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
  * Something on the way forgets a quiet line without a word. When it did is not known, only that it was earlier than the byte that no one
  * answered: the next pings come after half of that time.
  */
-function afterDeath(rhythm: LineRhythm, afterMs: number | null): LineRhythm {
+function afterDeath(rhythm: LineRhythm, afterMs: number | null, lifeMs: number): LineRhythm {
 	if (afterMs === null || afterMs <= LEAST_PING_MS) return { ...rhythm, deaths: null };
-	const isSame = rhythm.deaths !== null && isEqual(rhythm.deaths.afterMs, afterMs);
-	const count = isSame && rhythm.deaths ? rhythm.deaths.count + 1 : 1;
-	if (count < SILENT_DEATHS_TO_LEARN) return { ...rhythm, deaths: { afterMs, count } };
-	return { ...UNKNOWN_RHYTHM, idleMs: (3 / 4) * afterMs };
+	const same = rhythm.deaths && isEqual(rhythm.deaths.afterMs, afterMs) ? rhythm.deaths : null;
+	const death = { afterMs, lifeMs: Math.max(lifeMs, same?.lifeMs ?? 0) };
+	const count = (same?.count ?? 0) + 1;
+	if (count < SILENT_DEATHS_TO_LEARN) return { ...rhythm, deaths: { ...death, count } };
+	return { ...UNKNOWN_RHYTHM, idleMs: (3 / 4) * afterMs, unproved: death };
 }
 
 /** An idle timeout cuts in the longest silence of all: a line that has borne a longer one was cut for another reason. */

@@ -7,6 +7,7 @@ import type { Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { ChannelEvent } from './channel.edge.ts';
 import {
+	afterAnswer,
 	afterEnd,
 	hasOutlived,
 	type LineRhythm,
@@ -42,7 +43,9 @@ export interface LineFacts {
 export interface Line {
 	/** How often to ping a channel that is opened now, in milliseconds. */
 	pingIntervalMs(baseUrl: string, usualMs: number, cadenceMs: number): number;
-	opened(baseUrl: string, localAddress: string | null): void;
+	opened(baseUrl: string, localAddress: string | null, atMs: number): void;
+	/** A ping was answered on a channel; of two the older one does not count. */
+	answered(atMs: number): void;
 	/**
 	 * @param replaced whether another device may have taken its place.
 	 * @returns whether the channel has outlived the idle timeout that cut those before it.
@@ -63,6 +66,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 	let pingMs: number | null = null;
 	let cuts: readonly Cut[] = [];
 	let occupied: Occupied | null = null;
+	let openedAtMs = 0;
 	let told: Failure['code'] | null = null;
 
 	function become(next: LineRhythm): void {
@@ -100,12 +104,16 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			pingMs = rhythm.idleMs === null ? null : intervalMs;
 			return intervalMs;
 		},
-		opened(baseUrl, localAddress) {
+		opened(baseUrl, localAddress, atMs) {
 			occupied = null;
+			openedAtMs = atMs;
 			const network = localAddress === null ? null : networkOf(localAddress);
 			if (baseUrl === where.baseUrl && network === where.network) return;
 			become(UNKNOWN_RHYTHM);
 			where = { baseUrl, network };
+		},
+		answered(atMs) {
+			rhythm = afterAnswer(rhythm, atMs - openedAtMs);
 		},
 		ended({ failure, closeCode, line }, atMs, replaced = null) {
 			const cause = causeOf(failure.code, closeCode);

@@ -34,7 +34,7 @@ export interface LinkRunnerOptions {
 	readonly random: () => number;
 	readonly startedAtMs: number;
 	readonly userAgent: string;
-	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'ended'>;
+	readonly line: Pick<Line, 'pingIntervalMs' | 'opened' | 'answered' | 'ended'>;
 	/** What heartbeats say of the fleet plan. */
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
 	/** Asked for each attempt: settings may change in the meantime. @param way of the link's registration. */
@@ -222,7 +222,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const atMs = clock.monotonicMs();
 		switch (event.type) {
 			case 'opened':
-				options.line.opened(registration.baseUrl, event.localAddress);
+				options.line.opened(registration.baseUrl, event.localAddress, atMs);
 				if (event.clockSkewMs !== null)
 					report.serviceTime({ skewMs: event.clockSkewMs, serviceMs: event.serviceMs }, true);
 				link.conversation?.opened(event.headers);
@@ -231,6 +231,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				link.conversation?.answered();
 				return;
 			case 'answered':
+				options.line.answered(atMs);
 				report.answered(generation, isoNow(clock));
 				return;
 			case 'frame':

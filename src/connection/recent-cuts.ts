@@ -77,19 +77,23 @@ export function recentCuts(cuts: readonly Cut[], nowMs: number): RecentCuts | nu
 	return { count: recent.length, windowSeconds: WINDOW_MS / 1000, typicalLifeSeconds, cause };
 }
 
-/** While lines have died of silence lately, and how often to ping them is not known yet, or nothing would help; `null` otherwise. */
+/** While lines have died of silence lately, and how often to ping them is not known or not proved yet, or nothing would help; else `null`. */
 export function riskWarning(
-	{ deaths, idleMs }: Pick<LineRhythm, 'deaths' | 'idleMs'>,
+	{ deaths, unproved, idleMs }: Pick<LineRhythm, 'deaths' | 'unproved' | 'idleMs'>,
 	cuts: readonly Cut[],
 	nowMs: number,
 ): Failure | null {
 	const silent = cuts.filter(({ cause, atMs }) => cause === SILENCE && nowMs - atMs < WINDOW_MS);
 	// Where the next one cannot be opened at once, it is an outage.
 	const count = silent.filter(({ hindered }) => !hindered).length;
-	if (silent.length === 0 || (!deaths && (idleMs !== null || count < SILENT_TO_WARN))) return null;
+	const isLate = silent.length === 0 || (!deaths && (idleMs !== null || count < SILENT_TO_WARN));
+	if (isLate && !unproved) return null;
+	const dead = (afterMs: number) => `the line was dead after ${plainDuration(afterMs)} of silence`;
 	const because = deaths
-		? `the line was dead after ${plainDuration(deaths.afterMs)} of silence, which was noticed later`
-		: `${count} channels that were open have died of silence in ${plainDuration(WINDOW_MS)}`;
+		? `${dead(deaths.afterMs)}, which was noticed later`
+		: unproved
+			? `${dead(unproved.afterMs)}, and no line has lived long enough yet to show that more frequent pings help`
+			: `${count} channels that were open have died of silence in ${plainDuration(WINDOW_MS)}`;
 	return failure('notifications-at-risk', `Notifications are at risk: ${because}.`);
 }
 

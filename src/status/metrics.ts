@@ -93,7 +93,7 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		),
 		gauge(
 			'notifications_at_risk',
-			'1 while the line dies of silence and how often to ping it is not known yet.',
+			'1 while the line dies of silence and how often to ping it is not known or not proved yet.',
 			warnings.some(({ code }) => code === 'notifications-at-risk') ? 1 : 0,
 		),
 		gauge('last_heartbeat_time_seconds', 'When the last heartbeat was sent.', heartbeatAt),

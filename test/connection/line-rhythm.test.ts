@@ -65,7 +65,7 @@ function liveOn(way: Way, minutes: number) {
 	while (nowMs < minutes * MINUTE) {
 		const pingMs = line.pingIntervalMs(BASE_URL, liveness.pingIntervalMs, liveness.cadenceMs);
 		pings.push(pingMs);
-		line.opened(BASE_URL, '192.0.2.7');
+		line.opened(BASE_URL, '192.0.2.7', nowMs);
 		tell({ type: 'channelConfirmed', attempt: state.attempt, atMs: nowMs });
 		const openedAtMs = nowMs;
 		const endAtMs = liveChannel(pingMs);
@@ -187,7 +187,7 @@ describe('a line that is cut when it is silent', () => {
 		] as const) {
 			const before = disk.saved;
 			const line = keepLine(store, QUIET);
-			line.opened(baseUrl, address);
+			line.opened(baseUrl, address, 0);
 			expect(line.pingIntervalMs(baseUrl, 30 * SECOND, 30 * SECOND)).toBe(30 * SECOND);
 			expect(disk.saved).toBeNull();
 			disk.saved = before;

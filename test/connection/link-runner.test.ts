@@ -60,6 +60,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		line: {
 			pingIntervalMs: (_url, usualMs) => usualMs,
 			opened: () => {},
+			answered: () => {},
 			ended: (_event, _atMs, replaced) => replacements.push(replaced) < 0,
 		},
 		plan: () => ({}),

@@ -33,7 +33,7 @@ test('notifications are at risk until it is known how often to ping a line that 
 				clock,
 			},
 			(event) => {
-				if (event.type === 'opened') line.opened(service.url, event.localAddress);
+				if (event.type === 'opened') line.opened(service.url, event.localAddress, clock.monotonicMs());
 				if (event.type === 'answered') {
 					answers += 1;
 					told.resolve();
@@ -70,8 +70,54 @@ test('notifications are at risk until it is known how often to ping a line that 
 	});
 	expect(line.facts(clock.monotonicMs() + 11 * 60_000).warning).toBeNull();
 	await die(0);
-	expect(facts()).toMatchObject({ idleTimeoutSeconds: 23, warning: { code: 'channel-flapping' } });
+	expect(facts()).toMatchObject({ idleTimeoutSeconds: 23, warning: { code: 'notifications-at-risk' } });
 	expect(line.pingIntervalMs(service.url, PING_MS, PING_MS)).toBe(15_000);
+});
+
+test('they stay at risk until a line has lived longer than all that died before the ping that was learned [F865]', () => {
+	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
+	const says = (atS: number) => line.facts(1000 * atS).warning;
+	const opens = (atS: number) => line.opened('https://id.example', '192.0.2.7', 1000 * atS);
+	/** As something does that forgets a line after 12 s: the first ping after them is not answered. */
+	const dies = (atS: number, lifeS: number, deadAfterS: number | null) => {
+		const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 1000 * lifeS, longestInboundMs: 0 };
+		const deadAfterMs = deadAfterS === null ? null : 1000 * deadAfterS;
+		const lived = { lifeMs: 1000 * lifeS, ...silent, withoutCloseFrame: true, deadAfterMs };
+		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
+		line.ended({ ...ended, timedOut: true, line: { ...lived, saidGoodbye: false, sleptMs: 0 } }, 1000 * atS);
+	};
+	const AT_RISK = { code: 'notifications-at-risk' };
+	opens(0);
+	dies(90, 90, 30);
+	expect(says(90)).toMatchObject(AT_RISK);
+	opens(91);
+	// Traffic kept this one for a while.
+	dies(1291, 1200, 30);
+	opens(1292);
+	expect(line.facts(1_292_000)).toMatchObject({
+		idleTimeoutSeconds: 23,
+		warning: {
+			...AT_RISK,
+			message:
+				'Notifications are at risk: the line was dead after 30 s of silence, and no line has lived long enough yet to show that more frequent pings help.',
+		},
+	});
+	// Neither the window of recent cuts nor the silence of a line that is not known to be dead yet proves anything.
+	line.answered(1000 * (1292 + 1199));
+	expect(says(1292 + 1250)).toMatchObject(AT_RISK);
+	dies(2600, 1308, 15);
+	expect(says(2600)).toMatchObject({ ...AT_RISK, message: expect.stringContaining('after 15 s of silence') });
+	opens(2601);
+	dies(2661, 60, 15);
+	opens(2662);
+	line.answered(1000 * (2662 + 1308));
+	expect(says(2662 + 1308)).toMatchObject(AT_RISK);
+	line.answered(1000 * (2662 + 1309));
+	expect(says(2662 + 1309)).toBeNull();
+	// The line of a renewal takes nothing back, nor does one that dies of something else.
+	opens(2662 + 1310);
+	dies(2662 + 1320, 10, null);
+	expect(says(2662 + 1320)?.code).not.toBe(AT_RISK.code);
 });
 
 test('so they are on channels that open and never answer a ping, which no ping keeps alive [F653]', () => {

@@ -173,7 +173,7 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 			return;
 		}
 		open.set(generation, channel);
-		line.opened(BASE_URL, '10.0.0.2');
+		line.opened(BASE_URL, '10.0.0.2', now());
 		later(provedMs, () => {
 			if (!isMute && open.get(generation) === channel)
 				tell(generation, { type: 'channelConfirmed', attempt, atMs: now() });

@@ -24,6 +24,8 @@ export interface TwoHosts {
 	blackHolePort(port: number): void;
 	/** Packets above this size vanish on their way to the device, without a word. */
 	shrink(bytes: number): void;
+	/** A NAT that forgets a connection to this port after so long without a packet: later ones vanish, in both directions. */
+	forgetQuietLines(port: number, seconds: number): void;
 	heal(): void;
 	pullCable(): void;
 	plugCable(): void;
@@ -74,6 +76,23 @@ export async function givenTwoHosts({ atTheEnd }: { readonly atTheEnd: AtTheEnd 
 		blackHoleFamily: (family) => drop([`meta nfproto ${family === 'ip' ? 'ipv4' : 'ipv6'} meta l4proto tcp`]),
 		blackHolePort: (port) => drop([`tcp dport ${port}`, `tcp sport ${port}`]),
 		shrink: (bytes) => drop([`meta length > ${bytes}`]),
+		forgetQuietLines(port, seconds) {
+			hosts.heal();
+			const known = (side: string) => `update @lines { tcp ${side} timeout ${seconds}s } accept`;
+			const chain = (hook: string, match: string, side: string, first: string) =>
+				`chain ${hook} { type filter hook ${hook} priority 0; ${first} ${match} tcp ${side} @lines ${known(side)}; ${match} drop; }`;
+			const out = `oifname "${far}" tcp dport ${port}`;
+			inside(
+				'nft',
+				[
+					'table inet nat {',
+					`set lines { type inet_service; flags dynamic,timeout; timeout ${seconds}s; }`,
+					chain('output', out, 'sport', `${out} tcp flags & (syn | ack) == syn ${known('sport')};`),
+					chain('input', `iifname "${far}" tcp sport ${port}`, 'dport', ''),
+					'}',
+				].join('\n'),
+			);
+		},
 		heal() {
 			inside('nft', 'flush', 'ruleset');
 		},
