@@ -68,7 +68,8 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
 
 	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
-	if (certificate) return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host);
+	if (certificate)
+		return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host, facts.shown);
 	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
 	if (facts.codes.includes('ERR_TLS_HANDSHAKE_TIMEOUT')) return stalledInTls(host);
 	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
@@ -123,15 +124,37 @@ function stalledInTls(host: string): Failure {
 	});
 }
 
-function certificateFailure(code: ErrorCode, reason: string, host: string): Failure {
+/** Of a certificate: whose it is, and who signed it. */
+export interface ShownNames {
+	readonly subject: string;
+	readonly issuer: string;
+}
+
+/** Beside an error of the handshake. */
+interface ShownCertificates {
+	readonly shown: ShownNames;
+	/** That was trusted last for the same host. */
+	readonly trusted: ShownNames | null;
+}
+
+function certificateFailure(code: ErrorCode, reason: string, host: string, seen: ShownCertificates | null): Failure {
 	const said: Partial<Record<ErrorCode, string>> = {
 		'clock-wrong': `The certificate of ${host} is not valid yet by this device's clock.`,
 		'certificate-expired': `The certificate of ${host} has expired by this device's clock.`,
 		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
 	};
 	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
-	return failure(code, message, { params: { host, reason } });
+	if (!seen) return failure(code, message, { params: { host, reason } });
+	const { shown, trusted } = seen;
+	const isOther = trusted && (trusted.subject !== shown.subject || trusted.issuer !== shown.issuer);
+	const before = isOther ? ` The one that was trusted last is of ${inWords(trusted)}.` : '';
+	const whose = { subject: shortName(shown.subject), issuer: shortName(shown.issuer) };
+	return failure(code, `${message} It is of ${inWords(shown)}.${before}`, { params: { host, reason, ...whose } });
 }
+
+const inWords = ({ subject, issuer }: ShownNames) => `"${shortName(subject)}", signed by "${shortName(issuer)}"`;
+/** Anyone may write anything into a certificate. */
+const shortName = (name: string) => cleanText(name, 100) || 'without a name';
 
 /** The meaning of a proxy's own answer to the request for a tunnel. */
 export function proxyAnswered(told: ProxyAnswer, host: string): Failure {
@@ -203,6 +226,7 @@ interface Facts {
 	readonly ourFault: boolean;
 	/** Whether what could not be read as HTTP/1.1 begins as HTTP/2 does. */
 	readonly speaksHttp2: boolean;
+	readonly shown: ShownCertificates | null;
 }
 
 function collect(error: unknown): Facts {
@@ -211,6 +235,7 @@ function collect(error: unknown): Facts {
 	let proxy: ProxyAnswer | null = null;
 	let ourFault = false;
 	let speaksHttp2 = false;
+	let shown: ShownCertificates | null = null;
 	const seen = new Set<unknown>();
 	const queue: unknown[] = [error];
 	while (queue.length > 0 && seen.size < 32) {
@@ -222,6 +247,7 @@ function collect(error: unknown): Facts {
 		// If the TLS alert arrives during the write, only the text of the error identifies it.
 		if (/alert no application protocol/.test(String(message ?? ''))) speaksHttp2 = true;
 		if (typeof code === 'string') codes.push(code);
+		if ('certificate' in one) shown = one.certificate as ShownCertificates;
 		if (typeof name === 'string') names.push(name);
 		if (code === 'ERR_PROXY_TUNNEL' && 'statusCode' in one) proxy = one as ProxyAnswer;
 		if (typeof code === 'string' && code.startsWith('ERR_INVALID_')) ourFault = true;
@@ -233,7 +259,7 @@ function collect(error: unknown): Facts {
 		queue.push(cause);
 		if (Array.isArray(errors)) queue.push(...errors);
 	}
-	return { codes, names, proxy, ourFault, speaksHttp2 };
+	return { codes, names, proxy, ourFault, speaksHttp2, shown };
 }
 
 /** The first frame of every HTTP/2 server: its settings, on stream 0. Source: RFC 9113, 3.4 and 6.5. */

@@ -7,12 +7,13 @@ import { lookup as systemLookup } from 'node:dns';
 import { Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { BlockList, isIP, type Socket } from 'node:net';
-import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
+import { createSecureContext, getCACertificates, type SecureContext, type TLSSocket } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
 import { readTextNow, unreadable } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { hasUntried, withDoubt } from './addresses.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
+import { nameCertificate, type TrustedNames } from './certificates.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
 
@@ -72,7 +73,7 @@ export async function createNetwork(
 	const tls = readTls(settings, read);
 	const certificateEndMs = endOfCertificate(settings, read);
 	const agents = new Map<string, HttpAgent>();
-	const names: Names = { lookup, taken: new Map(), doubted: new Map() };
+	const names: Names = { lookup, taken: new Map(), doubted: new Map(), trusted: new Map() };
 
 	const agentFor = (url: URL, keptMs = 0) => {
 		const proxy = proxyFor(url);
@@ -135,7 +136,12 @@ function createAgent(
 	agent.createConnection = (options, done = () => {}) => {
 		way.open(options, (error, socket) => {
 			if (socket === null) done(error, null as unknown as Socket);
-			else done(null, secure ? (begin({ ...options, socket } as typeof options) ?? socket) : socket);
+			else if (!secure) done(null, socket);
+			else {
+				const inTls = begin({ ...options, socket } as typeof options) as TLSSocket;
+				nameCertificate(inTls, options.host ?? '', names.trusted);
+				done(null, inTls);
+			}
 		});
 		return null;
 	};
@@ -153,6 +159,7 @@ interface Names {
 	/** The address that each name was connected to last, and all that it had. */
 	readonly taken: Map<string, { readonly address: string; readonly all: readonly string[] }>;
 	readonly doubted: Map<string, readonly string[]>;
+	readonly trusted: TrustedNames;
 }
 
 /** How the connections of one agent are opened; TLS begins inside them. */

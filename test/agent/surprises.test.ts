@@ -91,7 +91,7 @@ test('a device that never was online is told at once what a person has to do', a
 	expect(problem).not.toHaveProperty('recovers');
 });
 
-test('a device that another certificate is shown to is back within a minute, and is not told to trust it first [F477]', async () => {
+test('a device that another certificate is shown to is back within a minute, says whose it is and whose it was, and is not told to trust it first [F477] [F867]', async () => {
 	const service = await givenService({ tls: { key: readFileSync(fixture('server.key'), 'utf8'), cert: CERTIFICATE } });
 	const device = await givenPairedAgent(service, { settings: { network: { caFile: fixture('ca.pem') } } });
 	const portal = createServer({ key: readFileSync(fixture('portal.key')), cert: readFileSync(fixture('portal.pem')) });
@@ -103,6 +103,10 @@ test('a device that another certificate is shown to is back within a minute, and
 	const { problem } = await device.untilStatus((status) => status.problem?.code === 'certificate-untrusted');
 	expect(problem?.recovers).toBe(true);
 	expect(problem?.remedy).toMatch(/^Wait.+ Sign this network in .+ network\.caFile/);
+	expect(problem?.message).toMatch(
+		/ It is of "[^"]+", signed by "[^"]+"\. The one that was trusted last is of "[^"]+", signed by "[^"]+"\.$/,
+	);
+	expect(problem?.params).toMatchObject({ subject: expect.any(String), issuer: expect.any(String) });
 	const fromMs = device.clock.monotonicMs();
 	portal.close();
 	gone.resolve();
