@@ -126,7 +126,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		short: { env: { FAULTS: 'short' } },
 	},
 	recovery: {
-		says: 'how soon a device is back after each of 85 causes (--json --seed S --lives N --no-sockets)',
+		says: 'how soon a device is back after each cause of test/recovery/causes.ts (--json --seed S --lives N --no-sockets)',
 		run: ['node', 'test/recovery/run.ts'],
 		short: { args: ['--lives', '3', '--devices', '1000'] },
 	},

@@ -22,7 +22,8 @@ export type Meeting =
 	/** A channel that opens and ends; registrations are fine. `code`: of the close frame, `null` for none. */
 	| { readonly kind: 'closes'; readonly afterMs: number; readonly code: number | null };
 
-export type CauseClass = 'outage' | 'refusal' | 'overload';
+/** `first`: a surprise to a device that never worked yet; it is told at once, tried slower, and a person mends what it says. */
+export type CauseClass = 'outage' | 'refusal' | 'overload' | 'first';
 
 export interface Cause {
 	readonly class: CauseClass;
@@ -34,6 +35,8 @@ export interface Cause {
 	readonly cutsEachMinute?: boolean;
 	/** The wait that it asks for. */
 	readonly retryAfterSeconds?: number;
+	/** Whether the device has never been online: it starts with what a person gave it. */
+	readonly isFirst?: boolean;
 }
 
 const FINE: Meeting = { kind: 'fine' };
@@ -92,7 +95,10 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 	'an upgrade that is none': always({ kind: 'upgrade', words: 'Invalid Sec-WebSocket-Accept header' }),
 	'channel cut as it opens': closes(null),
 	...Object.fromEntries(
-		[1000, 1001, 1002, 1006, 1011, 1012, 1013].map((code) => [`closed with ${code}`, closes(code)]),
+		[1000, 1001, 1002, 1003, 1006, 1009, 1011, 1012, 1013, 1014, 3000, 3001].map((code) => [
+			`closed with ${code}`,
+			closes(code),
+		]),
 	),
 	'closed with 4409': closes(4409),
 	'closed with 1001 after 5 s': closes(1001, {}, 5000),
@@ -124,6 +130,18 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
 		class: 'refusal',
 		meet: turns(http(401), http(502), closesWith(1008)),
 	},
+	...Object.fromEntries(
+		[
+			['404', http(404)],
+			["a portal's page", http(200, page)],
+			['an untrusted certificate', error('DEPTH_ZERO_SELF_SIGNED_CERT')],
+		].map(([name, meeting]) => [
+			`never worked yet: ${name}`,
+			always(meeting as Meeting, { class: 'first', isFirst: true }),
+		]),
+	),
+	'never worked yet: no name': always(error('ENOTFOUND'), { isFirst: true }),
+	'never worked yet: refused': always(error('ECONNREFUSED'), { isFirst: true }),
 	'401 to everything': always(http(401), { class: 'refusal' }),
 	'closed with 1008': closes(1008, { class: 'refusal' }),
 	'closed with 4401': closes(4401, { class: 'refusal' }),

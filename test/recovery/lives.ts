@@ -68,7 +68,9 @@ export function live({ cause, credential, phase, seconds, seed }: Life): Back {
 	});
 	const known = () => {
 		const { baseUrl, request, credentialId } = desired('w1');
-		const connection = { token: 'saved', obtainedAtMs: nowMs, lifeMs: null, worked: true };
+		const connection = { token: 'saved', obtainedAtMs: nowMs, lifeMs: null, ...(!cause.isFirst && { worked: true }) };
+		// A code is redeemed before; whatever else registers has nothing yet.
+		if (cause.isFirst && credential !== 'paired by code') return [];
 		return [{ registration: { baseUrl, request, credentialId }, connection }];
 	};
 

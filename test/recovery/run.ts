@@ -31,6 +31,7 @@ export function limitOf(cause: Pick<Cause, 'class' | 'retryAfterSeconds'>, secon
 		outage: seconds <= 900 ? 60 : 300,
 		refusal: Math.max(130, Math.min(1800, seconds)),
 		overload: Math.max(60, Math.min(1800, seconds)),
+		first: 600,
 	};
 	return Math.max(limits[cause.class], asked);
 }
@@ -50,7 +51,7 @@ interface Row {
 function measure(name: string, cause: Cause, seconds: number): Row {
 	const limit = limitOf(cause, seconds);
 	const backs = CREDENTIALS.flatMap((credential) =>
-		PHASES.flatMap((phase) =>
+		PHASES.filter((phase) => phase === 'starting' || !cause.isFirst).flatMap((phase) =>
 			Array.from({ length: Number(values.lives) }, (_, index) => {
 				const seed = Number(values.seed) * 1000 + index;
 				return { credential, phase, seed, ...live({ cause, credential, phase, seconds, seed }) };
@@ -117,7 +118,8 @@ if (values.sockets) {
 function print(): void {
 	const cell = (value: number) => value.toFixed(0).padStart(6);
 	const lives = CREDENTIALS.length * PHASES.length * Number(values.lives);
-	console.log(`${lives} lives a row; seconds from the end of the cause until the device is online.\n`);
+	const causes = `${Object.keys(CAUSES).length} causes and ${Object.keys(FROM_DOCUMENTS).length} from manuals`;
+	console.log(`${causes}, ${lives} lives a row; seconds from the end of the cause until the device is online.\n`);
 	console.log(
 		`${'cause'.padEnd(54)} class     ${LENGTHS.map((seconds) => `${seconds} s: median worst limit`.padStart(30)).join('')}`,
 	);
