@@ -164,6 +164,7 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		signal,
 		onRetry,
 	}: EventOptions = {}): AsyncGenerator<ExactEvent, void, void> {
+		refuseNameless(consumer);
 		let position = since;
 		const progress = watchProgress();
 		const patiently = <Result>(run: () => Promise<Result>) => untilAnswered(run, signal, onRetry);
@@ -193,7 +194,8 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		identity: (): Promise<IdentityReport> => call('GET', '/v1/identity'),
 		events,
 		/** One page of at most 100 events, without waiting: for an application that asks when it likes. */
-		eventPage: ({ consumer, since }: Pick<EventOptions, 'consumer' | 'since'> = {}): Promise<ExactPage> => {
+		eventPage: async ({ consumer, since }: Pick<EventOptions, 'consumer' | 'since'> = {}): Promise<ExactPage> => {
+			refuseNameless(consumer);
 			const query = new URLSearchParams({ ...(consumer && { consumer }), ...(since && { since }) });
 			return eventPage(query);
 		},
@@ -234,6 +236,13 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		service: (path: string, request: ServiceRequest | null = null): Promise<Response> =>
 			requestService(socketPath, path, request),
 	};
+}
+
+/** An empty name would read as no consumer does: nothing would be acknowledged, and nothing kept. */
+function refuseNameless(consumer: string | undefined): void {
+	if (consumer !== '') return;
+	const remedy = 'Give the name of the application, 1 to 64 characters, or leave the consumer out.';
+	throw new AgentProblem(0, 'usage', 'The name of the consumer is empty; nothing was sent.', remedy);
 }
 
 interface CallOptions {

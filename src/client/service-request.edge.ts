@@ -48,6 +48,7 @@ const OF_THE_CONNECTION = [
 async function prepare(path: string, { method = 'GET', headers, body }: Asked): Promise<Sent> {
 	const head = sendable('usage', () => {
 		if (typeof path !== 'string') throw new TypeError('The path is not a string');
+		if (/^[/\\]{2}/.test(path)) throw new TypeError('The path begins with the name of another host');
 		// As fetch encodes what a URL cannot hold, and leaves the fragment out.
 		const target = path
 			.replace(/^\/+/, '')

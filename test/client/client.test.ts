@@ -401,6 +401,16 @@ test.each<[string, ServiceRequest, RegExp, string?]>([
 	expect(asked()).toBe(0);
 });
 
+test('the client refuses a path that names another host and a consumer without a name before anything is sent [F868]', async () => {
+	const { client, asked } = await givenEcho();
+	const USAGE = { status: 0, code: 'usage' };
+	for (const path of ['//h', '//h/x', '///x', '/\\h'])
+		expect(await problemOf(client.service(path))).toMatchObject({ ...USAGE, message: expect.stringContaining('host') });
+	expect(await problemOf(client.events({ consumer: '' }).next())).toMatchObject(USAGE);
+	expect(await problemOf(client.eventPage({ consumer: '' }))).toMatchObject(USAGE);
+	expect(asked()).toBe(0);
+});
+
 test('a stream is read as fast as the agent takes it, and let go when the agent is gone', async () => {
 	const arrived = Promise.withResolvers<IncomingMessage>();
 	const { client } = await givenServer((request) => arrived.resolve(request));
