@@ -42,7 +42,7 @@ export interface LineRhythm {
 	readonly idleMs: number | null;
 	/** The silence after which the newest lines were dead, longer than any that they had borne, and how many they were. */
 	readonly deaths: (SilentDeath & { readonly count: number }) | null;
-	/** What taught the present ping by silence, until a line lives longer than all that died of it. */
+	/** The deaths that taught the present ping, until a line lives longer than all that died of it. */
 	readonly unproved: SilentDeath | null;
 	/** Cuts since then that the idle timeout does not explain. */
 	readonly unexplained: number;

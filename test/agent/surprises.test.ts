@@ -91,7 +91,7 @@ test('a device that never was online is told at once what a person has to do', a
 	expect(problem).not.toHaveProperty('recovers');
 });
 
-test('a device that another certificate is shown to is back within a minute, says whose it is and whose it was, and is not told to trust it first [F477] [F867]', async () => {
+test('a device that another certificate is shown to is back within a minute, says whose it is and whose it was, and is not told to trust it first [F477]', async () => {
 	const service = await givenService({ tls: { key: readFileSync(fixture('server.key'), 'utf8'), cert: CERTIFICATE } });
 	const device = await givenPairedAgent(service, { settings: { network: { caFile: fixture('ca.pem') } } });
 	const portal = createServer({ key: readFileSync(fixture('portal.key')), cert: readFileSync(fixture('portal.pem')) });
