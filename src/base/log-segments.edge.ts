@@ -117,13 +117,14 @@ export function createSegments(directory: string, name: string, access: 'write' 
 	}
 
 	/**
-	 * On a full disk files go in which nothing is kept, before the disk knows that nothing is: what says so may take their very room. A power
-	 * cut just then may cost a gap too many.
+	 * On a full disk files go in which nothing is kept, before the disk knows that nothing is: what says so may take their very room. The one
+	 * with the newest head goes only where nothing is kept at all. A power cut just then may cost a gap too many.
 	 */
 	function makeRoom(error: unknown): void {
 		if (!['ENOSPC', 'EDQUOT'].includes(errnoOf(error))) return;
 		const newest = list.findLast((segment) => segment.head !== null && segment.readAt(0)?.payload);
-		for (let [oldest] = list; oldest && oldest !== newest && oldest.kept === 0; [oldest] = list) {
+		const keepsNone = list.every(({ kept }) => kept === 0);
+		for (let [oldest] = list; oldest && oldest.kept === 0 && (keepsNone || oldest !== newest); [oldest] = list) {
 			if (!unlink(oldest.name)) return;
 			files.closeSync(oldest.descriptor);
 			list.shift();

@@ -200,6 +200,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 	}
 
 	async function recover(): Promise<boolean> {
+		await log.settled();
 		disk.makeRoom(failing);
 		if (failing !== null && !isClosed) await inTurn(storeWaiting).catch(() => {});
 		return failing === null && !isClosed && access === 'disk';
@@ -381,7 +382,6 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		async close() {
 			if (isClosed) return;
 			store();
-			await log.settled();
 			await recover();
 			isClosed = true;
 			cancelRetry();

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, writeSync } from 'node:fs';
-import { mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
@@ -17,6 +17,15 @@ import {
 import { credentialsOf, givenService, send } from '../service/fixture.ts';
 
 const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
+
+/** Takes all the room that the file system of a directory has. */
+function fillUp(directory: string): void {
+	const filler = openSync(join(directory, 'filler'), 'w');
+	expect(() => {
+		for (;;) writeSync(filler, Buffer.alloc(1024));
+	}).toThrow('ENOSPC');
+	closeSync(filler);
+}
 
 /** What a refused pairing said. */
 async function refusalOf(pairing: Promise<unknown>): Promise<AgentError['failure']> {
@@ -540,11 +549,7 @@ test.runIf(process.geteuid?.() === 0)(
 		const token = await home.savedToken();
 		service.notify({ type: 'session.started', id: 'n1' });
 		await device.untilEvent(({ kind }) => kind === 'session.started');
-		const filler = openSync(join(stateDir, 'filler'), 'w');
-		expect(() => {
-			for (;;) writeSync(filler, Buffer.alloc(1024));
-		}).toThrow('ENOSPC');
-		closeSync(filler);
+		fillUp(stateDir);
 		await device.agent.unpair().catch(() => {});
 		expect(await home.filesWith(token)).toEqual([]);
 		await rm(join(stateDir, 'filler'));
@@ -554,6 +559,51 @@ test.runIf(process.geteuid?.() === 0)(
 		await expect.poll(kinds).not.toContain('session.started');
 		await device.stop();
 		expect((await givenAgent({ home })).agent.status().state).toBe('unpaired');
+	},
+);
+
+test.runIf(process.geteuid?.() === 0).each(['while it runs', 'after a start'])(
+	'a device without a free byte in any file of the log is unpaired, and nothing of its service is left: %s [F845] (needs root)',
+	async (when) => {
+		const service = await givenService();
+		const home = await givenHome();
+		const { stateDir } = home.paths;
+		const disk = join(home.directory, 'disk');
+		for (const directory of [stateDir, disk]) await mkdir(directory);
+		execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k,mode=0700', 'tmpfs', disk]);
+		await mkdir(join(disk, 'state'));
+		execFileSync('mount', ['--bind', join(disk, 'state'), stateDir]);
+		onTestFinished(() => void execFileSync('umount', ['-l', stateDir, disk]));
+		let device = await givenAgent({ home });
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilState('online');
+		const token = await home.savedToken();
+		const bytes = async () => {
+			const [file = ''] = (await readdir(stateDir)).filter((name) => name.startsWith('events-'));
+			return (await stat(join(stateDir, file))).size;
+		};
+		/** Stores one event that fills the file up to the end of its last page. */
+		const store = async (id: string, text: string) => {
+			service.notify({ type: 'session.started', id, text });
+			await device.untilEvent(({ content }) => content.includes(`"${id}"`));
+			return bytes();
+		};
+		const before = await store('n1', '');
+		const after = await store('n2', '');
+		const next = after + (after - before);
+		const left = (4096 - (next % 4096)) % 4096;
+		expect((await store('n3', 'x'.repeat(left))) % 4096).toBe(0);
+		fillUp(disk);
+		if (when === 'after a start') {
+			await device.stop();
+			device = await givenAgent({ home });
+			await device.untilState('online');
+		}
+		await device.agent.unpair();
+		expect(await home.filesWith(token)).toEqual([]);
+		expect(await home.filesWith('session.started')).toEqual([]);
+		await device.stop();
+		expect((await givenAgent({ home })).agent.status()).toMatchObject({ state: 'unpaired' });
 	},
 );
 
