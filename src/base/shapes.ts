@@ -50,6 +50,8 @@ const VISIBLE = /^[\x21-\x7e]+$/;
 const MOMENT = String.raw`20[2-9]\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?`;
 const HTTP_DATE = String.raw`[A-Z][a-z]{2}, [0-3]\d [A-Z][a-z]{2} 20[2-9]\d [0-2]\d:[0-5]\d:[0-6]\d GMT`;
 const ANY_URL = String.raw`[a-z][a-z0-9+.-]{1,9}:\/\/[^\s"'<>]{1,2048}`;
+/** The agent's own files, behind the path of a directory of its own. */
+const OWN_FILE = String.raw`\/(?:(?:events|audit|history)-\d{8}-(?:[0-9a-f]{16}|\*)\.log|(?:state\.json|events\.db)(?:\.bak|-wal|-shm|-journal)?(?:\.corrupt-20[\dTZ:.-]{20,24}(?:-lost)?(?:\.json|\.bak|-wal|-shm|-journal)?)?)`;
 const WHOLE_MOMENT = new RegExp(`^(?:${MOMENT}|${HTTP_DATE})$`);
 
 /** Names whose value is a message of a program: its known words pass. */
@@ -92,6 +94,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 			...(keepsShapes ? [SHAPE.source] : []),
 			MOMENT,
 			HTTP_DATE,
+			...escaped.filter((one) => one.startsWith('\\/')).map((one) => one + OWN_FILE),
 			`(?:${escaped.join('|')})(?::\\d{1,5})?`,
 		];
 		passes = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${all.join('|')})(?![\\p{L}\\p{N}_])`, 'gu');

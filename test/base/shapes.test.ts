@@ -38,6 +38,21 @@ describe('a sentence', () => {
 		expect(plain(shaper.said(text))).toBe(shown);
 	});
 
+	test('names a file of the agent in its state directory, and of other names in such a place the shape [F849]', () => {
+		const own = openShaper(() => ['/var/lib/idv-agent']);
+		for (const name of [
+			'events-00000012-8f3a09c27be14d55.log',
+			'audit-00000001-*.log',
+			'state.json.corrupt-2026-11-23T17-16-19.123Z.bak',
+			'events.db.corrupt-2026-11-23T17:16:19.123Z',
+		]) {
+			const text = `Stored events are damaged in /var/lib/idv-agent/${name}: a part of it is damaged.`;
+			expect(own.said(text)).toBe(text);
+			if (name.includes('8f3a')) expect(own.said(`/srv/elsewhere9/${name}`)).not.toContain(name);
+		}
+		expect(own.said('lost: /var/lib/idv-agent/8f3a09c27be14d55.log')).not.toContain('8f3a');
+	});
+
 	test('has the same shape for the same value, and another document has another one', () => {
 		const [first, second] = ['the token xkq93jdla0 expired', 'unknown token xkq93jdla0 of the service'].map(
 			(text) => /\[.*\]/.exec(shaper.said(text))?.[0],
