@@ -7,6 +7,7 @@ import { parseSegmentName, segmentName } from './record-format.ts';
 import type { Found, Waiting } from './record-log-types.ts';
 
 export const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
+const NOTHING_READABLE = 'nothing in it can be read';
 
 /** Reads nothing yet. */
 export function createSegments(directory: string, name: string, access: 'write' | 'read', files: FileCalls) {
@@ -183,7 +184,10 @@ export function createSegments(directory: string, name: string, access: 'write' 
 				// After a write that did not fit, the same numbers are in the next one.
 				const next = list[index + 1];
 				if (isDamaged || (next && end < bytes && !(next.head && next.head.before <= newest)))
-					found.push({ file, error: new Error('a part of it is damaged') });
+					found.push({ file, error: new Error(end === 0 ? NOTHING_READABLE : 'a part of it is damaged') });
+				// Heads know of ever more records.
+				if (head && next?.head && next.head.before < head.before)
+					found.push({ file, error: new Error('it is not in its place among the others') });
 			}
 			return found;
 		},

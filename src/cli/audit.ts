@@ -1,6 +1,6 @@
 /** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed; and whether all of it is there. */
 import { readAuditLog } from '../audit/audit.runner.ts';
-import { missingBy, type Witness } from '../audit/missing.ts';
+import { type Missing, missingBy, type Witness } from '../audit/missing.ts';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -40,7 +40,7 @@ async function verify(shell: Shell, stateDir: string): Promise<void> {
 	// The history first: it never knows more than an audit log that is read later.
 	const history = await readBeside(stateDir);
 	const { documents, first, last, lost: inside, damages } = await readAuditLog(stateDir);
-	const lost = [...inside, ...missingBy(history, last)];
+	const lost = joined([...inside, ...missingBy(history, last)]);
 	const isWhole = lost.length === 0 && damages.length === 0;
 	if (!isWhole) shell.caller.exitCode = EXIT.io;
 	if (shell.isJson) {
@@ -49,13 +49,28 @@ async function verify(shell: Shell, stateDir: string): Promise<void> {
 	}
 	for (const { from, to, after, before } of lost) {
 		const [earlier, later] = [after ? localTime(after) : 'the beginning', before ? localTime(before) : 'the end'];
-		const which = from === to ? `Entry ${from} is` : `Entries ${from} to ${to} are`;
+		// What a damaged end has held is not known, unless the history has its number.
+		const isOpen = to === last && before === null && damages.length > 0;
+		const several = isOpen ? `Entries from ${from} on are` : `Entries ${from} to ${to} are`;
+		const which = from === to && !isOpen ? `Entry ${from} is` : several;
 		shell.line(`${which} missing or altered (between ${earlier} and ${later}).`);
 	}
 	for (const { file, message } of damages) shell.line(`${file}: ${message}.`);
 	if (!isWhole) shell.line('Compare with the journal: journalctl -t idv-agent-audit.');
 	else if (last > 0) shell.line(`Entries ${first} to ${last}: none is missing, none is altered.`);
 	else shell.line('There are no entries.');
+}
+
+/** Those that follow each other are one. */
+function joined(all: readonly Missing[]): readonly Missing[] {
+	const rows: Missing[] = [];
+	for (const next of all.toSorted((one, other) => one.from - other.from)) {
+		const row = rows.at(-1);
+		if (row && next.from <= row.to + 1)
+			rows[rows.length - 1] = next.to < row.to ? row : { ...row, to: next.to, before: next.before };
+		else rows.push(next);
+	}
+	return rows;
 }
 
 /** What the history knows; nothing where it cannot be read. */

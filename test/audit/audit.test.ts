@@ -115,7 +115,37 @@ describe('the files', () => {
 	});
 });
 
+test('a file of zeros is told as such, with all entries that it may have held [F846]', async () => {
+	const { directory } = await givenHome();
+	const audit = await open(directory);
+	for (let count = 1; count <= 9; count += 1) audit.record({ ...SET, count });
+	await audit.close();
+	const file = join(directory, names(directory)[0] ?? '');
+	fs.writeFileSync(file, Buffer.alloc(fs.statSync(file).size));
+	const { stdout, status } = await finish('idv-agent', ['audit', '--verify'], { IDV_AGENT_STATE_DIR: directory });
+	expect([status, stdout]).toEqual([74, expect.stringMatching(/^Entries from 1 on are missing or altered/)]);
+	expect(stdout).toContain(`${file}: nothing in it can be read.`);
+});
+
+test('a file under an earlier place than its own is told with its name [F847]', async () => {
+	const { directory } = await givenHome();
+	const audit = await open(directory);
+	for (let count = 0; count < 900; count += 1) audit.record({ ...SET, count, host: 'x'.repeat(300) });
+	await audit.close();
+	const newest = names(directory).toSorted().at(-1) ?? '';
+	const moved = join(directory, newest.replace(/-\d{8}-/, '-00000000-'));
+	fs.renameSync(join(directory, newest), moved);
+	const { stdout, status } = await finish('idv-agent', ['audit', '--verify'], { IDV_AGENT_STATE_DIR: directory });
+	expect([status, stdout]).toEqual([74, expect.stringContaining(`${moved}: it is not in its place among the others.`)]);
+});
+
 describe('entries that the history knows of', () => {
+	test('and whose file is full of zeros are told in one row, to the newest [F848]', async () => {
+		const { verify, file } = await givenDevice();
+		fs.writeFileSync(file, Buffer.alloc(fs.statSync(file).size));
+		expect(await verify()).toEqual({ status: 74, says: expect.stringMatching(/^Entries 1 to 3 are missing/) });
+	});
+
 	/** A device that was unpaired and stopped; what `audit --verify` says of it. */
 	async function givenDevice() {
 		const device = await givenAgent();

@@ -350,10 +350,10 @@ describe('damage at rest', () => {
 			const name = names().at(-1);
 			await ruin(at(name));
 			const log = open();
-			expect(log.damages()).toMatchObject([{ file: at(name), error: new Error('a part of it is damaged') }]);
+			expect(log.damages()).toMatchObject([{ file: at(name), error: new Error('nothing in it can be read') }]);
 			await add(log, 'more');
 			expect(read(await reopen(log)).at(-1)).toBe('more');
-			expect(open().damages()).toContainEqual({ file: at(name), error: new Error('a part of it is damaged') });
+			expect(open().damages()).toContainEqual({ file: at(name), error: new Error('nothing in it can be read') });
 			for (const each of names().slice(1)) fs.rmSync(at(each));
 			fs.truncateSync(at(names()[0]));
 			expect(open().damages()).toEqual([]);
