@@ -49,7 +49,7 @@ async function verify(shell: Shell, stateDir: string): Promise<void> {
 	}
 	for (const { from, to, after, before } of lost) {
 		const [earlier, later] = [after ? localTime(after) : 'the beginning', before ? localTime(before) : 'the end'];
-		// What a damaged end has held is not known, unless the history has its number.
+		// The history alone knows how many were in a damaged end.
 		const isOpen = to === last && before === null && damages.length > 0;
 		const several = isOpen ? `Entries from ${from} on are` : `Entries ${from} to ${to} are`;
 		const which = from === to && !isOpen ? `Entry ${from} is` : several;

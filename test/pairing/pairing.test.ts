@@ -563,7 +563,7 @@ test.runIf(process.geteuid?.() === 0)(
 );
 
 test.runIf(process.geteuid?.() === 0).each(['while it runs', 'after a start'])(
-	'a device without a free byte in any file of the log is unpaired, and nothing of its service is left: %s [F845] (needs root)',
+	'a device without a free byte in any file of the log is unpaired, and nothing of its service is left: %s (needs root) [F845]',
 	async (when) => {
 		const service = await givenService();
 		const home = await givenHome();
