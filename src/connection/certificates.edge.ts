@@ -8,8 +8,8 @@ import type { ShownNames } from './classify-network-error.ts';
 /** By host. */
 export type TrustedNames = Map<string, ShownNames>;
 
-/** @param socket whose handshake is still to come. */
-export function nameCertificate(socket: TLSSocket, host: string, trusted: TrustedNames): void {
+/** @param socket whose handshake is still to come. @returns the same. */
+export function nameCertificate(socket: TLSSocket, host: string, trusted: TrustedNames): TLSSocket {
 	let shown: ShownNames | null = null;
 	// Comes before the verdict, which closes the socket.
 	socket.prependOnceListener('secure', () => {
@@ -21,6 +21,7 @@ export function nameCertificate(socket: TLSSocket, host: string, trusted: Truste
 	socket.prependOnceListener('error', (error) => {
 		if (shown) Object.assign(error, { certificate: { shown, trusted: trusted.get(host) ?? null } });
 	});
+	return socket;
 }
 
 function namesOf(socket: TLSSocket): ShownNames | null {

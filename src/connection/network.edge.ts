@@ -132,16 +132,13 @@ function createAgent(
 	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
 	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), names);
 	const begin = agent.createConnection.bind(agent);
+	const inTls = (options: AgentConnectOptions, socket: Socket) =>
+		begin({ ...options, socket } as typeof options) as TLSSocket;
 	// In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service.
 	agent.createConnection = (options, done = () => {}) => {
 		way.open(options, (error, socket) => {
 			if (socket === null) done(error, null as unknown as Socket);
-			else if (!secure) done(null, socket);
-			else {
-				const inTls = begin({ ...options, socket } as typeof options) as TLSSocket;
-				nameCertificate(inTls, options.host ?? '', names.trusted);
-				done(null, inTls);
-			}
+			else done(null, secure ? nameCertificate(inTls(options, socket), options.host ?? '', names.trusted) : socket);
 		});
 		return null;
 	};

@@ -34,10 +34,10 @@ import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { bearGone } from '../settings/gone-files.ts';
 import { firstSettings, type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
-import { type DeviceState, deviceStateSchema, EMPTY_STATE } from '../state/device-state.ts';
+import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { keepHistory, readHistory } from '../status/history.runner.ts';
-import { namesOf, ownTexts } from '../status/own-texts.ts';
+import { ownTexts, textsOfFiles } from '../status/own-texts.ts';
 import { rememberLog } from '../status/recent-log.ts';
 import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 import { leaseFile } from '../workflow/lease-file.edge.ts';
@@ -183,13 +183,7 @@ export async function startDaemon(options: DaemonOptions) {
 		});
 		({ runtime } = agent.ways);
 		let [scannerPath, pushed] = ['', loaded];
-		own = () => [
-			...places,
-			...agent.ownTexts(),
-			...ownTexts(pushed.settings, EMPTY_STATE),
-			scannerPath,
-			...namesOf(pushed),
-		];
+		own = () => [...places, ...agent.ownTexts(), ...textsOfFiles(pushed), scannerPath];
 		closers.push(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);

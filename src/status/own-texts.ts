@@ -1,7 +1,7 @@
 /** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
-import type { DeviceState } from '../state/device-state.ts';
+import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 
 const SHOWN =
 	/^(?:deviceId|serial|macAddress|workflowId|fleet\.name|scanner\.device|service\.(?:subprotocol|confirmKind|pingKind)|.*File)$/;
@@ -36,9 +36,9 @@ export function ownTexts(
 	].filter((text): text is string => typeof text === 'string' && text.length > 1);
 }
 
-/** The names of the device's own settings files, and of all settings. */
-export function namesOf({ documents, problems }: Pick<ResolvedSettings, 'documents' | 'problems'>): string[] {
+/** What the settings files hold of it, their own names, and those of all settings. */
+export function textsOfFiles({ settings, documents, problems }: ResolvedSettings): string[] {
 	const bad = problems.map(({ params, message }) => params?.['path'] ?? /^(\/\S+?):? /.exec(message)?.[1]);
 	const files = [...documents.map(({ where }) => where), ...bad].filter((file) => typeof file === 'string');
-	return [...files, ...listSettings().keys()];
+	return [...ownTexts(settings, EMPTY_STATE), ...files, ...listSettings().keys()];
 }
