@@ -80,10 +80,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		short: {},
 	},
 	memory: {
-		says: '128 readers of full stores within the memory of the unit (--seconds S)',
+		says: '128 readers of full stores within the memory of the unit (--seconds S --stores 0,1,2,3,4,5)',
 		needs: 'shows more with control groups',
 		run: ['node', '--no-warnings', 'test/memory/run.ts'],
-		short: { args: ['--seconds', '3'] },
+		short: { args: ['--seconds', '3', '--stores', '1,2,4'] },
 	},
 	clients: {
 		says: "clients generated from docs/openapi.json, and the packed library in a developer's project",
@@ -117,7 +117,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: 'power cuts that lose what was not flushed (--cuts N --seed S)',
 		needs: 'root, Debian, FUSE',
 		run: ['node', 'test/power/run.ts'],
-		short: { args: ['--cuts', '40', '--seed', '99'] },
+		short: { args: ['--cuts', '20', '--seed', '99'] },
 	},
 	faults: {
 		says: 'namespaces, full disks, shifted clocks, proxies and third-party servers',

@@ -36,7 +36,7 @@ export function ownTexts(
 	].filter((text): text is string => typeof text === 'string' && text.length > 1);
 }
 
-/** What the settings files hold of it, their own names, and those of all settings. */
+/** Texts of the device in its settings files, the names of these files, and those of all settings. */
 export function textsOfFiles({ settings, documents, problems }: ResolvedSettings): string[] {
 	const bad = problems.map(({ params, message }) => params?.['path'] ?? /^(\/\S+?):? /.exec(message)?.[1]);
 	const files = [...documents.map(({ where }) => where), ...bad].filter((file) => typeof file === 'string');

@@ -5,6 +5,8 @@ export default defineConfig({
 	test: {
 		include: ['test/system/**/*.browser.ts'],
 		pool: 'forks',
+		// On two cores it takes one of its own accord; the pages of one file wait while those of another are drawn.
+		maxWorkers: 2,
 		testTimeout: 60_000,
 		hookTimeout: 60_000,
 	},
