@@ -343,7 +343,7 @@ describe('changed settings', () => {
 		const accepted = service.waitFor('device-online');
 		await device.passWait();
 		await accepted;
-		await device.home.writeSettings({ deviceType: 'scanner' });
+		await device.home.writeSettings({ workflow: { maxDeferSeconds: 60 } });
 		await device.daemon.reload();
 		release();
 		await device.untilState('online');
