@@ -2,7 +2,7 @@
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError, asError } from '../base/errors.ts';
 import { joinSentences, sentenceOf } from '../base/sentences.ts';
-import { isUnfit, notACode } from '../pairing/rules.ts';
+import { notACode } from '../pairing/rules.ts';
 import { readScannedText, type Typed } from '../pairing/scanned-text.ts';
 import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
 import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.ts';
@@ -167,7 +167,7 @@ async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
 	if (shell.isJson) return shell.json({ scan: 'other', characters: length, reason });
 	if (scan.kind === 'tooLong') return shell.line('no pairing code: longer than any');
 	shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
-	if (isUnfit(reason)) shell.line(`  ${sentenceOf(notACode(reason), 'over')}`);
+	shell.line(`  ${sentenceOf(notACode(reason), 'over')}`);
 }
 
 function describeTyped({ scanner, device, capsLock }: Typed): string {

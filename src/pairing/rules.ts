@@ -90,9 +90,6 @@ const SCANNER_REMEDY: Partial<Record<UnreadReason, string>> = {
 	capitals: 'Switch Caps Lock off, and the change of capitals in the scanner, then scan the code again.',
 };
 
-/** Whether it is a pairing code that did not come as it is. */
-export const isUnfit = (reason: UnreadReason): boolean => SCANNER_REMEDY[reason] !== undefined;
-
 /** The refusal of a text that cannot be read as a pairing code. */
 export function notACode(reason: UnreadReason): Failure {
 	const remedy = SCANNER_REMEDY[reason];

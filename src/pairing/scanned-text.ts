@@ -33,10 +33,11 @@ export function readScannedText(scanned: string): ScannedText {
 	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason: direct.reason };
 	const readings = retypings(text);
 	const found = readings.find(({ typed }) => typed.scanner === typed.device) ?? readings[0];
+	if (found?.isSmall) return { code: null, reason: 'capitals' };
 	if (found && readings.every(({ code }) => isSame(code, found.code))) {
 		const { scanner, device } = found.typed;
 		const isOne = scanner === device || readings.every(({ typed }) => typed.scanner === scanner);
-		return isOne ? found : { ...found, typed: { ...found.typed, scanner: null } };
+		return { code: found.code, typed: isOne ? found.typed : { ...found.typed, scanner: null } };
 	}
 	if (found || looksRetyped(text)) return { code: null, reason: 'otherLayout' };
 	const isCapitals = text === text.toUpperCase() && readInside(text.toLowerCase()).kind === 'pairingCode';
@@ -44,7 +45,7 @@ export function readScannedText(scanned: string): ScannedText {
 }
 
 /** What the text was if it is a link or a JSON code: nothing tells in which layout a bare token was typed. */
-function retypings(text: string): { readonly code: PairingCode; readonly typed: Typed }[] {
+function retypings(text: string) {
 	return everyWay([text, swapCase(text)]).flatMap(({ from, meant, here, there }) => {
 		// One of hundreds of ways to read it: what is neither a link nor JSON is not looked at any further.
 		if (!meant.includes(':/') && !meant.includes('{')) return [];
@@ -53,7 +54,8 @@ function retypings(text: string): { readonly code: PairingCode; readonly typed: 
 		if (code.kind === 'notACode' || code.form === 'token') return [];
 		// Of a text in capitals only, nothing says which letters were small.
 		if (capsLock && !/authorization(?:=|%3[dD])Token|"baseUrl"/.test(meant)) return [];
-		return [{ code, typed: { scanner: there.name, device: here.name, capsLock } }];
+		const typed: Typed = { scanner: there.name, device: here.name, capsLock };
+		return [{ code, typed, isSmall: isInSmallLetters(meant, code) }];
 	});
 }
 

@@ -126,6 +126,8 @@ describe('capitals', () => {
 		expect(reasonOf(LINK.toLowerCase())).toBe('capitals');
 		expect(reasonOf(`https://go.example.net/open?next=${encodeURIComponent(LINK)}`.toLowerCase())).toBe('capitals');
 		expect(readScannedText(LINK.replace('Token', 'token'))).toMatchObject({ code: CODE });
+		for (const device of LAYOUTS.filter(({ name }) => /^(?:German|French|Spanish|Turkish)$/.test(name)))
+			expect(reasonOf(mangled(LINK.toLowerCase(), US, device))).toBe('capitals');
 		const digits = LINK.replace(TOKEN, '0123456789').toLowerCase();
 		expect(readScannedText(digits)).toMatchObject({ code: { token: '0123456789' } });
 	});
