@@ -129,7 +129,7 @@ function untilDrained(response: Response): Promise<void> {
 }
 
 /** A comment of a stream. */
-export const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 
 export function openStream(context: Answering, response: Response, start: (sink: EventSink) => () => void): void {
 	if (response.req.method === 'HEAD') {
@@ -174,8 +174,9 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		for (const frame of frames) response.write(frame);
 		return true;
 	};
+	const beat = () => void (isMidway || write(KEEP_ALIVE));
 	const beats = setInterval(() => {
-		if (response.writableLength === 0) isMidway || write(KEEP_ALIVE);
+		if (response.writableLength === 0) beat();
 		else if (tookAll) tookAll = false;
 		else end('slow');
 	}, context.limits.keepAliveMs).unref();
@@ -184,6 +185,8 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	response.setHeader('Cache-Control', 'no-store');
 	response.setHeader('Connection', 'close');
 	response.once('close', finish);
+	// A caller that has left is known by the bytes that it does not take.
+	response.req.socket.once('end', beat);
 	response.on('timeout', () => end('slow'));
 	response.on('drain', () => {
 		tookAll = true;

@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
 import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { createPlaces, type Places } from '../places.ts';
-import { type Answering, endInOrder, KEEP_ALIVE, openStream, sendProblem, sendText, stopReading } from './answers.ts';
+import { type Answering, endInOrder, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
 import { effectHeader } from './forward-problems.ts';
@@ -171,9 +171,10 @@ const TOO_MUCH = problemResponse(
 
 /** A Unix socket refuses the bytes where the caller has left, and takes them where it has only closed its own side. */
 function lookForCaller({ limits }: Context, answers: Iterable<Response> = []): void {
+	const last = [...answers].at(-1);
+	if (last) last.shouldKeepAlive = false;
 	for (const response of [...answers].slice(0, 1)) {
-		if (response.getHeader('Content-Type') === 'text/event-stream') response.write(KEEP_ALIVE);
-		// Most answers come before; HTTP/1.0 has no interim ones.
+		// Most answers come before, and a stream looks when it is between two events; HTTP/1.0 has no interim ones.
 		const look = setTimeout(() => {
 			if (!response.headersSent && response.req.httpVersionMinor > 0) response.writeContinue();
 		}, limits.lingerMs);

@@ -1,0 +1,112 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { localRoute } from '../../src/local-api/server/local-server.ts';
+import { ask, echoRoutes, eventSource, open } from './local-server.ts';
+
+/** A caller that closes its own side when it likes, and reads on. */
+async function call(path: string) {
+	const socket = net.connect({ path, allowHalfOpen: true }).setEncoding('latin1');
+	onTestFinished(() => void socket.destroy());
+	await once(socket, 'connect');
+	let got = '';
+	socket.on('data', (chunk) => {
+		got += chunk;
+	});
+	return {
+		socket,
+		got: () => got,
+		async until(text: string) {
+			while (!got.includes(text)) await once(socket, 'data');
+		},
+		async whole() {
+			if (!socket.readableEnded) await once(socket, 'end');
+			return got;
+		},
+	};
+}
+
+const LOOK = 'HTTP/1.1 100 Continue\r\n\r\n';
+const HEAD = 'POST /v1/slow HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\n';
+const BODY = '{"name":"ab"}';
+const WITH_LENGTH = `Content-Length: ${BODY.length}\r\n\r\n${BODY}`;
+
+describe('a caller that closes its own side', () => {
+	test.each([
+		['a body of a known length', `${HEAD}${WITH_LENGTH}`, LOOK, 1],
+		['a body and Expect', `${HEAD}Expect: 100-continue\r\n${WITH_LENGTH}`, `${LOOK}${LOOK}`, 1],
+		['a body in chunks', `${HEAD}Transfer-Encoding: chunked\r\n\r\nd\r\n${BODY}\r\n0\r\n\r\n`, LOOK, 1],
+		['two requests', `${HEAD}${WITH_LENGTH}${HEAD}Expect: 100-continue\r\n${WITH_LENGTH}`, LOOK, 2],
+		['a request of HTTP/1.0', `${HEAD}${WITH_LENGTH}`.replace('1.1', '1.0'), '', 1],
+	])(
+		'after %s gets each whole answer, however long it takes, and the last says that it is the last [F869]',
+		async (_, bytes, look, count) => {
+			const reached = Promise.withResolvers<void>();
+			const answers = Promise.withResolvers<void>();
+			const slow = localRoute({
+				...{ method: 'POST', path: '/v1/slow', listeners: ['agent'], body: z.object({ name: z.string() }) },
+				async handle({ body }) {
+					reached.resolve();
+					await answers.promise;
+					return { status: 200, body };
+				},
+			});
+			const { agentSocket } = await open([slow], { limits: { lingerMs: 50 } });
+			const caller = await call(agentSocket);
+			caller.socket.end(bytes);
+			await reached.promise;
+			await caller.until(look);
+			answers.resolve();
+			const answered = (await caller.whole()).replaceAll(LOOK, '').split(/(?=HTTP\/1\.1 )/);
+			expect(answered).toHaveLength(count);
+			for (const text of answered) expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\n\r\n\{"name":"ab"\}$/s);
+			expect(answered.at(-1)).toMatch(/^connection: close\r$/im);
+		},
+	);
+
+	test('in the middle of an event goes on with its stream: the event arrives as it is [F870]', async () => {
+		const source = eventSource();
+		const { agentSocket } = await open([source.route, ...echoRoutes]);
+		const caller = await call(agentSocket);
+		caller.socket.write('GET /v1/events HTTP/1.0\r\n\r\n');
+		await source.untilConsumers(1);
+		const [sink] = source.sinks;
+		sink?.sendPart(Buffer.from('id: 1\ndata: "one'), false);
+		await caller.until('one');
+		await new Promise<void>((resolve) => caller.socket.end(resolve));
+		// The agent has seen the end before it answers a later request.
+		await ask(agentSocket, {});
+		sink?.sendPart(Buffer.from('two"\n\n'), true);
+		sink?.send({ id: '2', data: '2' });
+		sink?.close();
+		expect(await caller.whole()).toMatch(/\r\n\r\nid: 1\ndata: "onetwo"\n\nid: 2\ndata: 2\n\nevent: closed\n/);
+	});
+
+	test('between two events gets those that follow', async () => {
+		const source = eventSource();
+		const { agentSocket } = await open([source.route]);
+		const caller = await call(agentSocket);
+		caller.socket.write('GET /v1/events HTTP/1.1\r\nHost: agent\r\n\r\n');
+		await source.untilConsumers(1);
+		const [sink] = source.sinks;
+		sink?.send({ id: '1', data: '1' });
+		await caller.until('id: 1');
+		caller.socket.end();
+		await caller.until(': keep-alive');
+		sink?.send({ id: '2', data: '2' });
+		sink?.close();
+		expect(await caller.whole()).toMatch(/id: 2\ndata: 2\n\n.*event: closed/s);
+	});
+
+	test('and leaves later ends its stream at once', async () => {
+		const source = eventSource();
+		const { agentSocket } = await open([source.route]);
+		const caller = await call(agentSocket);
+		caller.socket.write('GET /v1/events HTTP/1.1\r\nHost: agent\r\n\r\n');
+		await source.untilConsumers(1);
+		caller.socket.destroy();
+		await source.untilConsumers(0);
+		expect(source.cleanUps()).toBe(1);
+	});
+});
