@@ -41,6 +41,11 @@ export interface EventOptions {
 	readonly onRetry?: ((error: AgentProblem) => void) | undefined;
 }
 
+/** An empty name that stands in the source is refused by the types, as every other is when it is used. */
+type Named<Name extends string> = { readonly consumer?: (Name & (Name extends '' ? never : unknown)) | undefined };
+/** So is a path that names another host. */
+type OwnPath<Path extends string> = Path & (Path extends `${'/' | '\\'}${'/' | '\\'}${string}` ? never : unknown);
+
 export interface ServiceRequest {
 	/** Default GET. */
 	readonly method?: string | undefined;
@@ -158,12 +163,12 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 	 * @throws AgentProblem for a refusal that a repetition does not change, such as `access-denied` or `body-invalid`; `no-progress`
 	 * when the agent answers with the same events again and again.
 	 */
-	async function* events({
+	async function* events<Name extends string>({
 		consumer,
 		since,
 		signal,
 		onRetry,
-	}: EventOptions = {}): AsyncGenerator<ExactEvent, void, void> {
+	}: EventOptions & Named<Name> = {}): AsyncGenerator<ExactEvent, void, void> {
 		refuseNameless(consumer);
 		let position = since;
 		const progress = watchProgress();
@@ -194,7 +199,10 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		identity: (): Promise<IdentityReport> => call('GET', '/v1/identity'),
 		events,
 		/** One page of at most 100 events, without waiting: for an application that asks when it likes. */
-		eventPage: async ({ consumer, since }: Pick<EventOptions, 'consumer' | 'since'> = {}): Promise<ExactPage> => {
+		eventPage: async <Name extends string>({
+			consumer,
+			since,
+		}: Pick<EventOptions, 'consumer' | 'since'> & Named<Name> = {}): Promise<ExactPage> => {
 			refuseNameless(consumer);
 			const query = new URLSearchParams({ ...(consumer && { consumer }), ...(since && { since }) });
 			return eventPage(query);
@@ -233,7 +241,7 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		 * URL. Any status is an answer, also one of the agent itself (`application/problem+json` with a `code`).
 		 * @throws AgentProblem `agent-not-running`, `usage` or `body-invalid` before anything is sent; `connection-lost`; the signal's reason; what the body throws.
 		 */
-		service: (path: string, request: ServiceRequest | null = null): Promise<Response> =>
+		service: <Path extends string>(path: OwnPath<Path>, request: ServiceRequest | null = null): Promise<Response> =>
 			requestService(socketPath, path, request),
 	};
 }

@@ -16,6 +16,7 @@ import {
 	type AgentClient,
 	AgentProblem,
 	createClient,
+	type EventOptions,
 	type LocalEvent,
 	type ServiceRequest,
 } from '../../src/client/client.runner.ts';
@@ -406,8 +407,16 @@ test('the client refuses a path that names another host and a consumer without a
 	const USAGE = { status: 0, code: 'usage' };
 	for (const path of ['//h', '//h/x', '///x', '/\\h'])
 		expect(await problemOf(client.service(path))).toMatchObject({ ...USAGE, message: expect.stringContaining('host') });
+	// @ts-expect-error the types refuse it as well
+	expect(await problemOf(client.service('//h'))).toMatchObject(USAGE);
+	// @ts-expect-error the types refuse it as well
+	expect(await problemOf(client.service(`/\\${'h'}`))).toMatchObject(USAGE);
+	// @ts-expect-error the types refuse it as well
 	expect(await problemOf(client.events({ consumer: '' }).next())).toMatchObject(USAGE);
+	// @ts-expect-error the types refuse it as well
 	expect(await problemOf(client.eventPage({ consumer: '' }))).toMatchObject(USAGE);
+	const options: EventOptions = { consumer: String() };
+	expect(await problemOf(client.eventPage(options))).toMatchObject(USAGE);
 	expect(asked()).toBe(0);
 });
 
