@@ -18,6 +18,9 @@ export interface DeviceReport {
 	/** When the device was last heard, in milliseconds since 1970, and since when it has been offline. */
 	readonly heardAtMs: number | null;
 	readonly offlineSinceMs: number | null;
+	/** A moment before which the report was not made, and since when its agent runs, where they are told. */
+	readonly madeAtMs?: number | null | undefined;
+	readonly startedAtMs?: number | null | undefined;
 	/** The newest revision under which it was online, and the one that it could not follow. */
 	readonly planRevision: number | null;
 	readonly planRefused: number | null;
@@ -41,6 +44,8 @@ export interface DeviceReport {
 	readonly problemSince?: string | null | undefined;
 	/** What another report under this id has that no one device can have. */
 	readonly otherDevice?: string | undefined;
+	/** How another report under this id contradicts the one that counts. */
+	readonly dispute?: string | undefined;
 }
 
 /** In the order in which they are shown. */

@@ -53,6 +53,7 @@ const statusLineSchema = z.object({
 	deviceType: z.string().nullish(),
 	labels: z.array(z.string()).nullish(),
 	agentVersion: z.string().nullish(),
+	startedAt: time,
 	state: z.string('must be a text'),
 	workflow: z.object({
 		live: z.string().nullable(),
@@ -112,9 +113,9 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 			if (deviceId === null) unpaired += 1;
 			else {
 				const report = reportOf({ ...read.data, deviceId });
-				const isAhead = (report.heardAtMs ?? 0) > nowMs + MAX_AHEAD_MS;
+				const isAhead = (report.madeAtMs ?? 0) > nowMs + MAX_AHEAD_MS;
 				if (isAhead) ahead += 1;
-				reports.push(isAhead ? { ...report, heardAtMs: null } : report);
+				reports.push(isAhead ? { ...report, heardAtMs: null, madeAtMs: null } : report);
 			}
 		}
 	}
@@ -137,7 +138,8 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {
 	const { deviceId, workflow, plan, channel, problem, warnings } = status;
 	const online = status.state === 'online';
-	const [heartbeatMs, checkedMs, sinceMs] = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since].map(readTime);
+	const times = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since, status.startedAt].map(readTime);
+	const [heartbeatMs, checkedMs, sinceMs, startedAtMs] = times;
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
 	const named = problem ?? warnings?.find(({ code }) => code && isOfSettings(code));
@@ -151,7 +153,8 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		online,
 		workflowId: workflow.live ?? workflow.wanted,
 		heartbeatCadence: channel?.heartbeatCadence,
-		heardAtMs,
+		...{ heardAtMs, startedAtMs },
+		madeAtMs: Math.max(...times.map((ms) => ms ?? 0)) || null,
 		offlineSinceMs: online ? null : (heartbeatMs ?? sinceMs ?? null),
 		planRevision: plan?.followed ?? null,
 		planRefused: plan?.refused?.revision ?? null,

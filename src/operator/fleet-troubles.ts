@@ -50,4 +50,9 @@ export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): 
 	const shared = reports.flatMap(({ deviceId, otherDevice }) => (otherDevice ? [`${deviceId}: ${otherDevice}`] : []));
 	if (shared.length > 0)
 		shell.warn(`${counted(shared.length, 'id')} of more than one device, of which one is counted (${list(shared)}).`);
+	const disputed = reports.flatMap(({ deviceId, dispute }) => (dispute ? [`${deviceId}: ${dispute}`] : []));
+	if (disputed.length > 0)
+		shell.warn(
+			`Reports of ${counted(disputed.length, 'device')} disagree, of which the newest counts (${list(disputed)}).`,
+		);
 }

@@ -152,6 +152,46 @@ describe('idv fleet status --plan', () => {
 		}
 	});
 
+	test('reports of one device that contradict each other are named with the one that counts, and a restart or a move is not one [F871]', async () => {
+		const run = (startedAt: number, heard: number, more: Record<string, unknown> = {}) => ({
+			startedAt: at(startedAt),
+			channel: { state: 'online', since: at(startedAt), lastHeartbeatAt: at(heard) },
+			...more,
+		});
+		const [early, late] = [run(-5 * HOUR, -2 * HOUR), run(-HOUR, -60_000)];
+		const same = { channel: { state: 'online', since: null, lastHeartbeatAt: at(-50_000) } };
+		const from = await lines(
+			// Two agents at once.
+			line('K-1', 'new', run(-4 * HOUR, -60_000)),
+			line('K-1', 'new', run(-5 * HOUR, -90_000)),
+			// Two states of one moment.
+			line('K-2', 'new', { ...same, state: 'offline' }),
+			line('K-2', 'new', same),
+			// A restart, a move, an agent that was not online yet, and a clock that was set after the start.
+			...[line('K-3', 'new', late), line('K-3', 'old', early)],
+			...[line('K-4', 'new', run(-HOUR, -60_000)), line('K-4', 'old', run(-HOUR, -90_000))],
+			line('K-5', 'new', { state: 'offline', startedAt: at(-60_000), channel: { lastHeartbeatAt: null } }),
+			line('K-5', 'new', early),
+			...[line('K-6', 'new', late), line('K-6', 'new', run(-HOUR, -90_000, { startedAt: '1970-01-01T00:01:00.000Z' }))],
+		);
+		for (const args of [[], ['--plan', await planFile({ defaults: { workflowId: 'new' } })]]) {
+			const { stderr } = await status(...args, '--from', from);
+			expect(stderr).toContain('Reports of 2 devices disagree, of which the newest counts');
+			expect(stderr).toMatch(
+				/\(K-1: counted is "online, workflow new" of (\S+), from an agent that runs since \S+, not "online, workflow new" of (?!\1)\S+, from .*; K-2: counted is "online, workflow new" of (\S+), not "not online, workflow new" of \2\)/,
+			);
+		}
+		const told = await status('--from', from, '--devices', '--json');
+		expect(JSON.parse(told.stdout).reports).toMatchObject([
+			{ deviceId: 'K-1', online: true, dispute: expect.stringContaining('counted is') },
+			{ deviceId: 'K-2', online: true },
+			{ deviceId: 'K-3', workflowId: 'new' },
+			{ deviceId: 'K-4', workflowId: 'new' },
+			{ deviceId: 'K-5', online: false },
+			{ deviceId: 'K-6' },
+		]);
+	});
+
 	test('the newest line of a device applies, and an old one is not believed', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const from = await lines(
