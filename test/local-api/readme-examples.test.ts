@@ -109,29 +109,22 @@ async function findFreePort(): Promise<number> {
 	return port;
 }
 
-/** Runs one line of a shell in its own process group, which ends with the test. */
-function runLine(line: string, directory: string): Application & { readonly ended: Promise<unknown> } {
+/** Runs lines of a shell in their own process group, which ends with the test. */
+function runShell(text: string, directory: string): Application {
 	const PATH = `${resolve(import.meta.dirname, '../../bin')}:${process.env['PATH']}`;
-	const [command = '', ...words] = diesWithTheRun('sh', ['-c', line]);
+	const [command = '', ...words] = diesWithTheRun('sh', ['-c', `${text}\nwait`]);
 	const child = spawn(command, words, { cwd: directory, env: { ...process.env, PATH }, detached: true });
-	const running = readLines(child, line);
-	return { ...running, ended: once(child, 'close') };
+	return readLines(child, 'the shell');
 }
 
-test('the trial service and the device beside it start as they stand there, and hear of each other', async () => {
+test('the trial service and the device beside it start when their lines are pasted at once, and hear of each other [F873]', async () => {
 	const directory = await mkdtemp(join(tmpdir(), 'idv-readme-'));
 	onTestFinished(() => rm(directory, { recursive: true, force: true }));
 	const port = await findFreePort();
-	const answers: string[] = [];
-	for (const line of exampleOf('device').replaceAll('8490', String(port)).split('\n')) {
-		const [, background] = /^(.*) &( +#.*)?$/.exec(line) ?? [];
-		const running = runLine(background ?? line, directory);
-		if (background) await running.untilPrinted(background.includes(' service ') ? 'Listening at' : '"online"');
-		else await running.ended;
-		if (!background) answers.push(...running.lines);
-	}
-	expect(answers).toContain(`Online with 127.0.0.1:${port}, workflow document-check.`);
-	expect(answers).toContain('Sent to 1 device.');
+	const running = runShell(exampleOf('device').replaceAll('8490', String(port)), directory);
+	await running.untilPrinted('Sent to ');
+	expect(running.lines).toContain(`Online with 127.0.0.1:${port}, workflow document-check.`);
+	expect(running.lines).toContain('Sent to 1 device.');
 });
 
 async function givenDevice() {
