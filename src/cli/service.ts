@@ -217,6 +217,6 @@ export async function notifyDevices(
 			remedy: `Quote it for the shell: '{"type":"hello"}'.`,
 		});
 	const { url, device: deviceId, workflow: workflowId } = flags;
-	const reached = await notifyEmbeddedService({ url, authorization }, { message, deviceId, workflowId });
+	const reached = await notifyEmbeddedService({ url, authorization }, { message, text, deviceId, workflowId });
 	shell.answer({ reached }, `Sent to ${counted(reached, 'device')}.`);
 }

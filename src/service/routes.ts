@@ -120,8 +120,8 @@ export function notifyDevices(
 	{ hub, eventLog, settings }: ServiceParts,
 	message: unknown,
 	filter: ChannelFilter = {},
+	text = JSON.stringify(message) ?? 'null',
 ): number {
-	const text = JSON.stringify(message) ?? 'null';
 	const reached = hub.send(() => text, filter);
 	const type = typeof message === 'object' && message !== null && 'type' in message ? message.type : undefined;
 	eventLog.emit('notified', { kind: typeof type === 'string' ? type : 'unknown', reached, at: settings.now() });
@@ -274,14 +274,16 @@ async function showDevices(parts: ServiceParts, call: Call): Promise<Answer> {
 
 export const notifyRequestSchema = z.object({
 	message: z.unknown().refine((message) => message !== undefined, 'must be given'),
+	/** The same as it was written: parsed, 1.10 and 9007199254740993 are other numbers. */
+	text: z.string().optional(),
 	deviceId: deviceIdSchema.optional(),
 	workflowId: workflowIdSchema.optional(),
 });
 
 async function sendNotification(parts: ServiceParts, call: Call): Promise<Answer> {
 	await authenticate(parts, call.presented, 'embedded');
-	const { message, ...filter } = await readBody(call, notifyRequestSchema);
-	return jsonAnswer(200, { reached: notifyDevices(parts, message, filter) });
+	const { message, text, ...filter } = await readBody(call, notifyRequestSchema);
+	return jsonAnswer(200, { reached: notifyDevices(parts, message, filter, text) });
 }
 
 const workflowRequestSchema = z.object({ deviceId: deviceIdSchema, workflowId: workflowIdSchema });

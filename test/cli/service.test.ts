@@ -2,7 +2,7 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
-import { credentialsOf, givenService, openChannel, send } from '../service/fixture.ts';
+import { credentialsOf, givenService, openChannel, registerDevice, send } from '../service/fixture.ts';
 import { finish, follow, givenHome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 import { atTerminal, hasTerminal } from './terminal.ts';
@@ -190,6 +190,16 @@ describe('service --transcript and --replay', () => {
 });
 
 describe('service notify', () => {
+	test('sends the message as it was written, numbers that a parser rounds included [F874]', async () => {
+		const service = await givenService();
+		const { nextFrame } = await openChannel(service, await registerDevice(service, 'K-1'));
+		const message = '{"type":"hello", "total":1.10,"id":9007199254740993}';
+		const env = { IDV_AUTHORIZATION: `Bearer ${credentialsOf(service).Bearer.credential}` };
+		const { stdout } = await finish('idv-agent', ['service', 'notify', message, '--url', service.url], env);
+		expect(stdout).toBe('Sent to 1 device.\n');
+		expect(String((await nextFrame()).data)).toBe(message);
+	});
+
 	test('refuses what it cannot send, each in one line', async () => {
 		const service = await givenService();
 		const bearer = `Bearer ${credentialsOf(service).Bearer.credential}`;
