@@ -29,6 +29,8 @@ export interface BundleOptions {
 	readonly forDevices?: boolean;
 	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
 	readonly toolsApart?: boolean;
+	/** Gets the folder, below `node_modules`, of every package of which something is in a file that is written. */
+	readonly packages?: Set<string>;
 }
 
 export interface BuiltFile {
@@ -37,7 +39,8 @@ export interface BuiltFile {
 }
 
 const PROJECT = resolve(import.meta.dirname, '..');
-const ENTRIES = {
+/** Every program that `npm run build` makes, and that the npm package holds. */
+export const ENTRIES = {
 	'idv-agent': 'src/cli/idv-agent.ts',
 	idv: 'src/operator/idv.ts',
 	// Libraries, under the exports of package.json with the same name.
@@ -110,6 +113,7 @@ export function commitOf(root: string): string | null {
  */
 export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 	const { root, entries, outDir, singleFile = false, toolsApart = false, forDevices = true } = options;
+	const { packages: held = new Set() } = options;
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -126,16 +130,17 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		},
 		plugins: [slimPino, lateZlib, findNative],
 	};
+	const write = (more: BuildOptions) => buildWithoutWarnings(more, held);
 	const { client, ...programs } = entries;
 	const files = Object.keys(programs).map((name) => `${name}.cjs`);
 	// In applications of others: for their Node, and as an ES module too, since a bundler cannot put a `require` into one.
 	const library = { ...OPTIONS, absWorkingDir: root, target: 'node18.17', banner: {} } as const;
 	for (const [file, format] of client ? CLIENT_FORMATS : []) {
-		await buildWithoutWarnings({ ...library, format, entryPoints: [client ?? ''], outfile: join(outDir, file) });
+		await write({ ...library, format, entryPoints: [client ?? ''], outfile: join(outDir, file) });
 		files.push(file);
 	}
 	const wanted = new Set<string>();
-	await buildWithoutWarnings({
+	await write({
 		...shared,
 		entryPoints: programs,
 		outdir: outDir,
@@ -148,7 +153,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		const found = `require(${JSON.stringify(name)})`;
 		const exported = BY_DEFAULT.has(name ?? '') ? `Object.assign(${found}.default, ${found})` : found;
 		const contents = name === 'zod' ? OWN_ZOD : `module.exports = ${exported};`;
-		await buildWithoutWarnings({
+		await write({
 			...shared,
 			...(name === undefined
 				? { entryPoints: [join(PROJECT, PARTS.get(file) ?? '')], plugins: [leaveApart(wanted), ...shared.plugins] }
@@ -162,27 +167,34 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 	await nameBuild(files.map((file) => join(outDir, file)));
 
 	const packages = createRequire(join(root, 'package.json'));
+	const copy = async (from: string, name: string) => {
+		notePackage(held, from);
+		await copyFile(from, join(outDir, name));
+	};
 	for (const [file, decoder] of Object.entries(DECODERS)) {
 		if (!singleFile && !wanted.has(file)) continue;
-		await copyFile(packages.resolve(decoder), join(outDir, basename(decoder)));
+		await copy(packages.resolve(decoder), basename(decoder));
 		files.push(basename(decoder));
 	}
-	if (forDevices) files.push(...(await copyDeviceFiles(packages, outDir)));
+	if (forDevices) files.push(...(await copyDeviceFiles(packages, outDir, copy)));
 	return Promise.all(
 		files.map(async (file) => ({ path: join(outDir, file), bytes: (await stat(join(outDir, file))).size })),
 	);
 }
 
 /** @returns the names of what was copied. */
-async function copyDeviceFiles(packages: NodeJS.Require, outDir: string): Promise<string[]> {
+async function copyDeviceFiles(
+	packages: NodeJS.Require,
+	outDir: string,
+	copy: (from: string, name: string) => Promise<void>,
+): Promise<string[]> {
 	const bindings = dirname(dirname(packages.resolve('@serialport/bindings-cpp')));
 	for (const [file, prebuilt] of Object.entries(NATIVE)) {
-		await copyFile(join(bindings, 'prebuilds', prebuilt), join(outDir, file));
+		await copy(join(bindings, 'prebuilds', prebuilt), file);
 	}
 	await mkdir(join(outDir, 'page/languages'), { recursive: true });
 	for (const [name, source, place] of PAGE) {
-		const file = place ? join(packages.resolve(source), place) : join(PROJECT, source);
-		await copyFile(file, join(outDir, name));
+		await copy(place ? join(packages.resolve(source), place) : join(PROJECT, source), name);
 	}
 	return [...Object.keys(NATIVE), ...PAGE.map(([name]) => name)];
 }
@@ -318,8 +330,16 @@ const findNative: Plugin = {
 	},
 };
 
-async function buildWithoutWarnings(options: BuildOptions): Promise<void> {
-	const { warnings, outputFiles } = await build({ ...options, write: false });
+function notePackage(held: Set<string>, file: string): void {
+	const [, place] = /(?:^|\/)node_modules\/((?:.*\/node_modules\/)?(?:@[^/]+\/)?[^/]+)\//.exec(file) ?? [];
+	if (place !== undefined) held.add(place);
+}
+
+async function buildWithoutWarnings(options: BuildOptions, held: Set<string>): Promise<void> {
+	const { warnings, outputFiles, metafile } = await build({ ...options, write: false, metafile: true });
+	// What a bundle read and left out in the end is not in it.
+	for (const { inputs } of Object.values(metafile.outputs))
+		for (const [file, { bytesInOutput }] of Object.entries(inputs)) if (bytesInOutput > 0) notePackage(held, file);
 	const [first] = warnings;
 	if (first) throw new Error(`${first.location?.file ?? 'bundle'}:${first.location?.line ?? 0}: ${first.text}`);
 	for (const { path, text } of outputFiles)

@@ -5,15 +5,16 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
+import { bundle, ENTRIES } from './bundle.ts';
 
 interface LockedPackage {
 	readonly version: string;
 	readonly integrity?: string;
 	readonly license?: string;
-	readonly dev?: boolean;
 }
 
 /** `scripts/node-binaries.json`: for each architecture the npm package that Node comes in, and the hash of the binary itself. */
@@ -41,18 +42,26 @@ export async function checkNodeBinary(root: string, architecture: string, file: 
 		throw new Error(`${file} has sha256 ${found}; scripts/node-binaries.json names ${pinned?.sha256 ?? 'none'}.`);
 }
 
-/** The packages inside the programs, by their place in `node_modules`, in its order: all that are not for development only. */
+/**
+ * The packages inside the programs, by their place in `node_modules`, in its order: those of which the bundler has put something into
+ * a file. A package that is installed and left out of every bundle is on no device, so that no fault of it counts.
+ */
 export async function shippedPackages(
 	root: string,
 ): Promise<ReadonlyMap<string, LockedPackage & { readonly name: string }>> {
+	const held = new Set<string>();
+	const outDir = await mkdtemp(join(tmpdir(), 'idv-sbom-'));
+	await bundle({ root, entries: ENTRIES, outDir, packages: held }).finally(() => rm(outDir, { recursive: true }));
 	const lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')) as {
 		packages: Record<string, LockedPackage>;
 	};
-	const shipped = Object.entries(lock.packages).filter(
-		([place, { dev }]) => place !== '' && !dev && !/node-linux-|@types\//.test(place),
-	);
 	return new Map(
-		shipped.map(([place, entry]) => [place, { ...entry, name: place.slice(place.lastIndexOf('node_modules/') + 13) }]),
+		[...held].toSorted().map((name) => {
+			const place = `node_modules/${name}`;
+			const entry = lock.packages[place];
+			if (entry === undefined) throw new Error(`${place} is in a program, and package-lock.json does not name it.`);
+			return [place, { ...entry, name: place.slice(place.lastIndexOf('node_modules/') + 13) }];
+		}),
 	);
 }
 

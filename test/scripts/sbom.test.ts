@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from 'node
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { bundle } from '../../scripts/bundle.ts';
+import { bundle, ENTRIES } from '../../scripts/bundle.ts';
 import { checkNodeBinary, readNodeBinaries, shippedPackages, writeSbom } from '../../scripts/sbom.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -37,6 +37,32 @@ test('the list names every package that is shipped, Node, and the parts of Node,
 		for (const { alg, content } of hashes)
 			expect(content).toMatch(alg === 'SHA-512' ? /^[0-9a-f]{128}$/ : /^[0-9a-f]{64}$/);
 });
+
+test('the list names the packages of which something is in a program that is shipped, and no other [F886]', async () => {
+	const held = new Set<string>();
+	const agent = 'src/cli/idv-agent.ts';
+	const shipped = [
+		{ entries: ENTRIES },
+		{ entries: { agent }, toolsApart: true },
+		{ entries: { updates: 'src/cli/update-root.ts' }, singleFile: true },
+	];
+	for (const program of shipped)
+		await bundle({ root: ROOT, outDir: join(await givenFolder(), 'out'), packages: held, ...program });
+	const { components } = JSON.parse(await writeSbom(ROOT));
+	const listed = components.filter(
+		({ type, purl }: Record<string, string>) => type === 'library' && purl?.startsWith('pkg:npm'),
+	);
+	const refs = listed.map((component: { 'bom-ref': string }) => component['bom-ref']);
+	const inPrograms = [...held].map((place) => {
+		const name = place.split('node_modules/').at(-1) ?? '';
+		return `pkg:npm/${name.replace('@', '%40')}@${lock[`node_modules/${place}`].version}`;
+	});
+	expect(refs.toSorted()).toEqual([...new Set(inPrograms)].toSorted());
+	// They are installed, and each bundle leaves them out.
+	for (const name of ['sonic-boom', 'thread-stream', 'node-gyp-build', 'bufferutil', 'type-fest'])
+		expect(held).not.toContain(name);
+	expect([...held]).toEqual(expect.arrayContaining(['zod', 'ws', 'uqr', '@serialport/bindings-cpp']));
+}, 120_000);
 
 test('each package that is shipped has a licence that permits it, by name and as a text', async () => {
 	const permitted = /^(MIT|ISC|Apache-2\.0|BSD-[23]-Clause|\(MIT OR CC0-1\.0\))$/;
