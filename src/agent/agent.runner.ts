@@ -16,7 +16,7 @@ import { followFleet } from '../fleet/follow-plan.runner.ts';
 import { describePlanTrust, heartbeatExtras, planHeartbeat, reportPlan } from '../fleet/plan-report.ts';
 import { toReport } from '../identity/identity.ts';
 import { createPairing, type Paired, type PairingOutcome, untilSettled } from '../pairing/pairing.runner.ts';
-import { isRefusal, namesIssuer, type Standing, standingOf } from '../pairing/rescue.ts';
+import { isRefusal, namesTenant, type Standing, standingOf } from '../pairing/rescue.ts';
 import type { BroughtBy } from '../pairing/rules.ts';
 import type {
 	IdentityReport,
@@ -357,7 +357,7 @@ function offer(base: Base, device: Device): Agent {
 		status,
 		state,
 		standing,
-		isAttested: () => namesIssuer(stateWriter.state.connections.at(-1)?.token ?? ''),
+		isAttested: () => namesTenant(stateWriter.state.connections.at(-1)?.token ?? ''),
 		onStatus: base.onStatus,
 		identity: () => toReport(base.identity.now),
 		inspectPairing: pairing.inspect,

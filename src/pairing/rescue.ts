@@ -71,12 +71,16 @@ export function whyNoRescue(asked: RescueAsked): Failure | null {
 	);
 }
 
-const ISSUER_CLAIMS = ['iss', 'tid', 'tenant', 'tenantId', 'tenant_id', 'organization', 'organizationId', 'org_id'];
+const TENANT_CLAIMS = ['tid', 'tenant', 'tenantId', 'tenant_id', 'organization', 'organizationId', 'org_id'];
+const ISSUER_CLAIMS = ['iss', ...TENANT_CLAIMS];
 
-/** Whether a Connection says for which customer of a service it was issued: of an opaque one no other can be told apart. */
-export function namesIssuer(token: string): boolean {
+/**
+ * Whether a Connection says for which customer of a service it was issued. `iss` does not: a service with many customers issues
+ * the codes of all of them under one name, so that another customer's code would pass for one of the device's own.
+ */
+export function namesTenant(token: string): boolean {
 	const claims = readClaims(token);
-	return ISSUER_CLAIMS.some((name) => name in claims);
+	return TENANT_CLAIMS.some((name) => (claims[name] ?? '') !== '');
 }
 
 /** The claim by which two Connections belong to different issuers or tenants; `null` where none of both says so. */

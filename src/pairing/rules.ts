@@ -6,7 +6,7 @@ import { NO_ORIGIN } from '../settings/restrictions.ts';
 import type { Settings } from '../settings/table.ts';
 import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
-import { namesIssuer, type Standing, takesRescue, whyNoRescue } from './rescue.ts';
+import { namesTenant, type Standing, takesRescue, whyNoRescue } from './rescue.ts';
 import { readScannedText, type UnreadReason } from './scanned-text.ts';
 
 /** A code that the device's own scanner has read proves nothing; a person at the screen or at a terminal has seen the host. */
@@ -143,7 +143,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		const unfit = workflow.problem ?? whyNoRescue({ code, named, pairedWith, ...chosen });
 		if (unfit) return refused(unfit, changes);
 		if (asked.by === 'scanner' && standing === 'copy') return refused(scannedOnCopy(), changes);
-		const isAttested = namesIssuer(state.connections.at(-1)?.token ?? '');
+		const isAttested = namesTenant(state.connections.at(-1)?.token ?? '');
 		if (asked.by === 'scanner' && !(settings.pairing.rescueByScanner && isAttested))
 			return refused(unconfirmedRescue(pairedWith), changes);
 	} else if (stranger) return refused(stranger, changes);

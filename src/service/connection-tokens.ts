@@ -19,6 +19,8 @@ import { ProblemResponse } from './problems.ts';
 const CONNECTION_PERMISSIONS = ['device_channel:read', 'device_connection:renew'] as const;
 
 const ISSUER = 'embedded-service';
+/** It has one customer: a device that it refused may be rescued by any of its codes. */
+const TENANT = 'trial';
 
 const claimsSchema = z.object({
 	jti: z.string().min(1).max(64),
@@ -52,7 +54,7 @@ export function createConnectionTokens(settings: ServiceSettings) {
 				iat,
 				exp: iat + Math.ceil(connectionTtlSeconds),
 			};
-			const token = await new SignJWT({ ...claims })
+			const token = await new SignJWT({ ...claims, tenant: TENANT })
 				.setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
 				.setIssuer(ISSUER)
 				.sign(signingKey);

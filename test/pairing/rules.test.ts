@@ -504,7 +504,7 @@ describe('a code that only a scanner has read', () => {
 describe('a device that its service has refused', () => {
 	const refused: Situation = { pairedWith: HERE, state: runs('w1'), standing: 'refused' };
 	const code = link(HERE, '&workflowId=w1');
-	const NAMED = `h.${Buffer.from('{"iss":"a"}').toString('base64url')}.s`;
+	const NAMED = `h.${Buffer.from('{"iss":"a","tenant":"t"}').toString('base64url')}.s`;
 	const withToken = (token: string): Partial<DeviceState> => {
 		const request = { deviceId: 'd', workflowId: 'w1', deviceType: 'kiosk', heartbeatCadence: 30 };
 		return { ...runs('w1'), connections: [{ baseUrl: HERE, request, credentialId: '', token, obtainedAt: '' }] };
@@ -544,6 +544,17 @@ describe('a device that its service has refused', () => {
 		const copy: Situation = { ...refused, standing: 'copy', baseUrl: HERE, rescueByScanner: true };
 		expect(refusal(decide(code, copy, scanned))).toMatch(/^identity-changed: /);
 		planOf(decide(code, copy));
+	});
+
+	test('takes from a scanner alone no code that only the issuer of its Connection would vouch for: all customers share it [F887]', () => {
+		const claims = (payload: object) => `e30.${Buffer.from(JSON.stringify(payload)).toString('base64url')}.c2ln`;
+		for (const payload of [{ iss: 'https://id.example' }, { iss: 'a', tenant: null }, { iss: 'a', tid: '' }]) {
+			const shared: Situation = { ...refused, rescueByScanner: true, state: withToken(claims(payload)) };
+			expect(refusal(decide(code, shared, { by: 'scanner' }))).toMatch(/^pairing-unconfirmed: /);
+			planOf(decide(code, shared));
+		}
+		for (const payload of [{ iss: 'a', tenant: 't' }, { tid: 0 }, { org_id: 'o' }])
+			planOf(decide(code, { ...refused, rescueByScanner: true, state: withToken(claims(payload)) }, { by: 'scanner' }));
 	});
 
 	test('never takes from a scanner alone what another customer of the service may have made: its own Connection is opaque [F719]', () => {
