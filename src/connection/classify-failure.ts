@@ -16,6 +16,8 @@ const UPGRADE_REMEDY =
 	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
 const FIREWALL_REMEDY =
 	'A firewall or a proxy in front of the service refused this request with a page of its own: have it let this device through.';
+/** Of a body that says no, in characters: its words come early in it, also before a stack trace. */
+const MAX_REFUSAL = 256 * 1024;
 /** The longest wait that is taken from a `Retry-After`: a day. */
 export const MAX_ASKED_WAIT_MS = 24 * 60 * 60 * 1000;
 
@@ -46,7 +48,9 @@ export interface HttpAnswer {
 
 /** The status decides; the body is detail. Source: assumed (errors). */
 export function classifyHttpAnswer(answer: HttpAnswer): Failure {
-	const failed = classifyStatus(answer);
+	const isGood = answer.status >= 200 && answer.status < 300;
+	// The words of a refusal are looked for in several ways, each of which reads all of it.
+	const failed = classifyStatus(isGood ? answer : { ...answer, body: answer.body.slice(0, MAX_REFUSAL) });
 	const { 'retry-after': asked, date } = answer.headers;
 	// A refused credential has a pace of its own, and a portal does not speak for the service.
 	const hasOwnPace = answer.status === 401 || failed.code === 'captive-portal';

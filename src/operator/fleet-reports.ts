@@ -89,6 +89,8 @@ type StatusLine = z.infer<typeof statusLineSchema>;
 const MAX_AHEAD_MS = 300_000;
 /** Lines that are named. */
 const MAX_FAULTS = 5;
+/** With more lines that cannot be read, a file is something else, and what is said of a fleet would be worth nothing. */
+const MAX_UNREAD = 10_000;
 
 async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<DeviceReport[]> {
 	const files = await listFiles(path);
@@ -101,8 +103,9 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 			if (files.length === 1 || !(error instanceof AgentError)) throw error;
 			return { rows: [], faults: [error.message] };
 		});
-		faults.push(...found.faults);
+		for (const fault of found.faults) faults.push(fault);
 		for (const { line, fields } of found.rows) {
+			if (faults.length > MAX_UNREAD) throw tooManyUnread(path, faults[0]);
 			const read = statusLineSchema.safeParse(fields);
 			if (!read.success) {
 				const where = read.error.issues[0]?.path.join('/') || 'the line';
@@ -134,6 +137,12 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 	if (unpaired > 0) shell.warn(`${counted(unpaired, 'line')} of ${path} without a deviceId: not counted.`);
 	return reports;
 }
+
+const tooManyUnread = (path: string, first = '') =>
+	new AgentError(
+		'inventory-invalid',
+		`${path} has more than ${MAX_UNREAD} lines that cannot be read. The first: ${first}`,
+	);
 
 function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {
 	const { deviceId, workflow, plan, channel, problem, warnings } = status;
@@ -319,14 +328,14 @@ const CHECK_STORE =
 	'Check --prometheus: it is the address before /api/v1. A credential is taken from IDV_PROMETHEUS_AUTHORIZATION.';
 
 /** The words of Prometheus' own error document; `null` for another answer. */
-function readStoreError(text: string): string | null {
+export function readStoreError(text: string): string | null {
 	const said = parseJson(text);
 	const isError = isObject(said) && said['status'] === 'error' && typeof said['error'] === 'string';
 	return isError ? cleanText(String(said['error']), 300).replace(/[.!]$/, '') : null;
 }
 
 /** The points; a text for an answer that is not whole, `null` for one of another form. */
-function readPoints(text: string): Point[] | string | null {
+export function readPoints(text: string): Point[] | string | null {
 	const answer = answerSchema.safeParse(parseJson(text)).data;
 	if (!answer) return null;
 	const { isPartial, warnings = [], data } = answer;

@@ -25,6 +25,8 @@ export const TOKEN_POINTERS = ['/token', '/connectionToken', '/authorization', '
 
 /** The bounds of what is read of one answer: a huge one costs no more than a large one. */
 const MAX_TEXTS = 10_000;
+/** Of lists and objects, whatever is in them. */
+const MAX_VALUES = 50_000;
 const MAX_DEPTH = 100;
 /** Of a body that is a form, in characters. */
 const MAX_FORM = 64 * 1024;
@@ -66,7 +68,7 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 	// `trim` also takes a byte order mark away, at which JSON ends in an error.
 	const trimmed = body.trim();
 	const document = parseJson(trimmed);
-	if (document !== undefined) collect(document, '', 0, texts);
+	if (document !== undefined) collect(document, '', 0, { texts, left: MAX_VALUES });
 	else if (trimmed.length < MAX_FORM && trimmed.includes('&') && /^[^\s<>{}"[\]]+=[^\s<>]*$/.test(trimmed))
 		for (const [name, text] of new URLSearchParams(trimmed)) texts.push({ place: `/${escaped(name)}`, text });
 	else if (trimmed !== '' && !/^[<{["]/.test(trimmed)) texts.push({ place: '', text: trimmed });
@@ -117,14 +119,19 @@ function asToken(text: string): string | null {
 	return isCredential(token) ? token : null;
 }
 
-function collect(value: unknown, place: string, depth: number, texts: AnswerText[]): void {
-	if (texts.length >= MAX_TEXTS || depth > MAX_DEPTH) return;
+function collect(value: unknown, place: string, depth: number, found: { texts: AnswerText[]; left: number }): void {
+	if (found.texts.length >= MAX_TEXTS || depth > MAX_DEPTH) return;
 	if (typeof value === 'string') {
 		const within = /^\s*[{[]/.test(value) ? parseJson(value) : undefined;
-		if (within === undefined) texts.push({ place, text: value });
-		else collect(within, place, depth + 1, texts);
+		if (within === undefined) found.texts.push({ place, text: value });
+		else collect(within, place, depth + 1, found);
 	} else if (typeof value === 'object' && value !== null)
-		for (const [key, one] of Object.entries(value)) collect(one, `${place}/${escaped(key)}`, depth + 1, texts);
+		for (const [key, one] of Object.entries(Array.isArray(value) ? value.slice(0, Math.max(0, found.left)) : value)) {
+			found.left -= 1;
+			if (found.left < 0) return;
+			if (typeof one === 'string' || typeof one === 'object')
+				collect(one, `${place}/${escaped(key)}`, depth + 1, found);
+		}
 }
 
 function samePlace(known: string, asked: string): boolean {

@@ -12,7 +12,7 @@ import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { FileLayer } from './resolve.ts';
 import { restrictionsUnder } from './restrictions.ts';
 
-export const MAX_SETTINGS_BYTES = 1024 * 1024;
+export const MAX_SETTINGS_BYTES = 256 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
 const TIMES = { quietMs: 200, maxWaitMs: 2000 };
 const SLOW_LOOK_MS = 60_000;

@@ -458,6 +458,14 @@ describe('idv fleet status', () => {
 		await operator.expectRefused(refusal, ['fleet', 'status', '--from', alone]);
 	});
 
+	test('refuses at once a file in which more lines than any fleet has cannot be read [F888]', async () => {
+		const good = '{"deviceId":"K-1","state":"online","workflow":{"live":null,"wanted":null}}\n';
+		const file = await operator.file('other.jsonl', good + '{}\n'.repeat(20_000));
+		const words =
+			/other\.jsonl has more than 10000 lines that cannot be read. The first: .*line 2: deviceId is not as in/;
+		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words }, ['fleet', 'status', '--from', file]);
+	});
+
 	test('of a service that refuses is refused', async () => {
 		const env = { ...operator.env(), IDV_AUTHORIZATION: 'Bearer wrong-token-000' };
 		await operator.expectRefused(
