@@ -2,6 +2,7 @@
  * Keeps the links at the desired registration: asks `workflow/desired-registration.ts` whenever an input changes, after every
  * step of the supervision and when the answer says so, and hands on what has changed. Owns the one timer for that.
  */
+import { isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
@@ -12,6 +13,7 @@ import { NO_ATTEMPT } from '../fleet/attempt.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { endedTrust } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
+import { withRefusedWay } from '../state/device-state.ts';
 import {
 	type DesiredInputs,
 	type DesiredOutcome,
@@ -19,6 +21,7 @@ import {
 	NO_PROGRESS,
 	type Progress,
 	type RegistrationInputs,
+	wayRefused,
 } from '../workflow/desired-registration.ts';
 import type { WorkflowLeases } from '../workflow/leases.runner.ts';
 import type { Base } from './base.runner.ts';
@@ -77,6 +80,7 @@ export function keepReconciled(
 		parts.warnings.set('credential', refusedBesideAnother());
 		parts.warnings.set('settings-missing', outcome.missing);
 		parts.warnings.set('plan-validity', outcome.plan && endedTrust(outcome.plan, asked.wallMs));
+		keepRefusedWay();
 		parts.warnings.set('way', toldWay());
 		parts.warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
 		return outcome;
@@ -90,24 +94,32 @@ export function keepReconciled(
 		return isProblem ? null : tellRefused(stateWriter.state, resolved.settings, credentials.id);
 	}
 
-	/** The settings that are tried, as soon as that has failed once, or were refused. */
+	/** Since when it is so outlives a restart and the tries of every hour. */
+	function keepRefusedWay(): void {
+		const { way } = progress;
+		const refused = way.name === 'refused' ? way.key : null;
+		const tried = parts.ways.tried()?.way?.id ?? null;
+		const at = isoNow({ wallMs: () => parts.time.best().ms });
+		stateWriter.keep((state) => withRefusedWay(state, { refused, tried }, at));
+	}
+
+	/** The settings that are tried, as soon as that has failed once, or were refused, be it before this start. */
 	function toldWay(): Failure | null {
 		const [tried, { way }] = [parts.ways.tried()?.way, progress];
-		const now = parts.runtime().way;
-		if (!tried || !now || way.name === 'none') return null;
+		const { way: now, resolved } = parts.runtime();
+		if (!tried || !now) return null;
 		const changed = differences(now, tried).join(', ');
-		if (way.name === 'refused') {
-			const since = new Date(clock.wallMs() - clock.monotonicMs() + way.sinceMs).toISOString();
-			const params = { ...way.failure.params, changed, since };
-			return {
-				...way.failure,
-				message: joinSentences(`${changed}: ${way.failure.message}`, `It has been so since ${since}`),
-				params,
-			};
-		}
 		const { next } = links.supervision;
 		const cause = next?.registration.way === tried.id ? failureOf(next.state) : null;
-		if (!cause) return null;
+		const { refusedWay: refused } = stateWriter.state;
+		if (refused?.id === tried.id) {
+			const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
+			const why = way.name === 'refused' ? way.failure : wayRefused(cause, limitMs);
+			const { at: since } = refused;
+			const message = joinSentences(`${changed}: ${why.message}`, `It has been so since ${since}`);
+			return { ...why, message, params: { ...why.params, changed, since } };
+		}
+		if (way.name === 'none' || !cause) return null;
 		const message = `${changed}: the changed settings are tried beside those from before, which are in force until the device is online with them. ${cause.message}`;
 		return failure('settings-not-followed', message, { params: { changed, problem: cause.code } });
 	}

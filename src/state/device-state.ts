@@ -123,6 +123,8 @@ export const deviceStateSchema = later(() =>
 		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
 		/** By which the device was online last: other settings are tried beside it before it is given up. */
 		lastWay: waySchema.nullable().default(null),
+		/** The way that the settings want and the device was not online by in time, by its id, and since when that is so. */
+		refusedWay: z.object({ id: z.string(), at: z.string() }).nullable().default(null),
 		/** This device's part of the fleet plan. States that were written before there were plans have none. */
 		plan: planRecordSchema.nullable().default(null),
 		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
@@ -150,6 +152,7 @@ export const EMPTY_STATE: DeviceState = {
 	confirmedOrigins: [],
 	lastSettings: null,
 	lastWay: null,
+	refusedWay: null,
 	plan: null,
 	serviceTimeMs: null,
 	refusedCredential: null,
@@ -227,6 +230,21 @@ export function withLastWay(state: DeviceState, way: Way | undefined): DeviceSta
 	if (!way || way.id === state.lastWay?.id) return state;
 	const files = Object.fromEntries(Object.entries(way.files).filter(([, text]) => text.length <= MAX_FILE_LENGTH));
 	return { ...state, lastWay: { ...way, files } };
+}
+
+/**
+ * The state with what is known of a way that was refused: kept from its first refusal until another one is wanted, or none beside the
+ * one in force. The same state if nothing of this has changed. @param refused by its id, now. @param at ISO 8601.
+ */
+export function withRefusedWay(
+	state: DeviceState,
+	{ refused, tried }: { readonly refused: string | null; readonly tried: string | null },
+	at: string,
+): DeviceState {
+	const { refusedWay: before } = state;
+	if (refused !== null && refused === tried && before?.id !== refused)
+		return { ...state, refusedWay: { id: refused, at } };
+	return before === null || before.id === tried ? state : { ...state, refusedWay: null };
 }
 
 /** The state with the settings that were good enough to be used; the same one if it has them already. */

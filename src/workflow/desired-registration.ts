@@ -217,7 +217,8 @@ function tryWay(
 	return { demanded: { ...demanded, request, credentialId, hasReusableCredential }, way, isAlone: true };
 }
 
-function wayRefused(cause: Failure | null, limitMs: number): Failure {
+/** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. */
+export function wayRefused(cause: Failure | null, limitMs: number): Failure {
 	const seconds = Math.round(limitMs / 1000);
 	const why = cause ? ` ${cause.message}` : '';
 	const message = `The device was not online with the changed settings within ${seconds} s; those from before stay in force.${why}`;

@@ -86,6 +86,33 @@ test('a changed way out is taken when the device is online by it, beside the cha
 	expect(await untilRefused(device)).toMatchObject({ warnings: [{ code: 'settings-not-followed' }] });
 });
 
+test('a way out that was refused is told at once after a restart, with its old since, until it is taken or changed [F806]', async () => {
+	const { home, good, device } = await given();
+	await home.writeSettings({ ...good, service: { channelPath: '/no/such/channel' } });
+	await device.daemon.reload();
+	const since = told(await untilRefused(device))[0]?.params?.['since'];
+	await device.stop();
+
+	const again = await givenAgent({ home });
+	const [first] = told(again.agent.status());
+	expect(first).toMatchObject({ params: { changed: 'service.channelPath', since } });
+	expect(first?.message).toContain(`It has been so since ${since}`);
+	await again.untilState('online');
+	// Its next try does not make it begin again either.
+	expect(told(await untilRefused(again))).toMatchObject([{ params: { since } }]);
+	await home.writeSettings({ ...good, service: { channelPath: '/nowhere' } });
+	await again.daemon.reload();
+	expect(isRefused(again.agent.status())).toBe(false);
+	await again.stop();
+
+	const last = await givenAgent({ home });
+	expect(told(last.agent.status())).toEqual([]);
+	await home.writeSettings(good);
+	await last.daemon.reload();
+	await home.untilSaved(({ refusedWay }) => refusedWay === null);
+	await last.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
+});
+
 const TAKEN = 'setting taken: credential, from its file';
 
 test.each<[what: string, changed: object]>([
