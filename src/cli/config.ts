@@ -105,7 +105,9 @@ function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['sett
 /** Goes as far as the agent does: the files that settings name are opened, too. */
 export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> {
 	const loaded = await load(shell, flags);
-	const exposed = await findExposedFiles(loaded, choosePaths(flags, shell.env));
+	const found = await findExposedFiles(loaded, choosePaths(flags, shell.env));
+	// That the applications file cannot be used then is an error of its own.
+	const exposed = found.filter(({ params }) => params?.['path'] !== loaded.settings.local.http.applicationsFile);
 	const problems = [...loaded.problems, ...(await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
 	const notices = [...loaded.notices, ...findContradictions(loaded), ...hooksThatCannotRun(loaded, shell.env['PATH'])];
@@ -163,11 +165,17 @@ function beginningOf(file: string): string {
 /** The files that the settings name, one by one. */
 async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
 	const parts = { userAgent: 'idv-agent', env: shell.env };
-	const runtime = await openRuntime(loaded, parts, { barely: true }).catch(toFailure);
+	const { settings } = loaded;
+	const { clientCertificateFile, clientKeyFile } = settings.network;
+	// A certificate without its key has been told.
+	const isHalf = (clientCertificateFile === null) !== (clientKeyFile === null);
+	const network = { ...settings.network, ...(isHalf && { clientCertificateFile: null, clientKeyFile: null }) };
+	const tried = { ...loaded, settings: { ...settings, network } };
+	const runtime = await openRuntime(tried, parts, { barely: true }).catch(toFailure);
 	const isOpen = 'problems' in runtime;
 	if (isOpen) await runtime.close();
 	const ofLinks = isOpen ? runtime.problems.map(({ told }) => told) : [runtime];
-	return [...ofLinks, ...(await findUnusable(loaded.settings))];
+	return [...ofLinks, ...(await findUnusable(settings))];
 }
 
 function reportProblems(

@@ -77,20 +77,28 @@ const CONTRADICTIONS: readonly Rule[] = [
 	],
 ];
 
-/** `settings-invalid` for each, with the file or the variable that sets it. */
-export function findContradictions({ settings, origins }: Pick<ResolvedSettings, 'settings' | 'origins'>): Failure[] {
+/** `settings-invalid` for each, with the file or the variable that sets it. Of a value that was refused nothing follows. */
+export function findContradictions({
+	settings,
+	origins,
+	refused,
+}: Pick<ResolvedSettings, 'settings' | 'origins' | 'refused'>): Failure[] {
 	const told = (path: string, words: string) => {
 		const where = origins.get(path)?.where;
 		return failure('settings-invalid', `${where ? `${where}: ` : ''}${path} ${words}.`);
 	};
 	const isSet = (path: string) => (origins.get(path)?.source ?? 'default') !== 'default';
-	const unused = UNUSED.flatMap(([paths, isBroken, words]) =>
-		isBroken(settings)
+	const isBrokenBy = ([, isBroken, words]: Rule) =>
+		isBroken(settings) && !words.split(/[ :]/).some((word) => refused.has(word));
+	const unused = UNUSED.flatMap((rule) => {
+		const [paths, , words] = rule;
+		return isBrokenBy(rule)
 			? [paths].flat().flatMap((path) => (isSet(path) ? [told(path, `has no effect: ${words}`)] : []))
-			: [],
-	);
-	const contradictions = CONTRADICTIONS.flatMap(([path, isBroken, words]) =>
-		isBroken(settings) ? [told([path].flat()[0] ?? '', words)] : [],
-	);
+			: [];
+	});
+	const contradictions = CONTRADICTIONS.flatMap((rule) => {
+		const [path = ''] = [rule[0]].flat();
+		return isBrokenBy(rule) && !refused.has(path) ? [told(path, rule[2])] : [];
+	});
 	return [...contradictions, ...unused];
 }

@@ -29,6 +29,8 @@ export interface ResolvedSettings extends SettingsBefore {
 	readonly problems: readonly Failure[];
 	/** Those of `problems` that only say that there is no setting of a name (of a newer version, or not meant), or what waits. */
 	readonly unknown: readonly Failure[];
+	/** Settings of which a value was bad, or seems to stand under a mistyped name. */
+	readonly refused: ReadonlySet<string>;
 	/** Whether no rule for several settings was broken, and nothing is as before because of a restriction that was refused. */
 	readonly holdsTogether: boolean;
 	/** The documents of the file layers with the good values in place of the bad ones. */
@@ -120,16 +122,21 @@ export function resolveSettings(
 	const allHeld = [...holdForUnread(unread, values, before, goBack), ...holdBack(refused, values, before, goBack)];
 	// Nothing goes on with settings that were never valid: they only have mistakes.
 	const held = before || problems.length + unread.length === unknown.length ? allHeld : [];
+	// A setting that was refused, or may stand in a file that cannot be read, has been told as that. A mistyped name alone
+	// does not prevent a start: what it leaves open does.
+	const isFaulty = unread.length > 0 || problems.length > unknown.length;
 	unknown.push(...held);
 	const broken = checkTogether(nest(values), before);
-	problems.push(...held, ...broken.map(({ message }) => failure('settings-invalid', message)));
+	const isTold = ({ lacks = [] }: Broken) => isFaulty && lacks.some((path) => unread.length > 0 || refused.has(path));
+	const untold = broken.filter((one) => !isTold(one));
+	problems.push(...held, ...untold.map(({ message }) => failure('settings-invalid', message)));
 	if (before) {
 		for (const { paths } of broken) goBack(paths, before);
 		// What does not go together with the rest even so is not used at all.
 		for (const { paths } of checkTogether(nest(values), null)) goBack(paths, null);
 	}
 	const holdsTogether = broken.length === 0 && !wentBack;
-	return { settings: nest(values), origins, problems, unknown, holdsTogether, documents };
+	return { settings: nest(values), origins, problems, unknown, refused, holdsTogether, documents };
 }
 
 /** Each restriction in three pieces: two slips leave one of them as it is. That is seen sooner than the slips are counted. */
@@ -326,9 +333,16 @@ function editDistance(a: string, b: string, most: number): number {
 	return row[b.length] ?? 0;
 }
 
+interface Broken {
+	readonly message: string;
+	readonly paths: readonly string[];
+	/** What would have to be set. */
+	readonly lacks?: readonly string[];
+}
+
 /** Rules that need more than one setting, with the settings that go back together where one is broken. */
-function checkTogether(settings: Settings, before: SettingsBefore | null): { message: string; paths: string[] }[] {
-	const problems: { message: string; paths: string[] }[] = [];
+function checkTogether(settings: Settings, before: SettingsBefore | null): Broken[] {
+	const problems: Broken[] = [];
 	const { credential, network } = settings;
 	const ofCredential = Object.keys(credential).map((key) => `credential.${key}`);
 	/** The service that was named before, if any was. */
@@ -345,21 +359,25 @@ function checkTogether(settings: Settings, before: SettingsBefore | null): { mes
 		problems.push({
 			message: `credential.${needsHost[0]} needs baseUrl: a credential is only sent to a host that the settings name.`,
 			paths: needsBaseUrl(ofCredential),
+			lacks: ['baseUrl'],
 		});
 	if (settings.baseUrl === null && settings.service.headersFile !== null)
 		problems.push({
 			message: 'service.headersFile needs baseUrl: its headers are only sent to a host that the settings name.',
 			paths: needsBaseUrl(['service.headersFile']),
+			lacks: ['baseUrl'],
 		});
 	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
 		problems.push({
 			message: 'network.clientCertificateFile and network.clientKeyFile belong together: set both or none.',
 			paths: ['network.clientCertificateFile', 'network.clientKeyFile'],
+			lacks: ['network.clientCertificateFile', 'network.clientKeyFile'],
 		});
 	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)
 		problems.push({
 			message: 'local.http.port needs local.http.applicationsFile: without it no application may use the port.',
 			paths: ['local.http.port', 'local.http.applicationsFile'],
+			lacks: ['local.http.applicationsFile'],
 		});
 	return problems;
 }

@@ -93,6 +93,64 @@ describe('config check', () => {
 		]);
 	});
 
+	const IS_NOT_TEXT = 'must be a text.';
+	test.each<[what: string, settings: object, told: readonly string[]]>([
+		[
+			'an address beside a credential and headers',
+			{ baseUrl: 7, credential: { selfRegistration: true }, service: { headersFile: '/nowhere' } },
+			[`baseUrl ${IS_NOT_TEXT}`, 'service.headersFile /nowhere cannot be read: it is not there (ENOENT).'],
+		],
+		[
+			'a certificate beside its key',
+			{ network: { clientCertificateFile: 7, clientKeyFile: '/nowhere' } },
+			[`network.clientCertificateFile ${IS_NOT_TEXT}`],
+		],
+		[
+			'a certificate without a key',
+			{ network: { clientCertificateFile: '/nowhere' } },
+			['network.clientCertificateFile and network.clientKeyFile belong together: set both or none.'],
+		],
+		[
+			'the applications beside their port',
+			{ local: { http: { port: 8480, applicationsFile: 7 } } },
+			[`local.http.applicationsFile ${IS_NOT_TEXT}`],
+		],
+		[
+			'a cadence beside a limit that is compared with it',
+			{ heartbeatCadence: 'x', service: { silenceLimitSeconds: 5 } },
+			['heartbeatCadence must be a whole number of seconds.'],
+		],
+		[
+			'a limit that is compared with another one',
+			{ heartbeatCadence: 600, service: { silenceLimitSeconds: 'x', connectionLifeSeconds: 700 } },
+			['service.silenceLimitSeconds must be a whole number.'],
+		],
+		[
+			'a switch beside what it switches on',
+			{ update: { enabled: 'yes', window: '03:00-04:00' } },
+			['update.enabled must be true or false.'],
+		],
+	])('tells %s once [F807]', async (_, settings, told) => {
+		const home = await givenHome(settings);
+		const { stderr, status } = await home.agent(['config', 'check']);
+		const lines = stderr.trimEnd().split('\n');
+		const words = lines.map((line) => line.replace(/^Error: (\S+: line \d+, column \d+: )?|(?<=\S) \[[a-z-]+\]$/g, ''));
+		expect([status, words]).toEqual([78, told]);
+	});
+
+	test('tells once that others may change the applications file [F808]', async () => {
+		const home = await givenHome();
+		const applicationsFile = join(home.directory, 'applications');
+		await writeFile(applicationsFile, '');
+		await chmod(applicationsFile, 0o666);
+		await writeFile(
+			join(home.directory, 'config.json'),
+			JSON.stringify({ local: { http: { port: 8480, applicationsFile } } }),
+		);
+		const { stderr } = await home.agent(['config', 'check']);
+		expect(stderr.match(/others could change it/g)).toHaveLength(1);
+	});
+
 	test('warns of what is valid and probably not meant: a name twice, a port twice, a hook that cannot run [F552]', async () => {
 		const directory = await mkdtemp(join(tmpdir(), 'idv-hook-'));
 		onTestFinished(() => rm(directory, { recursive: true }));
