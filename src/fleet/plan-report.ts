@@ -78,6 +78,10 @@ export function planHeartbeat(
 	};
 }
 
+/** Of the settings, while others are in force. */
+const isRefused = ({ code, params }: Status['warnings'][number]) =>
+	code === 'credential-refused' || (code === 'settings-not-followed' && params?.['since'] !== undefined);
+
 /** The fields of `service.heartbeatFields` that there is something to say for. */
 export function heartbeatExtras(
 	fields: readonly (keyof HeartbeatExtras)[],
@@ -91,8 +95,8 @@ export function heartbeatExtras(
 ): HeartbeatExtras {
 	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
 		agentVersion,
-		// Beside a Connection that works as well: the day it ends, the device needs its key.
-		problemCode: problem?.code ?? warnings.find(({ code }) => code === 'credential-refused')?.code ?? null,
+		// Beside a Connection that works as well: the day it ends, the device needs its key, and what its settings lead to.
+		problemCode: problem?.code ?? warnings.find(isRefused)?.code ?? null,
 		planRevision: plan?.followed ?? null,
 		planRing: plan?.ring ?? null,
 		planReason: plan?.refused?.message ?? null,

@@ -37,6 +37,14 @@ const REASONS: Readonly<Record<string, string>> = {
 	'apt-script': 'a script of a package failed',
 };
 
+/** Codes of settings that the device or its service refused while others are in force. */
+export const REFUSED_SETTINGS: readonly string[] = [
+	'settings-not-followed',
+	'workflow-unknown',
+	'access-forbidden',
+	'request-rejected',
+];
+
 /** @param workflowId the workflow that it is about. */
 export function reasonIn(code: string, workflowId?: string): string {
 	const words = REASONS[code] ?? code;

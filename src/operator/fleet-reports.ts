@@ -315,6 +315,8 @@ const QUERIES = {
 		'idv_agent_problem == 1 or on(device) label_replace(idv_agent_credential_refused == 1, "code", "credential-refused", "", "")',
 	// Of a credential that is refused, or cannot be read.
 	unusable: 'idv_agent_credential_unusable_time_seconds > 0',
+	// Of a way out or a workflow.
+	unfollowed: 'idv_agent_settings_refused_time_seconds > 0',
 	confirmed: 'idv_agent_plan_confirmed_revision',
 	refused: 'idv_agent_plan_refused > 0',
 	due: 'idv_agent_plan_due_time_seconds',
@@ -355,7 +357,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	}
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const { online, info, workflow, cadence, problem, unusable, refused, revision, confirmed, due, ordered } =
+	const { online, info, workflow, cadence, problem, unusable, unfollowed, refused, revision, confirmed, due, ordered } =
 		Object.fromEntries(Object.entries(facts).map(([name, points]) => [name, byDevice(points)])) as Record<
 			keyof Facts,
 			Map<string, Point>
@@ -367,8 +369,11 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		// A sample that a store has now is new by the store's time, whatever the device's clock says.
 		const heardAtMs = online.has(deviceId) ? nowMs : nowMs - (atSeconds - value) * 1000;
 		const is = online.get(deviceId)?.value === 1;
-		const since = unusable.get(deviceId)?.value;
-		const code = problem.get(deviceId)?.labels['code'] ?? (since === undefined ? null : 'credential-unreadable');
+		const [unusableSince, refusedSince] = [unusable.get(deviceId)?.value, unfollowed.get(deviceId)?.value];
+		const beside = refusedSince === undefined ? null : 'settings-not-followed';
+		const told = problem.get(deviceId)?.labels['code'];
+		const code = told ?? (unusableSince === undefined ? beside : 'credential-unreadable');
+		const since = code && isOfCredential(code) ? unusableSince : code && isOfSettings(code) ? refusedSince : undefined;
 		const refusal = refused.get(deviceId);
 		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
 		const reason = ordered.get(deviceId)?.labels['reason'];
@@ -397,7 +402,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 				fault,
 			})),
 			problem: code,
-			problemSince: code && isOfCredential(code) && since !== undefined ? new Date(since * 1000).toISOString() : null,
+			problemSince: since === undefined ? null : new Date(since * 1000).toISOString(),
 		};
 	});
 }

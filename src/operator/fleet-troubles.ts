@@ -1,7 +1,7 @@
 /** Devices that a person must look at although they do as their plan says: settings and credentials of no use, and ids that two devices have. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
-import { reasonIn } from '../fleet/reasons.ts';
+import { REFUSED_SETTINGS, reasonIn } from '../fleet/reasons.ts';
 
 /** Devices that are named. */
 const SHOWN = 10;
@@ -10,16 +10,8 @@ export function isOfCredential(code: string): boolean {
 	return code === 'credential-refused' || code === 'credential-unreadable';
 }
 
-/** Of settings that the device or its service refused while others are in force. */
-const OF_SETTINGS: readonly string[] = [
-	'settings-not-followed',
-	'workflow-unknown',
-	'access-forbidden',
-	'request-rejected',
-];
-
 export function isOfSettings(code: string): boolean {
-	return isOfCredential(code) || OF_SETTINGS.includes(code);
+	return isOfCredential(code) || REFUSED_SETTINGS.includes(code);
 }
 
 /** In words, with since when; `null` for another problem or none. */
@@ -40,7 +32,7 @@ export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): 
 			return trouble ? [`${report.deviceId}: ${trouble}`] : [];
 		});
 	const unusable = troubled(isOfCredential);
-	const refused = troubled((code) => OF_SETTINGS.includes(code));
+	const refused = troubled((code) => REFUSED_SETTINGS.includes(code));
 	if (refused.length > 0)
 		shell.warn(`${counted(refused.length, 'device')} cannot go by changed settings (${list(refused)}).`);
 	if (unusable.length > 0)

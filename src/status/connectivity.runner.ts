@@ -21,6 +21,8 @@ export interface ConnectivityFacts {
 	readonly lastHeartbeatAt: string | null;
 	/** When the service last answered a ping. ISO 8601. */
 	readonly lastAnswerAt: string | null;
+	/** Of the move that does not succeed while the device is online: its link, why, and since when, ISO 8601. */
+	readonly moveFails?: { readonly generation: number; readonly code: string; readonly since: string };
 }
 
 export type Connectivity = ReturnType<typeof trackConnectivity>;
@@ -153,7 +155,11 @@ export function trackConnectivity({ clock, log, events, stateWriter, silenceLimi
 	/** The device stays online meanwhile; only this line tells a reader of the log that it is not where it should be. */
 	function tellOfMove({ current, next }: Supervision): void {
 		const cause = next && failureOf(next.state);
-		if (!next || !cause || loggedMove.generation === next.generation) return;
+		if (!next || !cause) return;
+		const { generation } = next;
+		if (facts.moveFails?.generation !== generation || facts.moveFails.code !== cause.code)
+			facts = { ...facts, moveFails: { generation, code: cause.code, since: isoNow(clock) } };
+		if (loggedMove.generation === next.generation) return;
 		// Moves that the service asks for faster than they are made are one thing to report, not one each.
 		const isFlood = cause.code === 'registering-too-often' && loggedMove.code === cause.code;
 		loggedMove = { generation: next.generation, code: cause.code };

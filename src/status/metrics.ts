@@ -1,6 +1,7 @@
 /** The agent's figures as Prometheus text and for telemetry. Labels name the device, never a person (decision 0032). */
 import type { AgentCounts } from '../base/counters.ts';
 import type { Ends } from '../connection/ends.ts';
+import { REFUSED_SETTINGS } from '../fleet/reasons.ts';
 import type { Status } from '../protocol/local-api.ts';
 
 /** Source: Prometheus text exposition format 0.0.4. */
@@ -54,7 +55,7 @@ const STATES: readonly Status['state'][] = ['unpaired', 'connecting', 'online', 
 
 /** The agent's metrics. Names and labels stay as they are: dashboards hold on to them. */
 export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentGauges): Metric[] {
-	const { workflow, agentVersion, startedAt, channel, warnings, plan } = status;
+	const { workflow, agentVersion, startedAt, channel, problem, warnings, plan } = status;
 	const counter = (name: string, help: string, value: number): Metric => metric('counter', name, help, [{ value }]);
 	const by = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
 		Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }));
@@ -85,6 +86,13 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			'credential_unusable_time_seconds',
 			'Since when the service refuses the credential of the settings, or its file cannot be read.',
 			unusableSince(warnings),
+		),
+		gauge(
+			'settings_refused_time_seconds',
+			'Since when settings are refused while others are in force: the workflow, or what leads to the service.',
+			sinceOf(
+				[problem, ...warnings].find((one) => one && REFUSED_SETTINGS.includes(one.code) && one.params?.['since']),
+			),
 		),
 		gauge(
 			'duplicate_device',
@@ -279,6 +287,10 @@ function unusableSince(warnings: Status['warnings']): number | null {
 	const told = warnings.find(
 		({ code, params }) => code === 'credential-refused' || params?.['setting'] === 'credential',
 	);
+	return sinceOf(told);
+}
+
+function sinceOf(told: Pick<Status['warnings'][number], 'params'> | null | undefined): number | null {
 	const since = told?.params?.['since'];
 	return typeof since === 'string' ? Date.parse(since) / 1000 : null;
 }

@@ -38,6 +38,8 @@ export interface Snapshot {
 	readonly reconnects: number;
 	readonly lastHeartbeatAt: string | null;
 	readonly lastAnswerAt?: string | null;
+	/** Of the link that the device is to move to. */
+	readonly moveFails?: { readonly generation: number; readonly code: string; readonly since: string };
 	/** What is known of the way to the service. */
 	readonly line: Pick<Status['channel'], 'recentCuts'> & {
 		readonly idleTimeoutSeconds: number | null;
@@ -116,7 +118,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		sessionId: device.pairing?.sessionId ?? null,
 		pairedAt: device.pairing?.pairedAt ?? null,
 		...clockOfPairing(device, snapshot.wallMs),
-		problem,
+		problem: withSince(problem, snapshot),
 		warnings,
 		newestEventId: snapshot.newestEventId,
 	};
@@ -177,6 +179,13 @@ function triesWay({ current, next }: Supervision): boolean {
 function problemOf({ supervision, blocker }: Snapshot): Failure | null {
 	const link = linkThatMatters(supervision);
 	return (link && failureOf(link.state)) ?? blocker;
+}
+
+/** The problem of a move has its beginning with it: the device is online meanwhile, and nothing else tells how long it is so. */
+function withSince(problem: Failure | null, { supervision: { current, next }, moveFails }: Snapshot): Failure | null {
+	const isOfMove = current?.state.name === 'online' && next?.generation === moveFails?.generation;
+	if (!problem || !isOfMove || problem.code !== moveFails?.code) return problem;
+	return { ...problem, params: { ...problem.params, since: moveFails.since } };
 }
 
 /** The sentence as data; `params.problem` names the problem or warning that it tells. */

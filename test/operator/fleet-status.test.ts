@@ -289,6 +289,28 @@ describe('idv fleet status --plan', () => {
 		});
 	});
 
+	test.each([
+		['a way out', null, 'it is not online with its changed settings, and stays with those from before'],
+		['a workflow', 'workflow-unknown', 'the service does not know the workflow'],
+	])('a metrics store tells which device has refused %s, and since when [F809]', async (_, problem, words) => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const points: Record<string, [object, number]> = {
+			report_time: [{ version: '0.2.0' }, Date.now() / 1000],
+			online: [{}, 1],
+			workflow: [{ workflow: 'new' }, 1],
+			...(problem && { problem: [{ code: problem }, 1] }),
+			settings_refused_time: [{}, Date.parse(since) / 1000],
+		};
+		const store = createServer((request, response) => {
+			const found = Object.entries(points).find(([name]) => request.url?.includes(`idv_agent_${name}`));
+			const result = found ? [{ metric: { device: 'P-1', ...found[1][0] }, value: [1, String(found[1][1])] }] : [];
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result } }));
+		});
+		const url = `http://127.0.0.1:${await listen(store)}`;
+		const { stderr } = await status('--plan', plan, '--prometheus', url);
+		expect(stderr).toContain(`1 device cannot go by changed settings (P-1: ${words}, since 2026-02-03`);
+	});
+
 	test.each<[string, number, string, RegExp]>([
 		[
 			'with an error of its own',

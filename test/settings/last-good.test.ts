@@ -1,7 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { SettingsReport } from '../../src/protocol/local-api.ts';
+import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -104,6 +104,37 @@ test('a workflow that the service refuses is shown as refused, with why, beside 
 	for (const name of ['disk', 'waitsFor', 'refused']) expect(shown).not.toHaveProperty(name);
 	expect(taken()).toBe(1);
 });
+
+test.each<[what: string, bad: object, code: string]>([
+	['workflow', { workflowId: 'no-such-workflow' }, 'workflow-unknown'],
+	['way out', { service: { channelPath: '/no/such' } }, 'settings-not-followed'],
+])(
+	'a refused %s tells the fleet since when, in status and metric, and its code in heartbeats [F810]',
+	async (_, bad, code) => {
+		const { device, home, good, service } = await given();
+		const fields = { heartbeatFields: ['problemCode'] };
+		await home.writeSettings({
+			...good,
+			...bad,
+			fleet: { changeLimitSeconds: 20 },
+			local: { metricsPort: 0 },
+			service: { ...('service' in bad && (bad.service as object)), ...fields },
+		});
+		await device.daemon.reload();
+		const told = ({ problem, warnings }: Status) => [problem, ...warnings].find((one) => one?.code === code);
+		await device.untilStatus((status) => told(status) !== undefined);
+		device.clock.advance(20_000);
+		const status = await device.untilStatus((now) => told(now)?.params?.['since'] !== undefined);
+		const since = told(status)?.params?.['since'];
+		const metrics = await (await fetch(new URL('/metrics', device.daemon.addresses.metrics ?? ''))).text();
+		const metric = /^idv_agent_settings_refused_time_seconds\S* (\S+)$/m.exec(metrics)?.[1];
+		expect(Number(metric) * 1000).toBe(Date.parse(String(since)));
+		const beat = service.waitFor('heartbeat');
+		device.clock.advance(30_000);
+		expect(await beat).toMatchObject({ heartbeat: { problemCode: code } });
+		expect(told(device.agent.status())?.params?.['since']).toBe(since);
+	},
+);
 
 test('a value that stands in for a refused restriction is never shown as what is on the disk [F804]', async () => {
 	const { device, home, conf } = await given();
