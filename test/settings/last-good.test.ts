@@ -136,6 +136,37 @@ test.each<[what: string, bad: object, code: string]>([
 	},
 );
 
+test('a credential that never brought the device online does not stay when its file is cut off [F811]', async () => {
+	const { device, home, good, service } = await given();
+	const apiKeyFile = await home.secretFile('other', 'a-key-that-is-wrong-0123456789');
+	await home.writeSettings({ ...good, credential: { apiKeyFile } });
+	await device.daemon.reload();
+	await device.untilStatus(({ warnings }) => warnings.some(({ code }) => code === 'credential-refused'));
+	expect(wanted(device).credential.apiKeyFile).toBe(apiKeyFile);
+	await home.writeSettings('{ "baseUrl": ');
+	await device.daemon.reload();
+	expect(wanted(device).credential.apiKeyFile).toBe(good.credential.apiKeyFile);
+	await device.stop();
+
+	const again = await givenAgent({ home });
+	expect(wanted(again).credential.apiKeyFile).toBe(good.credential.apiKeyFile);
+	await again.untilState('online');
+	expect(again.agent.status().warnings.map(({ code }) => code)).toEqual(['settings-invalid']);
+	expect(registrations(service).filter((one) => one === 401)).toHaveLength(1);
+});
+
+test('a workflow that an application holds back is shown as waiting for its lease, and not as taken [F812]', async () => {
+	const { device, home, good } = await given();
+	device.agent.leases.hold('kiosk', 60);
+	await home.writeSettings({ ...good, workflowId: 'boarding' });
+	await device.daemon.reload();
+	await device.untilStatus(({ workflow }) => workflow.waitsUntil !== null);
+	expect(await row(device, 'workflowId')).toMatchObject({ value: 'check-in', disk: 'boarding', waitsFor: 'lease' });
+	device.clock.advance(60_000);
+	await device.untilLive('boarding');
+	expect(await row(device, 'workflowId')).not.toHaveProperty('waitsFor');
+});
+
 test('a value that stands in for a refused restriction is never shown as what is on the disk [F804]', async () => {
 	const { device, home, conf } = await given();
 	await rm(home.paths.configFile);

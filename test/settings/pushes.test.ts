@@ -1,6 +1,6 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { test } from 'vitest';
 import { randomNumbers } from '../fixtures/random-numbers.ts';
 import { givenAgent, givenHome } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -20,22 +20,35 @@ test.each([1, 2, 3, 4])(
 		let device = await givenAgent({ home, settings: good });
 		await device.untilLive('check-in');
 		const { configFile } = home.paths;
+		/** What has to be told, by the file that is at fault. */
+		const faults = new Map<string, RegExp>();
+		const write = (document: unknown, words: RegExp) => async () => {
+			faults.set(configFile, words);
+			await home.writeSettings(document);
+		};
 		const bad: (() => Promise<unknown>)[] = [
-			() => home.writeSettings('{ "baseUrl": '),
-			() => home.writeSettings({ ...good, deviceType: 7 }),
-			() => home.writeSettings({ ...good, brandNew: true }),
-			() => home.writeSettings({ ...good, network: { caFile: '/nowhere/ca.pem' } }),
-			() => home.writeSettings({ ...good, service: { channelPath: '/no/such/channel' } }),
-			() => home.writeSettings({ ...good, service: { registrationPath: '/no/such/place' } }),
-			() => home.writeSettings({ ...good, credential: { apiKeyFile: `${apiKeyFile}.gone` } }),
+			write('{ "baseUrl": ', /the file ends too early/),
+			write({ ...good, deviceType: 7 }, /deviceType must be/),
+			write({ ...good, brandNew: true }, /brandNew is not a setting/),
+			write({ ...good, network: { caFile: '/nowhere/ca.pem' } }, /network\.caFile \/nowhere\/ca\.pem cannot be read/),
+			write({ ...good, service: { channelPath: '/no/such/channel' } }, /service\.channelPath/),
+			write({ ...good, service: { registrationPath: '/no/such/place' } }, /service\.registrationPath/),
+			write({ ...good, credential: { apiKeyFile: `${apiKeyFile}.gone` } }, /key\.gone cannot be read/),
 			() => home.secretFile('key', 'a-key-that-is-wrong-0123456789'),
-			() => writeFile(more, '{ "page": '),
-			() => rename(configFile, `${configFile}.away`).catch(() => {}),
+			async () => {
+				faults.set(more, /50-more\.json: line 1.*ends too early/);
+				await writeFile(more, '{ "page": ');
+			},
+			async () => {
+				faults.set(configFile, /config\.json is not there any more|name no service any more/);
+				await rename(configFile, `${configFile}.away`).catch(() => {});
+			},
 		];
 		for (let step = 0; step < STEPS; step += 1) {
 			for (let push = Math.floor(random() * 3); push >= 0; push -= 1) await pick(bad)();
 			const isGood = random() < 0.4;
 			if (isGood) {
+				faults.clear();
 				await rm(more, { force: true });
 				await rm(`${configFile}.away`, { force: true });
 				await home.secretFile('key', service.credentials.apiKey);
@@ -46,9 +59,14 @@ test.each([1, 2, 3, 4])(
 				device = await givenAgent({ home });
 			} else await device.daemon.reload();
 			if (random() < 0.3) device.clock.advance(random() * 400_000);
-			const fits = (count: number) => (isGood ? count === 0 : count > 0);
-			const status = await device.untilStatus(({ state, warnings }) => state === 'online' && fits(warnings.length));
-			expect(status.state).toBe('online');
+			await device.untilStatus(
+				({ state, warnings }) => {
+					const isTold = (words: RegExp) => warnings.some(({ message }) => words.test(message));
+					const fits = isGood ? warnings.length === 0 : warnings.length > 0 && [...faults.values()].every(isTold);
+					return state === 'online' && fits;
+				},
+				`status with ${[...faults.values()].join(' and ')}`,
+			);
 		}
 	},
 );
