@@ -95,11 +95,11 @@ const WAITS = {
 function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['settings'][number]): string {
 	const other = disk === undefined ? '' : ` ${showValue(disk)}`;
 	const what = refused
-		? `was refused: ${refused}`
+		? `was refused: ${refused.replace(`${path}: `, '')}`
 		: waitsFor
 			? `${WAITS[waitsFor]}.`
 			: 'is on the disk and not in force.';
-	return `${path}:${other} ${what}${since ? ` In force since ${since}.` : ''}`;
+	return `${path}:${other} ${what}${since ? ` The value above is in force since ${since}.` : ''}`;
 }
 
 /** Goes as far as the agent does: the files that settings name are opened, too. */
