@@ -1,5 +1,7 @@
-import { rm } from 'node:fs/promises';
+import { X509Certificate } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
+import { fixture } from '../connection/network-peers.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService, registerDevice, send } from '../service/fixture.ts';
@@ -268,4 +270,19 @@ test('a key that says when it ends is told of 30 days before, and no more when a
 	await home.secretFile('key', key(31));
 	await device.daemon.reload();
 	expect(isTold()).toEqual([]);
+});
+
+test('a client certificate is told of 30 days before it ends, and when it has ended [F813]', async () => {
+	const home = await givenHome();
+	const [clientCertificateFile, clientKeyFile] = [fixture('client.pem'), fixture('client.key')];
+	const device = await givenAgent({ home, settings: { network: { clientCertificateFile, clientKeyFile } } });
+	const endsAtMs = Date.parse(new X509Certificate(await readFile(clientCertificateFile)).validTo);
+	const toldBefore = (days: number) => {
+		device.clock.setWall(endsAtMs - days * 86_400_000);
+		return device.agent.status().warnings.filter(({ code }) => code === 'credential-ending');
+	};
+	const of = `The client certificate in ${clientCertificateFile}`;
+	expect(toldBefore(31)).toEqual([]);
+	expect(toldBefore(29)).toMatchObject([{ message: expect.stringContaining(`${of} ends at`) }]);
+	expect(toldBefore(-1)).toMatchObject([{ message: expect.stringContaining(`${of} has ended at`) }]);
 });
