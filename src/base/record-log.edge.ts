@@ -261,7 +261,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 
 	async function cleanUp(): Promise<void> {
 		if (access !== 'disk') return;
-		if (waiting.length > 0) await storeWaiting();
+		if (failing === null && waiting.length > 0) await storeWaiting();
 		// What is erased from here on may depend on notes that come later.
 		let isErased = true;
 		const empty = new Set(segments.filter(({ kept }) => kept === 0));
@@ -269,7 +269,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		try {
 			// Notes are durable before the files go that they are about.
 			if (current && empty.has(segments[0] ?? current) && segments[0] !== current) await disk.flush(current.descriptor);
-			await unlinkOldest(empty);
+			if (failing === null) await unlinkOldest(empty);
 			for (const { segment, numbers } of doomed) {
 				if (numbers.length === 0 || !segments.includes(segment)) continue;
 				if (!segment.isWritable) abandon(segment);
@@ -285,7 +285,8 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			for (const segment of segments) abandon(segment);
 			throw error;
 		}
-		if (!isErased) throw new Error('a file with erased contents cannot be written');
+		// On a full disk contents are erased in their place too; what else waits is not stored.
+		if (!isErased || failing !== null) throw failing ?? new Error('a file with erased contents cannot be written');
 	}
 
 	function* after(number: number): Iterable<Found> {
@@ -375,7 +376,6 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		},
 		async clean() {
 			await log.settled();
-			if (failing !== null) throw failing;
 			await inTurn(cleanUp);
 		},
 		recover,

@@ -374,9 +374,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				// What is erased already may still be on the disk.
 				if (!isErasing && uncleanSinceMs === null) return 0;
 				log.note(stored.encodeState({ keys: knownKeys() }));
-				if (durable && (await log.recover())) await log.clean();
-				else if (durable) throw new Error('the disk cannot be written');
-				isErasing = false;
+				if (durable) await log.recover().then(log.clean);
+				isErasing = durable && closed;
+				if (isErasing) throw new Error('the agent is ending');
 			} catch (cause) {
 				throw unerasableEvents(directory, inWords(cause), cause);
 			}

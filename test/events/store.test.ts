@@ -539,11 +539,50 @@ describe('a disk that fails', () => {
 			.mockImplementation(((...given: unknown[]) => (given.at(-1) as (error: Error) => void)(full)) as typeof fs.write);
 		expect(await store.erase(ofSession('visit-3'))).toBe(0);
 		for (const _twice of [1, 2])
-			await expect(store.erase(ofSession('visit-1'))).rejects.toMatchObject({ code: 'state-unwritable' });
+			await expect(store.erase(ofSession('visit-1'))).rejects.toMatchObject({
+				code: 'state-unwritable',
+				message: `Events cannot be erased in ${directory}: the disk is full (ENOSPC).`,
+			});
 		broken.mockRestore();
 		expect(await store.erase(ofSession('visit-1'))).toBe(0);
 		expect([filesWith('visit-1'), filesWith('visit-2').length]).toEqual([[], 1]);
 	});
+
+	test.runIf(process.geteuid?.() === 0)(
+		'on a disk without a free byte acknowledged contents are erased in time, and no start hands them on again (needs root) [F850]',
+		async () => {
+			execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k,mode=0700', 'tmpfs', directory]);
+			try {
+				const clock = createSteppedClock();
+				const store = open(clock);
+				store.join('kiosk');
+				await add(store, `${SECRET} one`);
+				const bytes = () => fs.statSync(at(fs.readdirSync(directory)[0] ?? '')).size;
+				const [before, ids] = [bytes(), await add(store, `${SECRET} two`)];
+				const next = 2 * bytes() - before;
+				await add(store, 'three'.padEnd(SECRET.length + 4 + ((4096 - (next % 4096)) % 4096)));
+				expect(bytes() % 4096).toBe(0);
+				const filler = fs.openSync(at('filler'), 'w');
+				expect(() => {
+					for (;;) fs.writeSync(filler, Buffer.alloc(1024));
+				}).toThrow('ENOSPC');
+				fs.closeSync(filler);
+				expect(store.acknowledge('kiosk', ids.at(-1) ?? '')).toBe(true);
+				await store.settled();
+				clock.advance(30_000);
+				await vi.waitUntil(() => filesWith(SECRET).length === 0);
+				// What a kill leaves.
+				const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-'));
+				onTestFinished(() => fs.rmSync(copy, { recursive: true }));
+				for (const name of fs.readdirSync(directory).filter((each) => each !== 'filler'))
+					fs.copyFileSync(at(name), path.join(copy, name));
+				const { entries } = all(open({ directory: copy }));
+				expect(contents(entries).map((content) => String(content).trim())).toEqual(['three']);
+			} finally {
+				execFileSync('umount', ['-l', directory]);
+			}
+		},
+	);
 
 	test('ruined files are told by their names, the newest as well [F783]', async () => {
 		for (const count of [1, 2]) {
