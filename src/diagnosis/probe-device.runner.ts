@@ -6,10 +6,12 @@ import { access, constants, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { readDamages } from '../base/documents.edge.ts';
 import { AgentError, asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
+import { inWords } from '../base/files.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { createLocalClient } from '../client/local-client.edge.ts';
 import { tellRefused } from '../connection/refused-credential.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
+import { findUnusableOldEvents } from '../events/takeover.edge.ts';
 import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { describeKept, type KeptAnswer } from '../pairing/kept-answer.ts';
@@ -121,8 +123,10 @@ function findDamagedLogs(stateDir: string, isUnused: boolean): Failure | null {
 	const names = ['audit', 'history', ...(isUnused ? ['events'] : [])];
 	// Of each log, so that many of one hide none of another.
 	const damages = names.flatMap((name) => readDamages(stateDir, name).slice(0, 8));
-	if (damages.length === 0) return null;
+	const old = isUnused ? findUnusableOldEvents(stateDir) : null;
 	const told = damages.map(({ file, message }) => `${file}: ${message}`);
+	if (old) told.push(`${old.file}: ${inWords(old.error)}`);
+	if (told.length === 0) return null;
 	const remedy = 'Check the disk; idv-agent audit --verify and idv-agent history say what is missing.';
 	return failure('state-corrupt', `Files of the log are damaged: ${told.join('; ')}.`, { remedy });
 }

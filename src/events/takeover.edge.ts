@@ -3,6 +3,7 @@
  * all that its readers have: should 0.1.0 come back, they get a gap, and its events are taken over in their turn at the next start of this version.
  */
 import fs from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import type { SQLOutputValue } from 'node:sqlite';
 import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
@@ -16,6 +17,8 @@ import { encodeEvent, encodeState, encodeTag, type Position, type Taken } from '
 const FILE = 'events.db';
 /** SQLite would open these beside it. */
 const BESIDE = ['', '-wal', '-shm', '-journal'];
+/** Not on a disk, where the contents would stay. */
+const IN_MEMORY = '/dev/shm';
 /** A damaged file holds contents too: it stays for a person to look at, for as long as an event. */
 const ASIDE = /^events\.db\.corrupt-(.+?)(-wal|-shm|-journal)?$/;
 const SERVICE_ID_END = '\u001f';
@@ -67,6 +70,7 @@ export async function takeOver(log: RecordLog, before: Taken | undefined, parts:
 	try {
 		dropSetAside(directory, (at) => !durable || wallMs() - (Date.parse(at) || 0) > parts.maxAgeMs);
 		const seen = lookAtOldEvents(directory);
+		if (seen === null) removeEmpty(directory);
 		if (seen === null || seen === before?.seen) return;
 		const old = readOldEvents(directory, before);
 		append(log, before, old, parts);
@@ -126,12 +130,40 @@ function append(log: RecordLog, before: Taken | undefined, old: OldEvents, parts
 	log.note(encodeState({ taken, consumers: Object.fromEntries(parts.consumers.positions) }));
 }
 
-/** A fingerprint by which a start knows that nothing has changed; `null` without the file. @throws an error with the code `not-regular`. */
+/**
+ * A fingerprint by which a start knows that nothing has changed; `null` where there is no event. @throws an error with the code `not-regular`, or
+ * `not-whole`: SQLite would delete what it had in the file beside it.
+ */
 function lookAtOldEvents(directory: string): string | null {
 	const stats = BESIDE.map((suffix) => fs.lstatSync(path.join(directory, FILE + suffix), { throwIfNoEntry: false }));
 	if (stats.some((stat) => stat && !stat.isFile()))
 		throw Object.assign(new Error('it is not a regular file'), { code: 'not-regular' });
-	return stats[0] ? stats.map((stat) => (stat ? `${stat.ino} ${stat.mtimeMs} ${stat.size}` : '')).join(';') : null;
+	const [size, log, , journal] = stats.map((stat) => stat?.size ?? 0);
+	if (size) return stats.map((stat) => (stat ? `${stat.ino} ${stat.mtimeMs} ${stat.size}` : '')).join(';');
+	if (log || journal)
+		throw Object.assign(new Error('it is missing or empty, and only what was written beside it is left'), {
+			code: 'not-whole',
+		});
+	return null;
+}
+
+/** Says of the file what the next start would, and only looks at it; `null` where it can be taken over. */
+export function findUnusableOldEvents(directory: string): { readonly file: string; readonly error: unknown } | null {
+	let copy: string | null = null;
+	try {
+		if (lookAtOldEvents(directory) === null) return null;
+		// SQLite writes beside the file that it reads.
+		copy = fs.mkdtempSync(path.join(fs.existsSync(IN_MEMORY) ? IN_MEMORY : os.tmpdir(), 'idv-agent-'));
+		for (const name of BESIDE.map((suffix) => FILE + suffix))
+			if (fs.existsSync(path.join(directory, name))) fs.copyFileSync(path.join(directory, name), path.join(copy, name));
+		readOldEvents(copy, undefined);
+		return null;
+	} catch (error) {
+		// Without room for a copy nothing is known.
+		return ['ENOSPC', 'EDQUOT'].includes(errnoOf(error)) ? null : { file: path.join(directory, FILE), error };
+	} finally {
+		if (copy !== null) fs.rmSync(copy, { recursive: true, force: true });
+	}
 }
 
 /** @param taken what a start before has taken over. @throws SQLite's errors; see {@link isDamage}. */
@@ -198,8 +230,18 @@ function removeOldEvents(directory: string): void {
 	for (const suffix of BESIDE) fs.rmSync(path.join(directory, FILE + suffix), { force: true });
 }
 
+/** Of an empty file, and of what SQLite keeps beside one. */
+function removeEmpty(directory: string): void {
+	try {
+		removeOldEvents(directory);
+	} catch {
+		// It harms nothing.
+	}
+}
+
 /** Whether the file itself is of no use, so that trying again would not help. */
 function isDamage(error: unknown): boolean {
+	if (errnoOf(error) === 'not-whole') return true;
 	const status = Number((error as { errcode?: unknown }).errcode) & 0xff;
 	const isForeign = error instanceof Error && /no such (table|column)|has no column/.test(error.message);
 	return status === SQLITE_CORRUPT || status === SQLITE_NOTADB || isForeign;

@@ -1,5 +1,6 @@
-import { chmod, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
 import { assessUnit } from '../../src/diagnosis/check-results.ts';
 import { readDiskSpace, readSocket } from '../../src/diagnosis/machine-probes.edge.ts';
@@ -178,6 +179,27 @@ describe('the state directory', () => {
 			expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
 			await rm(file);
 		}
+	});
+
+	test('with a damaged events.db of 0.1.0 is a warning, and the file is as it was [F853]', async () => {
+		const { home } = await givenStopped();
+		const { stateDir } = home.paths;
+		const file = join(stateDir, 'events.db');
+		const database = new DatabaseSync(file);
+		database.exec(`CREATE TABLE epoch (first, epoch); CREATE TABLE consumer (name, position, seen_ms);
+			CREATE TABLE event (number, epoch, service_id, kept_ms, size, at, type, kind, workflow_id, format, content);
+			INSERT INTO event (number, epoch, content) VALUES (1, 'old', hex(randomblob(20000)))`);
+		database.close();
+		const whole = await readFile(file);
+		expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
+		for (const bytes of [whole.fill(255, 4096 * 3, 4096 * 4), Buffer.alloc(20_000, 'x')]) {
+			await writeFile(file, bytes);
+			expectProblem((await examine({ home }, 'state')).checks.state, 'warning', 'state-corrupt', new RegExp(file));
+			expect(await readFile(file)).toEqual(bytes);
+		}
+		await writeFile(file, '');
+		expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
+		expect((await readdir(stateDir)).filter((name) => name.startsWith('events.db'))).toEqual(['events.db']);
 	});
 
 	test('with several accidents is a warning that names all of them, of the state and of each log [F792]', async () => {

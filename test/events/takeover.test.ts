@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Entry } from '../../src/events/event.ts';
 import { createEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
+import { findUnusableOldEvents } from '../../src/events/takeover.edge.ts';
 import { EIO } from '../base/lossy-files.ts';
 import { readAll } from '../harness/read-all.ts';
 
@@ -216,7 +217,6 @@ describe('killed', () => {
 describe('a file that cannot be used', () => {
 	test.each([
 		['is no database', 'x'.repeat(20_000)],
-		['is empty', ''],
 		['is of another program', null],
 	])('because it %s is set aside and named, and the agent continues', async (_what, content) => {
 		if (content === null) {
@@ -229,6 +229,33 @@ describe('a file that cannot be used', () => {
 		expect(fs.readdirSync(directory).filter((name) => name.startsWith('events.db.corrupt-'))).toHaveLength(1);
 		expect(await append(store, 'a')).toMatch(/-1$/);
 	});
+
+	test.each([
+		['that is empty', { 'events.db': '' }],
+		['of which only a mark of its use is left', { 'events.db-shm': 'x', 'events.db-wal': '' }],
+	])('and %s goes without a word, as it has no event [F851]', async (_what, files) => {
+		for (const [name, content] of Object.entries(files)) fs.writeFileSync(path.join(directory, name), content);
+		expect(findUnusableOldEvents(directory)).toBeNull();
+		const store = await started();
+		expect(store.notices).toEqual([]);
+		expect(fs.readdirSync(directory)).toEqual([]);
+	});
+
+	test.each(['events.db-wal', 'events.db-journal'])(
+		'because only %s is left is set aside, named, and goes with its contents as old events do [F852]',
+		async (name) => {
+			fs.writeFileSync(path.join(directory, name), SECRET);
+			expect(findUnusableOldEvents(directory)).toMatchObject({ file: path.join(directory, 'events.db') });
+			const store = await started();
+			expect(store.notices).toMatchObject([expect.stringContaining('only what was written beside it is left')]);
+			await store.close();
+			expect((await started()).notices).toEqual([]);
+			const filesLeft = () => fs.readdirSync(directory).filter((each) => each.startsWith('events.db'));
+			expect(filesLeft()).toEqual([expect.stringMatching(/^events\.db\.corrupt-/)]);
+			await started({ wallMs: () => NOW + 2 * 86_400_000 });
+			expect(filesLeft()).toEqual([]);
+		},
+	);
 
 	test.each(['a directory', 'a pipe', 'a link'])('because it is %s stays where it is and is named', async (what) => {
 		const file = path.join(directory, 'events.db');
