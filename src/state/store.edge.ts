@@ -3,7 +3,7 @@
  * A wrong byte in one costs nothing while the other is whole. Never deletes what it cannot read, never names a value in a message.
  *
  * In the state directory: `state.json` and its copy `state.json.bak`; each with `.new` while a save is under way;
- * `state.json.corrupt-<time>`, damaged files set aside; `lock.db` (`lock.edge.ts`); `checked.json`, digests of what was
+ * `state.json.corrupt-<time>`, damaged files set aside; `state.id`, which state the copies are of; `lock.db` (`lock.edge.ts`); `checked.json`, digests of what was
  * checked (`base/checked.edge.ts`).
  */
 import { randomUUID } from 'node:crypto';
@@ -12,7 +12,16 @@ import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, overwrite, remove, syncDirectory, syncFile, writeWhole } from '../base/files.edge.ts';
+import {
+	errnoOf,
+	overwrite,
+	readBytes,
+	remove,
+	syncDirectory,
+	syncFile,
+	writeDurably,
+	writeWhole,
+} from '../base/files.edge.ts';
 import { areStrangers, type Copy, type CopyStamp, chooseCopy, holdsPairing, type WholeCopy } from './copies.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from './device-state.ts';
 import { formDocument, readCopy, unreadable } from './document.edge.ts';
@@ -31,6 +40,7 @@ const TEMPORARY = `${STATE}${NEW}`;
 const TEMPORARY_COPY = `${BACKUP}${NEW}`;
 const TEMPORARIES = [TEMPORARY, TEMPORARY_COPY];
 const NO_ROOM: readonly string[] = ['ENOSPC', 'EDQUOT'];
+const ID = 'state.id';
 const QUARANTINED = `${STATE}.corrupt-`;
 /** In the name of a file that was set aside when there was no whole copy. */
 const LOST = '-lost';
@@ -127,14 +137,23 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (first.kind !== 'whole' || second.kind !== 'whole' || !areStrangers(first, second)) return null;
 		const onlyFirst = (isFirst: boolean, isSecond: boolean) =>
 			isFirst === isSecond ? null : isFirst ? 'first' : 'second';
-		const here = directoryOf(stateDir);
+		const [here, id] = [directoryOf(stateDir), await savedId()];
 		const wasSavedHere = (copy: WholeCopy) => copy.stamp?.directory === here;
 		// Two installations of one machine have the same serial number and MAC address.
 		return (
 			onlyFirst(await isOwn(first.state), await isOwn(second.state)) ??
-			onlyFirst(wasSavedHere(first), wasSavedHere(second))
+			onlyFirst(wasSavedHere(first), wasSavedHere(second)) ??
+			// A directory that was restored is another one, with this file in it.
+			onlyFirst(first.stamp?.id === id, second.stamp?.id === id)
 		);
 	}
+
+	/** The id of the state that was saved here; `null` where that is not known. */
+	const savedId = () =>
+		readBytes(at(ID), 64, { refuseLink: true }).then(
+			(bytes) => bytes.toString().trim(),
+			() => null,
+		);
 
 	const readWith = (name: string) => readCopy(at(name), checked, lock !== null);
 
@@ -241,6 +260,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			if (!areBoth) return;
 		}
 		durable = contentOf(state, newer);
+		if ((await savedId()) !== stamp.id) await writeDurably(at(ID), `${stamp.id}\n`).catch(() => undefined);
 		// Read again, what is not checked is looked through for them.
 		if (Object.keys(newer).length === 0) checked.add('state', text);
 	}

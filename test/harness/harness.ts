@@ -415,7 +415,7 @@ async function stopAndCheck(daemon: Daemon, clock: SteppedClock, home: Home): Pr
 		'sockets left behind',
 	).toEqual([]);
 	const known =
-		/^(state\.json(\.bak|\.corrupt-.*)?|lock\.db|(audit|events|history)-\d{8}-[0-9a-f]{16}\.log|update-plan\.json|unread-answer\.json)$/;
+		/^(state\.json(\.bak|\.corrupt-.*)?|lock\.db|state\.id|(audit|events|history)-\d{8}-[0-9a-f]{16}\.log|update-plan\.json|unread-answer\.json)$/;
 	const strange = (await readdir(home.paths.stateDir)).filter((name) => !known.test(name));
 	expect(strange, 'files left behind').toEqual([]);
 	await untilNone(() => openFilesBelow(home.directory), 'open files left behind');

@@ -204,6 +204,33 @@ describe.each(COPIES)('damage of %s beside a whole copy', (name) => {
 		},
 	);
 
+	test('that of another installation in a directory that was restored is set aside, although it was paired later [F854]', async () => {
+		const elsewhere = fs.mkdtempSync(path.join(os.tmpdir(), 'copies-'));
+		const store = await openStateStore(elsewhere);
+		const later = pairedAs('KIOSK-8');
+		await store.save({
+			...later,
+			connections: later.connections.map((each) => ({ ...each, obtainedAt: '2026-11-24T03:00:00Z' })),
+		});
+		await store.close();
+		await save(PAIRED);
+		// A backup has the files, and not the directory.
+		const backup = fs.readdirSync(stateDir).map((each) => [each, bytesOf(each)] as const);
+		const old = `${stateDir}-old`;
+		fs.renameSync(stateDir, old);
+		fs.mkdirSync(stateDir, { mode: 0o700 });
+		for (const [each, bytes] of backup) write(each, bytes);
+		write(name, fs.readFileSync(path.join(elsewhere, name)));
+		for (const each of [elsewhere, old]) fs.rmSync(each, { recursive: true });
+		expect(await load()).toMatchObject({ state: PAIRED, notices: [{ code: 'state-corrupt' }] });
+		expect(await load()).toEqual({ state: PAIRED, notices: [] });
+		// A pipe there holds nothing up.
+		fs.rmSync(at('state.id'));
+		execFileSync('mkfifo', [at('state.id')]);
+		await save(pairedAs('KIOSK-9'));
+		expect(await load()).toEqual({ state: pairedAs('KIOSK-9'), notices: [] });
+	});
+
 	test('that of an earlier installation in the same directory is set aside: the one that was paired last counts', async () => {
 		await save(pairedAs('KIOSK-8'), pairedAs('KIOSK-9'));
 		const foreign = bytesOf(name);
@@ -284,7 +311,7 @@ describe('a save that was cut off', () => {
 			write(name, before);
 		}
 		expect(await load()).toEqual({ state: old.length === 1 ? after : PAIRED, notices: [] });
-		expect(fs.readdirSync(stateDir).toSorted()).toEqual(['lock.db', ...COPIES]);
+		expect(fs.readdirSync(stateDir).toSorted()).toEqual(['lock.db', 'state.id', ...COPIES]);
 		expect(bytesOf(STATE)).toEqual(bytesOf(COPY));
 	});
 

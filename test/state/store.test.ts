@@ -48,7 +48,7 @@ async function withStore<Result>(run: (store: StateStore) => Promise<Result>): P
 
 const at = (name: string) => path.join(stateDir, name);
 const COPIES = ['state.json', 'state.json.bak'];
-const SAVED = ['lock.db', ...COPIES];
+const SAVED = ['lock.db', 'state.id', ...COPIES];
 const files = () => fs.readdirSync(stateDir).sort();
 const read = (name: string) => fs.readFileSync(at(name), 'utf8');
 const named = (id: string): DeviceState => ({ ...EMPTY_STATE, generatedId: id });
