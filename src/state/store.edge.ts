@@ -12,16 +12,7 @@ import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import {
-	errnoOf,
-	overwrite,
-	readBytes,
-	remove,
-	syncDirectory,
-	syncFile,
-	writeDurably,
-	writeWhole,
-} from '../base/files.edge.ts';
+import * as files from '../base/files.edge.ts';
 import { areStrangers, type Copy, type CopyStamp, chooseCopy, holdsPairing, type WholeCopy } from './copies.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from './device-state.ts';
 import { formDocument, readCopy, unreadable } from './document.edge.ts';
@@ -110,7 +101,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		const leftovers = TEMPORARIES.filter((name) => fs.existsSync(at(name)));
 		if (lock && leftovers.length > 0) {
 			await takeUp();
-			for (const name of leftovers) await remove(at(name)).catch(() => undefined);
+			for (const name of leftovers) await files.remove(at(name)).catch(() => undefined);
 		}
 		const notices = unwritable ? [unwritable] : [];
 		const [first, second] = [await readWith(STATE), await readWith(BACKUP)];
@@ -150,7 +141,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	/** The id of the state that was saved here; `null` where that is not known. */
 	const savedId = () =>
-		readBytes(at(ID), 64, { refuseLink: true }).then(
+		files.readBytes(at(ID), 64, { refuseLink: true }).then(
 			(bytes) => bytes.toString().trim(),
 			() => null,
 		);
@@ -195,23 +186,24 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			);
 			const before = copies.find((copy) => copy.kind === 'whole');
 			if (unsaved?.kind !== 'whole' || !before?.state.attempt || unsaved.state.attempt !== null) return;
-			await syncFile(at(TEMPORARY));
+			await files.syncFile(at(TEMPORARY));
 			fs.renameSync(at(TEMPORARY), at(STATE));
-			await syncDirectory(stateDir);
+			await files.syncDirectory(stateDir);
 		} catch {
 			// The state before it is as good as it was.
 		}
 	}
 
 	/** Sets files aside; whether all of them are. */
-	async function quarantine(files: readonly string[], mark = ''): Promise<boolean> {
+	async function quarantine(damaged: readonly string[], mark = ''): Promise<boolean> {
 		if (lock === null) return false;
 		const time = new Date().toISOString().replaceAll(':', '-');
 		try {
-			for (const file of files) fs.renameSync(file, at(`${QUARANTINED}${time}${mark}${path.extname(file)}`));
-			await syncDirectory(stateDir);
+			for (const file of damaged) fs.renameSync(file, at(`${QUARANTINED}${time}${mark}${path.extname(file)}`));
+			await files.syncDirectory(stateDir);
 			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
-			for (const name of kept.slice(0, Math.max(0, kept.length + files.length - MAX_QUARANTINED))) removeAll(at(name));
+			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
+				removeAll(at(name));
 			return true;
 		} catch {
 			return false;
@@ -233,7 +225,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			if (contentOf(state, newer) !== durable) await writeBoth(state);
 			if (!forget) return;
 			for (const name of listQuarantined()) removeAll(at(name));
-			await syncDirectory(stateDir);
+			await files.syncDirectory(stateDir);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
 		}
@@ -244,23 +236,23 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		stamp = { id: stamp.id, save: stamp.save + 1, directory: directoryOf(stateDir) };
 		const text = formDocument(state, newer, stamp);
 		try {
-			const written = await Promise.allSettled(TEMPORARIES.map((name) => writeWhole(at(name), text)));
+			const written = await Promise.allSettled(TEMPORARIES.map((name) => files.writeWhole(at(name), text)));
 			for (const one of written) if (one.status === 'rejected') throw one.reason;
 			// From here to the end a failure leaves it open which of two good files is in place.
 			durable = null;
 			for (const name of TEMPORARIES) takePlace(name);
-			await syncDirectory(stateDir);
+			await files.syncDirectory(stateDir);
 			isWhole = true;
 		} catch (error) {
 			await removeTemporaries();
-			if (!isWhole || !NO_ROOM.includes(errnoOf(error))) throw error;
+			if (!isWhole || !NO_ROOM.includes(files.errnoOf(error))) throw error;
 			const areBoth = await writeInTurn(text).catch(() => {
 				throw error;
 			});
 			if (!areBoth) return;
 		}
 		durable = contentOf(state, newer);
-		if ((await savedId()) !== stamp.id) await writeDurably(at(ID), `${stamp.id}\n`).catch(() => undefined);
+		if ((await savedId()) !== stamp.id) await files.writeDurably(at(ID), `${stamp.id}\n`).catch(() => undefined);
 		// Read again, what is not checked is looked through for them.
 		if (Object.keys(newer).length === 0) checked.add('state', text);
 	}
@@ -275,19 +267,19 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		try {
 			// By this name the next start knows that a save was cut off.
 			fs.renameSync(at(BACKUP), at(TEMPORARY_COPY));
-			await syncDirectory(stateDir);
-			await overwrite(at(TEMPORARY_COPY), text);
+			await files.syncDirectory(stateDir);
+			await files.overwrite(at(TEMPORARY_COPY), text);
 			fs.renameSync(at(TEMPORARY_COPY), at(STATE));
-			await syncDirectory(stateDir);
+			await files.syncDirectory(stateDir);
 		} catch (error) {
 			await removeTemporaries();
-			await writeWhole(at(BACKUP), old).catch(() => remove(at(BACKUP)));
+			await files.writeWhole(at(BACKUP), old).catch(() => files.remove(at(BACKUP)));
 			throw error;
 		}
 		try {
-			await writeWhole(at(TEMPORARY_COPY), text);
+			await files.writeWhole(at(TEMPORARY_COPY), text);
 			takePlace(TEMPORARY_COPY);
-			await syncDirectory(stateDir);
+			await files.syncDirectory(stateDir);
 			return true;
 		} catch {
 			await removeTemporaries();
@@ -298,7 +290,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	const takePlace = (temporary: string) => fs.renameSync(at(temporary), at(path.basename(temporary, NEW)));
 
 	async function removeTemporaries(): Promise<void> {
-		for (const name of TEMPORARIES) await remove(at(name)).catch(() => undefined);
+		for (const name of TEMPORARIES) await files.remove(at(name)).catch(() => undefined);
 	}
 
 	function next<Result>(step: () => Promise<Result>): Promise<Result> {
@@ -338,13 +330,13 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 				await becomeWritable();
 				const blanks = ' '.repeat(Math.max(PROBE_BYTES, 3 * (durable?.length ?? 0)));
 				try {
-					await remove(at(TEMPORARY));
-					if (flushes) await writeWhole(at(TEMPORARY), blanks);
+					await files.remove(at(TEMPORARY));
+					if (flushes) await files.writeWhole(at(TEMPORARY), blanks);
 					else fs.writeFileSync(at(TEMPORARY), blanks, { flag: 'wx', mode: 0o600 });
 				} catch (error) {
 					throw unwritableError(stateDir, error, 'The state could not be saved');
 				} finally {
-					await remove(at(TEMPORARY)).catch(() => undefined);
+					await files.remove(at(TEMPORARY)).catch(() => undefined);
 				}
 			}),
 		/** Waits for calls under way and gives the lock back. */
