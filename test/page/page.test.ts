@@ -345,6 +345,22 @@ test('a part that cannot be shown leaves the others in view, and is shown when i
 	expect(at('no-events').hidden).toBe(false);
 });
 
+test.each([
+	[true, 'The service refuses the channel of this device.', 'Wait a few minutes; if it lasts, tell your support.'],
+	[false, 'The service does not accept this device any more.', 'Ask for a new pairing code and scan it.'],
+])(
+	'a new code is asked for when a person has to act, not while the agent still tries (tries: %s) [F829]',
+	async (recovers, sentence, next) => {
+		const { agent, text } = await givenScreen();
+		const state = recovers ? 'offline' : 'blocked';
+		const problem = { code: 'credential-refused', message: 'm', remedy: 'r', recovers } as const;
+		const summary = { code: state, params: { problem: problem.code, host: 'h', seconds: 5 } } as const;
+		agent.tell({ status: { ...VIEW.status, state, problem, summary } });
+		await expect.poll(() => text('sentence'), LOOK).toContain(sentence);
+		expect(text('next')).toContain(next);
+	},
+);
+
 describe('pairing', () => {
 	const preview = { host: 'id.example.com', baseUrl: 'https://id.example.com', workflowId: 'w', problem: null };
 	const unpaired = {

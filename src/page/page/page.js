@@ -267,7 +267,7 @@ function statusWords({ status, standing, pinNeed }) {
 	const told = [status.problem, ...status.warnings].find((one) => one !== null && one.code === params.problem);
 	const seconds = Number(params.seconds ?? 0);
 	const summary = fill(words.summaries[code] ?? words.summaries.blocked, { ...params, duration: duration(seconds) });
-	const [what, todo] = told ? problemWords(told.code) : ['', ''];
+	const [what, todo] = told ? toldWords(told) : ['', ''];
 	// Where a person has to act, how long it has lasted only takes their time.
 	const sentence = [told && !told.recovers && status.state !== 'online' ? '' : summary, what].filter(Boolean).join(' ');
 	if (standing !== 'paired' && pinNeed === 'setting') return { sentence, next: text('pinSetting') };
@@ -278,6 +278,17 @@ function statusWords({ status, standing, pinNeed }) {
 		sentence,
 		next: status.state === 'offline' ? text('retries') : code === 'online' ? text('nothingToDo') : '',
 	};
+}
+
+/**
+ * What the agent still tries automatically may be a service in a bad minute: a new code is asked for when a person has to act.
+ * @param {{ code: string, recovers?: boolean | undefined }} told
+ */
+function toldWords({ code, recovers }) {
+	const isForCode = problemWords(code)[1] === problemWords('credential-refused')[1];
+	return recovers && isForCode
+		? [problemWords('channel-rejected')[0], problemWords('service-failed')[1]]
+		: problemWords(code);
 }
 
 /** @param {PageView} view */
