@@ -350,6 +350,27 @@ describe('changed settings', () => {
 		expect(service.requests.filter(({ path }) => path === '/ws/device')).toHaveLength(2);
 	});
 
+	test.each<[string, object, number]>([
+		['are taken with it', { deviceType: 'scanner' }, 0],
+		['do not stop it where they are wrong, and are told', { deviceType: 'scanner', heartbeatCadence: 'often' }, 1],
+	])('that come while the device moves to another workflow %s [F819]', async (_, changed, warnings) => {
+		const service = await givenService();
+		const line = await givenLine(service);
+		const device = await givenAgent();
+		await device.pair(service.createPairingCode('check-in').url.replace(service.url, line.url));
+		await device.untilLive('check-in');
+		const release = line.holdAnswers();
+		const registered = service.waitFor('registered');
+		await device.agent.setWorkflow('boarding');
+		await registered;
+		await device.home.writeSettings(changed);
+		await device.daemon.reload();
+		release();
+		await device.untilLive('boarding');
+		await device.untilStatus(({ deviceType, state }) => deviceType === 'scanner' && state === 'online');
+		expect(warningsOf(device).map(({ code }) => code)).toEqual(Array(warnings).fill('settings-invalid'));
+	});
+
 	test('are tried at once by a device that is waiting, instead of when the wait is over [F078]', async () => {
 		const service = await givenService({ dialect: { channelPath: '/channel' } });
 		const device = await givenAgent();
