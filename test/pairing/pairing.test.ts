@@ -630,14 +630,14 @@ test('a rescue that brings a Connection of another tenant changes nothing, and t
 	const connection = (tenant: string) => `h.${Buffer.from(JSON.stringify({ tenant })).toString('base64url')}.s`;
 	const service = await givenService();
 	const device = await givenAgent();
-	service.failNext(REGISTER, { status: 201, body: { token: connection('one') } });
+	service.failNext(REGISTER, { status: 201, body: { token: connection('trial') } });
 	await device.pair(service.createPairingCode('check-in').url);
 	while (device.agent.standing() !== 'refused') await device.passWait();
 	service.failNext(REGISTER, { status: 201, body: { token: connection('two') } });
 	const refusal = await refusalOf(device.pair(service.createPairingCode('check-in').url));
 	expect(refusal).toMatchObject({ code: 'code-for-other-origin', message: expect.stringContaining('another tenant') });
 	expect(await device.home.untilSaved(({ attempt }) => attempt === null)).toMatchObject({
-		connections: [{ token: connection('one') }],
+		connections: [{ token: connection('trial') }],
 	});
 	await device.pair(service.createPairingCode('check-in').url);
 	await device.untilLive('check-in');
