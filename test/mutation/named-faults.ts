@@ -131,7 +131,7 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a state that is taken up is not flushed',
 		file: 'src/state/store.edge.ts',
-		from: 'await syncFile(at(TEMPORARY));',
+		from: 'await files.syncFile(at(TEMPORARY));',
 		to: '',
 		tests: 'test/base/files.test.ts',
 	},
