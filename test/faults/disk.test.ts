@@ -172,7 +172,9 @@ describe('a save that is cut off or fails', () => {
 			// What was acknowledged before the kill stays; what was under way is there as a whole or not at all.
 			const possible = said.length === 0 ? [known, id] : said.length === 1 ? [id, `${id}-again`] : [`${id}-again`];
 			expect(possible).toContain(state.generatedId);
-			expect(readdirSync(stateDir).filter((name) => !/^(state\.json(\.bak)?|lock\.db|state\.id)$/.test(name))).toEqual([]);
+			expect(readdirSync(stateDir).filter((name) => !/^(state\.json(\.bak)?|lock\.db|state\.id)$/.test(name))).toEqual(
+				[],
+			);
 			known = state.generatedId;
 			if (killed) {
 				kills += 1;

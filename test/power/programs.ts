@@ -15,7 +15,7 @@ export const PLANTED = {
 	'the directory of the state is not flushed': [
 		[
 			'src/state/store.edge.ts',
-			'for (const name of TEMPORARIES) takePlace(name);\n\t\t\tawait syncDirectory(stateDir);',
+			'for (const name of TEMPORARIES) takePlace(name);\n\t\t\tawait files.syncDirectory(stateDir);',
 			'for (const name of TEMPORARIES) takePlace(name);',
 		],
 	],
