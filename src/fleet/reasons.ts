@@ -6,6 +6,8 @@ const REASONS: Readonly<Record<string, string>> = {
 	'credential-refused': 'the service refuses its credential',
 	'credential-unreadable': 'its credential cannot be read',
 	'settings-not-followed': 'it is not online with its changed settings, and stays with those from before',
+	'settings-invalid': 'a setting on it is not valid, and is not in force',
+	'settings-unreadable': 'a file of its settings cannot be read, and what it held before is in force',
 	'request-rejected': 'the service rejects its registration',
 	'service-unreachable': 'the service cannot be reached',
 	'service-failed': 'the service fails',
@@ -37,9 +39,11 @@ const REASONS: Readonly<Record<string, string>> = {
 	'apt-script': 'a script of a package failed',
 };
 
-/** Codes of settings that the device or its service refused while others are in force. */
+/** Codes of settings that the device or its service refused, or that cannot be read, while others are in force. */
 export const REFUSED_SETTINGS: readonly string[] = [
 	'settings-not-followed',
+	'settings-invalid',
+	'settings-unreadable',
 	'workflow-unknown',
 	'access-forbidden',
 	'request-rejected',

@@ -148,7 +148,9 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 	const [heartbeatMs, checkedMs, sinceMs, startedAtMs] = times;
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
-	const named = problem ?? warnings?.find(({ code }) => code && isOfSettings(code));
+	const ofSettings = warnings?.find(({ code }) => code && isOfSettings(code));
+	// What keeps a device from another service lasts until that is there; what its settings lack is to be mended.
+	const named = problem?.code && isOfSettings(problem.code) ? problem : (ofSettings ?? problem);
 	const next = plan?.next ? { revision: plan.next.revision, atMs: Date.parse(plan.next.at) } : null;
 	return {
 		deviceId,

@@ -118,6 +118,19 @@ describe('idv fleet status --plan', () => {
 			'it is not online with its changed settings, and stays with those from before, since 2026-02-03',
 		],
 		['workflow', { problem: { code: 'workflow-unknown', message: 'No.' } }, 'the service does not know the workflow'],
+		[
+			'value',
+			{ warnings: [{ code: 'settings-invalid', message: 'No.' }] },
+			'a setting on it is not valid, and is not in force',
+		],
+		[
+			'file',
+			{
+				warnings: [{ code: 'settings-unreadable', message: 'No.' }],
+				problem: { code: 'service-unreachable', message: 'No.' },
+			},
+			'a file of its settings cannot be read, and what it held before is in force',
+		],
 	])('a %s that was refused while others are in force is named, in every form [F803]', async (_, more, words) => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const from = await lines(line('K-1', 'new', more), line('K-2', 'new'));
