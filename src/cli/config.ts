@@ -95,7 +95,7 @@ const WAITS = {
 function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['settings'][number]): string {
 	const other = disk === undefined ? '' : ` ${showValue(disk)}`;
 	const what = refused
-		? `was refused: ${refused.replace(`${path}: `, '')}`
+		? `was refused: ${`: ${refused}`.replace(`: ${path}: `, ': ').slice(2)}`
 		: waitsFor
 			? `${WAITS[waitsFor]}.`
 			: 'is on the disk and not in force.';

@@ -162,6 +162,6 @@ function toResponse(answer: IncomingMessage, method: string, { signal, end }: En
 		return response;
 	} catch (cause) {
 		const message = `The service answered with the status ${status}, in a form that a Response cannot hold.`;
-		throw new AgentProblem(status, 'bad-response', message, 'Correct the service: fetch takes 200 to 599.', { cause });
+		throw new AgentProblem(0, 'bad-response', message, 'Correct the service: fetch takes 200 to 599.', { cause });
 	}
 }
