@@ -257,7 +257,7 @@ describe('a device that its service refuses', () => {
 				{ timeout: 30_000 },
 			)
 			.toBe(true);
-		await page.locator('#next').getByText('Ask for a new pairing code and scan it.').waitFor();
+		await page.locator('#next').getByText('Wait a few minutes; if it lasts, tell your support.').waitFor();
 		await keep(page, 'low-service-refuses');
 		await page.locator('#start').click();
 		await page.locator('#code').fill(device.code('face-check'));
