@@ -92,7 +92,7 @@ const WAITS = {
 } as const;
 
 /** The value that is not in force, and why. */
-function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['settings'][number]): string {
+export function remarkOf({ path, disk, waitsFor, refused, since }: SettingsReport['settings'][number]): string {
 	const other = disk === undefined ? '' : ` ${showValue(disk)}`;
 	const what = refused
 		? `was refused: ${`: ${refused}`.replace(`: ${path}: `, ': ').slice(2)}`
