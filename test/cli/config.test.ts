@@ -2,6 +2,7 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { remarkOf } from '../../src/cli/config.ts';
 import { listSettings } from '../../src/settings/table.ts';
 import { givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
@@ -288,4 +289,13 @@ describe('config check', () => {
 		});
 		expectRefusal(outcomes[1], { status: 78, code: 'settings-invalid', words: /--set heartbeat: .*not a setting/ });
 	});
+});
+
+test.each([
+	['baseUrl', 'baseUrl: must be an address.', 'must be an address.'],
+	['baseUrl', '/etc/a.json: baseUrl: must be an address.', '/etc/a.json: must be an address.'],
+	['baseUrl', 'credential.apiKeyFile needs baseUrl: see there.', 'credential.apiKeyFile needs baseUrl: see there.'],
+])('config show leaves out the name of %s at the beginning of "%s" alone', (path, refused, words) => {
+	const setting = { path, value: null, source: 'default', where: null, refused } as never;
+	expect(remarkOf(setting)).toBe(`${path}: was refused: ${words}`);
 });
