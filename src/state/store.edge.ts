@@ -252,7 +252,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			if (!areBoth) return;
 		}
 		durable = contentOf(state, newer);
-		if ((await savedId()) !== stamp.id) await files.writeDurably(at(ID), `${stamp.id}\n`).catch(() => undefined);
+		if ((await savedId()) !== stamp.id)
+			await files.writeDurably(at(ID), `${stamp.id}\n`, { temporary: at(`${ID}${NEW}`) }).catch(() => undefined);
 		// Read again, what is not checked is looked through for them.
 		if (Object.keys(newer).length === 0) checked.add('state', text);
 	}

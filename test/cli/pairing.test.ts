@@ -27,7 +27,7 @@ async function expectUnpaired(home: Home): Promise<void> {
 	expect(
 		names.filter(
 			(name) =>
-				!/^((audit|history)-\d{8}-[0-9a-f]{16}\.log|checked\.json|state\.id|lock\.db|state\.json(\.bak)?(\.new)?)$/.test(
+				!/^((audit|history)-\d{8}-[0-9a-f]{16}\.log|checked\.json|state\.id(\.new)?|lock\.db|state\.json(\.bak)?(\.new)?)$/.test(
 					name,
 				),
 		),
