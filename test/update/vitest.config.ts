@@ -8,7 +8,7 @@ export default defineConfig({
 		globalSetup: 'test/update/site.ts',
 		pool: 'forks',
 		/** A file has a device of its own, and waits for its judge most of the time. */
-		maxWorkers: 4,
+		maxWorkers: 5,
 		/** Devices at a time. */
 		maxConcurrency: Number(process.env['UPDATE_LANES'] ?? 3),
 		testTimeout: 600_000,
