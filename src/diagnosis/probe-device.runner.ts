@@ -118,16 +118,25 @@ function together([first, ...others]: readonly [Failure, ...Failure[]]): Failure
 	return each.length === 1 ? first : failure(first.code, texts('message'), { remedy: texts('remedy') });
 }
 
+/** Who says what a damaged log has lost. */
+const MISSING = {
+	audit: 'idv-agent audit --verify names missing lines.',
+	history: 'idv-agent history says where its lines are missing.',
+	events: 'The agent starts with what can be read; applications get a gap where an event is missing.',
+} as const;
+
 /** @param isUnused no agent runs, which would say so of events, and unlink files while they are looked at. */
 function findDamagedLogs(stateDir: string, isUnused: boolean): Failure | null {
-	const names = ['audit', 'history', ...(isUnused ? ['events'] : [])];
+	const names = ['audit', 'history', ...(isUnused ? ['events' as const] : [])] as const;
 	// Of each log, so that many of one hide none of another.
-	const damages = names.flatMap((name) => readDamages(stateDir, name).slice(0, 8));
+	const damaged = names
+		.map((name) => [name, readDamages(stateDir, name).slice(0, 8)] as const)
+		.filter(([, damages]) => damages.length > 0);
 	const old = isUnused ? findUnusableOldEvents(stateDir) : null;
-	const told = damages.map(({ file, message }) => `${file}: ${message}`);
+	const told = damaged.flatMap(([, damages]) => damages.map(({ file, message }) => `${file}: ${message}`));
 	if (old) told.push(`${old.file}: ${inWords(old.error)}`);
 	if (told.length === 0) return null;
-	const remedy = 'Check the disk; idv-agent audit --verify and idv-agent history say what is missing.';
+	const remedy = joinSentences('Check the disk.', ...damaged.map(([name]) => MISSING[name]), old ? MISSING.events : '');
 	return failure('state-corrupt', `Files of the log are damaged: ${told.join('; ')}.`, { remedy });
 }
 

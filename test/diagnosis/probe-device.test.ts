@@ -174,7 +174,11 @@ describe('the state directory', () => {
 			const others = (await readdir(stateDir)).filter((each) => each.startsWith(name));
 			for (const each of others) await rm(join(stateDir, each));
 			await writeFile(file, Buffer.alloc(5000));
-			expectProblem((await examine({ home }, 'state')).checks.state, 'warning', 'state-corrupt', new RegExp(file));
+			const found = (await examine({ home }, 'state')).checks.state;
+			expectProblem(found, 'warning', 'state-corrupt', new RegExp(file));
+			const { remedy = '' } = found as { remedy?: string };
+			const who = ['history', 'audit', 'applications'].filter((each) => remedy.includes(each));
+			expect(who).toEqual([name.replace('events', 'applications')]);
 			await writeFile(file, '');
 			expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
 			await rm(file);
