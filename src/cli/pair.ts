@@ -1,6 +1,7 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { AgentError, asError, asFailure } from '../base/errors.ts';
 import { unsent } from '../pairing/code-worth.ts';
+import { notACode } from '../pairing/rules.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
@@ -74,7 +75,12 @@ function checkSource(shell: Shell, from: readonly string[], image: string | unde
 }
 
 async function readCode(shell: Shell, from: readonly string[], image: string | undefined): Promise<string> {
-	if (image !== undefined) return (await import('../scanning/picture-reader.edge.ts')).readSingleCode(image);
+	if (image !== undefined) {
+		const { readSingleCode } = await import('../scanning/picture-reader.edge.ts');
+		return readSingleCode(image).catch((error: unknown) => {
+			throw unsent(error);
+		});
+	}
 	return from.length > 0
 		? readStandardInput(shell, MAX_CODE_LENGTH)
 		: promptHidden(shell, 'Scan or type the pairing code (it stays hidden), then Enter: ', MAX_CODE_LENGTH);
@@ -82,9 +88,8 @@ async function readCode(shell: Shell, from: readonly string[], image: string | u
 
 /** Refuses a code that the agent's interface would refuse for its form, in the words of pairing. */
 function checkLength(code: string): string {
-	if (code.trim() === '') throw new AgentError('not-a-pairing-code', 'Nothing was read.');
-	if (code.length > MAX_CODE_LENGTH)
-		throw new AgentError('not-a-pairing-code', 'This text is longer than any pairing code.');
+	if (code.trim() === '') throw asError(notACode('empty', code));
+	if (code.length > MAX_CODE_LENGTH) throw asError(notACode('tooLong', code));
 	return code;
 }
 

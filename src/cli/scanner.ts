@@ -167,7 +167,7 @@ async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
 	if (shell.isJson) return shell.json({ scan: 'other', characters: length, reason });
 	if (scan.kind === 'tooLong') return shell.line('no pairing code: longer than any');
 	shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
-	shell.line(`  ${sentenceOf(notACode(reason), 'over')}`);
+	shell.line(`  ${sentenceOf(notACode(reason, scan.text), 'over')}`);
 }
 
 function describeTyped({ scanner, device, capsLock }: Typed): string {

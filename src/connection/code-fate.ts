@@ -28,6 +28,9 @@ const REFUSED = wordsAbout(
 const UNUSED = new RegExp(
 	`\\b(?:not|never) (?:yet )?(?:been )?(?:yet )?${SPENT}\\b|\\bun(?:used|spent|consumed)\\b|\\b(?:still|stays|remains) (?:valid|good|usable)\\b`,
 );
+/** One sentence for every reason ("invalid or expired token"): which one it is, nothing says. */
+const ANY_REASON =
+	/\b(?:invalid|unknown|incorrect|wrong|not (?:found|valid|known))\b[^.;]{0,24}\bor\b[^.;]{0,24}\bexpired\b|\bexpired\b[^.;]{0,24}\bor\b[^.;]{0,24}\b(?:invalid|unknown|incorrect|wrong|not (?:found|valid|known))\b/;
 /** Other tokens than ours. */
 const OTHERS = /\b(?:csrf|xsrf)\b|\bunexpected token\b|\btokens? (?:in|at) (?:json|position)\b/;
 
@@ -38,7 +41,8 @@ export function codeFateIn(words: string, isRefused: boolean): CodeFate | null {
 		.replace(/[_\s-]+/g, ' ')
 		.toLowerCase();
 	if (OTHERS.test(plain)) return null;
-	if (isRefused ? /\bexpired\b/.test(plain) : EXPIRED.test(plain)) return 'expired';
+	if (isRefused ? /\bexpired\b/.test(plain) : EXPIRED.test(plain))
+		return ANY_REASON.test(plain) ? 'refused' : 'expired';
 	if (UNUSED.test(plain)) return 'unused';
 	if (isRefused ? new RegExp(`\\b${SPENT}\\b`).test(plain) : USED.test(plain)) return 'used';
 	return REFUSED.test(plain) ? 'refused' : null;
@@ -48,6 +52,9 @@ export function codeFateIn(words: string, isRefused: boolean): CodeFate | null {
 const BEFORE_THE_CODE: readonly number[] = [
 	300, 305, 307, 308, 405, 406, 407, 411, 413, 414, 415, 416, 417, 421, 425, 426, 428, 429, 431, 451, 501, 505, 511,
 ];
+
+/** What only a service says that has registered a device. Source: assumed (token-place). */
+const OF_A_DEVICE = /token|connection|credential|jwt|device|workflow/i;
 
 export interface CodeAnswer {
 	readonly status: number;
@@ -64,10 +71,10 @@ export interface CodeAnswer {
 export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code, params } }: CodeAnswer): CodeWorth {
 	if (code === 'code-expired-or-used') return params?.['reason'] === 'used' ? 'used' : 'invalid';
 	if (fate === 'unused') return 'valid';
-	// Whatever stands before the service answers without a word as well, and cuts what it passes on.
-	const isBroken =
-		code === 'answer-unreadable' && (body.trim() === '' || (/^\s*[[{]/.test(body) && parseJson(body) === undefined));
-	if (status >= 200 && status < 300) return isPage || saidNo || isBroken ? 'uncertain' : 'used';
+	// Whatever stands before the service answers `{}` or "ok" as well, and cuts what it passes on.
+	const isWhole = code === 'answer-unreadable' && (!/^\s*[[{]/.test(body) || parseJson(body) !== undefined);
+	if (status >= 200 && status < 300)
+		return isWhole && !isPage && !saidNo && OF_A_DEVICE.test(body) ? 'used' : 'uncertain';
 	const isNotThere = status === 404 && params?.['detail'] === undefined && code === 'bad-response';
 	const isFirewall = status === 403 && isPage;
 	const isPortal = code === 'captive-portal' && status !== 303;

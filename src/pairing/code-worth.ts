@@ -6,7 +6,7 @@ import type { CodeWorth } from '../connection/code-fate.ts';
 const WORDS: Readonly<Record<CodeWorth, string>> = {
 	valid: 'The code was not used and stays valid.',
 	used: 'The code is used up.',
-	invalid: 'The code is not valid there any more.',
+	invalid: 'As it was read, the code is not valid there.',
 	uncertain: 'The code may have been used.',
 };
 const NEXT: Readonly<Record<CodeWorth, string>> = {
@@ -16,21 +16,26 @@ const NEXT: Readonly<Record<CodeWorth, string>> = {
 	uncertain: 'Try the same code again; only if it is refused, ask for a new one.',
 };
 
+/** A code that is not known there may have been cut, or typed in part: another one may not be needed. */
+const WHOLE =
+	'Scan or type the whole code once more; if it is refused again, ask for a new pairing code: each works once and for a few minutes.';
+
 /** The refusal with the worth of the code, also for programs. @param next the sentence after its remedy. */
 export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth]): Failure {
 	// Words of the service that name the end of the code say it all.
-	const isSaid = cause.code === 'code-expired-or-used' && cause.params?.['reason'] !== 'refused';
+	const isOver = cause.code === 'code-expired-or-used';
+	const isSaid = isOver && cause.params?.['reason'] !== 'refused';
 	return {
 		...cause,
 		message: joinSentences(cause.message, isSaid ? '' : WORDS[worth]),
-		remedy: joinSentences(cause.remedy, cause.code === 'code-expired-or-used' ? '' : next),
+		remedy: joinSentences(isOver && !isSaid ? WHOLE : cause.remedy, isOver ? '' : next),
 		// The agent keeps no code: only a person can try it again.
 		recovers: false,
 		params: { ...cause.params, pairingCode: worth },
 	};
 }
 
-/** A refusal before anything was sent. A text that is not a code has no worth. */
+/** A refusal before anything was sent. That of a text that is not a code says so already. */
 export function unsent(error: unknown): unknown {
 	return error instanceof AgentError && error.code !== 'not-a-pairing-code'
 		? asError(withWorth(error.failure, 'valid', ''))

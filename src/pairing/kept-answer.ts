@@ -10,7 +10,7 @@ import { joinSentences } from '../base/sentences.ts';
 import { unreadAnswer } from '../connection/unread-answer.ts';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
-import { type AnswerText, likelyFirst, tokenIn } from '../protocol/registration-answer.ts';
+import { type AnswerText, likelyFirst, looksLikeToken, tokenIn } from '../protocol/registration-answer.ts';
 
 export const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Of one answer, in bytes of its texts and their places. */
@@ -71,15 +71,19 @@ export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string
 export function describeKept(kept: KeptAnswer, tokenPointer: string | null, unsaved: string | null): Failure {
 	const { host } = new URL(kept.baseUrl);
 	const unread = unreadAnswer({ status: kept.status, host, texts: kept.texts, tokenPointer });
+	// Whatever stands before the service answers "ok" as well: then the code may still be good.
+	const isUsed = kept.texts.some(looksLikeToken);
+	const next = isUsed ? 'no other code is needed' : 'the code may have been used';
 	const where =
 		unsaved === null
-			? 'The answer is kept for 24 hours: no other code is needed'
-			: `The answer could not be saved (${unsaved}) and is kept in memory only: no other code is needed for 24 hours, unless the agent ends before`;
+			? `The answer is kept for 24 hours: ${next}`
+			: `The answer could not be saved (${unsaved}) and is kept in memory only: ${next}${isUsed ? ' for 24 hours, unless the agent ends before' : ''}`;
+	const remedy = isUsed ? unread.remedy : `Try the same code again. If it is refused: ${unread.remedy}`;
 	return failure('answer-unreadable', joinSentences(unread.message, where), {
-		remedy: joinSentences(unread.remedy, 'The device then pairs with this answer.'),
+		remedy: joinSentences(remedy, 'The device then pairs with this answer.'),
 		// A person has to set it; the agent asks the service for nothing meanwhile.
 		recovers: false,
-		params: { ...unread.params, pairingCode: 'used' },
+		params: { ...unread.params, pairingCode: isUsed ? 'used' : 'uncertain' },
 	});
 }
 

@@ -1,5 +1,6 @@
 /** Whether a scanned code may be used on this device, decided without the network before anything is spent. Pure. */
 import { type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
 import { NO_ORIGIN } from '../settings/restrictions.ts';
@@ -82,24 +83,41 @@ const NOT_A_CODE: Readonly<Record<UnreadReason, string>> = {
 	capitals:
 		'This looks like a pairing code of which the scanner has changed capitals and small letters; it cannot be read for certain.',
 };
-/** The one thing to do where the code is good and the scanner is not. */
-const SCANNER_REMEDY: Partial<Record<UnreadReason, string>> = {
-	damaged: 'Scan the code again; if that does not help, ask for a new one.',
+/** Nothing of these is a pairing code, not even of another make. */
+const OTHER_TEXTS: readonly UnreadReason[] = ['empty', 'tooLong', 'otherText', 'linkWithoutToken'];
+const WHOLE = 'Scan or type the whole code once more; if that does not help, ask for a new one.';
+/** The one thing to do where the code is good, and what was read of it is not. */
+const REMEDIES: Partial<Record<UnreadReason, string>> = {
+	damaged: WHOLE,
+	badToken: WHOLE,
+	badWorkflow: WHOLE,
 	otherLayout:
 		'Set both to the same keyboard layout (US English where the agent itself reads the scanner; its manual has a code for it), then scan the code again.',
 	capitals: 'Switch Caps Lock off, and the change of capitals in the scanner, then scan the code again.',
 };
 
-/** The refusal of a text that cannot be read as a pairing code. */
-export function notACode(reason: UnreadReason): Failure {
-	const remedy = SCANNER_REMEDY[reason];
-	return failure('not-a-pairing-code', NOT_A_CODE[reason], { params: { reason }, ...(remedy && { remedy }) });
+/** The refusal of a text that cannot be read as a pairing code: of the text it tells the shape, since it may be a secret. */
+export function notACode(reason: UnreadReason, text?: string): Failure {
+	const isOther = OTHER_TEXTS.includes(reason);
+	const remedy = REMEDIES[reason];
+	const worth = isOther ? 'Nothing was sent.' : 'The code was not sent and stays valid.';
+	return failure('not-a-pairing-code', joinSentences(NOT_A_CODE[reason], worth), {
+		params: { reason, ...(text && { form: formOf(text), characters: text.length }), pairingCode: 'valid' },
+		...(remedy && { remedy }),
+	});
+}
+
+function formOf(text: string): 'link' | 'json' | 'digits' | 'word' | 'text' {
+	const trimmed = text.trim();
+	if (/^[a-z][a-z0-9+.-]*:/i.test(trimmed)) return 'link';
+	if (trimmed.startsWith('{')) return 'json';
+	return /^\d+$/.test(trimmed) ? 'digits' : /^\S+$/.test(trimmed) ? 'word' : 'text';
 }
 
 /** Looks at a code and says what it would do and whether it may. */
 export function decidePairing(asked: PairingAsked, context: PairingContext): PairingDecision {
 	const read = readScannedText(asked.code);
-	if (read.code === null) return refusedUnread(notACode(read.reason));
+	if (read.code === null) return refusedUnread(notACode(read.reason, asked.code));
 	const { code } = read;
 	const { settings, configured, state, pairedWith } = context;
 	const named = ownAddress(code.baseUrl, settings.baseUrl) ?? pairedWith;

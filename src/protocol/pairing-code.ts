@@ -90,12 +90,18 @@ function isCutOff({ pathname, searchParams }: URL): boolean {
 	return pathname.endsWith(DEEP_LINK_PATH) && (isBegun || searchParams.size === 0);
 }
 
+/** Whether it ends within the name of its next parameter: of what was cut, more may be missing. */
+function isCutInAName({ search, hash }: URL): boolean {
+	const [, last = ''] = /&([a-z]+)$/i.exec(search + hash) ?? [];
+	return last !== '' && ['workflowId', 'sessionId'].some((name) => name.startsWith(last));
+}
+
 /** Escapes of web pages, and halves of escapes: what is left out, and where, is not known. A `+` is a space or itself. */
 const ALTERED = /&(?:amp|#0*38|#x0*26);|%(?![\da-f]{2})|[?&]authorization=[^&#+%\s]*(?:%20|[+\s])[^&#]*\+/i;
 
 function readDeepLink(url: URL, authorization: readonly string[], depth: number): ScannedCode {
 	if (authorization.length !== 1) return notACode('badToken');
-	if (ALTERED.test(url.search + url.hash)) return notACode('damaged');
+	if (ALTERED.test(url.search + url.hash) || isCutInAName(url)) return notACode('damaged');
 	const token = readToken(authorization[0] ?? '');
 	if (typeof token !== 'string') return token;
 	const prefix = url.pathname.replace(/\/+$/, '');
@@ -155,8 +161,12 @@ function readToken(text: string): string | NotACode {
 	if (rest.length === 0 && isNearly(word, 'token')) return notACode('badToken');
 	// The space after the scheme was lost, or the signs that stand for it.
 	if (rest.length === 0 && /^token./i.test(word)) return notACode('damaged');
+	if (CUT_JWT.test(token)) return notACode('damaged');
 	return token.length >= 4 && isCredential(token) ? token : notACode('badToken');
 }
+
+/** A signed token has three parts, and its first begins with `{"alg"` or `{"typ"`. No other form of a token tells its length. */
+const CUT_JWT = /^eyJ(?:hbGci|0eXAi)[\w-]*(?:\.[\w-]*)?\.?$/;
 
 function pairingCode(code: Omit<PairingCode, 'kind'>): ScannedCode {
 	const baseUrl = code.baseUrl === null ? null : normalizeBaseUrl(code.baseUrl);

@@ -7,6 +7,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import { asFailure, type Failure, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
+import { notACode } from '../pairing/rules.ts';
 import type { PairPreview, PairRequest, ScannerReport } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { chooseScanners, SCANNER_RETRY_MS, type ScannerChoice, type ScannerFacts } from './choose-scanner.ts';
@@ -272,8 +273,7 @@ function assessScans({ agent, refused, unconfirmed, clock, log }: ScanningParts)
 			if (isOld) return;
 			if (underWay)
 				return refuse(failure('pairing-under-way', 'A pairing is under way on this device; this scan was ignored.'));
-			if (scan.kind === 'tooLong')
-				return refuse(failure('not-a-pairing-code', 'This text is longer than any pairing code.'));
+			if (scan.kind === 'tooLong') return refuse(notACode('tooLong'));
 			void take(text).catch((error: unknown) => refuse(toFailure(error)));
 		},
 		proposal: (): Proposal | null => proposal,

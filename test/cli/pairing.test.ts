@@ -274,7 +274,7 @@ describe('a code', () => {
 		] as const) {
 			const outcome = await pair(given, '--replace');
 			expectRefusal(outcome, { status: 77, code: 'code-expired-or-used', words });
-			expect(outcome.stderr).toMatch(/Ask for a new pairing code/);
+			expect(outcome.stderr).toMatch(/[Aa]sk for a new pairing code/);
 		}
 		// Every answer of the service tells its time.
 		const withoutTime = ({ state }: typeof before) => {

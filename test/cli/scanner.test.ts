@@ -107,7 +107,7 @@ describe('scanner test', () => {
 				/^ {2}This looks like .* the keyboard layout of the scanner is not that of this computer.*Set both to the same keyboard layout/,
 			),
 			expect.stringMatching(/^no pairing code/),
-			expect.stringMatching(/^ {2}This pairing code is not whole.*Scan the code again/),
+			expect.stringMatching(/^ {2}This pairing code is not whole.*Scan or type the whole code once more/),
 			'',
 		]);
 		const told = json.stdout.trim().split('\n');

@@ -374,7 +374,7 @@ describe('pairing', () => {
 		['valid', 'The code was not used and stays valid. Wait a few minutes.', 'service-overloaded'],
 		['uncertain', 'try the same code once more. If it is refused, ask for a new pairing code.', 'pairing-uncertain'],
 		['used', 'The code is used up. Ask for a new pairing code and scan it.', 'pairing-uncertain'],
-		['invalid', 'This code has expired or was used before. Ask for a new pairing code', 'code-expired-or-used'],
+		['invalid', 'or is not whole. Scan or type the whole code once more; if', 'code-expired-or-used'],
 	] as const)('that is refused says that the code is %s', async (pairingCode, said, code) => {
 		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
 		await expect.poll(state, LOOK).toBe('unpaired');
@@ -421,20 +421,25 @@ describe('pairing', () => {
 		[
 			'otherLayout',
 			'httpsÖ--',
-			/^The keyboard layout of the scanner is not that of this device\. Set both/,
-			/^Scanner und Gerät /,
+			/stays valid\. The keyboard layout of the scanner is not that of this device\. Set both/,
+			/gültig\. Scanner und Gerät /,
 		],
 		[
 			'capitals',
 			'HTTPS',
-			/^The scanner changes capitals and small letters\. Switch that off/,
-			/^Der Scanner verändert /,
+			/stays valid\. The scanner changes capitals and small letters\. Switch that off/,
+			/gültig\. Der Scanner verändert /,
 		],
-		['damaged', 'https://id.example.com/mobile', /^This pairing code is not whole, .* Scan it again/, /unvollständig/],
+		[
+			'damaged',
+			'https://id.example.com/mobile',
+			/^The code was not used and stays valid\. This pairing code is not whole, .* Scan it again/,
+			/unvollständig/,
+		],
 		[
 			'badToken',
 			'https://id.example.com/mobile?authorization=To',
-			/^This pairing code is not whole, /,
+			/stays valid\. This pairing code is not whole, /,
 			/unvollständig/,
 		],
 	] as const)(

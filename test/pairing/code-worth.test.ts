@@ -10,7 +10,7 @@ const WORDS: Readonly<Record<string, RegExp>> = {
 	valid: /was not used and stays valid/,
 	used: /used up|was used already|no other code is needed/,
 	uncertain: /may have (?:been )?used|may have used/,
-	invalid: /has expired|not valid there any more/,
+	invalid: /has expired|is not valid there/,
 };
 
 /** A service that answers a registration as it is told to; everything else is fine. */
@@ -97,11 +97,22 @@ const ANSWERS: readonly Row[] = [
 	[403, 'uncertain', '{"detail":"CSRF token is invalid"}'],
 	[400, 'uncertain', '{"message":"Unexpected token } in JSON at position 5: invalid"}'],
 	// It said yes, and its answer is of no use.
-	[200, 'used', '{}'],
 	[201, 'used', '{"token":12345}'],
+	[201, 'used', '<connection><token>abc</token></connection>', { 'content-type': 'application/xml' }],
+	[200, 'used', '{"data":{"k":"eyJhbGciOiJub25lIn0.eyJhIjoxfQ.c2ln"}}'],
+	// It is nothing that only a service says: whatever is in between answers so as well.
+	[200, 'uncertain', '{}'],
+	[201, 'uncertain', '[]'],
+	[200, 'uncertain', 'null'],
+	[200, 'uncertain', 'true'],
+	[200, 'uncertain', '""'],
+	[200, 'uncertain', 'OK'],
+	[202, 'uncertain', '{"status":"ok"}'],
+	[200, 'uncertain', '<ok/>', { 'content-type': 'text/xml' }],
 	[204, 'uncertain'],
 	[200, 'uncertain', ''],
 	[201, 'uncertain', '{"message":"n'],
+	[201, 'uncertain', '{"token":"eyJ'],
 	// It names the end of the code, whatever the status.
 	[401, 'invalid'],
 	[401, 'invalid', '{"code":"token-unknown","detail":"Unknown Short Token"}'],
@@ -117,6 +128,7 @@ const ANSWERS: readonly Row[] = [
 	[404, 'invalid', '{"message":"Token not found"}'],
 	[422, 'invalid', '{"errors":["invalid pairing code"]}'],
 	[200, 'invalid', '{"ok":false,"error":"unknown token"}'],
+	[401, 'invalid', '{"message":"Invalid or expired token"}'],
 ];
 
 test('every answer of a service is told with the worth of the code [F750]', async () => {
@@ -148,7 +160,7 @@ describe('where the line breaks', () => {
 		],
 		[
 			'in the body of a yes',
-			'used',
+			'uncertain',
 			(request) => void request.socket.end('HTTP/1.1 201 Created\r\ncontent-length: 99\r\n\r\n{"tok'),
 		],
 		[
@@ -196,7 +208,48 @@ test('what is refused on the device itself has not touched the code', async () =
 	const refusal = await refusalOf(device, code);
 	expect(refusal).toMatchObject({ code: 'already-paired', params: { pairingCode: 'valid' } });
 	expect(refusal.message).toMatch(WORDS['valid'] as RegExp);
-	expect((await refusalOf(device, 'a shelf label')).params).toEqual({ reason: 'otherText' });
+});
+
+test('a text that is no code is refused with its shape and without its words, and with the worth of the code that was meant [F932]', async () => {
+	const device = await givenAgent();
+	const link = 'https://id.example.com/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr';
+	for (const [text, form, said] of [
+		['a shelf label', 'text', /Nothing was sent\./],
+		['WIFI:S:guests;P:secret-word;;', 'link', /Nothing was sent\./],
+		['4006381333931', 'digits', /Nothing was sent\./],
+		['{"baseUrl":"https://id.example.com","tok', 'json', /not sent and stays valid/],
+		[`${link}%2`, 'link', /not sent and stays valid/],
+		[`${link}&workfl`, 'link', /not sent and stays valid/],
+		['https://id.example.com/mobile?authorization=', 'link', /not sent and stays valid/],
+		['https://id.example.com/mobile?authorization=Token%20', 'link', /not sent and stays valid/],
+		[link.toLowerCase(), 'link', /not sent and stays valid/],
+	] as const) {
+		const { message, params, remedy } = await refusalOf(device, text);
+		expect(params, text).toMatchObject({ form, characters: text.length, pairingCode: 'valid' });
+		expect(message, text).toMatch(said);
+		if (/%2$|=$|%20$|workfl$|tok$/.test(text)) expect(remedy).toMatch(/^Scan or type the whole code once more/);
+		expect(JSON.stringify([message, params, remedy])).not.toMatch(/secret-word|shelf|0123456789abc|4006381/i);
+	}
+});
+
+test('a code that the service does not know is asked for whole once more, before a new one [F930]', async () => {
+	const [device, service] = [await givenAgent(), await givenService()];
+	const { url } = service.createPairingCode('check-in');
+	const workflow = url.slice(url.indexOf('&'));
+	const cut = url.slice(0, url.indexOf('&') - 8);
+	const refusal = await refusalOf(device, cut + workflow);
+	expect(refusal).toMatchObject({
+		code: 'code-expired-or-used',
+		params: { reason: 'refused', pairingCode: 'invalid' },
+	});
+	expect(refusal.message).toMatch(/As it was read, the code is not valid there\.$/);
+	expect(refusal.remedy).toMatch(
+		/^Scan or type the whole code once more; if it is refused again, ask for a new pairing code/,
+	);
+	await device.pair(url);
+	await device.untilLive('check-in');
+	// Of one that it knows, nothing is missing.
+	expect((await refusalOf(await givenAgent(), url)).remedy).toMatch(/^Ask for a new pairing code/);
 });
 
 describe('a device that was refused once', () => {

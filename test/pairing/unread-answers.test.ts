@@ -114,6 +114,22 @@ describe('an answer that could not be read', () => {
 		},
 	);
 
+	test('that holds nothing like a token leaves the code uncertain: what is in between answers "ok" as well [F931]', async () => {
+		const server = createServer((request, response) => {
+			request.resume();
+			response.setHeader('content-type', 'application/json').end('{"status":"ok"}');
+		});
+		const device = await givenAgent();
+		const code = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+		expect(await refusalOf(device.pair(code))).toMatchObject({
+			code: 'answer-unreadable',
+			message: expect.stringMatching(/The answer is kept for 24 hours: the code may have been used\.$/),
+			remedy: expect.stringMatching(/^Try the same code again\. If it is refused: Set service\.tokenPointer/),
+			params: { pairingCode: 'uncertain' },
+		});
+		server.close();
+	});
+
 	test('lies in a file of its own for its owner only, and is told by status, log and doctor, never its texts', async () => {
 		const { service, device, refusal } = await givenUnread();
 		const text = (await kept(device)) ?? '';

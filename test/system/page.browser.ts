@@ -359,7 +359,7 @@ describe('situations at the screen', () => {
 			.toContain('access-denied');
 		await expect
 			.poll(() => tryPin(page), { timeout: 20_000, interval: 1000 })
-			.toMatch(/^This code has expired or was used before\./);
+			.toMatch(/^This code has expired, was used before or is not whole\. Scan or type the whole code once more/);
 		await page.locator('#code').fill(device.code(null));
 		await page.keyboard.press('Enter');
 		await page.locator('#workflow').fill('document-check');

@@ -261,11 +261,11 @@ function isPairingCode({ ok, body }) {
 
 /** @param {Found} one @param {string | number | undefined} reason */
 function sayNotACode(one, reason) {
-	if (reason === 'otherLayout') return say(() => text('otherLayout'));
-	if (reason === 'capitals') return say(() => text('capitals'));
 	const kind = kindOf(one);
 	const isDamaged = reason === 'damaged' || (kind === 'link' && (reason === 'badToken' || reason === 'badWorkflow'));
-	if (isDamaged) return say(() => text('damaged'));
+	if (isDamaged) return say(() => [text('codeValid'), text('damaged')].join(' '));
+	if (reason === 'otherLayout') return say(() => [text('codeValid'), text('otherLayout')].join(' '));
+	if (reason === 'capitals') return say(() => [text('codeValid'), text('capitals')].join(' '));
 	say(() => {
 		const [what, todo] = problemWords('not-a-pairing-code');
 		return [kind === null ? what : fill(words.kinds[kind], { kind: one.format }), todo].join(' ');
@@ -398,10 +398,14 @@ function sentenceOf({ code: named, params = {} }) {
 		return text(keys[params.reason ?? ''] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) });
 	}
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
-	const [what, todo] = problemWords(named);
+	const isOver = named === 'code-expired-or-used';
+	if (isOver && params.reason === 'used') return text('codeUsed');
+	const [what, again] = problemWords(named);
+	// A code that is known to have expired was read whole.
+	const todo = isOver && params.reason === 'expired' ? problemWords('credential-refused')[1] : again;
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
-	const worth = worths[named === 'code-expired-or-used' ? '' : (params.pairingCode ?? '')];
+	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];
 	return [what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' ');
 }
 

@@ -91,7 +91,10 @@ export default {
 			'Der Code sagt nicht, für welchen Dienst er ist.',
 			'Scannen Sie den ganzen Kopplungscode oder geben Sie ihn mit seiner Adresse ein.',
 		],
-		'code-expired-or-used': ['Dieser Code ist abgelaufen oder schon verwendet.', NEW_CODE],
+		'code-expired-or-used': [
+			'Dieser Code ist abgelaufen, schon verwendet oder unvollständig.',
+			'Scannen oder tippen Sie den ganzen Code noch einmal; hilft das nicht, fordern Sie einen neuen an.',
+		],
 		'code-for-other-origin': ['Dieser Code ist für einen anderen Dienst.', SAME_CODE],
 		'origin-unconfirmed': ['Ein Code wartet auf Bestätigung.', 'Prüfen Sie die Adresse und bestätigen Sie sie.'],
 		'pairing-unconfirmed': ['Ein gescannter Code wartet auf Bestätigung.', 'Bestätigen Sie ihn hier am Bildschirm.'],

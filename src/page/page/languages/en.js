@@ -78,7 +78,10 @@ export default {
 			'This code does not say which service it is for.',
 			'Scan the whole pairing code, or type it with its address.',
 		],
-		'code-expired-or-used': ['This code has expired or was used before.', NEW_CODE],
+		'code-expired-or-used': [
+			'This code has expired, was used before or is not whole.',
+			'Scan or type the whole code once more; if that does not help, ask for a new one.',
+		],
 		'code-for-other-origin': ['This code is for another service.', SAME_CODE],
 		'origin-unconfirmed': ['A code waits for a confirmation.', 'Look at the address and confirm it.'],
 		'pairing-unconfirmed': ['A scanned code waits for a confirmation.', 'Confirm it here on the screen.'],

@@ -81,7 +81,10 @@ export default {
 			'Este código no dice para qué servicio es.',
 			'Escanee el código completo o escríbalo con su dirección.',
 		],
-		'code-expired-or-used': ['Este código ha caducado o ya se usó.', NEW_CODE],
+		'code-expired-or-used': [
+			'Este código ha caducado, ya se usó o está incompleto.',
+			'Escanee o escriba el código entero una vez más; si no sirve, pida uno nuevo.',
+		],
 		'code-for-other-origin': ['Este código es de otro servicio.', SAME_CODE],
 		'origin-unconfirmed': ['Un código espera confirmación.', 'Mire la dirección y confírmela.'],
 		'pairing-unconfirmed': ['Un código escaneado espera confirmación.', 'Confírmelo aquí, en la pantalla.'],

@@ -94,7 +94,10 @@ export default {
 			'Ce code ne dit pas à quel service il appartient.',
 			'Scannez le code entier ou tapez-le avec son adresse.',
 		],
-		'code-expired-or-used': ['Ce code a expiré ou a déjà servi.', NEW_CODE],
+		'code-expired-or-used': [
+			'Ce code a expiré, a déjà servi ou est incomplet.',
+			'Scannez ou saisissez de nouveau le code entier\u00a0; si cela ne suffit pas, demandez-en un nouveau.',
+		],
 		'code-for-other-origin': ['Ce code est pour un autre service.', SAME_CODE],
 		'origin-unconfirmed': ['Un code attend une confirmation.', 'Regardez l’adresse et confirmez-la.'],
 		'pairing-unconfirmed': ['Un code scanné attend une confirmation.', 'Confirmez-le ici, à l’écran.'],
