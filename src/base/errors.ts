@@ -125,9 +125,9 @@ export const CATALOGUE = {
 	}),
 	...rows(REFUSED, {
 		'credential-refused':
-			'Pair this device again with a new code (idv-agent pair --replace), or give it a credential that the service accepts.',
+			'Pair this device again with a new code (idv-agent pair), or give it a credential that the service accepts.',
 		'connection-revoked':
-			'Pair this device again with a new code (idv-agent pair --replace), or ask the operator why it was revoked.',
+			'Pair this device again with a new code (idv-agent pair), or ask the operator why it was revoked.',
 	}),
 	...rows(blocked(EXIT.unavailable), {
 		'proxy-refused':

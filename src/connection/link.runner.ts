@@ -376,7 +376,7 @@ function explained(refused: Failure, { kind }: Credential, files: Settings['cred
 		});
 	}
 	const remedy =
-		'This device requires a credential that may register it: scan a new pairing code with --replace, or set credential.apiKeyFile.';
+		'This device requires a credential that may register it: scan a new pairing code (idv-agent pair; --replace while the device is online), or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
 

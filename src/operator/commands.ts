@@ -13,7 +13,10 @@ const API_KEY_COMMANDS: Subcommands = {
 	create: (command) =>
 		command('create an API key')
 			.requiredOption('--name <name>', 'human-readable name')
-			.requiredOption('--permissions <list>', 'comma-separated, such as deeplink:write,ephemeral_device:write')
+			.requiredOption(
+				'--permissions <list>',
+				'what the key may do, such as deeplink:write; several are separated by commas',
+			)
 			.duration('--expires <time>', 'lifetime, such as 30d or 3600 (seconds); default: never expires', [1, 315_360_000])
 			.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
 			.option('--allow-unknown-permission', 'take a permission that looks like a mistyped one as it is')

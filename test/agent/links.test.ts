@@ -397,9 +397,9 @@ describe('a refused Connection', () => {
 		const blocked = await passRefusals(device);
 		expect(blocked.sentence).toContain('revoked');
 		expect((await device.home.untilSaved()).connections).toHaveLength(1);
-		expect(blocked.sentence).toContain('idv-agent pair --replace');
-		// A new code helps at once.
-		await device.pair(service.createPairingCode('check-in').url, { replace: true });
+		expect(blocked.sentence).toContain('Pair this device again with a new code (idv-agent pair)');
+		// A new code helps at once, as the sentence says it: without --replace.
+		await device.pair(service.createPairingCode('check-in').url);
 		await device.untilState('online');
 	});
 

@@ -346,7 +346,11 @@ test('a part that cannot be shown leaves the others in view, and is shown when i
 });
 
 test.each([
-	[true, 'The service refuses the channel of this device.', 'Wait a few minutes; if it lasts, tell your support.'],
+	[
+		true,
+		'The service does not accept this device at the moment.',
+		'Wait a few minutes; if it lasts, tell your support.',
+	],
 	[false, 'The service does not accept this device any more.', 'Ask for a new pairing code and scan it.'],
 ])(
 	'a new code is asked for when a person has to act, not while the agent still tries (tries: %s) [F829]',

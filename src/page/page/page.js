@@ -286,9 +286,7 @@ function statusWords({ status, standing, pinNeed }) {
  */
 function toldWords({ code, recovers }) {
 	const isForCode = problemWords(code)[1] === problemWords('credential-refused')[1];
-	return recovers && isForCode
-		? [problemWords('channel-rejected')[0], problemWords('service-failed')[1]]
-		: problemWords(code);
+	return recovers && isForCode ? [text('refusedForNow'), problemWords('service-failed')[1]] : problemWords(code);
 }
 
 /** @param {PageView} view */

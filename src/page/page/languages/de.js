@@ -194,6 +194,7 @@ export default {
 	interruptions: { one: 'Eine Unterbrechung.', other: '{count} Unterbrechungen.' },
 	inSentence: { Tage: 'Tagen' },
 	text: {
+		refusedForNow: 'Der Dienst nimmt dieses Gerät im Moment nicht an.',
 		nothingToDo: 'Es ist nichts zu tun.',
 		tryNow: 'Jetzt versuchen',
 		retries: 'Das Gerät versucht es selbstständig wieder.',

@@ -172,6 +172,7 @@ export default {
 	interruptions: { one: 'One interruption.', other: '{count} interruptions.' },
 	inSentence: {},
 	text: {
+		refusedForNow: 'The service does not accept this device at the moment.',
 		nothingToDo: 'Nothing to do.',
 		tryNow: 'Try now',
 		retries: 'The device tries again automatically.',

@@ -181,6 +181,7 @@ export default {
 	interruptions: { one: 'Una interrupción.', many: '{count} de interrupciones.', other: '{count} interrupciones.' },
 	inSentence: {},
 	text: {
+		refusedForNow: 'El servicio no acepta este equipo en este momento.',
 		nothingToDo: 'No hay que hacer nada.',
 		tryNow: 'Intentar ahora',
 		retries: 'El equipo lo intenta de nuevo automáticamente.',

@@ -200,6 +200,7 @@ export default {
 	interruptions: { one: '{count} interruption.', many: '{count} d’interruptions.', other: '{count} interruptions.' },
 	inSentence: {},
 	text: {
+		refusedForNow: 'Le service n’accepte pas cet appareil pour le moment.',
 		nothingToDo: 'Rien à faire.',
 		tryNow: 'Réessayer maintenant',
 		retries: 'L’appareil réessaie automatiquement.',
