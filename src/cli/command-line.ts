@@ -208,13 +208,17 @@ const MEANT: Readonly<Record<string, string>> = {
 /** Of idv, which pairs nothing itself. */
 const MEANT_OF_OPERATORS: typeof MEANT = { pair: 'qrcode', scan: 'qrcode', register: 'qrcode', settings: 'profile' };
 
+/** Words that are tried with either program, and that only the one of a device answers. */
+const OF_DEVICES: readonly string[] = ['log', 'logs', 'bundle', 'support'];
+
 function meantBy(word: string, parent: Command): string | null {
 	const typed = word.toLowerCase();
 	const own = parent.name() === 'idv' ? { ...MEANT, ...MEANT_OF_OPERATORS } : MEANT;
 	const meant = [typed, Object.hasOwn(own, typed) ? own[typed] : undefined].find(
 		(name) => name !== undefined && commandOf(parent, name),
 	);
-	if (meant === undefined) return null;
+	if (meant === undefined)
+		return parent.name() === 'idv' && OF_DEVICES.includes(typed) ? `idv-agent ${own[typed]}` : null;
 	return parent.parent ? `${parent.name()} ${meant}` : meant;
 }
 

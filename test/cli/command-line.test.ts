@@ -52,6 +52,7 @@ const COMMANDS: Readonly<Record<Program, readonly string[]>> = {
 };
 
 test.each([
+	['log', 'history'],
 	['logs', 'history'],
 	['bundle', 'support-bundle'],
 	['support', 'support-bundle'],
@@ -75,8 +76,13 @@ test.each([
 	['idv-agent', ['workflow', 'checkin-2'], 'workflow set'],
 	['idv-agent', ['config', 'set'], 'config show'],
 	['idv', ['PAIR'], 'qrcode'],
-])('%s %j is answered with the command that is meant', async (program, words, meant) => {
-	const said = new RegExp(`^Error: Unknown command '.*'\\. Did you mean ${meant}\\? See`);
+	['idv', ['log'], 'idv-agent history'],
+	['idv', ['logs'], 'idv-agent history'],
+	['idv', ['bundle'], 'idv-agent support-bundle'],
+	['idv', ['support'], 'idv-agent support-bundle'],
+	['idv-agent', ['help', 'log'], 'history'],
+])('%s %j is answered with the command that is meant [F936]', async (program, words, meant) => {
+	const said = new RegExp(`^Error: Unknown command ['"].*['"]\\. Did you mean ${meant}\\? See`);
 	expectRefusal(await run(program as 'idv', words), { status: 64, code: 'usage', words: said });
 });
 

@@ -48,6 +48,20 @@ const DUALS: Record<string, Record<number, string>> = {
 	ar: { 2: 'ثانيتين', 120: 'دقيقتين', 7200: 'ساعتين', 172800: 'يومين' },
 	de: { 172800: '2 Tagen' },
 };
+/** The noun as it agrees with its numeral: of 1, 2, 3, 11 and 100. */
+const AGREEING: Record<string, readonly string[]> = {
+	en: ['One interruption.', '2 interruptions.', '3 interruptions.', '11 interruptions.', '100 interruptions.'],
+	de: [
+		'Eine Unterbrechung.',
+		'2 Unterbrechungen.',
+		'3 Unterbrechungen.',
+		'11 Unterbrechungen.',
+		'100 Unterbrechungen.',
+	],
+	fr: ['1 interruption.', '2 interruptions.', '3 interruptions.', '11 interruptions.', '100 interruptions.'],
+	es: ['Una interrupción.', '2 interrupciones.', '3 interrupciones.', '11 interrupciones.', '100 interrupciones.'],
+	ar: ['انقطاع واحد.', 'انقطاعان.', '3 انقطاعات.', '11 انقطاعًا.', '100 انقطاع.'],
+};
 const BUTTONS = ['tryNow', 'enterCode', 'show', 'go', 'camera', 'cameraStop', 'picture', 'close', 'yes', 'no'];
 
 /** Where the project says which languages there are, each with those it names. */
@@ -158,6 +172,10 @@ describe.each(TAGS)('%s', (tag) => {
 			expect(said).toBe([2, 120, 7200, 172_800].map((seconds) => DUALS[tag]?.[seconds] ?? duration(seconds)).join());
 		});
 
+		test('with a noun that agrees with it [F937]', () => {
+			expect([1, 2, 3, 11, 100].map(interruptions)).toEqual(AGREEING[tag]);
+		});
+
 		test('of interruptions as a sentence of its own', () => {
 			for (const count of [0, 1, 2, 3, 11, 100, 1_000_000]) {
 				const told = interruptions(count);
@@ -177,6 +195,8 @@ describe.each(TAGS)('%s', (tag) => {
 			expect(what.length, `${code}: ${what}`).toBeLessThanOrEqual(100);
 			expect(todo.length, `${code}: ${todo}`).toBeLessThanOrEqual(110);
 		}
+		expect(longest(Object.values(text))).toBeLessThanOrEqual(150);
+		expect(longest(Object.values(words.kinds))).toBeLessThanOrEqual(60);
 	});
 
 	test('has a form for every plural that the language has', () => {

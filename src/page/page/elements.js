@@ -56,6 +56,7 @@ export function fitScreen() {
 	fitted = now;
 	const { style } = document.documentElement;
 	style.fontSize = '';
+	dialog.removeAttribute('data-tight');
 	let size = parseFloat(getComputedStyle(document.documentElement).fontSize);
 	const isTooLong = () =>
 		dialog.open
@@ -65,4 +66,5 @@ export function fitScreen() {
 		size -= 1;
 		style.fontSize = `${size}px`;
 	}
+	dialog.toggleAttribute('data-tight', dialog.open && isTooLong());
 }
