@@ -345,6 +345,18 @@ test('a part that cannot be shown leaves the others in view, and is shown when i
 	expect(at('no-events').hidden).toBe(false);
 });
 
+test.each(['channel-rejected', 'channel-not-found', 'access-forbidden', 'request-rejected'] as const)(
+	'a page whose agent waits after %s asks to wait, and for the support only if it lasts [F938]',
+	async (code) => {
+		const { agent, text } = await givenScreen();
+		const problem = { code, message: 'm', remedy: 'r', recovers: true };
+		const summary = { code: 'offline', params: { problem: code, host: 'h', seconds: 5 } } as const;
+		agent.tell({ status: { ...VIEW.status, state: 'offline', problem, summary } });
+		await expect.poll(() => text('sentence'), LOOK).toContain('does not accept this device at the moment.');
+		expect(text('next')).toContain('Wait a few minutes; if it lasts, tell your support.');
+	},
+);
+
 test.each([
 	[
 		true,

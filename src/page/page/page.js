@@ -280,13 +280,17 @@ function statusWords({ status, standing, pinNeed }) {
 	};
 }
 
+/** After these the agent waits for a person, unless something else may have answered for a moment. */
+const REFUSALS = ['channel-rejected', 'channel-not-found', 'access-forbidden', 'request-rejected'];
+
 /**
  * What the agent still tries automatically may be a service in a bad minute: a new code is asked for when a person has to act.
  * @param {{ code: string, recovers?: boolean | undefined }} told
  */
 function toldWords({ code, recovers }) {
 	const isForCode = problemWords(code)[1] === problemWords('credential-refused')[1];
-	return recovers && isForCode ? [text('refusedForNow'), problemWords('service-failed')[1]] : problemWords(code);
+	const isForNow = recovers && (isForCode || REFUSALS.includes(code));
+	return isForNow ? [text('refusedForNow'), problemWords('service-failed')[1]] : problemWords(code);
 }
 
 /** @param {PageView} view */
