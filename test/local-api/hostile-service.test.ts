@@ -12,7 +12,7 @@ import { createForwarder, type ForwardLimits } from '../../src/local-api/forward
 import { forwardProblem } from '../../src/local-api/server/forward-problems.ts';
 import { localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
 import { listen, refusedPort } from '../connection/network-peers.ts';
-import { open } from './local-server.ts';
+import { exchange, open } from './local-server.ts';
 
 const TOKEN = 'connection-token-0123456789';
 const MAX_BYTES = 100_000;
@@ -611,6 +611,37 @@ describe('an application that', () => {
 		await reached.promise;
 		expect(await ask(socketPath, 'GET', undefined, '/v1/service/quick')).toMatchObject(passed(200, 'quick'));
 		expect(slow).toBe(6);
+	});
+
+	test.each([
+		['GET http://agent/v1/service/api/x?a=b', '/tenant/api/x?a=b'],
+		['GET HTTPS://user@[::1]:80/v1/service/', '/tenant/'],
+	])('writes the whole address in its request line, %s, is answered as without it [F890]', async (line, path) => {
+		const { socketPath, heads } = await givenForwarding(andClose(answer('tea')));
+		const got = await exchange(socketPath, `${line} HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n`);
+		expect(got).toMatch(/^HTTP\/1\.1 200 OK\r\n.*tea/s);
+		expect(heads).toEqual([expect.stringContaining(`GET ${path} HTTP/1.1\r\n`)]);
+	});
+
+	test.each([
+		'GET http://agent/v1/service/api/%zz HTTP/1.1\r\nHost: a',
+		'GET http://agent/v1/service HTTP/1.1\r\nHost: a',
+		'GET /v1/service HTTP/1.1\r\nHost: a',
+		'GET /v1/service?page=2 HTTP/1.1\r\nHost: a',
+		'OPTIONS /v1/service/api/x HTTP/1.1\r\nHost: a',
+		'OPTIONS http://agent/v1/service/api/x HTTP/1.1\r\nHost: a',
+		'GET http://agent/v1/service/api/x HTTP/1.1',
+		'GET /v1/service/api/x HTTP/1.1\r\nHost: a\r\nExpect: tea',
+		'GET /v1/service/api/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x',
+		'GET /v1/service/../x HTTP/1.1\r\nHost: a',
+	])('asks what is refused, %j, is told in each answer of the agent that it had no effect [F891]', async (head) => {
+		const { socketPath, heads } = await givenForwarding(() => {});
+		const admin = socketPath.replace(/agent\.sock$/, 'admin.sock');
+		for (const socket of [socketPath, admin])
+			expect(await exchange(socket, `${head}\r\nConnection: close\r\n\r\n`)).toMatch(
+				/^HTTP\/1\.1 4\d\d .*\r\nIdv-Agent-Effect: none\r\n.*problem\+json/s,
+			);
+		expect(heads).toEqual([]);
 	});
 
 	test.each(['GET', 'POST'])('closes its own side after a %s gets its answer [F674]', async (method) => {

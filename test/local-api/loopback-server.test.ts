@@ -369,6 +369,18 @@ describe('names that lead here', () => {
 	});
 
 	test.each([
+		['evil.example', '127.0.0.1', 403],
+		['127.0.0.1', 'evil.example', 200],
+	])(
+		'in a request line with the whole address it is %s that counts, not the header %s',
+		async (name, other, status) => {
+			const { port } = await openForProbes();
+			const headers = { Host: `${other}:${port}` };
+			expect(await ask(port, { path: `http://${name}:${port}/livez`, headers })).toMatchObject({ status });
+		},
+	);
+
+	test.each([
 		['no Host', 'HTTP/1.1', '', /^HTTP\/1\.1 400 .*"usage"/s],
 		['no Host in the old version', 'HTTP/1.0', '', /^HTTP\/1\.1 403 .*"access-denied"/s],
 		['an empty one', 'HTTP/1.1', 'Host: \r\n', /^HTTP\/1\.1 403 .*"access-denied"/s],

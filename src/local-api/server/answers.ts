@@ -5,10 +5,10 @@
 import http from 'node:http';
 import net from 'node:net';
 import { problemDocument } from '../../base/sentences.ts';
-import { LOCAL_ROUTES } from '../../protocol/local-api.ts';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
 import { effectHeader } from './forward-problems.ts';
 import type { ProblemResponse } from './problem-responses.ts';
+import { isForService } from './routing.ts';
 import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './types.ts';
 
 /** The part of an open server that its answers share. */
@@ -24,8 +24,7 @@ type Response = http.ServerResponse;
 
 export function sendProblem(context: Answering, response: Response, problem: ProblemResponse): void {
 	const { failure, status, headers = {}, errors } = problem;
-	const isForwarded = response.req.url?.startsWith(LOCAL_ROUTES.service);
-	const all = { ...(isForwarded && effectHeader('none')), ...headers };
+	const all = { ...(isForService(response.req) && effectHeader('none')), ...headers };
 	for (const [name, value] of Object.entries(all)) response.setHeader(name, value);
 	const document = problemDocument(failure, { status, title: http.STATUS_CODES[status] ?? 'Error' }, errors);
 	sendText(context, response, status, JSON.stringify(document), PROBLEM_CONTENT_TYPE);

@@ -1,10 +1,9 @@
 /** One HTTP server on the route table: finds the route, reads the body, calls the handler and sends the reply; and its end. */
 import http from 'node:http';
 import type net from 'node:net';
-import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
-import { LOCAL_ROUTES, LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { createPlaces, type Places } from '../places.ts';
 import { type Answering, endInOrder, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
@@ -12,6 +11,7 @@ import { callerOf, SHARES } from './browser-applications.ts';
 import { effectHeader } from './forward-problems.ts';
 import { peerProcess } from './peer.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
+import { findRoute, isForService, readTarget } from './routing.ts';
 import {
 	LOCAL_SERVER_LIMITS,
 	type LocalListener,
@@ -92,6 +92,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	const { limits, pending } = context;
 	const serve: http.RequestListener = (request, response) => {
 		const { socket } = request;
+		readTarget(request);
 		endInOrder(request);
 		const answers = pending.get(socket) ?? new Set();
 		// What follows a refusal is not looked at.
@@ -189,7 +190,7 @@ function endWith(context: Context, socket: Duplex, problem: ProblemResponse, beg
 	response.setHeader('Connection', 'close');
 	response.once('finish', () => socket.destroy());
 	// Some of a request that is passed on may have gone.
-	const effect = begun?.req.url?.startsWith(LOCAL_ROUTES.service) ? 'possible' : 'none';
+	const effect = begun && isForService(begun.req) ? 'possible' : 'none';
 	sendProblem(context, response, { ...problem, headers: { ...problem.headers, ...effectHeader(effect) } });
 }
 
@@ -337,58 +338,4 @@ async function send(context: Context, response: Response, reply: LocalReply | Pr
 	for (const [name, value] of Object.entries(reply.headers ?? {})) response.setHeader(name, value);
 	if ('text' in reply) sendText(context, response, status, reply.text, 'text/plain; charset=utf-8');
 	else sendText(context, response, status, 'json' in reply ? reply.json : JSON.stringify(reply.body));
-}
-
-const NAMES: Readonly<Record<LocalListener, string>> = {
-	...LOCAL_SOCKETS,
-	browser: 'the port for applications in a browser',
-	probe: 'the port for health and metrics',
-	page: 'the port of the page',
-};
-/** The methods that a route with method `*` takes. */
-const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
-
-/** The route that answers, or why none does. @param method as it came, `HEAD` included. @param path without the query. */
-function findRoute(
-	{ routes, runDir }: Context,
-	listener: LocalListener,
-	method: string,
-	path: string,
-): LocalRoute | ProblemResponse {
-	const onPath = routesOn(routes, path);
-	if (onPath.length === 0) return problemResponse(404, 'not-found', 'There is no such route.');
-	const here = onPath.filter((route) => route.listeners.includes(listener));
-	const takesIt = (route: LocalRoute) => methodsOf(route).includes(method);
-	const found = here.find(takesIt);
-	if (found) return found;
-	const elsewhere = onPath.find(takesIt) ?? (here.length === 0 ? onPath[0] : undefined);
-	const other = elsewhere?.listeners[0];
-	if (elsewhere && other) {
-		const asked = elsewhere.method === '*' ? path : `${elsewhere.method} ${path}`;
-		const message = `${asked} is answered on ${NAMES[other]}, not on ${NAMES[listener]}.`;
-		return problemResponse(403, 'access-denied', message, { remedy: whereToAsk(other, runDir) });
-	}
-	return problemResponse(405, 'method-not-allowed', `This route does not take ${method}.`, {
-		headers: { Allow: here.flatMap(methodsOf).join(', ') },
-	});
-}
-
-/** The routes on the path itself, else those on the longest prefix of it. */
-function routesOn(routes: readonly LocalRoute[], path: string): readonly LocalRoute[] {
-	const exact = routes.filter((route) => !route.prefix && route.path === path);
-	if (exact.length > 0) return exact;
-	const around = routes.filter((route) => route.prefix && path.startsWith(route.path));
-	const longest = Math.max(...around.map((route) => route.path.length));
-	return around.filter((route) => route.path.length === longest);
-}
-
-function methodsOf({ method }: LocalRoute): readonly string[] {
-	if (method === '*') return METHODS;
-	return method === 'GET' ? ['GET', 'HEAD'] : [method];
-}
-
-function whereToAsk(listener: LocalListener, runDir: string | null): string {
-	if (!(listener in LOCAL_SOCKETS)) return `Ask on ${NAMES[listener]}.`;
-	const path = runDir === null ? NAMES[listener] : join(runDir, NAMES[listener]);
-	return `Ask on ${path}, as root or as a member of the group that owns it.`;
 }
