@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { made } from '../protocol/later.ts';
 import * as localAnswers from '../protocol/local-answers.ts';
-import { PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
+import { EFFECT_HEADER, PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
 import { settingsReportSchema } from '../protocol/settings-report.ts';
 import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
 
@@ -29,12 +29,12 @@ export interface DescribedRoute extends LocalRoute {
 	readonly description?: string;
 	/** Query and headers, as OpenAPI has them. */
 	readonly parameters?: readonly object[];
-	/** By status; problems are added. */
+	/** By status; problems are added, and to a raw route what the service answers in their place. */
 	readonly answers: Readonly<Record<string, { readonly about: string; readonly content: Content }>>;
 }
 
 /** The operations of a route with the method `*`. */
-const METHODS: readonly LocalMethod[] = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 type Json = Record<string, unknown>;
 
@@ -84,7 +84,7 @@ export function describeRoutes(routes: readonly DescribedRoute[], version: strin
 	};
 }
 
-function describe(route: DescribedRoute, as: LocalMethod): Json {
+function describe(route: DescribedRoute, as: LocalMethod | 'HEAD'): Json {
 	const { method, name, summary, description, listeners, prefix, body } = route;
 	const parameters = [...(route.parameters ?? []), ...(prefix ? [PATH] : [])];
 	return {
@@ -95,7 +95,7 @@ function describe(route: DescribedRoute, as: LocalMethod): Json {
 		...(listeners.includes('browser') && { security: [{}, { applicationToken: [] }] }),
 		...(parameters.length > 0 && { parameters }),
 		...describeBody(body, as),
-		responses: describeAnswers(route.answers),
+		responses: describeAnswers(route, as),
 	};
 }
 
@@ -108,9 +108,9 @@ const PATH = {
 	schema: { type: 'string' },
 };
 
-function describeBody(body: LocalRoute['body'], method: LocalMethod): Json {
+function describeBody(body: LocalRoute['body'], method: LocalMethod | 'HEAD'): Json {
 	if (body === undefined) return {};
-	if (body === 'raw') return method === 'GET' ? {} : { requestBody: { content: { '*/*': {} } } };
+	if (body === 'raw') return method === 'GET' || method === 'HEAD' ? {} : { requestBody: { content: { '*/*': {} } } };
 	const required = !body.safeParse(undefined).success;
 	return { requestBody: { required, content: { 'application/json': { schema: refer(nameOf(body)) } } } };
 }
@@ -121,17 +121,28 @@ function nameOf(body: z.ZodType): string {
 	return id;
 }
 
-function describeAnswers(byStatus: DescribedRoute['answers']): Json {
-	const described = Object.entries(byStatus).map(([status, { about, content }]) => [
+function describeAnswers({ answers: byStatus, body }: DescribedRoute, as: LocalMethod | 'HEAD'): Json {
+	const content = (of: Json) => (as === 'HEAD' || Object.keys(of).length === 0 ? {} : { content: of });
+	const described = Object.entries(byStatus).map(([status, answer]) => [
 		status,
-		{ description: about, content: describeContent(content) },
+		{ description: answer.about, ...content(describeContent(answer.content)) },
 	]);
+	const isPassedOn = body === 'raw';
 	const problem = {
-		description: 'What went wrong and what to do about it.',
-		content: { [PROBLEM_CONTENT_TYPE]: { schema: refer('Problem') } },
+		description: isPassedOn
+			? 'The answer of the service, or a problem of the agent.'
+			: 'What went wrong and what to do about it.',
+		...(isPassedOn && { headers: { [EFFECT_HEADER]: EFFECT } }),
+		...content({ [PROBLEM_CONTENT_TYPE]: { schema: refer('Problem') }, ...(isPassedOn && { '*/*': {} }) }),
 	};
 	return { ...Object.fromEntries(described), '4XX': problem, default: problem };
 }
+
+const EFFECT = {
+	description:
+		"Whether the request can have had an effect. On each of the agent's own answers, and on none of the service.",
+	schema: { type: 'string', enum: ['none', 'possible'] },
+};
 
 function describeContent(content: Content): Json {
 	const schemas = Object.entries(content).map(([type, schema]) => [

@@ -249,7 +249,10 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				'authorization endpoints, and paths that forward.allow leaves out. Redirects are not followed. An answer of the agent has ' +
 				'Idv-Agent-Effect: none (nothing has left) or possible: 502 (nothing to pass on), 504 (silent), 507 (too large), 408.',
 			body: 'raw',
-			answers: { '2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } } },
+			answers: {
+				'2XX': { about: 'The answer of the service.', content: { '*/*': 'any' } },
+				304: { about: 'The answer of the service: nothing has changed since.', content: {} },
+			},
 			async handle({ body: { request, response, target }, application }): Promise<LocalReply> {
 				try {
 					await forward(request, response, target, application);

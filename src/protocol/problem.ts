@@ -3,6 +3,9 @@ import { isObject, parseJson } from './json.ts';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
+/** On every answer of the agent's own under `/v1/service/`, and on none of the service. */
+export const EFFECT_HEADER = 'Idv-Agent-Effect';
+
 export interface ProblemDocument {
 	/** HTTP status, repeated in the body. */
 	readonly status: number;

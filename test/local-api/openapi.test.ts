@@ -21,7 +21,7 @@ interface Operation {
 	readonly operationId: string;
 	readonly 'x-idv-entrances': readonly AskedListener[];
 	readonly requestBody?: { readonly content: Content };
-	readonly responses: Readonly<Record<string, { readonly content?: Content }>>;
+	readonly responses: Readonly<Record<string, { readonly content?: Content; readonly headers?: object }>>;
 }
 type Content = Readonly<Record<string, { readonly schema?: object }>>;
 
@@ -52,7 +52,7 @@ const askOn = (device: RunningAgent, socket: AskedListener, path: string, asked:
 
 const pathOf = ({ path, prefix }: LocalRoute) => (prefix ? `${path}{path}` : path);
 const methodsOf = ({ method }: LocalRoute) =>
-	method === '*' ? ['get', 'post', 'put', 'patch', 'delete'] : [method.toLowerCase()];
+	method === '*' ? ['get', 'head', 'post', 'put', 'patch', 'delete'] : [method.toLowerCase()];
 const operationsOf = ({ paths }: LocalDocument) =>
 	Object.entries(paths).flatMap(([path, operations]) =>
 		Object.entries(operations).map(([method, operation]) => ({ path, method, operation })),
@@ -110,7 +110,8 @@ test('every route is described: its methods, its listeners, what it takes and wh
 			listeners: [...route.listeners],
 			takesJson: typeof route.body === 'object',
 			answers: true,
-			problems: ['application/problem+json'],
+			// A HEAD has none of them, and the service sends what it likes.
+			problems: method === 'head' ? [] : ['application/problem+json', ...(route.body === 'raw' ? ['*/*'] : [])],
 		})),
 	);
 	const byName = (one: { path: string; method: string }, other: { path: string; method: string }) =>
@@ -135,9 +136,33 @@ test('every described path answers where the document says, and nowhere else', a
 			const isHere = operation['x-idv-entrances'].includes(socket);
 			const what = `${method} ${path} on ${socket}`;
 			if (isHere) expect([what, [403, 405].includes(status), json?.code]).toEqual([what, false, json?.code]);
-			else expect([what, status, json.code]).toEqual([what, 403, 'access-denied']);
+			else expect([what, status, json?.code]).toEqual([what, 403, method === 'head' ? undefined : 'access-denied']);
 			if (isHere && status === 404) expect(path).toContain('{path}');
 		}
+});
+
+test('every answer of the service and every refusal of the agent under /v1/service/ is described, for each method that is passed on', async () => {
+	const { service, device, document } = await givenDevice();
+	const fits = readSchemas(document)({ $ref: '#/components/schemas/Problem' });
+	const operations = document.paths[`${LOCAL_ROUTES.service}{path}`] ?? {};
+	for (const [method, { responses }] of Object.entries(operations))
+		for (const status of [200, 204, 304, 404, 409, 500, 503]) {
+			const type = status === 204 || status === 304 ? undefined : 'text/x-tea';
+			service.failNext('/api/tea', { status, ...(type && { headers: { 'content-type': type }, body: 'tea' }) });
+			for (const path of ['api/tea', 'api/device/connection']) {
+				const told = await ask(device, `${LOCAL_ROUTES.service}${path}`, { method: method.toUpperCase() });
+				const isOwn = told.headers['idv-agent-effect'] !== undefined;
+				expect([told.status, isOwn]).toEqual(path === 'api/tea' ? [status, false] : [403, true]);
+				const described = responses[told.status] ?? responses[`${String(told.status)[0]}XX`] ?? responses['default'];
+				const types = Object.keys(described?.content ?? {});
+				const what = `${method} ${told.status} ${told.text}`;
+				if (told.text === '') expect([what, method === 'head' ? types : []]).toEqual([what, []]);
+				else if (isOwn) expectToFit(fits, told.json, what);
+				else expect([what, types]).toEqual([what, expect.arrayContaining(['*/*'])]);
+				if (isOwn) expect(Object.keys(described?.headers ?? {})).toEqual(['Idv-Agent-Effect']);
+			}
+		}
+	expect(Object.keys(operations)).toHaveLength(6);
 });
 
 /** A request for each operation that really does what it says, in an order in which each can. */

@@ -1,5 +1,6 @@
 /** Answers of the agent in the place of the service: which side failed, and whether the request can have had an effect. */
 import { AgentError, type ErrorCode, type Failure } from '../../base/errors.ts';
+import { EFFECT_HEADER } from '../../protocol/problem.ts';
 import { type ProblemResponse, toProblemResponse } from './problem-responses.ts';
 
 /** `none`: nothing of the request has left this device. `possible`: the service may have carried it out. */
@@ -29,6 +30,4 @@ export function forwardProblem(error: AgentError): ProblemResponse {
 	return { failure: error.failure, status, headers: effectHeader('possible') };
 }
 
-/** On every answer of the agent's own under `/v1/service/`, and on none of the service. */
-export const EFFECT_HEADER = 'Idv-Agent-Effect';
 export const effectHeader = (effect: Effect) => ({ [EFFECT_HEADER]: effect });
