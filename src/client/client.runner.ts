@@ -14,6 +14,7 @@ import type {
 } from '../protocol/local-answers.ts';
 import { AgentProblem } from './agent-problem.ts';
 import { ask, isGone, passes, unreadable } from './agent-socket.edge.ts';
+import { checkClient, checkFunction, checkId, checkName, checkReading, checkSeconds } from './arguments.ts';
 import { isPage, readPage } from './event-text.ts';
 import { requestService } from './service-request.edge.ts';
 
@@ -33,21 +34,29 @@ export interface EventOptions {
 	 * this consumer has not acknowledged, also while the application does not run. Left out: nothing is acknowledged.
 	 */
 	readonly consumer?: string | undefined;
-	/** The id of the newest event that is known. Default: what the consumer has acknowledged, else all events that are kept. */
-	readonly since?: string | undefined;
+	/** The id of the newest event that is known. Left out or empty: what the consumer has acknowledged, else all events that are kept. */
+	readonly since?: string | null | undefined;
 	/** Ends the loop without an error. */
 	readonly signal?: AbortSignal | undefined;
 	/** Told of each failure that the loop recovers from, such as an agent that is being restarted. */
 	readonly onRetry?: ((error: AgentProblem) => void) | undefined;
 }
 
-/** An empty name that stands in the source is refused by the types, as every other is when it is used. */
-type Named<Name extends string> = { readonly consumer?: (Name & (Name extends '' ? never : unknown)) | undefined };
+/** An empty name or id that stands in the source is refused by the types, as every other is when it is used. */
+type Filled<Text extends string> = Text & (Text extends '' ? never : unknown);
+type Named<Name extends string> = { readonly consumer?: Filled<Name> | undefined };
+/** So is a method that is not passed on; `fetch` makes capitals of all of them but PATCH. */
+type Passed<Method extends string> = string extends Method
+	? Method
+	: Uppercase<Method> extends 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
+		? Method
+		: Method & 'PATCH';
+type ByMethod<Method extends string> = { readonly method?: Passed<Method> | undefined };
 /** So is a path that names another host. */
 type OwnPath<Path extends string> = Path & (Path extends `${'/' | '\\'}${'/' | '\\'}${string}` ? never : unknown);
 
 export interface ServiceRequest {
-	/** Default GET. */
+	/** GET (by default), HEAD, POST, PUT, PATCH or DELETE. */
 	readonly method?: string | undefined;
 	readonly headers?: RequestInit['headers'] | undefined;
 	/**
@@ -124,7 +133,9 @@ async function letGo(key: string, release: () => Promise<unknown>): Promise<void
 }
 
 /** Opens nothing: each call makes a connection of its own, so that a restart of the agent needs no care. */
-export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlineMs = 15_000 }: ClientOptions = {}) {
+export function createClient(options: ClientOptions = {}) {
+	checkClient(options);
+	const { socketPath = '/run/idv-agent/agent.sock', deadlineMs = 15_000 } = options;
 	let isAway = false;
 	const call = async <Answer>(
 		method: string,
@@ -149,12 +160,20 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		if (!isPage(page)) throw unreadable('The answer is not a page of events.');
 		return page as ExactPage;
 	};
-	const acknowledge = (consumer: string, id: string): Promise<AckResult> =>
-		call('POST', '/v1/events/ack', { consumer, id });
-	const hold = (name: string, seconds = 60, work?: string): Promise<LeaseReport> =>
-		call('POST', '/v1/leases', { name, seconds, work });
-	const release = (name: string, work?: string): Promise<LeaseReport> =>
-		call('POST', '/v1/leases/release', { name, work });
+	const acknowledge = async (consumer: string, id: string): Promise<AckResult> => {
+		checkName('the consumer', consumer);
+		checkId(id);
+		return call('POST', '/v1/events/ack', { consumer, id });
+	};
+	const hold = async (name: string, seconds = 60, work?: string): Promise<LeaseReport> => {
+		checkName('the lease', name);
+		checkSeconds(seconds);
+		return call('POST', '/v1/leases', { name, seconds, work });
+	};
+	const release = async (name: string, work?: string): Promise<LeaseReport> => {
+		checkName('the lease', name);
+		return call('POST', '/v1/leases/release', { name, work });
+	};
 
 	/**
 	 * Events as they come, oldest first, each at least once, until the signal ends the loop; an agent that is away is waited for.
@@ -163,14 +182,12 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 	 * @throws AgentProblem for a refusal that a repetition does not change, such as `access-denied` or `body-invalid`; `no-progress`
 	 * when the agent answers with the same events again and again.
 	 */
-	async function* events<Name extends string>({
-		consumer,
-		since,
-		signal,
-		onRetry,
-	}: EventOptions & Named<Name> = {}): AsyncGenerator<ExactEvent, void, void> {
-		refuseNameless(consumer);
-		let position = since;
+	async function* events<Name extends string>(
+		reading: EventOptions & Named<Name> = {},
+	): AsyncGenerator<ExactEvent, void, void> {
+		checkReading(reading);
+		const { consumer, since, signal, onRetry } = reading;
+		let position = since || undefined;
 		const progress = watchProgress();
 		const patiently = <Result>(run: () => Promise<Result>) => untilAnswered(run, signal, onRetry);
 		while (!signal?.aborted) {
@@ -199,29 +216,38 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		identity: (): Promise<IdentityReport> => call('GET', '/v1/identity'),
 		events,
 		/** One page of at most 100 events, without waiting: for an application that asks when it likes. */
-		eventPage: async <Name extends string>({
-			consumer,
-			since,
-		}: Pick<EventOptions, 'consumer' | 'since'> & Named<Name> = {}): Promise<ExactPage> => {
-			refuseNameless(consumer);
+		eventPage: async <Name extends string>(
+			reading: Pick<EventOptions, 'consumer' | 'since'> & Named<Name> = {},
+		): Promise<ExactPage> => {
+			checkReading(reading);
+			const { consumer, since } = reading;
 			const query = new URLSearchParams({ ...(consumer && { consumer }), ...(since && { since }) });
 			return eventPage(query);
 		},
 		/** Everything up to this event is processed: it is not delivered to this consumer again. */
-		acknowledge,
+		acknowledge: <Name extends string, Id extends string>(consumer: Filled<Name>, id: Filled<Id>) =>
+			acknowledge(consumer, id),
 		/** The consumer is out of use: nothing is kept for it any more. */
-		forget: (consumer: string): Promise<ForgetResult> => call('POST', '/v1/events/forget', { consumer }),
+		forget: async <Name extends string>(consumer: Filled<Name>): Promise<ForgetResult> => {
+			checkName('the consumer', consumer);
+			return call('POST', '/v1/events/forget', { consumer });
+		},
 		/** All leases in force. */
 		leases: (): Promise<LeaseReport> => call('GET', '/v1/leases'),
 		/** A verification is in progress: a workflow change waits for so many seconds (1 to 3600). Under the same name it starts again. */
-		hold: (name: string, seconds?: number) => hold(name, seconds),
+		hold: <Name extends string>(name: Filled<Name>, seconds?: number) => hold(name, seconds),
 		/** The verification is over. */
-		release: (name: string) => release(name),
+		release: <Name extends string>(name: Filled<Name>) => release(name),
 		/**
 		 * Holds a lease as long as `run` takes, and releases it whatever happens. Works under one name may overlap, also in several
 		 * processes: the lease ends with the last of them. It is renewed every 20 s, and at once when an agent that was away is back.
 		 */
-		async withLease<Result>(name: string, run: () => Promise<Result>): Promise<Result> {
+		async withLease<Result, Name extends string = string>(
+			name: Filled<Name>,
+			run: () => Promise<Result>,
+		): Promise<Result> {
+			checkName('the lease', name);
+			checkFunction('The work', run);
 			const key = `${socketPath} ${name}`;
 			const work = works.get(key) ?? keepRenewed(() => hold(name, 60, PROCESS));
 			works.set(key, work);
@@ -241,16 +267,11 @@ export function createClient({ socketPath = '/run/idv-agent/agent.sock', deadlin
 		 * URL. Any status is an answer, also one of the agent itself (`application/problem+json` with a `code`).
 		 * @throws AgentProblem `agent-not-running`, `usage` or `body-invalid` before anything is sent; `connection-lost`; the signal's reason; what the body throws.
 		 */
-		service: <Path extends string>(path: OwnPath<Path>, request: ServiceRequest | null = null): Promise<Response> =>
-			requestService(socketPath, path, request),
+		service: <Path extends string, Method extends string>(
+			path: OwnPath<Path>,
+			request: (ServiceRequest & ByMethod<Method>) | null = null,
+		): Promise<Response> => requestService(socketPath, path, request),
 	};
-}
-
-/** An empty name would read as no consumer does: nothing would be acknowledged, and nothing kept. */
-function refuseNameless(consumer: string | undefined): void {
-	if (consumer !== '') return;
-	const remedy = 'Give the name of the application, 1 to 64 characters, or leave the consumer out.';
-	throw new AgentProblem(0, 'usage', 'The name of the consumer is empty; nothing was sent.', remedy);
 }
 
 interface CallOptions {

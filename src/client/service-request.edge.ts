@@ -4,8 +4,10 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { types } from 'node:util';
+import { FORWARDED_METHODS } from '../protocol/names.ts';
 import { AgentProblem } from './agent-problem.ts';
 import { createEnding, type Ending, LOOK_FIRST, type Sent, send } from './agent-socket.edge.ts';
+import { checkOptions } from './arguments.ts';
 
 export interface Asked {
 	readonly method?: string | undefined;
@@ -19,6 +21,7 @@ export interface Asked {
  * also while the answer is read, where the connection breaks off.
  */
 export async function requestService(socketPath: string, path: string, asked: Asked | null): Promise<Response> {
+	checkOptions(asked ?? {});
 	const sent = await prepare(path, asked ?? {});
 	const ending = createEnding(asked?.signal);
 	try {
@@ -54,7 +57,10 @@ async function prepare(path: string, { method = 'GET', headers, body }: Asked): 
 			.replace(/^\/+/, '')
 			.replace(/#.*$/s, '')
 			.replace(/[^\x21-\x7e]+/g, encodeURIComponent);
-		return { path: `/v1/service/${target}`, request: new Request('http://agent', { method, headers: headers ?? {} }) };
+		const request = new Request('http://agent', { method, headers: headers ?? {} });
+		if (!FORWARDED_METHODS.some((known) => known === request.method))
+			throw new TypeError(`The agent passes on ${FORWARDED_METHODS.join(', ')}, and not ${request.method}`);
+		return { path: `/v1/service/${target}`, request };
 	});
 	const request = sendable('body-invalid', () => {
 		const given = new Headers(head.request.headers);

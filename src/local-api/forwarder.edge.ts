@@ -10,7 +10,7 @@ import { AgentError, asError, failure } from '../base/errors.ts';
 import type { Answer, RequestNetwork } from '../connection/ask.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
-import { FORWARDED_EACH } from '../protocol/local-api.ts';
+import { FORWARDED_EACH, FORWARDED_METHODS } from '../protocol/local-api.ts';
 import { type Progress, watchProgress } from './forward-progress.edge.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
@@ -18,8 +18,6 @@ import { createPlaces } from './places.ts';
 import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
 import { ForwardError } from './server/forward-problems.ts';
 import { peerProcess } from './server/peer.ts';
-
-const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 /** How long a connection to the service waits for the next request, in milliseconds: less than servers keep theirs. */
 const KEPT_MS = 4000;
@@ -120,10 +118,10 @@ export function createForwarder(options: ForwarderOptions): Forward {
 
 	/** @throws AgentError for what is not passed on. */
 	function readAsked(request: IncomingMessage, target: string, application: BrowserApplication | null) {
-		const method = METHODS.find((known) => known === request.method);
+		const method = FORWARDED_METHODS.find((known) => known === request.method);
 		if (!method)
 			throw new AgentError('method-not-allowed', `${request.method ?? 'This method'} is not passed on.`, {
-				remedy: `Use one of ${METHODS.join(', ')}.`,
+				remedy: `Use one of ${FORWARDED_METHODS.join(', ')}.`,
 			});
 		if (request.headers.authorization !== undefined)
 			throw new AgentError('access-denied', "A caller's own Authorization is not passed on.", {
@@ -160,7 +158,7 @@ const serviceWasSilent = ({ host }: URL, idleMs: number) =>
 	);
 
 interface Exchange {
-	readonly method: (typeof METHODS)[number];
+	readonly method: (typeof FORWARDED_METHODS)[number];
 	readonly url: URL;
 	readonly baseUrl: string;
 	readonly token: string;

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
 import { later } from './later.ts';
+import { CONSUMER_NAME, MAX_LEASE_SECONDS } from './names.ts';
 import { MAX_CODE_LENGTH } from './pairing-code.ts';
 
 export type {
@@ -21,17 +22,14 @@ export type {
 	ScannerReport,
 	Status,
 } from './local-answers.ts';
+export { CONSUMER_NAME, FORWARDED_METHODS, MAX_LEASE_SECONDS } from './names.ts';
 export type { SettingsReport } from './settings-report.ts';
 
 /** Requests to the service that one program on shared sockets may have under way. */
 export const FORWARDED_EACH = 16;
 
-/** Longest and default time of a lease, in seconds. */
-export const MAX_LEASE_SECONDS = 3600;
+/** Time of a lease that names none, in seconds. */
 export const DEFAULT_LEASE_SECONDS = 60;
-
-/** A name that an application or a lease gives itself. */
-export const CONSUMER_NAME = /^[\w.-]{1,64}$/;
 
 /** The name of an application's consumer or lease among all: `lobby:main`. Names of callers on a shared socket have no application. */
 export const OWN_NAME = /^(?:[\w.-]{1,64}:)?[\w.-]{1,64}$/;
