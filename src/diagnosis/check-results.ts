@@ -7,6 +7,7 @@ import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { ShownCertificate } from '../connection/inspect.edge.ts';
 import { type DiskBounds, diskNeed, plainBytes, tooSmall } from '../events/disk-budget.ts';
 import { endedTrust } from '../fleet/record.ts';
+import { APPLICATIONS_BYTES } from '../local-api/memory-budget.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
@@ -46,7 +47,7 @@ export function assessDisk(
 
 export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
 	const agent = agentBytes === null ? 'may use' : `uses ${mebibytes(agentBytes)} of`;
-	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available; the agent ${agent} at most ${AGENT_MEMORY_MIB} MiB.`;
+	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available; the agent ${agent} at most ${AGENT_MEMORY_MIB} MiB, of which its applications take at most ${mebibytes(APPLICATIONS_BYTES)}.`;
 	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${figures}`)) : ok(figures);
 }
 

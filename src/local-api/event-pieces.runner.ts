@@ -5,13 +5,10 @@
 import type { Agent } from '../agent/agent.runner.ts';
 import { type Entry, sizeOf } from '../events/event.ts';
 import { formatEnd, formatEvent, formatHead, formatPart } from '../events/feed.runner.ts';
+import { PIECE, STRIDE } from './memory-budget.ts';
 
 /** Bytes: an event that may have as many in JSON is written in pieces, for each reader alone. */
 const LARGE = 64 * 1024;
-/** Characters with which a piece ends. Larger strings and buffers are collected late: 128 readers took 160 MB more. */
-const PIECE = 32 * 1024;
-/** Bytes of a content that are escaped at once, each to six at most. */
-const STRIDE = 8 * 1024;
 /** Of the event loop between two readings: each accepts no more than one of the connections that wait. */
 const ROUNDS = 16;
 

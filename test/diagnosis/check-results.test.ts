@@ -77,9 +77,11 @@ describe('memory', () => {
 		const unit = readFileSync(new URL('../../systemd/idv-agent.service', import.meta.url), 'utf8');
 		const budget = `${/^MemoryMax=(\d+)M$/m.exec(unit)?.[1]} MiB`;
 		expect(having(500, 33).message).toBe(
-			`500 MiB of 1024 MiB are available; the agent uses 33 MiB of at most ${budget}.`,
+			`500 MiB of 1024 MiB are available; the agent uses 33 MiB of at most ${budget}, of which its applications take at most 64 MiB.`,
 		);
-		expect(having(500).message).toBe(`500 MiB of 1024 MiB are available; the agent may use at most ${budget}.`);
+		expect(having(500).message).toBe(
+			`500 MiB of 1024 MiB are available; the agent may use at most ${budget}, of which its applications take at most 64 MiB.`,
+		);
 	});
 });
 

@@ -246,7 +246,9 @@ test('the memory of the daemon is shown beside what is available', async () => {
 		'proc/4711/status': 'Name:\tagent\nVmHWM:  99999 kB\nVmRSS:  33792 kB\n',
 	};
 	const { checks } = await examine({ machine, mainPid: 4711 }, 'memory');
-	expect(checks.memory?.message).toBe('606 MiB of 1024 MiB are available; the agent uses 33 MiB of at most 256 MiB.');
+	expect(checks.memory?.message).toBe(
+		'606 MiB of 1024 MiB are available; the agent uses 33 MiB of at most 256 MiB, of which its applications take at most 64 MiB.',
+	);
 });
 
 describe('the identity', () => {

@@ -15,7 +15,8 @@ test('a machine whose memory is used up is reported, until there is some again [
 	expect(await having(20_480)).toMatchObject({
 		status: 'warning',
 		code: 'memory-low',
-		message: 'Only 20 MiB of 1024 MiB are available; the agent may use at most 256 MiB.',
+		message:
+			'Only 20 MiB of 1024 MiB are available; the agent may use at most 256 MiB, of which its applications take at most 64 MiB.',
 	});
 	expect(await having(620_480)).toMatchObject({ status: 'ok' });
 });

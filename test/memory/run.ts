@@ -18,6 +18,7 @@ import { Worker } from 'node:worker_threads';
 import { bundle } from '../../scripts/bundle.ts';
 import { createEventStreamParser } from '../../src/client/agent-socket.edge.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
+import { FORWARDED_EACH } from '../../src/protocol/local-api.ts';
 import { startService } from '../../src/service/embedded-service.ts';
 import { pairOnce } from '../bench/paired-device.ts';
 
@@ -25,7 +26,7 @@ const MIB = 1024 * 1024;
 const READERS = 124;
 const LATEST_MS = 200;
 const { values } = parseArgs({
-	options: { seconds: { type: 'string', default: '10' }, stores: { type: 'string', default: '0,1,2,3,4,5' } },
+	options: { seconds: { type: 'string', default: '10' }, stores: { type: 'string', default: '0,1,2,3,4,5,6' } },
 });
 const phaseMs = Number(values.seconds) * 1000;
 const ROOT = join(import.meta.dirname, '../..');
@@ -38,6 +39,7 @@ const STORES = [
 	{ store: 64, bytes: 700 },
 	{ store: 64, bytes: 15 * MIB, format: 'text' },
 	{ store: 256, bytes: 4 * MIB },
+	{ store: 4, bytes: 200, programs: 7 },
 ] as const satisfies readonly Store[];
 
 interface Store {
@@ -45,6 +47,8 @@ interface Store {
 	readonly bytes: number;
 	/** `text`: of control characters. */
 	readonly format?: 'text';
+	/** In place of readers: so many that each have the answers of the service unread that one program may have. */
+	readonly programs?: number;
 }
 
 /** A control group of this run, by the version that the machine has; `null` where it permits none. */
@@ -74,6 +78,9 @@ function makeGroup() {
 const peakOf = ({ pid }: ChildProcess) =>
 	Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024;
 
+/** Of the service: shared by all who ask, and more than the agent and the kernel hold. */
+const LARGE = Buffer.alloc(16 * MIB, 'x');
+
 async function fill(stateDir: string, { store, bytes, format }: Store): Promise<number> {
 	const bounds = { maxCount: 100_000, maxBytes: store * MIB, maxAgeMs: 86_400_000 };
 	const events = createEventStore({ directory: stateDir, epoch: 'memory', bounds });
@@ -94,6 +101,7 @@ async function fill(stateDir: string, { store, bytes, format }: Store): Promise<
 
 async function run(of: Store) {
 	const service = await startService();
+	service.failNext('/api/large', { status: 200, body: LARGE }, Number.POSITIVE_INFINITY);
 	const base = mkdtempSync(join(directory, 'run-'));
 	const { flags } = await pairOnce(service, base);
 	const kept = await fill(join(base, 'state'), of);
@@ -115,7 +123,7 @@ async function run(of: Store) {
 	const socketPath = join(base, 'run/agent.sock');
 	await untilOnline(socketPath);
 	const good = followAsGoodReader(socketPath, service);
-	const readers = new Worker(join(import.meta.dirname, 'readers.ts'), { workerData: { socketPath, count: READERS } });
+	const callers = of.programs ? leaveUnread(socketPath, of.programs) : read(socketPath);
 	await pause(phaseMs);
 	const died = [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	good.pause();
@@ -130,9 +138,7 @@ async function run(of: Store) {
 	await pause(phaseMs);
 	const diedAgain = !isBack || [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	const { worstMs, seen, ownMs } = good.stop();
-	readers.postMessage('enough');
-	const [counts] = (await once(readers, 'message')) as [{ connections: number; bytes: number }];
-	await readers.terminate();
+	const counts = await callers.stop();
 	agent.kill('SIGTERM');
 	if (agent.exitCode === null && agent.signalCode === null) await once(agent, 'exit');
 	await service.close();
@@ -141,7 +147,8 @@ async function run(of: Store) {
 	const deaths = Number(died) + Number(diedAgain);
 	rmSync(base, { recursive: true, force: true });
 	return {
-		store: `${of.store} MiB of ${of.bytes} B${of.format ? ', control characters' : ''}`,
+		store: `${of.store} MiB of ${of.bytes} B${of.format ? ', control characters' : ''}${of.programs ? ', answers unread' : ''}`,
+		readers: (of.programs ?? 0) * FORWARDED_EACH || READERS,
 		kept,
 		...counts,
 		rss,
@@ -150,6 +157,36 @@ async function run(of: Store) {
 		seen,
 		worstMs,
 		ownMs,
+	};
+}
+
+function read(socketPath: string) {
+	const readers = new Worker(join(import.meta.dirname, 'readers.ts'), { workerData: { socketPath, count: READERS } });
+	return {
+		async stop() {
+			readers.postMessage('enough');
+			const [counts] = (await once(readers, 'message')) as [{ connections: number; bytes: number }];
+			await readers.terminate();
+			return counts;
+		},
+	};
+}
+
+/** Programs are told apart by their process. */
+function leaveUnread(socketPath: string, count: number) {
+	const program = [join(import.meta.dirname, 'unread.ts'), socketPath, String(FORWARDED_EACH)];
+	let connections = 0;
+	const programs = Array.from({ length: count }, () =>
+		spawn(process.execPath, program, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] }).on('message', () => {
+			connections += 1;
+		}),
+	);
+	return {
+		async stop() {
+			for (const one of programs) one.kill('SIGKILL');
+			await Promise.all(programs.map((one) => (one.exitCode === null ? once(one, 'exit') : null)));
+			return { connections, bytes: 0 };
+		},
 	};
 }
 
@@ -237,8 +274,8 @@ try {
 		rows.push(isLate(row) ? await run(of) : row);
 	}
 	console.table(
-		rows.map(({ store, kept, connections, bytes, rss, inGroup, deaths, seen, worstMs, ownMs }) => ({
-			...{ store, events: kept, readers: READERS + 1, connections, 'MiB read': Math.round(bytes / MIB) },
+		rows.map(({ store, kept, readers, connections, bytes, rss, inGroup, deaths, seen, worstMs, ownMs }) => ({
+			...{ store, events: kept, readers: readers + 1, connections, 'MiB read': Math.round(bytes / MIB) },
 			...{ 'peak RSS, MiB': Math.round(rss), 'peak of the group, MiB': Math.round(inGroup), deaths },
 			...{ notifications: seen, 'latest, ms': Math.round(worstMs), 'this process itself, ms': Math.round(ownMs) },
 		})),

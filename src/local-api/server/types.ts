@@ -3,6 +3,7 @@ import type http from 'node:http';
 import type * as z from 'zod';
 import type { Failure } from '../../base/errors.ts';
 import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
+import { CONNECTIONS } from '../memory-budget.ts';
 import type { BrowserApplication } from './browser-applications.ts';
 import type { ProblemResponse } from './problem-responses.ts';
 
@@ -114,8 +115,7 @@ export function localRoute<Body>(route: LocalRoute<Body>): LocalRoute {
 }
 
 export const LOCAL_SERVER_LIMITS = {
-	/** Open connections for each socket. */
-	connections: 128,
+	connections: CONNECTIONS,
 	bodyBytes: 16 * 1024,
 	headerBytes: 8 * 1024,
 	/**
