@@ -123,7 +123,7 @@ async function run(of: Store) {
 	const socketPath = join(base, 'run/agent.sock');
 	await untilOnline(socketPath);
 	const good = followAsGoodReader(socketPath, service);
-	const callers = of.programs ? leaveUnread(socketPath, of.programs) : read(socketPath);
+	let callers = of.programs ? leaveUnread(socketPath, of.programs) : read(socketPath);
 	await pause(phaseMs);
 	const died = [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	good.pause();
@@ -135,10 +135,13 @@ async function run(of: Store) {
 		() => false,
 	);
 	good.resume();
+	// A socket that is not read does not tell that the agent has ended.
+	const before = of.programs ? await callers.stop() : null;
+	if (of.programs) callers = leaveUnread(socketPath, of.programs);
 	await pause(phaseMs);
 	const diedAgain = !isBack || [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	const { worstMs, seen, ownMs } = good.stop();
-	const counts = await callers.stop();
+	const { bytes, connections } = await callers.stop();
 	agent.kill('SIGTERM');
 	if (agent.exitCode === null && agent.signalCode === null) await once(agent, 'exit');
 	await service.close();
@@ -150,7 +153,7 @@ async function run(of: Store) {
 		store: `${of.store} MiB of ${of.bytes} B${of.format ? ', control characters' : ''}${of.programs ? ', answers unread' : ''}`,
 		readers: (of.programs ?? 0) * FORWARDED_EACH || READERS,
 		kept,
-		...counts,
+		...{ bytes, connections: connections + (before?.connections ?? 0) },
 		rss,
 		inGroup,
 		deaths,
