@@ -15,7 +15,7 @@ import type { DeviceTime } from './device-time.runner.ts';
 import { asMeant } from './evidence.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Line } from './line.runner.ts';
-import { MOST_PING_MS } from './line-rhythm.ts';
+import { LEAST_PING_MS, MOST_PING_MS } from './line-rhythm.ts';
 import type { Credential, LinkEffect, LinkEvent } from './link.ts';
 import { replacedBy } from './recent-cuts.ts';
 import type { Runtime } from './runtime.runner.ts';
@@ -347,16 +347,16 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 }
 
-/** How often a channel is pinged and how long its silence is borne, in milliseconds; a limit of 0 bears any. */
+/** How often a channel is pinged and how long its silence is borne, in milliseconds; a limit of 0 bears any. Less than two pings would end a channel that is well. */
 export function livenessOf(
 	{ request }: Registration,
 	{ heartbeatMode, silenceLimitSeconds }: Pick<Settings['service'], 'heartbeatMode' | 'silenceLimitSeconds'>,
 ): { cadenceMs: number; pingIntervalMs: number; silenceLimitMs: number } {
 	const cadenceMs = (request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
-	const pingIntervalMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MOST_PING_MS);
-	const silenceLimitMs =
-		silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * pingIntervalMs) : silenceLimitSeconds * 1000;
-	return { cadenceMs, pingIntervalMs, silenceLimitMs };
+	const usualMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MOST_PING_MS);
+	const limitMs = silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * usualMs) : silenceLimitSeconds * 1000;
+	const pingIntervalMs = limitMs === 0 ? usualMs : Math.min(usualMs, Math.max(LEAST_PING_MS, limitMs / 2));
+	return { cadenceMs, pingIntervalMs, silenceLimitMs: limitMs && Math.max(limitMs, 2 * pingIntervalMs) };
 }
 
 /** Whether a Connection may register again is up to the service; where it may not, something else has to be brought. */

@@ -47,14 +47,6 @@ const UNUSED: readonly Rule[] = [
 /** Limits of which one makes nothing of the other. */
 const CONTRADICTIONS: readonly Rule[] = [
 	[
-		'service.silenceLimitSeconds',
-		({ service, heartbeatCadence }) =>
-			service.silenceLimitSeconds !== null &&
-			service.silenceLimitSeconds > 0 &&
-			service.silenceLimitSeconds < heartbeatCadence,
-		'is less than heartbeatCadence: a channel would end before its next heartbeat',
-	],
-	[
 		'service.connectionLifeSeconds',
 		({ service, heartbeatCadence }) =>
 			service.connectionLifeSeconds !== null && service.connectionLifeSeconds < heartbeatCadence,

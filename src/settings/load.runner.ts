@@ -56,7 +56,13 @@ export async function loadSettings(
 	return {
 		...loaded,
 		problems: [...files.problems, ...loaded.problems],
-		notices: [...files.notices, ...gone.map(toldGone), ...loaded.notices, ...sharedPorts(loaded.settings)],
+		notices: [
+			...files.notices,
+			...gone.map(toldGone),
+			...loaded.notices,
+			...shortSilence(loaded),
+			...sharedPorts(loaded.settings),
+		],
 	};
 }
 
@@ -80,6 +86,17 @@ export function resolveWith(
 		{ source: 'flag', texts: readSets(sets) },
 	];
 	return { ...resolveSettings(layers, checked, before, unread), notices: fromEnv.notices };
+}
+
+/** A channel that is well is heard at each ping, and pings have a least interval (`livenessOf`). */
+function shortSilence({ settings, origins, refused }: ResolvedSettings): Failure[] {
+	const { service, heartbeatCadence } = settings;
+	const { silenceLimitSeconds: limit } = service;
+	const least = Math.min(10, 2 * heartbeatCadence);
+	if (limit === null || limit === 0 || limit >= least || refused.has('heartbeatCadence')) return [];
+	const where = origins.get('service.silenceLimitSeconds')?.where;
+	const message = `${where ? `${where}: ` : ''}service.silenceLimitSeconds is less than two pings take: a silence of ${least} s ends a channel.`;
+	return [failure('settings-invalid', message)];
 }
 
 /** Two listeners cannot share a port. */

@@ -204,7 +204,7 @@ describe('config check', () => {
 			network: { caFile: '/nowhere/ca.pem' },
 			page: { pinFile: '/nowhere/pin' },
 			telemetry: { headersFile: '/nowhere/headers' },
-			service: { silenceLimitSeconds: 20, queryName: 'token' },
+			service: { silenceLimitSeconds: 5, queryName: 'token' },
 			fleet: { publicKeys: [`ed25519:${Buffer.alloc(32).toString('base64')}`] },
 		});
 		const env = { IDV_AGENT_HEARTBEAT_CADENCE: '' };
@@ -214,7 +214,7 @@ describe('config check', () => {
 		expect(valid).toBe(false);
 		for (const file of ['key', 'ca.pem', 'pin', 'headers']) expect(words(problems)).toContain(`/nowhere/${file}`);
 		for (const told of [
-			/service\.silenceLimitSeconds is less than heartbeatCadence/,
+			/service\.silenceLimitSeconds is less than two pings take: a silence of 10 s/,
 			/service\.queryName has no effect: service\.channelAuth is header/,
 			/fleet\.publicKeys has no effect: fleet\.planUrl is not set/,
 			/page\.pinFile has no effect: page\.port is not set/,

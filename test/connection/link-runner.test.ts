@@ -414,7 +414,10 @@ test.each([
 	['frame', null, 2, [2000, 2000, 10_000]],
 	['ping', null, 60, [60_000, 60_000, 120_000]],
 	['frame', 0, 60, [60_000, 30_000, 0]],
-	['frame', 7, undefined, [30_000, 30_000, 7000]],
+	['frame', 7, undefined, [30_000, 5000, 10_000]],
+	['frame', 20, 30, [30_000, 10_000, 20_000]],
+	['frame', 1, 1, [1000, 1000, 2000]],
+	['ping', 20, 600, [600_000, 10_000, 20_000]],
 ] as const)(
 	'by %s, with a limit of %j s and a cadence of %j s, a line is watched so',
 	(mode, limit, cadence, expected) => {

@@ -113,6 +113,28 @@ test('a way out that was refused is told at once after a restart, with its old s
 	await last.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
+test('a limit of silence that is shorter than two pings ends no channel that is well: more is borne, and that is told [F900]', async () => {
+	const { service, home, good, device } = await given();
+	const offline = watchOffline(service);
+	await home.writeSettings({ ...good, heartbeatCadence: 1, service: { silenceLimitSeconds: 1 } });
+	await device.daemon.reload();
+	await device.untilLogged(({ msg }) => msg.startsWith('setting taken: service.silenceLimitSeconds = 1 '));
+	// A channel is pinged and heard in real time; the answers are told apart by the clock that the test steps.
+	for (let answers = 0; answers < 4; answers += 1) {
+		device.clock.advance(1);
+		const now = new Date(device.clock.wallMs()).toISOString();
+		const isHeard = ({ state, channel }: Status) => state !== 'online' || channel.lastAnswerAt === now;
+		while (!isHeard(device.agent.status())) await device.client.request('agent', 'GET', '/v1/status');
+	}
+	const { state, warnings } = device.agent.status();
+	expect([offline, state]).toEqual([[], 'online']);
+	expect(warnings.map(({ message }) => message)).toEqual([
+		expect.stringContaining(
+			'service.silenceLimitSeconds is less than two pings take: a silence of 2 s ends a channel.',
+		),
+	]);
+});
+
 const TAKEN = 'setting taken: credential, from its file';
 
 test.each<[what: string, changed: object]>([
