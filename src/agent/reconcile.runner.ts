@@ -15,6 +15,7 @@ import { endedTrust } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import { withRefusedWay } from '../state/device-state.ts';
 import {
+	addressKey,
 	type DesiredInputs,
 	type DesiredOutcome,
 	desiredRegistration,
@@ -56,10 +57,9 @@ export function keepReconciled(
 	/** Asks, and keeps all of the answer but the desired registration. */
 	function evaluate(): DesiredOutcome {
 		const own = inputs();
-		const tried = parts.ways.tried();
 		const asked: DesiredInputs = {
 			...own,
-			way: own.way === undefined || !tried ? own.way : tried.way?.id,
+			way: wantedWay(),
 			plan: fleet.record(),
 			leases: parts.leases.held,
 			supervision: links.supervision,
@@ -94,11 +94,30 @@ export function keepReconciled(
 		return isProblem ? null : tellRefused(stateWriter.state, resolved.settings, credentials.id);
 	}
 
+	/** By its id. */
+	function wantedWay(): string | undefined {
+		return stateWriter.state.lastWay ? parts.ways.wanted().way?.id : undefined;
+	}
+
+	/** The address of the settings, where the device is, or was, online at another one. */
+	function otherAddress(): string | null {
+		const { baseUrl } = parts.runtime().resolved.settings;
+		const [online] = stateWriter.state.connections;
+		const inForce = links.supervision.current?.registration.baseUrl ?? (online?.worked ? online.baseUrl : baseUrl);
+		return baseUrl !== inForce ? baseUrl : null;
+	}
+
+	/** Names what leads to the service by the settings and is not in force. */
+	function triedKey(): string | null {
+		const baseUrl = otherAddress();
+		return baseUrl === null ? (parts.ways.tried()?.way?.id ?? null) : addressKey({ baseUrl, way: wantedWay() });
+	}
+
 	/** Since when it is so outlives a restart and the tries of every hour. */
 	function keepRefusedWay(): void {
 		const { way } = progress;
 		const refused = way.name === 'refused' ? way.key : null;
-		const tried = parts.ways.tried()?.way?.id ?? null;
+		const tried = triedKey();
 		const at = isoNow({ wallMs: () => parts.time.best().ms });
 		stateWriter.keep((state) => withRefusedWay(state, { refused, tried }, at));
 	}
@@ -107,19 +126,23 @@ export function keepReconciled(
 	function toldWay(): Failure | null {
 		const [tried, { way }] = [parts.ways.tried()?.way, progress];
 		const { way: now, resolved } = parts.runtime();
-		if (!tried || !now) return null;
-		const changed = differences(now, tried).join(', ');
+		const [key, address] = [triedKey(), otherAddress()];
+		const others = tried && now ? differences(now, tried) : [];
+		const changed = [...(address === null ? [] : ['baseUrl']), ...others].join(', ');
 		const { next } = links.supervision;
-		const cause = next?.registration.way === tried.id ? failureOf(next.state) : null;
+		const isTried =
+			next?.registration.way === wantedWay() && (address ?? next?.registration.baseUrl) === next?.registration.baseUrl;
+		const cause = next && isTried ? failureOf(next.state) : null;
 		const { refusedWay: refused } = stateWriter.state;
-		if (refused?.id === tried.id) {
+		if (key !== null && refused?.id === key) {
 			const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
 			const why = way.name === 'refused' ? way.failure : wayRefused(cause, limitMs);
 			const { at: since } = refused;
 			const message = joinSentences(`${changed}: ${why.message}`, `It has been so since ${since}`);
 			return { ...why, message, params: { ...why.params, changed, since } };
 		}
-		if (way.name === 'none' || !cause) return null;
+		// What comes of the try of another service is the problem of the move.
+		if (way.name === 'none' || !cause || address !== null) return null;
 		const message = `${changed}: the changed settings are tried beside those from before, which are in force until the device is online with them. ${cause.message}`;
 		return failure('settings-not-followed', message, { params: { changed, problem: cause.code } });
 	}

@@ -96,6 +96,7 @@ export function keepTaken(parts: {
 			const isFinal = problem !== null && dispositionOf(problem.code as ErrorCode) !== 'retry';
 			const refusal = agent.status().warnings.find(({ code }) => code === 'settings-not-followed');
 			const isOver = refusal?.params?.['seconds'] !== undefined;
+			const notFollowed = isOver ? String(refusal.params?.['changed']).split(', ') : [];
 			const isNotice = ({ message }: Pick<Failure, 'message'>) =>
 				disk.notices.some((notice) => message.startsWith(notice.message));
 			const told = agent.status().warnings.filter((one) => IS_REFUSAL.includes(one.code) && !isNotice(one));
@@ -110,10 +111,12 @@ export function keepTaken(parts: {
 					(one) => isAbout(one, path) || (path.endsWith('File') && there !== null && there === one.params?.['path']),
 				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
-				const isTried = isMoving || (onTry.includes(path) && !isOver);
+				// What is for another service goes with its address.
+				const isOut = notFollowed.includes(isMoving && notFollowed.includes('baseUrl') ? 'baseUrl' : path);
+				const isTried = !isOut && (isMoving || onTry.includes(path));
 				const waits = isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && isFinal) ? 'try' : null;
 				const waitsFor: 'restart' | 'lease' | 'try' | null = waitsForStart ? 'restart' : waits;
-				const refused = onTry.includes(path) && isOver ? refusal : isMoving && isFinal ? problem : bad;
+				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				return {
 					...{ path, value: shownValue(path, value), source, where },
 					since: since.get(path) ?? startedAt,

@@ -144,7 +144,7 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 		reevaluateAtMs: earliest([...moments, waitsUntilMs, attemptMs]),
 		// A move that was given up for now begins again with its next try.
 		progress: { attempt, way, credential, change: isRefused && waitsUntilMs === null ? null : deferral.change },
-		plan: confirmFollowed(due, demanded, supervision, wallMs),
+		plan: confirmFollowed(due, whole.demanded, supervision, wallMs),
 		adoptsProvisioned: desired !== null && isUnseen(inputs, desired),
 	};
 }
@@ -183,39 +183,46 @@ function tryCredential(
 
 /**
  * The way out as the settings have it is tried alone, beside the link that there is: what else is demanded waits for it, at
- * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn.
+ * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn. An address
+ * of the settings at which it does not come online in time is refused like a way out, with all that is for it.
  */
 function tryWay(
 	{ supervision, before, resolved, nowMs, random }: DesiredInputs,
 	demanded: DesiredRegistration | null,
 ): Trial {
-	const { current } = supervision;
-	const differs =
-		current !== null &&
-		demanded?.baseUrl === current.registration.baseUrl &&
-		!isSameWay(current.registration, demanded);
-	if (!differs || !demanded) return { demanded, way: NO_ATTEMPT, isAlone: false };
+	const { current, next } = supervision;
+	const isElsewhere = demanded !== null && demanded.baseUrl !== current?.registration.baseUrl;
+	// A code that is brought is refused by its own rules.
+	const isSetting = demanded?.baseUrl === resolved.settings.baseUrl && next?.reason !== 'pairing';
+	const differs = current && demanded && (isElsewhere ? isSetting : !isSameWay(current.registration, demanded));
+	if (!differs) return { demanded, way: NO_ATTEMPT, isAlone: false };
 	const isOnline = current.state.name === 'online';
 	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
 	// What was refused beside a link that worked may be what works now.
 	const isLong = before.way.name === 'refused' && before.way.untilMs - nowMs > limitMs;
 	const way = assessAttempt(isLong && !isOnline ? NO_ATTEMPT : before.way, {
-		key: demanded.way ?? null,
+		key: isElsewhere ? addressKey(demanded) : (demanded.way ?? null),
 		supervision,
 		isDeferred: false,
 		limitMs,
-		offline: servesRegistration(current.registration, demanded) ? 'waits' : 'turns',
+		// Another service is tried by a link of its own.
+		offline: isElsewhere || servesRegistration(current.registration, demanded) ? 'waits' : 'turns',
 		explain: (cause) => wayRefused(cause, limitMs),
 		nowMs,
 		random,
 	});
-	if (way.name === 'refused') return { demanded: { ...demanded, way: current.registration.way }, way, isAlone: false };
-	if (!isOnline) return { demanded, way, isAlone: false };
 	const { request, credentialId } = current.registration;
 	const isSame = credentialId === demanded.credentialId;
 	const hasReusableCredential = demanded.hasReusableCredential && isSame;
+	// What else is set is for the service that was refused.
+	const kept = isElsewhere ? { ...current.registration, hasReusableCredential } : { way: current.registration.way };
+	if (way.name === 'refused') return { demanded: { ...demanded, ...kept }, way, isAlone: false };
+	if (!isOnline || isElsewhere) return { demanded, way, isAlone: false };
 	return { demanded: { ...demanded, request, credentialId, hasReusableCredential }, way, isAlone: true };
 }
+
+/** Names the try of another service. */
+export const addressKey = ({ baseUrl, way }: Pick<DesiredRegistration, 'baseUrl' | 'way'>) => `${baseUrl} ${way}`;
 
 /** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. */
 export function wayRefused(cause: Failure | null, limitMs: number): Failure {

@@ -1,7 +1,7 @@
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { Status } from '../../src/protocol/local-api.ts';
+import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { givenAgent, givenHome, type RunningAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -133,6 +133,56 @@ test('a limit of silence that is shorter than two pings ends no channel that is 
 			'service.silenceLimitSeconds is less than two pings take: a silence of 2 s ends a channel.',
 		),
 	]);
+});
+
+test('an address at which the device is not online in time is refused with why and since when, over a restart, and the old one stays [F901]', async () => {
+	const { service, home, good, device } = await given();
+	const offline = watchOffline(service);
+	const dead = 'https://127.0.0.1:1';
+	await home.writeSettings({ ...good, baseUrl: dead, workflowId: 'boarding' });
+	await device.daemon.reload();
+	const { problem } = await device.untilStatus((status) => status.problem !== null);
+	expect(told(device.agent.status())).toEqual([]);
+	device.clock.advance(20_000);
+	const refused = await device.untilStatus(isRefused);
+	expect(refused).toMatchObject({
+		state: 'online',
+		problem: null,
+		baseUrl: good.baseUrl,
+		workflow: { live: 'check-in' },
+	});
+	const since = told(refused)[0]?.params?.['since'];
+	expect(told(refused)).toMatchObject([
+		{ params: { changed: 'baseUrl', problem: problem?.code, since: expect.any(String) } },
+	]);
+	const rowOf = async ({ client }: RunningAgent) => {
+		const { settings } = (await client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		return settings.find(({ path }) => path === 'baseUrl');
+	};
+	const row = { value: good.baseUrl, disk: dead, refused: told(refused)[0]?.message };
+	expect(await rowOf(device)).toMatchObject(row);
+	expect(await rowOf(device)).not.toHaveProperty('waitsFor');
+	// A channel that is lost meanwhile comes back, at the old address.
+	const lost = device.untilState('offline');
+	service.dropSockets();
+	await lost;
+	await device.passWait();
+	await device.untilState('online');
+	expect(offline).toHaveLength(1);
+	await device.stop();
+
+	const again = await givenAgent({ home });
+	expect(told(again.agent.status())).toMatchObject([{ params: { changed: 'baseUrl', since } }]);
+	await again.untilState('online');
+	await again.untilStatus((status) => status.problem !== null);
+	again.clock.advance(20_000);
+	expect(told(await again.untilStatus((status) => isRefused(status) && status.problem === null))).toMatchObject([
+		{ params: { since } },
+	]);
+	await home.writeSettings(good);
+	await again.daemon.reload();
+	await home.untilSaved(({ refusedWay }) => refusedWay === null);
+	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
 const TAKEN = 'setting taken: credential, from its file';

@@ -172,6 +172,15 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 		world.reached.add(!isPaired ? 'unpaired' : who.cloned ? 'cloned' : 'no workflow');
 	} else {
 		must(desired !== null && blocker === null, 'a device that has everything desires a registration');
+		if (progress.way.name === 'refused' && live && settings.baseUrl === baseUrl && live.baseUrl !== baseUrl) {
+			const isAsItWas = desired.baseUrl === live.baseUrl && isDeepStrictEqual(desired.request, live.request);
+			must(isAsItWas, 'an address at which the device did not come online leaves it as it was');
+			const isOwn = !desired.hasReusableCredential || desired.credentialId === live.credentialId;
+			must(isOwn, 'a credential for another service is not sent to this one');
+			[world.refused, world.deferred] = [null, null];
+			world.reached.add('another service in vain');
+			return;
+		}
 		must(desired.baseUrl === baseUrl, 'settings name the service before the pairing does');
 		const cadence = isKept
 			? kept.heartbeatCadence
@@ -545,6 +554,7 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 			'plan applied',
 			'online',
 			'adopted',
+			'another service in vain',
 		].sort(),
 	);
 });
