@@ -2,10 +2,18 @@
 import { dirname } from 'node:path';
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { findGroup } from '../base/unix.edge.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { bearGone } from './gone-files.ts';
 import type { AgentPaths } from './paths.runner.ts';
-import { didYouMean, type FileLayer, type ResolvedSettings, resolveSettings, type SettingsLayer } from './resolve.ts';
+import {
+	didYouMean,
+	type FileLayer,
+	GROUPS,
+	type ResolvedSettings,
+	resolveSettings,
+	type SettingsLayer,
+} from './resolve.ts';
 import { environmentName, listSettings, valueAt } from './table.ts';
 
 export interface SettingsSources {
@@ -51,7 +59,11 @@ export async function loadSettings(
 	const documents = [...files.layers, ...kept].toSorted((a, b) =>
 		Buffer.compare(Buffer.from(rank(a)), Buffer.from(rank(b))),
 	);
-	const loaded = resolveWith(documents, sources, before?.loaded, files.unread);
+	const resolved = (missing?: ReadonlySet<string>) =>
+		resolveWith(documents, sources, before?.loaded, files.unread, missing);
+	const named = resolved();
+	const missing = await missingGroups(named, before?.loaded);
+	const loaded = missing.size === 0 ? named : resolved(missing);
 	const gone = kept.filter(({ where }) => !files.unread.includes(where) && !files.unread.includes(dirname(where)));
 	return {
 		...loaded,
@@ -66,6 +78,17 @@ export async function loadSettings(
 	};
 }
 
+/** Of the groups that settings name, those that are not there: their sockets would be for their owner alone. A number is any group. */
+async function missingGroups(...all: (ResolvedSettings | undefined)[]): Promise<ReadonlySet<string>> {
+	const missing = new Set<string>();
+	for (const one of all)
+		for (const path of GROUPS) {
+			const name = String(one && one.origins.get(path)?.source !== 'default' ? valueAt(one.settings, path) : 0);
+			if (!/^\d+$/.test(name) && !(await findGroup(name))) missing.add(name);
+		}
+	return missing;
+}
+
 function toldGone({ where }: { readonly where: string }): Failure {
 	const message = `${where} is not there any more; what it has set stays in force for now.`;
 	const remedy = 'Put it back. To do without it at once: systemctl reload idv-agent.';
@@ -78,6 +101,7 @@ export function resolveWith(
 	{ env, sets, checked }: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	before: LoadedSettings | null = null,
 	unread: readonly string[] = [],
+	missing?: ReadonlySet<string>,
 ): LoadedSettings {
 	const fromEnv = readEnvironment(env);
 	const layers: SettingsLayer[] = [
@@ -85,7 +109,7 @@ export function resolveWith(
 		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
-	return { ...resolveSettings(layers, checked, before, unread), notices: fromEnv.notices };
+	return { ...resolveSettings(layers, checked, before, unread, missing), notices: fromEnv.notices };
 }
 
 /** A channel that is well is heard at each ping, and pings have a least interval (`livenessOf`). */

@@ -4,9 +4,12 @@ import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
+import { didYouMean, editDistance } from './nearest-name.ts';
 import { holdBack, holdForUnread, isOpen, RESTRICTS, type SettingsBefore } from './restrictions.ts';
 import type { Setting, SettingOrigin } from './setting-kinds.ts';
 import { isSame, listSettings, type Settings, valueAt } from './table.ts';
+
+export { didYouMean, nearestName } from './nearest-name.ts';
 
 export interface FileLayer {
 	readonly source: 'file';
@@ -41,14 +44,17 @@ export interface ResolvedSettings extends SettingsBefore {
  * Bad values are reported, and the same source's value from before is taken, else what is below.
  * @param checked values among these are taken as they stand.
  * @param unread files that may hold any restriction.
+ * @param missing names of groups that this machine does not have.
  */
 export function resolveSettings(
 	layers: readonly SettingsLayer[],
 	checked: Checked = NOTHING_CHECKED,
 	before: SettingsBefore | null = null,
 	unread: readonly string[] = [],
+	missing: ReadonlySet<string> = new Set(),
 ): ResolvedSettings {
 	const known = listSettings();
+	const isMissing = (path: string, value: unknown) => GROUPS.includes(path) && missing.has(String(value));
 	const read = layers.map((layer) => ({ layer, entries: [...readLayer(layer, known)] }));
 	const text = JSON.stringify(read.map(({ entries }) => entries.map(({ path, value }) => [path, value])));
 	const isKnown = checked.has('settings', text);
@@ -70,7 +76,7 @@ export function resolveSettings(
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		const refuse = (one: string, where: string) => {
 			refused.add(one);
-			const isOwn = before?.origins.get(one)?.where === where;
+			const isOwn = before?.origins.get(one)?.where === where && !isMissing(one, valueAt(before.settings, one));
 			const kept = isOwn ? valueAt(before.settings, one) : undefined;
 			const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
 			// No restriction is an object: it is refused whenever the document is read again.
@@ -85,15 +91,19 @@ export function resolveSettings(
 			if (!entry && ++unknownCount > MAX_UNKNOWN) continue;
 			const problem = !entry
 				? { message: unknownKey(path, known), within: [] }
-				: isKnown
-					? { value }
-					: check(entry, value);
+				: isMissing(path, value)
+					? { message: `names a group that this machine does not have: ${value}. ${GROUP_STAYS}`, within: [] }
+					: isKnown
+						? { value }
+						: check(entry, value);
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				const at = place ? `${where}: ${place}` : where;
 				const told = failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`);
 				problems.push(told);
 				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
+				// It keeps no agent from starting.
+				if (entry && isMissing(path, value)) unknown.push(told);
 				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : []) refuse(one, where);
 			} else {
 				isUnchanged &&= isSame(problem.value, value);
@@ -138,6 +148,10 @@ export function resolveSettings(
 	const holdsTogether = broken.length === 0 && !wentBack;
 	return { settings: nest(values), origins, problems, unknown, refused, holdsTogether, documents };
 }
+
+/** The settings that name a group of the machine, and what follows where there is none of that name. */
+export const GROUPS: readonly string[] = ['local.agentGroup', 'local.adminGroup'];
+const GROUP_STAYS = 'The one from before is in force, or else the default.';
 
 /** Each restriction in three pieces: two slips leave one of them as it is. That is seen sooner than the slips are counted. */
 const THIRDS = Object.keys(RESTRICTS).map((path) => {
@@ -286,51 +300,6 @@ export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
 	const fault = groupsOf(known).has(path) ? 'must be a group of settings: { … }' : 'is not a setting';
 	return fault + didYouMean(path, [...known.keys()]);
-}
-
-/** How the sentence about a mistyped name ends. */
-export function didYouMean(typed: string, names: readonly string[]): string {
-	const nearest = nearestName(typed, names);
-	return nearest ? `; did you mean ${nearest}?` : '.';
-}
-
-/** A longer name is not a slip of a known one, and among more names a slip is not looked for: each comparison takes time. */
-const MAX_TYPED = 128;
-const MAX_NAMES = 10_000;
-
-/** The known name that is most like a mistyped one, if any is near enough to be meant. */
-export function nearestName(typed: string, names: readonly string[]): string | null {
-	if (typed.length > MAX_TYPED || names.length > MAX_NAMES) return null;
-	// More than half of the letters wrong is another word.
-	const most = Math.min(typed.length / 2, Math.max(2, typed.length / 3));
-	const lower = typed.toLowerCase();
-	let best: { name: string; distance: number } | null = null;
-	for (const name of names) {
-		const last = name.slice(name.lastIndexOf('.') + 1);
-		const distance = Math.min(
-			editDistance(lower, name.toLowerCase(), most),
-			editDistance(lower, last.toLowerCase(), most) + 0.5,
-		);
-		if (!best || distance < best.distance) best = { name, distance };
-	}
-	return best && best.distance <= most ? best.name : null;
-}
-
-/** @param most a greater distance is infinite. */
-function editDistance(a: string, b: string, most: number): number {
-	if (Math.abs(a.length - b.length) > most) return Number.POSITIVE_INFINITY;
-	let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-	for (let i = 1; i <= a.length; i += 1) {
-		const next = [i];
-		for (let j = 1; j <= b.length; j += 1)
-			next[j] = Math.min(
-				(row[j] ?? 0) + 1,
-				(next[j - 1] ?? 0) + 1,
-				(row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1),
-			);
-		row = next;
-	}
-	return row[b.length] ?? 0;
 }
 
 interface Broken {

@@ -1,9 +1,11 @@
 /** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
-import { chmod, readFile, writeFile } from 'node:fs/promises';
+import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { findGroup } from '../../src/base/unix.edge.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
+import type { SettingsReport } from '../../src/protocol/local-api.ts';
 import { listen } from '../connection/network-peers.ts';
 import { givenAgent, givenHome, givenPairedAgent, type Home, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -196,6 +198,30 @@ describe('changed settings', () => {
 		expect(warningsOf(byUnit).map(({ code }) => code)).toEqual(isThere ? [] : ['socket-failed', 'socket-failed']);
 		const named = await givenAgent({ groups: 'settings', settings: { local: { agentGroup: 'no-such-group' } } });
 		expect(warningsOf(named).map(({ message }) => message)).toContainEqual(expect.stringContaining('no-such-group'));
+	});
+
+	test('a group that the machine does not have is refused and told, over a restart, and applications stay let in [F902]', async () => {
+		const home = await givenHome();
+		const local = { agentGroup: 'daemon', adminGroup: GROUP };
+		const { gid } = (await findGroup('daemon')) ?? {};
+		const start = (settings?: object) => givenAgent({ home, groups: 'settings', ...(settings && { settings }) });
+		const device = await start({ local });
+		const groupOf = async () => (await stat(join(home.paths.runDir, 'agent.sock'))).gid;
+		expect([warningsOf(device), await groupOf()]).toEqual([[], gid]);
+		await home.writeSettings({ local: { ...local, agentGroup: 'no-such-group' } });
+		await device.daemon.reload();
+		const told = /local\.agentGroup names a group that this machine does not have: no-such-group\./;
+		expect(warningsOf(device).map(({ message }) => message)).toEqual([expect.stringMatching(told)]);
+		expect(device.agent.ways.runtime().resolved.settings.local.agentGroup).toBe('daemon');
+		const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		const row = settings.find(({ path }) => path === 'local.agentGroup');
+		expect(row).toMatchObject({ value: 'daemon', refused: expect.stringMatching(told) });
+		expect(row).not.toHaveProperty('waitsFor');
+		await device.stop();
+
+		const again = await start();
+		expect(warningsOf(again).map(({ message }) => message)).toEqual([expect.stringMatching(told)]);
+		expect(await groupOf()).toBe(gid);
 	});
 
 	test('of sockets and files that are open already warn, by name, that they wait for the next start [F130]', async () => {
