@@ -1,6 +1,6 @@
 /** The common ground of the agent's parts: time, settings, state, identity, events, warnings, listeners. */
 import { type Audit, NO_AUDIT } from '../audit/audit.runner.ts';
-import { type Clock, isoNow } from '../base/clock.edge.ts';
+import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -18,6 +18,7 @@ import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
+import { keepDates } from '../state/dates.runner.ts';
 import { type DeviceState, withLastSettings, withLastWay, withoutTrial } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
@@ -79,7 +80,11 @@ export function openBase(options: AgentOptions) {
 	const publish = () => {
 		for (const listener of statusListeners) listener();
 	};
-	const kept = keepWarnings(log, publish, () => isoNow(clock));
+	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
+		warnings.set('state', unsaved),
+	);
+	const dates = keepDates(clock, stateWriter);
+	const kept = keepWarnings(log, publish, dates);
 	/** Ends come without an event: they are looked at whenever the warnings are. */
 	const list = () => [...kept.list(), ...tellEnds(runtime.ends ?? [], time.nowMs())];
 	const warnings = { ...kept, list };
@@ -97,9 +102,6 @@ export function openBase(options: AgentOptions) {
 		if (waitMs <= 0) show();
 		else cancelShow = clock.schedule(waitMs, show);
 	});
-	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
-		warnings.set('state', unsaved),
-	);
 	// Its caller waited until it was live, and has not heard that it was.
 	stateWriter.keep((state) => withoutTrial(state, state.assignedWorkflow, false));
 	const startedWallMs = clock.wallMs();
@@ -133,6 +135,7 @@ export function openBase(options: AgentOptions) {
 	const shared = {
 		audit,
 		clock,
+		dates,
 		time,
 		log,
 		random,
@@ -175,6 +178,7 @@ export function openBase(options: AgentOptions) {
 		use,
 		/** Settings that were good enough to be used are kept, for the day when a push breaks them; what is only tried, once it has worked. */
 		keepSettings() {
+			dates.save();
 			const { documents, holdsTogether } = inForce();
 			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
 		},

@@ -8,21 +8,32 @@ export type Warnings = ReturnType<typeof keepWarnings>;
 /** Of what a site has to mend: since when it is so is told, too. */
 const DATED: readonly ErrorCode[] = ['settings-invalid', 'settings-unreadable', 'credential-unreadable'];
 
-/** @param onChange called after every change. @param now ISO 8601; left out, nothing is dated. */
-export function keepWarnings(log: Pick<Log, 'warn'>, onChange: () => void, now?: () => string) {
+/** By its cause: what follows from it may be another after a start. */
+const nameOf = ({ code, message }: Failure) => `${code} ${message.split('. ')[0]}`;
+
+/** @param onChange called after every change. @param dates ISO 8601; left out, nothing is dated. */
+export function keepWarnings(
+	log: Pick<Log, 'warn'>,
+	onChange: () => void,
+	dates?: { begin(name: string): string; end(name: string): void },
+) {
 	const warnings = new Map<string, Failure>();
 	/** As they are shown. */
 	const shown = new Map<string, Failure>();
 	const dated = (warning: Failure): Failure => {
-		if (!now || !DATED.includes(warning.code)) return warning;
-		const since = now();
+		if (!dates || !DATED.includes(warning.code)) return warning;
+		const since = dates.begin(nameOf(warning));
 		const message = joinSentences(warning.message, `It has been so since ${since}`);
 		return { ...warning, message, params: { ...warning.params, since } };
 	};
 	return {
 		/** Shows a warning in place of the topic's earlier one; `null` withdraws it. */
 		set(topic: string, warning: Failure | null): void {
-			if (warnings.get(topic)?.message === warning?.message) return;
+			const before = warnings.get(topic);
+			if (before?.message === warning?.message) return;
+			const others = [...warnings].filter(([one]) => one !== topic).map(([, told]) => told);
+			const isTold = before && [...others, warning].some((told) => told && nameOf(told) === nameOf(before));
+			if (before && !isTold) dates?.end(nameOf(before));
 			if (warning) {
 				warnings.set(topic, warning);
 				shown.set(topic, dated(warning));

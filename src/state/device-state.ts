@@ -125,6 +125,8 @@ export const deviceStateSchema = later(() =>
 		lastWay: waySchema.nullable().default(null),
 		/** The way that the settings want and the device was not online by in time, by its id, and since when that is so. */
 		refusedWay: z.object({ id: z.string(), at: z.string() }).nullable().default(null),
+		/** Since when troubles of the settings that are told are so, by their names, ISO 8601. */
+		dates: z.record(z.string(), z.string()).default({}),
 		/** This device's part of the fleet plan. States that were written before there were plans have none. */
 		plan: planRecordSchema.nullable().default(null),
 		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
@@ -153,6 +155,7 @@ export const EMPTY_STATE: DeviceState = {
 	lastSettings: null,
 	lastWay: null,
 	refusedWay: null,
+	dates: {},
 	plan: null,
 	serviceTimeMs: null,
 	refusedCredential: null,

@@ -8,6 +8,7 @@ import { failureOf } from '../connection/link.ts';
 import type { Link, Registration, Supervision } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepGap } from '../events/notifications.ts';
+import type { Dates } from '../state/dates.runner.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import { purposeWords } from './sentence.ts';
 
@@ -33,6 +34,7 @@ export interface ConnectivityOptions {
 	readonly events: Pick<EventsFeed, 'append' | 'appendedId' | 'newest' | 'newestAt'>;
 	/** Tells the next run whether this one was stopped or has crashed. */
 	readonly stateWriter: Pick<PersistedState, 'state' | 'keep'>;
+	readonly dates: Pick<Dates, 'begin' | 'end'>;
 	/** How long a dead channel may go unnoticed, in milliseconds; 0 for any time. */
 	readonly silenceLimitMs: (link: Link) => number;
 }
@@ -50,7 +52,7 @@ const LEAST_SLEEP_MS = 1000;
 /** How long, after its silence was due, a line that has died may still go unnoticed: its goodbye, and a short sleep. */
 const UNNOTICED_MS = 2000 + MAX_SLEEP_MS;
 
-export function trackConnectivity({ clock, log, events, stateWriter, silenceLimitMs }: ConnectivityOptions) {
+export function trackConnectivity({ clock, log, events, stateWriter, dates, silenceLimitMs }: ConnectivityOptions) {
 	let facts = NEVER;
 	/** Monotonic; the last moment up to which nothing can have been missed. `null`: not known. */
 	let wholeUntilMs: number | null = null;
@@ -79,6 +81,8 @@ export function trackConnectivity({ clock, log, events, stateWriter, silenceLimi
 	/** Causes that are in the log of this time without a link, each once, and once more when a person is needed. */
 	const told = new Set<string>();
 	/** Generation of the move whose failure stands in the log. */
+	/** Names the move that does not succeed, and why. */
+	let move = '';
 	let loggedMove = { generation: 0, code: '' };
 
 	const wholeUntil = (sinceMs: number) => isoAt(clock, sinceMs - (clock.sleptMs() - sleptByThenMs));
@@ -155,10 +159,15 @@ export function trackConnectivity({ clock, log, events, stateWriter, silenceLimi
 	/** The device stays online meanwhile; only this line tells a reader of the log that it is not where it should be. */
 	function tellOfMove({ current, next }: Supervision): void {
 		const cause = next && failureOf(next.state);
+		const name =
+			next && cause ? `${cause.code} ${next.registration.baseUrl} ${next.registration.request.workflowId}` : '';
+		if (move !== '' && move !== name && (!next || cause)) dates.end(move);
+		if (!next) move = '';
 		if (!next || !cause) return;
 		const { generation } = next;
-		if (facts.moveFails?.generation !== generation || facts.moveFails.code !== cause.code)
-			facts = { ...facts, moveFails: { generation, code: cause.code, since: isoNow(clock) } };
+		if (facts.moveFails?.generation !== generation || move !== name)
+			facts = { ...facts, moveFails: { generation, code: cause.code, since: dates.begin(name) } };
+		move = name;
 		if (loggedMove.generation === next.generation) return;
 		// Moves that the service asks for faster than they are made are one thing to report, not one each.
 		const isFlood = cause.code === 'registering-too-often' && loggedMove.code === cause.code;

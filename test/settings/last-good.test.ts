@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
+import type { SteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 
 async function given() {
@@ -135,6 +136,35 @@ test.each<[what: string, bad: object, code: string]>([
 		expect(told(device.agent.status())?.params?.['since']).toBe(since);
 	},
 );
+
+test('since when a workflow, a value and a file are refused outlives a restart, and begins again once they were good [F903]', async () => {
+	const { home, good, device: before } = await given();
+	await before.stop();
+	const headersFile = join(home.directory, 'headers');
+	const bad = { ...good, workflowId: 'no-such-workflow', deviceType: 7, service: { headersFile } };
+	const dated = ({ problem, warnings }: Status) =>
+		[problem, ...warnings].map((one) => [one?.code, one?.params?.['since']]).sort();
+	const start = async (clock?: SteppedClock) => {
+		const device = await givenAgent({ home, ...(clock && { clock }) });
+		const status = await device.untilStatus((now) => now.problem !== null && now.warnings.length > 1);
+		expect(dated(status).every(([, since]) => typeof since === 'string')).toBe(true);
+		return { device, told: dated(status) };
+	};
+	await home.writeSettings(bad);
+	const first = await start();
+	await first.device.stop();
+	first.device.clock.advance(5000);
+	const second = await start(first.device.clock);
+	expect(second.told).toEqual(first.told);
+	await home.writeSettings(good);
+	await second.device.daemon.reload();
+	await second.device.untilStatus((now) => now.problem === null && now.warnings.length === 0);
+	await home.untilSaved(({ dates }) => Object.keys(dates).length === 0);
+	await second.device.stop();
+	await home.writeSettings(bad);
+	const third = await start(second.device.clock);
+	for (const [at, [code, since]] of third.told.entries()) expect([code, since]).not.toEqual(first.told[at]);
+});
 
 test('a credential that never brought the device online does not stay when its file is cut off [F811]', async () => {
 	const { device, home, good, service } = await given();

@@ -32,6 +32,7 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null, wasS
 		fields.push(more);
 	};
 	const connectivity = trackConnectivity({
+		dates: { begin: () => new Date(clock.wallMs()).toISOString(), end() {} },
 		clock,
 		log: { debug() {}, info: line, warn: line, error: line } as never,
 		events: {

@@ -156,6 +156,7 @@ async function run(
 		let supervision = NOTHING_SUPERVISED;
 		const log = { debug() {}, info() {}, warn() {}, error() {} };
 		const connectivity = trackConnectivity({
+			dates: { begin: () => new Date(clock.wallMs()).toISOString(), end() {} },
 			clock,
 			log: log as never,
 			events,
