@@ -42,10 +42,19 @@ export interface DeviceReport {
 	readonly problem: string | null;
 	/** ISO 8601, where it is said. */
 	readonly problemSince?: string | null | undefined;
+	/** All that was refused on it or cannot be read, where more than `problem` is told. */
+	readonly troubles?: readonly Trouble[] | undefined;
 	/** What another report under this id has that no one device can have. */
 	readonly otherDevice?: string | undefined;
 	/** How another report under this id contradicts the one that counts. */
 	readonly dispute?: string | undefined;
+}
+
+export interface Trouble {
+	/** A permanent code. */
+	readonly code: string;
+	/** ISO 8601, where it is said. */
+	readonly since: string | null;
 }
 
 /** In the order in which they are shown. */
@@ -78,6 +87,7 @@ export interface DeviceStanding {
 	readonly targetVersion: string | null;
 	readonly problem: string | null;
 	readonly problemSince: string | null;
+	readonly troubles?: readonly Trouble[] | undefined;
 }
 
 export interface ProgressContext {
@@ -119,6 +129,7 @@ export function standingOf(
 		targetVersion,
 		problem: report?.problem ?? null,
 		problemSince: report?.problemSince ?? null,
+		...(report?.troubles && { troubles: report.troubles }),
 		atMs: null,
 		reason: null,
 		isSilent: false,

@@ -148,6 +148,10 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 	const [heartbeatMs, checkedMs, sinceMs, startedAtMs] = times;
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
+	const refused = [problem, ...(warnings ?? [])].flatMap((one) =>
+		one?.code && isOfSettings(one.code) ? [{ code: one.code, since: one.params?.since ?? null }] : [],
+	);
+	const troubles = refused.filter(({ code }, at) => refused.findIndex((one) => one.code === code) === at);
 	const ofSettings = warnings?.find(({ code }) => code && isOfSettings(code));
 	// What keeps a device from another service lasts until that is there; what its settings lack is to be mended.
 	const named = problem?.code && isOfSettings(problem.code) ? problem : (ofSettings ?? problem);
@@ -176,6 +180,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		fleet: plan?.fleet,
 		problem: named?.code ?? null,
 		problemSince: named?.params?.since ?? null,
+		...(troubles.length > 0 && { troubles }),
 	};
 }
 

@@ -304,7 +304,7 @@ function rowOf(device: DeviceStanding): string[] {
 		`${workflowId ?? '—'} → ${target ?? '—'}`,
 		versions,
 		when,
-		reason ?? settingsTrouble(device) ?? '',
+		[reason, standing === 'offline' || reason === null ? settingsTrouble(device) : null].filter(Boolean).join('; '),
 	];
 }
 

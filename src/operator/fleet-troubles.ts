@@ -14,21 +14,25 @@ export function isOfSettings(code: string): boolean {
 	return isOfCredential(code) || REFUSED_SETTINGS.includes(code);
 }
 
-/** In words, with since when; `null` for another problem or none. */
-export function settingsTrouble({
-	problem,
-	problemSince,
-}: Pick<DeviceReport, 'problem' | 'problemSince'>): string | null {
-	if (problem === null || !isOfSettings(problem)) return null;
-	const since = Date.parse(problemSince ?? '');
-	return `${reasonIn(problem)}${Number.isNaN(since) ? '' : `, since ${localTime(new Date(since).toISOString())}`}`;
+/** All of its troubles in words, each with since when; `null` for other problems or none. @param of those to name; default all. */
+export function settingsTrouble(
+	{ problem, problemSince = null, troubles = [] }: Pick<DeviceReport, 'problem' | 'problemSince' | 'troubles'>,
+	of: (code: string) => boolean = isOfSettings,
+): string | null {
+	const first = problem === null ? [] : [{ code: problem, since: problemSince }];
+	const named = [...first, ...troubles.filter(({ code }) => code !== problem)].filter(({ code }) => of(code));
+	const words = named.map(({ code, since }) => {
+		const ms = Date.parse(since ?? '');
+		return `${reasonIn(code)}${Number.isNaN(ms) ? '' : `, since ${localTime(new Date(ms).toISOString())}`}`;
+	});
+	return words.length === 0 ? null : words.join('; and ');
 }
 
 export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): void {
 	const list = (those: readonly string[]) => `${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`;
 	const troubled = (of: (code: string) => boolean) =>
 		reports.flatMap((report) => {
-			const trouble = of(report.problem ?? '') ? settingsTrouble(report) : null;
+			const trouble = settingsTrouble(report, of);
 			return trouble ? [`${report.deviceId}: ${trouble}`] : [];
 		});
 	const unusable = troubled(isOfCredential);

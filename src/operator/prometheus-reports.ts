@@ -73,6 +73,8 @@ export async function fromPrometheus(
 	});
 }
 
+const isoOf = (seconds: number) => new Date(seconds * 1000).toISOString();
+
 const QUERIES = {
 	heard: HEARD,
 	online: 'idv_agent_online',
@@ -143,6 +145,12 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		const told = problem.get(deviceId)?.labels['code'];
 		const code = told ?? (unusableSince === undefined ? beside : 'credential-unreadable');
 		const since = code && isOfCredential(code) ? unusableSince : code && isOfSettings(code) ? refusedSince : undefined;
+		const isOf = { credential: isOfCredential(code ?? ''), settings: isOfSettings(code ?? '') };
+		const others = [
+			['credential-unreadable', isOf.credential ? undefined : unusableSince],
+			['settings-not-followed', isOf.settings && !isOf.credential ? undefined : refusedSince],
+		] as const;
+		const troubles = others.flatMap(([one, at]) => (at === undefined ? [] : [{ code: one, since: isoOf(at) }]));
 		const refusal = refused.get(deviceId);
 		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
 		const reason = ordered.get(deviceId)?.labels['reason'];
@@ -171,7 +179,8 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 				fault,
 			})),
 			problem: code,
-			problemSince: since === undefined ? null : new Date(since * 1000).toISOString(),
+			problemSince: since === undefined ? null : isoOf(since),
+			...(troubles.length > 0 && { troubles }),
 		};
 	});
 }

@@ -145,6 +145,28 @@ describe('idv fleet status --plan', () => {
 		expect((await status('--from', from)).stderr).toContain(`K-1: ${words}`);
 	});
 
+	test('all that was refused on one device is named, also while it is offline [F904]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const params = { since: at(-HOUR) };
+		const warnings = ['credential-refused', 'settings-not-followed', 'settings-invalid'].map((code) => ({
+			code,
+			params,
+		}));
+		const away = { state: 'offline', problem: { code: 'service-unreachable', message: 'It is away.' }, warnings };
+		const from = await lines(line('K-1', 'new', { warnings }), line('K-2', 'new', away));
+		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--devices');
+		expect(stderr).toMatch(
+			/2 devices cannot go by changed settings \(K-1: it is not online with .*, since .*; and a setting on it is not/,
+		);
+		expect(stderr).toMatch(
+			/2 devices cannot register with the credential of the settings \(K-1: .*; K-2: the service refuses/,
+		);
+		for (const device of ['K-1', 'K-2'])
+			expect(stdout).toMatch(
+				new RegExp(`${device} .*refuses its credential.*; and it is not online with .*; and a setting`),
+			);
+	});
+
 	test('an id under which two serial numbers or MAC addresses report is named [F763]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const one = { serial: 'A1', macAddress: '02:00:00:00:00:01' };
