@@ -1,9 +1,7 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-import { accessSync, closeSync, constants, openSync, readSync, statSync } from 'node:fs';
-import { isAbsolute, join } from 'node:path';
-import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
-import { errnoOf, inWords } from '../base/files.edge.ts';
+import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
+import { hooksThatCannotRun } from '../diagnosis/hook-programs.edge.ts';
 import { findUnusable } from '../diagnosis/named-files.runner.ts';
 import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
@@ -110,56 +108,14 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const exposed = found.filter(({ params }) => params?.['path'] !== loaded.settings.local.http.applicationsFile);
 	const problems = [...loaded.problems, ...(await tryOut(shell, loaded)), ...exposed];
 	const valid = problems.length === 0;
-	const notices = [...loaded.notices, ...findContradictions(loaded), ...hooksThatCannotRun(loaded, shell.env['PATH'])];
+	const notices = [
+		...loaded.notices,
+		...findContradictions(loaded),
+		...hooksThatCannotRun(loaded.settings, shell.env['PATH']),
+	];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
-}
-
-/** Where hooks look for a program without a slash in its name. */
-const PATHS = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
-
-function hooksThatCannotRun({ settings }: LoadedSettings, path = ''): readonly Failure[] {
-	return Object.entries(settings.hooks).flatMap(([name, [program = '']]) => {
-		if (program === '') return [];
-		const fault = whyHookCannotRun(program, path.split(':').filter(isAbsolute));
-		return fault === null ? [] : [failure('settings-invalid', `hooks.${name}: ${program} ${fault}.`)];
-	});
-}
-
-function whyHookCannotRun(program: string, paths: readonly string[]): string | null {
-	if (!program.includes('/')) {
-		const isIn = (directories: readonly string[]) =>
-			directories.some((directory) => whyNotRun(join(directory, program)) === null);
-		if (isIn(PATHS)) return null;
-		return isIn(paths) ? 'is in the PATH of this shell only: name it with its absolute path' : 'is not in the PATH';
-	}
-	if (!isAbsolute(program)) return 'is not an absolute path, and hooks run in /';
-	const fault = whyNotRun(program);
-	if (fault !== null) return fault;
-	const [, interpreter] = /^#![ \t]*([^ \t\n]+)/.exec(beginningOf(program)) ?? [];
-	if (interpreter?.endsWith('\r')) return 'has line ends of Windows, with which its first line names no program';
-	const missing = interpreter === undefined ? null : whyNotRun(interpreter);
-	return missing === null ? null : `begins with #!${interpreter}, which ${missing}`;
-}
-
-function whyNotRun(program: string): string | null {
-	try {
-		accessSync(program, constants.X_OK);
-		return statSync(program).isFile() ? null : 'is not a file';
-	} catch (error) {
-		return errnoOf(error) === 'EACCES' ? 'cannot be run: chmod 0755' : `cannot be run: ${inWords(error)}`;
-	}
-}
-
-function beginningOf(file: string): string {
-	const bytes = Buffer.alloc(256);
-	const descriptor = openSync(file, 'r');
-	try {
-		return bytes.toString('latin1', 0, readSync(descriptor, bytes));
-	} finally {
-		closeSync(descriptor);
-	}
 }
 
 /** The files that the settings name, one by one. */

@@ -29,6 +29,7 @@ import {
 	assessUnit,
 } from './check-results.ts';
 import { blockedBy, type Check, type Finding, failed, notApplicable, ok, warning } from './checks.ts';
+import { hooksThatCannotRun } from './hook-programs.edge.ts';
 import { assessHooks, HOOKS_UNIT, HOOKS_UNIT_PROPERTIES, RIGHTS } from './hook-rights.ts';
 import { type InspectionTarget, UNIT } from './inspection-target.runner.ts';
 import { isOpenToGroup, readDiskSpace, readMemory, readUnit } from './machine-probes.edge.ts';
@@ -177,6 +178,9 @@ export const CHECKS = [
 				...(await findUnusable(resolved.settings)).map((one) => asTold(one)),
 				...having('settings-not-followed'),
 			];
+			// A file that has vanished is not on the disk to be found: the agent knows of it.
+			const isNamed = ({ params }: Failure) => refusals.some(({ message }) => message.includes(`${params?.['path']}`));
+			refusals.push(...having('settings-unreadable').filter((one) => one.params?.['path'] && !isNamed(one)));
 			const [ending] = having('credential-ending');
 			const [problem = ending ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = refusals;
 			const others = refusals.slice(1).map(({ message }) => message);
@@ -308,6 +312,9 @@ export const CHECKS = [
 		const set = hooks.map(([name]) => {
 			return { name, ...(origins.get(`hooks.${name}`) ?? { source: 'kept', where: null }) };
 		});
+		const [cannot, ...others] = hooksThatCannotRun((await runtime()).resolved.settings);
+		if (cannot)
+			return warning({ ...cannot, message: joinSentences(cannot.message, ...others.map(({ message }) => message)) });
 		if (set.length === 0 || unit === null) return assessHooks({ set, agentUnit: null, unit: null, closed: [] });
 		const [agentUnit, hooksUnit] = [await readUnit(UNIT, RIGHTS), await readUnit(HOOKS_UNIT, HOOKS_UNIT_PROPERTIES)];
 		const named = [...new Set(hooks.flatMap(([, argv]) => argv.filter((word) => word.startsWith('/'))))];

@@ -174,6 +174,25 @@ test.each(['credential.apiKeyFile', 'page.pinFile'])(
 	},
 );
 
+test('the doctor names a file of conf.d that has vanished, and a hook whose program is not there [F905]', async () => {
+	const { home, device } = await given();
+	const conf = join(home.paths.confDirectory, '50-push.json');
+	const hooks = { onOnline: ['/nowhere/on-online'] };
+	await writeFile(conf, JSON.stringify({ deviceType: 'scanner', hooks }));
+	await device.untilStatus(({ deviceType }) => deviceType === 'scanner');
+	expect((await examine({ home }, 'hooks')).checks.hooks).toMatchObject({
+		status: 'warning',
+		message: expect.stringContaining('hooks.onOnline: /nowhere/on-online cannot be run'),
+	});
+	await rm(conf);
+	await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes('is not there any more')));
+	const { settings } = (await examine({ home }, 'settings')).checks;
+	expect(settings).toMatchObject({
+		status: 'warning',
+		message: expect.stringContaining(`${conf} is not there any more`),
+	});
+});
+
 test('the doctor names what is not followed and what cannot be read beside every other fault of the settings [F657]', async () => {
 	const { home, good, device } = await given();
 	const [headersFile, applicationsFile] = [join(home.directory, 'no-headers'), await home.secretFile('apps', 'kiosk')];
