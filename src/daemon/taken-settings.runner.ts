@@ -116,11 +116,14 @@ export function keepTaken(parts: {
 				const isTried = !isOut && (isMoving || onTry.includes(path));
 				const waits = isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && isFinal) ? 'try' : null;
 				const waitsFor: 'restart' | 'lease' | 'try' | null = waitsForStart ? 'restart' : waits;
+				// Of a file that is absent or cannot be read nothing is known to be on the disk; that it is so is told once, as that.
+				const isRead = source !== 'file' || disk.documents.some((one) => one.where === where);
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				return {
 					...{ path, value: shownValue(path, value), source, where },
 					since: since.get(path) ?? startedAt,
-					...(!disk.problems.some((one) => isAbout(one, path)) &&
+					...(isRead &&
+						!disk.problems.some((one) => isAbout(one, path)) &&
 						!isSame(value, there) && { disk: shownValue(path, there) }),
 					...(waitsFor && { waitsFor }),
 					...(refused && { refused: refused.message }),

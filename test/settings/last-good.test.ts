@@ -206,6 +206,21 @@ test('a value that stands in for a refused restriction is never shown as what is
 		expect(JSON.stringify((await row(device, path))?.disk ?? null)).not.toMatch(/nothing\.invalid|\/\."/);
 });
 
+test.each<[what: string, lose: (home: Awaited<ReturnType<typeof given>>['home']) => Promise<unknown>]>([
+	['is half written', (home) => home.writeSettings('{ "baseUrl": ')],
+	['is absent', (home) => rm(home.paths.configFile)],
+])('config show says of no setting that another value is on the disk while their file %s [F906]', async (_, lose) => {
+	const { device, home, good, conf } = await given();
+	await home.writeSettings({ ...good, heartbeatCadence: 45 });
+	await device.daemon.reload();
+	await lose(home);
+	await writeFile(conf, '{ "deviceType": "scanner" }');
+	await device.untilStatus(({ deviceType }) => deviceType === 'scanner');
+	for (const path of ['baseUrl', 'heartbeatCadence', 'credential.apiKeyFile'])
+		expect(await row(device, path)).not.toHaveProperty('disk');
+	expect(await row(device, 'heartbeatCadence')).toMatchObject({ value: 45 });
+});
+
 test('the log names the file of conf.d and the setting that are at fault as they are, and no value [F805]', async () => {
 	const { device, home } = await given();
 	const file = join(home.paths.confDirectory, '50-zork-4711.json');
