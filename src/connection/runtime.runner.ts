@@ -87,7 +87,10 @@ export function toldUnusable({ told, stays }: Unusable): Failure {
 
 /** The faults of settings, with what follows from each. */
 export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {
-	return problems.map((told) => (unknown.includes(told) ? told : toldUnusable({ told, stays: true })));
+	// Of a restriction that was refused and not set before, what is held back is told as well, and nothing from before stays.
+	const held = unknown.flatMap(({ message }) => /: (\S+) was refused\.$/.exec(message)?.[1] ?? []);
+	const isHeld = ({ message }: Failure) => held.some((path) => message.includes(` ${path} `));
+	return problems.map((told) => (unknown.includes(told) || isHeld(told) ? told : toldUnusable({ told, stays: true })));
 }
 
 /** Settings by which links are made and that name what may be unusable: each piece stays as it was where the new one cannot be used. */

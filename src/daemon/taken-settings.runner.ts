@@ -84,7 +84,9 @@ export function keepTaken(parts: {
 			for (const path of changed) {
 				const value = listSettings().has(path) ? valueAt(settings, path) : null;
 				const { where, source } = now.resolved.origins.get(path) ?? { where: null, source: 'default' };
-				take(path, ` = ${JSON.stringify(shownValue(path, value))} (${where ?? source})`);
+				const isOther = source === 'default' && !isSame(value, listSettings().get(path)?.fallback ?? null);
+				const from = isOther ? 'while what was set is refused' : (where ?? source);
+				take(path, ` = ${JSON.stringify(shownValue(path, value))} (${from})`);
 			}
 		},
 		async report(): Promise<SettingsReport> {

@@ -174,6 +174,22 @@ test.each(['credential.apiKeyFile', 'page.pinFile'])(
 	},
 );
 
+test('of a restriction that was refused and not set before, status and log say what is in force in its place [F907]', async () => {
+	const { home, good, device } = await given();
+	await home.writeSettings({ ...good, service: { actOnMessages: 'yes' } });
+	await device.daemon.reload();
+	const told = device.agent.status().warnings.map(({ message }) => message);
+	expect(told).toContainEqual(
+		expect.stringContaining('service.actOnMessages waits: service.actOnMessages was refused.'),
+	);
+	expect(told.join(' ')).toMatch(/actOnMessages must be true or false/);
+	expect(told.join(' ')).not.toContain('from before stay');
+	const taken = device.log
+		.map(({ msg }) => msg)
+		.filter((msg) => msg.startsWith('setting taken: service.actOnMessages'));
+	expect(taken).toEqual(['setting taken: service.actOnMessages = false (while what was set is refused)']);
+});
+
 test('the doctor names a file of conf.d that has vanished, and a hook whose program is not there [F905]', async () => {
 	const { home, device } = await given();
 	const conf = join(home.paths.confDirectory, '50-push.json');
