@@ -147,7 +147,7 @@ const SEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 		'local.http.port': 'open, move and close the ports without a restart',
 		'local.http.applicationsFile': 'come and go with their file at a reload',
 	},
-	'update/plan.test.ts': {
+	'update/source.test.ts': {
 		'update.source': 'reads the repository %s alone, and is stopped by no dead mirror of others',
 	},
 	'update/from.test.ts': { 'update.judgeSeconds': '0.1.0 is updated, and comes back when a person asks for it' },
