@@ -12,6 +12,7 @@ import { triedSettings, withLastGood } from '../connection/last-good.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { Registration, supervise } from '../connection/supervisor.ts';
+import { lastOnline } from '../connection/way.ts';
 import { createEventsFeed } from '../events/feed.runner.ts';
 import type { EventStore } from '../events/store.edge.ts';
 import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
@@ -165,8 +166,8 @@ export function openBase(options: AgentOptions) {
 			wanted: (): Runtime => tried ?? runtime,
 			/** What stays of the newest settings when their source is bad or vanishes. */
 			lastGood: inForce,
-			/** By which the device was online last, where it still has a Connection: another is tried beside it. */
-			last: () => (stateWriter.state.connections.length > 0 ? stateWriter.state.lastWay : null),
+			/** Another is tried beside it. */
+			last: () => lastOnline(stateWriter.state),
 			/** Whether the device came online with the credential of the settings, and it was not refused beside another one. */
 			hasCredential: () =>
 				credential === runtime.credentials.id && stateWriter.state.refusedCredential?.id !== credential,

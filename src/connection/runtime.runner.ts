@@ -13,7 +13,7 @@ import type { DeviceState, Way } from '../state/device-state.ts';
 import type { CredentialEnd } from './credential-ends.ts';
 import { createNetwork, type Network, type NetworkSettings, readFileOfWay } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
-import { wayOf, withWay } from './way.ts';
+import { headersTextOf, type LastOnline, lastOnline, wayOf, withWay } from './way.ts';
 
 const MAX_HEADERS_BYTES = 16 * 1024;
 /** Checked with the settings. */
@@ -26,7 +26,7 @@ export interface Runtime {
 	/** What pairing on the page asks for; `null` for nothing. */
 	readonly pin: string | null;
 	readonly client: ServiceClient;
-	/** What `service.headers` and `service.headersFile` add for a service; the file's are for that of the settings only. */
+	/** Those of `service.headers` and `service.headersFile`; of the file only for the service of the settings, and for that at which the device was online last with the same file. */
 	readonly headersFor: (baseUrl: string) => Headers;
 	/** When its key and its client certificate end, as far as they say so. */
 	readonly ends?: readonly CredentialEnd[];
@@ -50,6 +50,8 @@ export interface RuntimeParts {
 	readonly env: Readonly<Record<string, string | undefined>>;
 	/** The device's clock, beside which the service's is held. */
 	readonly wallMs?: () => number;
+	/** Left out, the device was never online. */
+	readonly last?: LastOnline | null;
 }
 
 /** The files that settings name: when one of them changes, what the settings amount to does. */
@@ -271,29 +273,30 @@ export interface FirstRuntime {
  */
 export async function openFirstRuntime(
 	load: (before: LoadedBefore | null) => Promise<LoadedSettings>,
-	{ lastSettings, lastWay, connections }: Pick<DeviceState, 'lastSettings' | 'lastWay' | 'connections'>,
+	state: Pick<DeviceState, 'lastSettings' | 'lastWay' | 'connections'>,
 	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
 ): Promise<FirstRuntime> {
 	// They were valid when they were kept. A newer version knew the ones that this one does not know.
-	const last = lastSettings && resolveWith(lastSettings, sources);
+	const last = state.lastSettings && resolveWith(state.lastSettings, sources);
 	const loaded = await load(last && { loaded: last });
 	const problem = loaded.problems.find((one) => !loaded.unknown.includes(one));
 	if (problem && !last)
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), { ...problem });
-	const runtime = await openRuntime(loaded, parts, { way: lastWay, barely: last !== null });
-	const beside = await besideLast(runtime, connections.length > 0 ? lastWay : null, parts);
+	const withLast = { ...parts, last: lastOnline(state) };
+	const runtime = await openRuntime(loaded, withLast, { way: state.lastWay, barely: last !== null });
+	const beside = await besideLast(runtime, withLast);
 	return { ...beside, problems: runtime.problems, last };
 }
 
 /** The runtime by the last way that worked, and beside it the new one, where they differ; else only the new one. */
 export async function besideLast(
 	runtime: OpenRuntime,
-	lastWay: Way | null,
 	parts: RuntimeParts,
 ): Promise<{ readonly runtime: OpenRuntime; readonly tried: OpenRuntime | null }> {
-	const differs = lastWay !== null && lastWay.id !== runtime.way.id;
-	const old = differs ? await openByWay(runtime, lastWay, parts).catch(() => null) : null;
+	const { last = null } = parts;
+	const differs = last !== null && last.way.id !== runtime.way.id;
+	const old = differs ? await openByWay(runtime, last.way, parts).catch(() => null) : null;
 	return old ? { runtime: old, tried: runtime } : { runtime, tried: null };
 }
 
@@ -302,11 +305,14 @@ function assemble(
 	credentials: Credentials,
 	pin: string | null,
 	problems: readonly Unusable[],
-	{ userAgent, wallMs }: RuntimeParts,
+	{ userAgent, wallMs, last }: RuntimeParts,
 ): OpenRuntime {
 	const plain = Object.fromEntries(resolved.settings.service.headers.map((line) => readHeader(line, true)) as Pairs);
-	const headersFor = (baseUrl: string) =>
-		baseUrl === resolved.settings.baseUrl ? { ...plain, ...secretHeaders } : plain;
+	const known = [
+		resolved.settings.baseUrl,
+		...(last && headersTextOf(last.way) === headersTextOf(way) ? [last.baseUrl] : []),
+	];
+	const headersFor = (baseUrl: string) => (known.includes(baseUrl) ? { ...plain, ...secretHeaders } : plain);
 	const made = createServiceClient({ network, userAgent, headersFor, ...(wallMs && { wallMs }) });
 	const { client, idle } = watchRequests(made, network);
 	return {

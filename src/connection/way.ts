@@ -1,7 +1,7 @@
 /** The way by which links go: the settings that lead to the service, with the files that they name. Pure. */
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
-import type { Way } from '../state/device-state.ts';
+import type { DeviceState, Way } from '../state/device-state.ts';
 
 /** Of `service.*`: what a channel is opened with. The others are read when they are needed. */
 const OF_CHANNEL = [
@@ -73,4 +73,23 @@ export function differences(one: Way, other: Way): string[] {
 	};
 	const found = [...listSettings().keys()].filter((path) => isOfWay(path) && shown(one, path) !== shown(other, path));
 	return found.length > 0 ? found : ['the variables of proxies'];
+}
+
+/** Where, and by which way, a device with a Connection was online last. */
+export interface LastOnline {
+	readonly baseUrl: string;
+	readonly way: Way;
+}
+
+export function lastOnline(state: Pick<DeviceState, 'lastWay' | 'connections'>): LastOnline | null {
+	const {
+		lastWay,
+		connections: [online],
+	} = state;
+	return online && lastWay ? { baseUrl: online.baseUrl, way: lastWay } : null;
+}
+
+/** The text of `service.headersFile`. */
+export function headersTextOf({ settings, files }: Way): string | undefined {
+	return files[String(settings['service.headersFile']?.value)];
 }

@@ -69,9 +69,10 @@ export function followSettings(parts: {
 			const { changed, problems } = await load(isAsked);
 			watch?.follow(namedFiles(changed));
 			const before = { ...ways.wanted(), way: ways.runtime().way, barely: true };
-			const opened = await openRuntime(changed, runtimeParts, before);
+			const withLast = { ...runtimeParts, last: ways.last() };
+			const opened = await openRuntime(changed, withLast, before);
 			parts.opened(opened, changed);
-			const { runtime, tried } = await besideLast(opened, ways.last(), runtimeParts);
+			const { runtime, tried } = await besideLast(opened, withLast);
 			parts.opened(runtime, changed);
 			log.setLevel(changed.settings.log.level);
 			tell(problems, opened.problems, changed);

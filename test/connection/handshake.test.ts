@@ -157,6 +157,37 @@ describe('a channel that is opened in another way', () => {
 		expect(device.logText()).not.toContain('gate-0123456789abcdef');
 	});
 
+	test('with secret headers also at the service from before, while another address is tried and once it is refused, over a restart [F908]', async () => {
+		const wanted = (headers: Readonly<Record<string, unknown>>) => headers['x-gate-key'] === 'gate-0123456789abcdef';
+		const service = await givenOtherService((url, headers) => inHeader(url, headers) && wanted(headers));
+		const home = await givenHome();
+		const headersFile = await home.secretFile('headers', 'X-Gate-Key: gate-0123456789abcdef\n');
+		const apiKeyFile = await home.secretFile('key', 'ak-0123456789abcdef');
+		const good = {
+			...{ baseUrl: service.baseUrl, workflowId: 'check-in', credential: { apiKeyFile }, service: { headersFile } },
+			fleet: { changeLimitSeconds: 20 },
+		};
+		const device = await givenAgent({ home, settings: good });
+		await device.untilState('online');
+		await home.writeSettings({ ...good, baseUrl: 'https://127.0.0.1:1' });
+		await device.daemon.reload();
+		await device.untilStatus(({ problem }) => problem !== null);
+		const comesBack = async () => {
+			const lost = device.untilState('offline');
+			service.cut();
+			await lost;
+			await device.passWait();
+			await device.untilState('online');
+		};
+		await comesBack();
+		device.clock.advance(20_000);
+		await device.untilStatus(({ warnings }) => warnings.some(({ code }) => code === 'settings-not-followed'));
+		await comesBack();
+		await device.stop();
+		const again = await givenAgent({ home });
+		expect(await again.untilState('online')).toMatchObject({ baseUrl: service.baseUrl });
+	});
+
 	test('after a registration at another path, which no application may ask for', async () => {
 		const service = await givenOtherService(() => true, undefined, '/v2/devices/KIOSK-0001?register=1');
 		const device = await givenDevice(service, { registrationPath: '/v2/devices/{deviceId}?register=1' });
