@@ -1,6 +1,7 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { AgentError, asError, asFailure } from '../base/errors.ts';
-import { unsent } from '../pairing/code-worth.ts';
+import { AgentProblem } from '../client/agent-problem.ts';
+import { unsent, withWorth } from '../pairing/code-worth.ts';
 import { notACode } from '../pairing/rules.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
@@ -49,12 +50,25 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 	const agreed = await settle(shell, preview, request);
 	const spend = (asked: PairRequest) =>
 		client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS });
-	const result = (await spend(agreed).catch(async (error: unknown) => {
-		const workflowId = await askWorkflow(shell, error);
-		if (workflowId === null) throw error;
-		return spend({ ...agreed, workflowId });
-	})) as PairResult;
+	const result = (await spend(agreed)
+		.catch(async (error: unknown) => {
+			const workflowId = await askWorkflow(shell, error);
+			if (workflowId === null) throw error;
+			return spend({ ...agreed, workflowId });
+		})
+		.catch((error: unknown) => {
+			throw isUnanswered(error) ? asError(withWorth({ ...error.failure, remedy: '' }, 'uncertain', LOOK_FIRST)) : error;
+		})) as PairResult;
 	shell.answer(result, `\nPaired. ${result.sentence}`);
+}
+
+const LOOK_FIRST =
+	'idv-agent status says whether the device is paired; if it is not, scan or type the same code again, and ask for a new one only if that is refused.';
+
+/** The agent was asked, and went away or said nothing that can be read: nothing says what has become of the code. */
+function isUnanswered(error: unknown): error is AgentError {
+	const { cause = null } = error instanceof AgentError ? error : {};
+	return cause instanceof AgentProblem && cause.status === 0 && cause.code !== 'agent-not-running';
 }
 
 /**

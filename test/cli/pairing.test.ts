@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { drawCode, encodePng, prepareWriter, sideBySide } from '../fixtures/pictures/draw.ts';
 import { createClock, send } from '../service/fixture.ts';
 import { atTheEndOfAll, type Home, type Outcome } from './command.ts';
-import { type Device, givenDevice, givenPaired } from './device.ts';
+import { asProcess, type Device, givenDevice, givenPaired } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 import { atTerminal, hasTerminal } from './terminal.ts';
 
@@ -76,6 +76,25 @@ describe('pair', () => {
 			words: /--trust takes the address.*https:\/\/id\.example\.com/,
 		});
 		await expectUnpaired(home);
+	});
+
+	test('says that the code may have been used when the agent goes while it spends it, and how to find out [F940]', async () => {
+		const { service, home, pair, code, daemon } = await givenDevice({}, asProcess);
+		const spending = service.hold('/api/device/connection');
+		const held = code();
+		const asked = pair(held, '--json');
+		await spending.received;
+		await daemon.end('SIGKILL');
+		const outcome = await asked;
+		expectJsonRefusal(outcome, {
+			status: 69,
+			code: 'agent-not-running',
+			words: /broke.*may have been used\. idv-agent status says whether.*same code again/,
+		});
+		expect(JSON.parse(outcome.stdout).error.params).toEqual({ pairingCode: 'uncertain' });
+		spending();
+		await home.run();
+		expect((await pair(held)).stdout).toMatch(/Paired\./);
 	});
 
 	test('--image reads the code from a picture, Aztec as well [F098]', async () => {
