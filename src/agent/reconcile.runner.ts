@@ -109,8 +109,8 @@ export function keepReconciled(
 
 	/** Names what leads to the service by the settings and is not in force. */
 	function triedKey(): string | null {
-		const baseUrl = otherAddress();
-		return baseUrl === null ? (parts.ways.tried()?.way?.id ?? null) : addressKey({ baseUrl, way: wantedWay() });
+		if (otherAddress() === null) return parts.ways.tried()?.way?.id ?? null;
+		return addressKey({ ...parts.runtime(), way: wantedWay() });
 	}
 
 	/** Since when it is so outlives a restart and the tries of every hour. */

@@ -186,10 +186,8 @@ function tryCredential(
  * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn. An address
  * of the settings at which it does not come online in time is refused like a way out, with all that is for it.
  */
-function tryWay(
-	{ supervision, before, resolved, nowMs, random }: DesiredInputs,
-	demanded: DesiredRegistration | null,
-): Trial {
+function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Trial {
+	const { supervision, before, resolved, nowMs, random } = inputs;
 	const { current, next } = supervision;
 	const isElsewhere = demanded !== null && demanded.baseUrl !== current?.registration.baseUrl;
 	// A code that is brought is refused by its own rules.
@@ -201,7 +199,7 @@ function tryWay(
 	// What was refused beside a link that worked may be what works now.
 	const isLong = before.way.name === 'refused' && before.way.untilMs - nowMs > limitMs;
 	const way = assessAttempt(isLong && !isOnline ? NO_ATTEMPT : before.way, {
-		key: isElsewhere ? addressKey(demanded) : (demanded.way ?? null),
+		key: isElsewhere ? addressKey(inputs) : (demanded.way ?? null),
 		supervision,
 		isDeferred: false,
 		limitMs,
@@ -221,8 +219,13 @@ function tryWay(
 	return { demanded: { ...demanded, request, credentialId, hasReusableCredential }, way, isAlone: true };
 }
 
-/** Names the try of another service. */
-export const addressKey = ({ baseUrl, way }: Pick<DesiredRegistration, 'baseUrl' | 'way'>) => `${baseUrl} ${way}`;
+/** Names the try of another service: with another key or workflow for it, it is another try. */
+export const addressKey = ({
+	resolved,
+	credentials,
+	way,
+}: Pick<RegistrationInputs, 'resolved' | 'way'> & { readonly credentials: Pick<CredentialFacts, 'id'> }) =>
+	[resolved.settings.baseUrl, way, credentials.id, resolved.settings.workflowId].join(' ');
 
 /** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. */
 export function wayRefused(cause: Failure | null, limitMs: number): Failure {

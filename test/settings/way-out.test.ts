@@ -185,6 +185,27 @@ test('an address at which the device is not online in time is refused with why a
 	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
+test('an address that was refused for its key, or for the workflow there, is tried at once with another one [F909]', async () => {
+	const { home, good, device } = await given();
+	const other = await givenService({ tls: identity('server'), workflows: ['boarding'] });
+	const moved = { ...good, baseUrl: other.url.replace('127.0.0.1', 'localhost'), workflowId: 'no-such-workflow' };
+	await home.writeSettings(moved);
+	await device.daemon.reload();
+	const untilOut = async (code: string) => {
+		await device.untilStatus(({ problem }) => problem?.code === code);
+		device.clock.advance(20_000);
+		await device.untilStatus((status) => told(status)[0]?.params?.['problem'] === code);
+	};
+	await untilOut('credential-refused');
+	await home.secretFile('key', other.credentials.apiKey);
+	await device.daemon.reload();
+	await untilOut('workflow-unknown');
+	await home.writeSettings({ ...moved, workflowId: 'boarding' });
+	await device.daemon.reload();
+	await device.untilLive('boarding');
+	await device.untilStatus(({ baseUrl, warnings }) => baseUrl === moved.baseUrl && warnings.length === 0);
+});
+
 const TAKEN = 'setting taken: credential, from its file';
 
 test.each<[what: string, changed: object]>([
