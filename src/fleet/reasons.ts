@@ -6,7 +6,7 @@ const REASONS: Readonly<Record<string, string>> = {
 	'credential-refused': 'the service refuses its credential',
 	'credential-unreadable': 'its credential cannot be read',
 	'settings-not-followed': 'it is not online with its changed settings, and stays with those from before',
-	'settings-invalid': 'a setting on it is not valid, and is not in force',
+	'settings-invalid': 'a setting on it is not valid, or not in force as it is written',
 	'settings-unreadable': 'a file of its settings cannot be read, and what it held before is in force',
 	'request-rejected': 'the service rejects its registration',
 	'service-unreachable': 'the service cannot be reached',

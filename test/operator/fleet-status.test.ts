@@ -121,7 +121,7 @@ describe('idv fleet status --plan', () => {
 		[
 			'value',
 			{ warnings: [{ code: 'settings-invalid', message: 'No.' }] },
-			'a setting on it is not valid, and is not in force',
+			'a setting on it is not valid, or not in force as it is written',
 		],
 		[
 			'file',
