@@ -3,13 +3,15 @@
  * own, with its text as it was written. Source: assumed (frame-contents).
  */
 import type { Frame } from './channel.ts';
-import { isObject, parseJson, partsOf } from './json.ts';
+import { isObject, parseJson, partsOf, resolvePointer, writtenAt } from './json.ts';
 
-export const FRAME_CONTENTS = ['auto', 'one', 'lines', 'array'] as const;
+/** The last one is a JSON pointer to an array in the frame. */
+export const FRAME_CONTENTS = /^(?:auto|one|lines|array|(?:\/[^/]*)+)$/;
+export type FrameContents = 'auto' | 'one' | 'lines' | 'array' | `/${string}`;
 
 export interface FrameForm {
-	/** `auto`: one message, or one object on each of a few lines; `lines`, `array`: one for each line or element. */
-	readonly frameContents: (typeof FRAME_CONTENTS)[number];
+	/** `auto`: one message, or one object on each of a few lines; `lines`, `array` and a pointer: one for each line or element. */
+	readonly frameContents: FrameContents;
 	/** Whether a binary frame that holds JSON is read like a text one. */
 	readonly jsonInBinary: boolean;
 }
@@ -23,10 +25,19 @@ export function messagesIn(frame: Frame, { frameContents, jsonInBinary }: FrameF
 	if (frame.type === 'oversized' || (frame.type === 'binary' && !jsonInBinary)) return [frame];
 	const text = frame.type === 'text' ? frame.text : asText(frame.bytes);
 	if (text === null) return [frame];
-	const parts =
-		frameContents === 'array' ? elementsOf(text) : frameContents === 'one' ? null : linesOf(text, frameContents);
+	const parts = partsIn(text, frameContents);
 	if (parts !== null && parts.length <= MAX_MESSAGES) return parts.map((part) => ({ type: 'text', text: part }));
 	return frame.type === 'text' || parseJson(text) === undefined ? [frame] : [{ type: 'text', text }];
+}
+
+function partsIn(text: string, contents: FrameContents): readonly string[] | null {
+	if (contents === 'one') return null;
+	if (contents === 'auto' || contents === 'lines') return linesOf(text, contents);
+	const document = parseJson(text);
+	if (contents === 'array') return Array.isArray(document) ? partsOf(text) : null;
+	// What stands beside an empty array would be lost.
+	const list = resolvePointer(document, contents);
+	return Array.isArray(list) && list.length > 0 ? partsOf(writtenAt(text, contents)) : null;
 }
 
 /** The lines of a text that holds several; `null` for one that is one message. */
@@ -38,9 +49,6 @@ function linesOf(text: string, contents: 'auto' | 'lines'): string[] | null {
 	if (contents === 'lines') return lines;
 	return lines.length > 1 && lines.every((line) => isObject(parseJson(line))) ? lines : null;
 }
-
-/** The elements of a JSON array as they are written; `null` for any other text. */
-const elementsOf = (text: string) => (Array.isArray(parseJson(text)) ? partsOf(text) : null);
 
 function asText(bytes: Uint8Array): string | null {
 	try {

@@ -72,6 +72,17 @@ export function resolvePointer(document: unknown, pointer: string): unknown {
 	return value;
 }
 
+/** The value to which a pointer leads as it is written. @param text JSON in which it leads somewhere. */
+export function writtenAt(text: string, pointer: string): string {
+	return keysOf(pointer).reduce((within, key) => {
+		const parts = partsOf(within);
+		if (!within.trimStart().startsWith('{')) return parts[Number(key)] ?? '';
+		// Of two members of one name the last counts, as everywhere.
+		const member = parts.findLast((part) => JSON.parse(part.slice(0, closingQuote(part, 0) + 1)) === key) ?? '';
+		return member.slice(member.indexOf(':', closingQuote(member, 0)) + 1).trim();
+	}, text);
+}
+
 /** Each notification is looked at with the same few pointers, which only settings change. */
 const read = new Map<string, readonly string[]>();
 const MAX_READ = 32;

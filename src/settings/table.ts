@@ -13,7 +13,6 @@ import {
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
-import { FRAME_CONTENTS } from '../protocol/frame-messages.ts';
 import { later } from '../protocol/later.ts';
 import {
 	file,
@@ -34,6 +33,7 @@ import {
 	closeCodes,
 	fetchedUrl,
 	fleetNameSchema,
+	frameContents,
 	kindOfMessage,
 	labelSchema,
 	messageTemplate,
@@ -169,10 +169,11 @@ export const SETTINGS = {
 			messageTemplate('answer'),
 			'Acknowledgement of each notification once it is stored: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; left out, none. With {id} in it, a notification without an id gets none.',
 		),
-		frameContents: oneOf(
-			FRAME_CONTENTS,
+		frameContents: setting(
+			'text',
+			frameContents,
 			'auto',
-			'Messages in one frame: one; lines or array (each line or element is one, at most 1000); auto (one, or up to 64 lines with an object each).',
+			'Messages in one frame: one; lines, array, or a pointer to one in it (/events): each line or element is one, at most 1000; auto (one, or up to 64 lines with an object each).',
 		),
 		jsonInBinary: flag(false, 'Whether a binary frame that holds JSON is read like a text one.'),
 		ignoreKinds: list(

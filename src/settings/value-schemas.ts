@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { CLOSE_MEANINGS } from '../protocol/channel.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { FRAME_CONTENTS, type FrameContents } from '../protocol/frame-messages.ts';
 import { later } from '../protocol/later.ts';
 import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
 import { readHeader } from './header-lines.ts';
@@ -10,6 +11,13 @@ export const text = later(() =>
 	z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters'),
 );
 export const filePath = later(() => text.refine((path) => path.startsWith('/'), 'must be an absolute path'));
+export const frameContents = later(
+	() =>
+		text.regex(
+			FRAME_CONTENTS,
+			'must be "auto", "one", "lines", "array" or a JSON pointer to an array, such as /events',
+		) as unknown as z.ZodType<FrameContents>,
+);
 export const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));
 export const tokenPlace = later(() =>
 	text.regex(

@@ -382,6 +382,18 @@ describe('frames that hold several messages, or JSON as bytes', () => {
 			['[{"type":"a","x":"],["},{"type":"b"}]', '[]', '{"type":"c"}'],
 			['a', 'b', 'c'],
 		],
+		[
+			'a pointer: each element of the array there is a message, whatever stands beside it',
+			{ frameContents: '/of/the~1day' },
+			[
+				'{ "no": 1, "of": { "x": ["}"], "the/day" : [ {"type":"a","x":"],"} , {"type":"b"} ] } }',
+				'{"type":"c","of":{"the/day":[]}}',
+				'{"type":"d","of":{"the/day":"none"}}',
+				'{"of":{"the/day":[{"type":"no"}],"the\\u002fday":[{"type":"e"}]}}',
+				'[{"type":"f"}]',
+			],
+			['a', 'b', 'c', 'd', 'e', 'unknown'],
+		],
 		['bytes are kept as bytes', {}, [Buffer.from('{"type":"a"}')], ['binary']],
 		[
 			'JSON in a binary frame where a setting says so',

@@ -23,7 +23,13 @@ describe('the schema of the settings', () => {
 	test('takes a file that names it, and refuses what the agent refuses', () => {
 		const given = { $schema: './settings.schema.json', baseUrl: 'https://id.example.com', heartbeatCadence: 60 };
 		expect(judge(given)).toBe(true);
-		for (const wrong of [{ heartbeatCadence: 0 }, { service: { channelAuth: 'both' } }, { deviceType: '' }, []])
+		for (const wrong of [
+			{ heartbeatCadence: 0 },
+			{ service: { channelAuth: 'both' } },
+			{ service: { frameContents: 'events' } },
+			{ deviceType: '' },
+			[],
+		])
 			expect(judge(wrong)).toBe(false);
 	});
 });
