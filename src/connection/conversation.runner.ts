@@ -5,8 +5,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { type Frame, type Notification, readNotification } from '../protocol/channel.ts';
+import { type Frame, type Notification, readNotification, readNumber, readWord } from '../protocol/channel.ts';
 import { messagesIn } from '../protocol/frame-messages.ts';
+import { parseJson } from '../protocol/json.ts';
 import { type RegistrationAnswer, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { asksForId, fillTemplate, type TemplateFields } from '../protocol/templates.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
@@ -104,11 +105,15 @@ export function converse(parts: ConversationParts) {
 		const read = readNotification(message, { kindPointer, notificationIdPointer });
 		// Words about the channel may be written in another way than notifications.
 		const usual = read.kind === 'unknown' ? readNotification(message).kind : read.kind;
-		const isOf = (kind: string | null) =>
-			kind !== null && (usual === kind || (message.type === 'text' && message.text.trim() === kind));
+		const text = message.type === 'text' ? message.text : '';
+		const isOf = (kind: string | null): kind is string =>
+			kind !== null &&
+			(usual === kind || text.trim() === kind || (usual === 'unknown' && readWord(parseJson(text)) === kind));
 		const isChange = message.type === 'text' && nextConnection?.startsWith('/') && changes({ body: message.text });
-		if (isOf(pingKind)) pong(fillTemplate(pongBody, fields({ id: read.writtenId ?? '' })));
-		else if (isOf(confirmKind)) {
+		if (isOf(pingKind)) {
+			const id = read.writtenId ?? readNumber(parseJson(text), pingKind)?.[1] ?? '';
+			pong(fillTemplate(pongBody, fields({ id })));
+		} else if (isOf(confirmKind)) {
 			cancel();
 			confirm();
 		} else if (!isChange && parts.keep(message) && !ignoreKinds.includes(read.kind)) acknowledge(read);

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
-import { parseJson, resolvePointer } from './json.ts';
+import { isObject, parseJson, resolvePointer } from './json.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
@@ -109,6 +109,23 @@ function findKind(document: unknown, pointer: string | null | undefined): string
 	// A number beside a word is rather a version.
 	const kind = found.find(isName) ?? found.find((one) => typeof one === 'number');
 	return kind === undefined ? null : String(kind);
+}
+
+/** Usual names of the word that says what a message is. */
+export const WORD_NAMES = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method', 't', 'name'] as const;
+
+/** The word of a message that has no kind where notifications have theirs, such as `{"cmd":"PING"}`. */
+export function readWord(document: unknown): string | null {
+	return isObject(document) ? (WORD_NAMES.map((name) => document[name]).find(isName) ?? null) : null;
+}
+
+/** The name and value of what a message has besides its word; `null` where that is not one value: it may be the number of a ping. */
+export function readNumber(document: unknown, word: string): readonly [string, string | number] | null {
+	const others = isObject(document) ? Object.entries(document).filter(([, value]) => value !== word) : [];
+	const [name, value] = others[0] ?? ['', null];
+	return others.length === 1 && (isName(value) || Number.isSafeInteger(value))
+		? [name, value as string | number]
+		: null;
 }
 
 /** A message that the agent itself acts on. */

@@ -11,7 +11,7 @@ export interface TemplateFields {
 	/** The same in milliseconds since 1970. */
 	readonly sentAtMs: number;
 	readonly uptimeSeconds: number;
-	/** Of the message that is answered, as the service wrote it; empty where it has none. */
+	/** Of the message that is answered, as the service wrote it; of a ping without an id its only other value; empty where it has none. */
 	readonly id: string | number;
 	/** The Connection: a secret. */
 	readonly token: string;

@@ -233,6 +233,19 @@ describe('messages in another shape', () => {
 		expect((await device.events()).map(({ kind }) => kind)).not.toContain('hello');
 	});
 
+	test('a ping without a kind where notifications have theirs is answered with its own number', async () => {
+		const service = await givenOtherService(() => true);
+		const pong = { pingKind: 'PING', pongBody: { cmd: 'PONG', n: '{id}' } };
+		const device = await givenDevice(service, { ...pong, kindPointer: '/code', notificationIdPointer: '/nr' });
+		await device.untilState('online');
+		service.send('{"cmd":"PING","n":20}');
+		expect(JSON.parse(await service.untilMessage((text) => text.includes('PONG')))).toEqual({ cmd: 'PONG', n: 20 });
+		service.send('{"cmd":"NOTIFY","code":101,"nr":1,"about":"PING"}');
+		service.send('{"about":"PING"}');
+		await device.untilEvent(({ kind }) => kind === 'unknown');
+		expect((await device.events()).map(({ kind }) => kind)).toEqual(expect.arrayContaining(['101', 'unknown']));
+	});
+
 	test('kinds that are ignored are counted, and neither kept nor handed on', async () => {
 		const service = await givenOtherService(() => true);
 		const device = await givenDevice(service, { ignoreKinds: ['ack'] });
