@@ -38,24 +38,39 @@ const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel
 const BOUNDS = { maxCount: 20_000, maxBytes: 64 * 1024 * 1024 };
 const OVER = failure('connection-lost', 'The run is over.');
 
+interface Bounds {
+	/** How much longer it runs at most while it has not been online. */
+	readonly untilOnlineMs?: number;
+	/** Frames of a channel after which it sends none. */
+	readonly maxSaid?: number;
+	/** Between heartbeats, if not as the settings have it. */
+	readonly cadenceMs?: number;
+	/** When in its cadence the first heartbeat is sent, from 0 to 1. */
+	readonly phase?: number;
+}
+
+/** Between heartbeats of a channel that is watched: there are a few in each watch, the first after a part of it. */
+export const watchedCadenceMs = ({ seconds }: Pick<Run, 'seconds'>) => (seconds * 1000) / 6.3;
+
 /**
- * @param ms how long it runs; `untilOnlineMs` longer at most while it has not been online. @param mayOpen whether one more channel may be opened;
- * where not, the run is over. @param maxSaid frames of a channel after which it sends none. @throws AgentError for settings that no device would take.
+ * @param ms how long it runs. @param mayOpen whether one more channel may be opened; where not, the run is over. @throws AgentError for settings that no device would take.
  */
 export async function runDevice(
 	run: Run,
 	resolved: LoadedSettings,
 	mayOpen: () => boolean,
 	ms: number,
-	untilOnlineMs = 0,
-	maxSaid = Number.POSITIVE_INFINITY,
+	{
+		untilOnlineMs = 0,
+		maxSaid = Number.POSITIVE_INFINITY,
+		cadenceMs = resolved.settings.heartbeatCadence * 1000,
+		phase = 0.5,
+	}: Bounds,
 ): Promise<Ran> {
 	const { request, target, transcript, signal } = run;
 	const { deviceId, workflowId } = request;
 	const [problem] = resolved.problems;
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Report this: the probe wrote it.' });
-	// A few heartbeats in each watch; the first comes after half of it.
-	const cadenceMs = (run.seconds * 1000) / 6.3;
 	const settings = {
 		...resolved.settings,
 		...{ deviceId, heartbeatCadence: cadenceMs / 1000 },
@@ -75,7 +90,7 @@ export async function runDevice(
 	});
 	const agent = startAgent({
 		clock,
-		random: () => 0.5,
+		random: () => phase,
 		version: run.version,
 		runtime: { ...opened, credentials },
 		store: {
@@ -97,7 +112,7 @@ export async function runDevice(
 				return { sendText: () => false, close: end, terminate: end, bufferedAmount: 0 };
 			}
 			// A short watch is long enough for heartbeats also where no ping is answered.
-			const proveAfterMs = Math.min(COUNTS_AFTER_MS, cadenceMs);
+			const proveAfterMs = Math.min(COUNTS_AFTER_MS, watchedCadenceMs(run));
 			const { channel, life } = openNoted({ ...options, proveAfterMs }, listener, transcript);
 			lives.push(life);
 			const { sendText } = channel;

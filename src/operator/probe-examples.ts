@@ -1,4 +1,5 @@
 /** Messages that a service writes as examples in its words, as templates of the agent. Pure. */
+import { readWord } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
 import { ERROR, membersOf } from './probe-readings.ts';
@@ -28,14 +29,24 @@ export function examplesIn(
 		const text = balanced(texts.slice(at));
 		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
 		const example = parseJson(quoted(text)) ?? parseJson(quoted(written));
-		const isOne = text.search(about) >= 0 || (purpose === 'first' && /<[^>]*token[^>]*>/i.test(text));
-		if (!isObject(example) || !isOne || ERROR.test(text)) continue;
+		const isOne =
+			about.test(lastNames(texts.slice(0, at))) ||
+			text.search(about) >= 0 ||
+			(purpose === 'first' && /<[^>]*token[^>]*>/i.test(text));
+		if (!isObject(example) || !isOne || ERROR.test(text) || wraps(example)) continue;
 		at += text.length - 1;
 		const filled = fill(example, purpose, documents);
 		if (filled) found.push(filled);
 	}
 	return found;
 }
+
+/** The names under which a message has the object that follows: `"heartbeat":{"message":`. */
+const lastNames = (before: string) => /(?:"\w+"\s*:\s*\{?\s*){1,3}$/.exec(before)?.[0] ?? '';
+
+/** Whether an object says nothing itself, and another one in it does. */
+const wraps = (example: object) =>
+	readWord(example) === null && membersOf(example, 3).some(({ value }) => readWord(value) !== null);
 
 const quoted = (text: string) => text.replace(/([:[,]\s*)(<[\w. -]+>)/g, '$1"$2"');
 

@@ -16,13 +16,16 @@ export interface Finding {
 	readonly tried: string;
 	readonly found: string;
 	readonly certainty: Certainty;
-	/** Settings that follow, without `service.`; left out where the default holds. */
+	/** Settings that follow, those of the service without `service.`; left out where the default holds. */
 	readonly settings?: Readonly<Record<string, unknown>>;
 }
 
 /** The contents of the settings file: the address, and each value that differs from its default. */
 export function settingsFrom(baseUrl: string, workflowId: string | undefined, findings: readonly Finding[]) {
-	const found: Record<string, unknown> = Object.assign({}, ...findings.map(({ settings }) => settings));
+	const { heartbeatCadence, ...found }: Record<string, unknown> = Object.assign(
+		{},
+		...findings.map(({ settings }) => settings),
+	);
 	// Easier to read than JSON in a text.
 	const service = Object.fromEntries(
 		Object.entries(found).map(([name, value]) => [
@@ -33,6 +36,7 @@ export function settingsFrom(baseUrl: string, workflowId: string | undefined, fi
 	return {
 		baseUrl,
 		...(workflowId !== undefined && { workflowId }),
+		...(heartbeatCadence !== undefined && { heartbeatCadence }),
 		...(Object.keys(service).length > 0 && { service }),
 	};
 }
@@ -66,6 +70,14 @@ export function lifeFinding(token: string, body: string): Finding {
 	return named === null
 		? found('neither says when it ends', 'not seen')
 		: found(`${named} s, by the answer`, 'guessed', { connectionLifeSeconds: named });
+}
+
+/** Nothing where the service ended no silent channel, or where no heartbeat is often enough. @param idleMs the shortest silence that it ended. */
+export function cadenceFindings(idleMs: number): Finding[] {
+	const heartbeatCadence = Math.floor(idleMs / 2000);
+	if (heartbeatCadence < 1 || !Number.isFinite(idleMs)) return [];
+	const found = `${heartbeatCadence} s: the service ends a channel that is silent for ${Math.round(idleMs / 1000)} s`;
+	return [finding('heartbeat-cadence', 'the default, then half of the silence', found, 'proved', { heartbeatCadence })];
 }
 
 export function nextFinding(nextConnection: string, certainty: Certainty): Finding {
@@ -122,6 +134,15 @@ interface Watched {
 	readonly settings: Readonly<Record<string, unknown>>;
 }
 
+function contentsFound({ heard }: Life, form: ReadingSettings): string {
+	const most = Math.max(0, ...heard.map((one) => messagesOf([one], form).length));
+	const { frameContents, jsonInBinary } = form;
+	return [
+		...(frameContents ? [`${frameContents}: a message holds up to ${most} notifications`] : []),
+		...(jsonInBinary ? ['jsonInBinary'] : []),
+	].join(', ');
+}
+
 /** What the life of a channel shows that no event of a device does. */
 export function lifeFindings({ life, form, settleMs, settings }: Watched): Finding[] {
 	const { frameContents, jsonInBinary, kindPointer, notificationIdPointer } = form;
@@ -132,7 +153,7 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const seen = messagesOf(life.heard, form).length > 0;
 	return [
 		...(Object.keys(contents).length > 0
-			? [finding('frame-contents', 'every frame that came', Object.keys(contents).join(', '), 'proved', contents)]
+			? [finding('frame-contents', 'every frame that came', contentsFound(life, form), 'proved', contents)]
 			: []),
 		answers.length > 0
 			? finding('heartbeat-answer', 'what comes after each heartbeat, and only then', answers.join(', '), 'proved', {

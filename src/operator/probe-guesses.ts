@@ -2,13 +2,16 @@
  * Settings that may make a channel last, or bring its notifications, the likely ones first. A guess decides nothing: the agent's own link with
  * its settings does. Pure.
  */
+import { readNumber, readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
-import { examplesIn, PLACEHOLDER } from './probe-examples.ts';
+import type { TemplatePurpose } from '../protocol/templates.ts';
+import { type Example, examplesIn, PLACEHOLDER } from './probe-examples.ts';
 import {
+	asides,
 	ERROR,
 	GREETS,
-	heartbeatAnswers,
 	isError,
+	isMoment,
 	kindOf,
 	type Message,
 	messagesOf,
@@ -16,6 +19,7 @@ import {
 	otherIds,
 	type ReadingSettings,
 	repeated,
+	wordOf,
 } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -24,6 +28,8 @@ export interface Guess {
 	readonly point: string;
 	/** Without `service.`. */
 	readonly settings: Readonly<Record<string, unknown>>;
+	/** By the service itself. */
+	readonly isWritten?: true;
 }
 
 interface Seen {
@@ -42,76 +48,124 @@ const ACKS = /\b(ack\w*|receiv\w*|confirm\w*|receipt)\b/gi;
 const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|login|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?in|\binit/i;
 const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
+const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
+const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
 const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
 const ABOUT_BEAT =
 	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
 const ASKS = /error|expect|requir|must|missing|send|first|please|unauth|reject|challenge|need/i;
-const KEYS = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method', 't', 'name'];
 /** Where nothing is wrong but that nothing comes. */
 const MAX_SILENT = 2;
 const MAX_PINGED = 3;
 const MAX_OTHER_IDS = 2;
+const MAX_PLAIN = 2;
 /** After a frame of the device: what always comes as soon answers it. */
 const ANSWER_MS = 100;
 
-/** Nothing for a channel that lasts, brings messages and repeats none. */
+/** Nothing for a channel that lasts, brings messages, repeats none and names nothing that the device should say. */
 export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 	const messages = messagesOf(life.heard, form);
 	const { ended } = life;
 	const words = wordsIn(life, form).join(' ');
-	const isSilent = notificationsIn(life, form, settleMs).length === 0;
-	const repeats = repeated(messages, form) > 0;
-	if (ended === null && !isSilent && !repeats) return [];
+	const isSilent = notificationsIn(life, form, settleMs, settings).length === 0;
+	const repeats = repeated(messages, form).length > 0;
+	const isPoor = ended !== null || isSilent;
 	const saidLate = life.said.some(({ atMs }) => ended !== null && ended.atMs >= atMs && ended.atMs - atMs <= settleMs);
 	const maySay = (name: string, isWanted: boolean) => isWanted && settings[name] === undefined;
-	/** In the order of how likely they are: the service's own words count most. */
-	const group = (about: RegExp, otherwise: number, isWanted: boolean, make: () => Guess[]) => ({
+	const named = namedIn(life, form, settleMs, settings);
+	/** In the order of how likely they are: the service's own words count most, and what it writes out most of all. */
+	const group = (about: RegExp, otherwise: number, examples: Guess[], isWanted: boolean, make: () => Guess[]) => ({
 		weight: otherwise + (about.test(words) ? 10 : 0),
+		examples,
 		make: () => (isWanted ? make() : []),
 	});
 	const likely = [
 		group(
 			ABOUT_FIRST,
 			life.said.length === 0 || ended === null ? 4 : 2,
-			maySay('firstMessages', ended !== null || isSilent),
+			isPoor ? named.first : [],
+			maySay('firstMessages', isPoor),
 			() => firstMessages(words, messages, form),
 		),
-		group(ABOUT_ACK, repeats ? 8 : 1, maySay('ackBody', messages.length > 0 && (ended !== null || repeats)), () =>
-			acknowledgements(words, messages, form),
+		group(
+			ABOUT_ACK,
+			repeats ? 8 : 1,
+			maySay('ackBody', true) ? named.acks : [],
+			maySay('ackBody', messages.length > 0 && (ended !== null || repeats)),
+			() => acknowledgements(words, messages, form, keysOf([...messages, ...saidFirst(settings)], form)),
 		),
 		group(
 			ABOUT_PING,
 			messages.some((one) => mayBePing(one.text, form)) ? 6 : 0,
+			[],
 			maySay('pingKind', ended !== null),
 			() => pongs(life, messages, form),
 		),
-		group(ABOUT_BEAT, saidLate ? 7 : -1, maySay('heartbeatMode', maySay('heartbeatBody', ended !== null)), () =>
-			heartbeats(saidLate, words, messages, form),
+		group(
+			ABOUT_BEAT,
+			saidLate ? 7 : -1,
+			maySay('heartbeatMode', maySay('heartbeatBody', true)) ? named.beats : [],
+			maySay('heartbeatMode', maySay('heartbeatBody', ended !== null)),
+			() => heartbeats(saidLate, messages, form),
 		),
-		group(/^\b$/, life.failure?.code === 'channel-silent' ? 20 : -9, true, () => [
+		group(/^\b$/, life.failure?.code === 'channel-silent' ? 20 : -9, [], true, () => [
 			{ point: 'dead-channel', settings: { silenceLimitSeconds: 0 } },
 		]),
-	]
-		.filter(({ weight }) => weight >= 0)
-		.sort((a, b) => b.weight - a.weight)
-		.flatMap(({ make }) => make());
-	return isSilent && ended === null ? likely.slice(0, MAX_SILENT) : likely;
+	].sort((a, b) => b.weight - a.weight);
+	const written = likely.flatMap(({ examples }) => examples).map((one) => ({ ...one, isWritten: true as const }));
+	if (!isPoor && !repeats) return written;
+	const others = likely.filter(({ weight }) => weight >= 0).flatMap(({ make }) => make());
+	return [...written, ...(isSilent && ended === null ? others.slice(0, MAX_SILENT) : others)];
 }
 
-/** Messages that may be notifications: neither answers to heartbeats, nor words about the channel itself, nor an echo of the device. */
-export function notificationsIn(life: Life, form: ReadingSettings, settleMs: number): Message[] {
-	const answers = heartbeatAnswers(life, settleMs, form);
-	return messagesOf(life.heard, form).filter(({ text }) => {
-		const kind = kindOf(text, form);
-		return !GREETS.test(kind.replaceAll('_', '.')) && !answers.includes(kind) && isNews(life, text);
-	});
+/** Messages that the service itself writes out, in its words or in what it says about the channel. */
+function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: Seen['settings']) {
+	const messages = messagesOf(life.heard, form);
+	const isAside = asides(life, form, settleMs, settings);
+	const isTold = (text: string) => isAside(text) || PLACEHOLDER.test(text);
+	const told = messages.map(({ text }) => text).filter((text) => isObject(parseJson(text)) && isTold(text));
+	const documents = messages.map(({ text }) => parseJson(text));
+	const examples = (purpose: TemplatePurpose, about: RegExp) => [
+		...wordsIn(life, form)
+			.filter((text) => !isObject(parseJson(text)))
+			.flatMap((text) => examplesIn(text, purpose, about, documents)),
+		// The braces of a message itself are none of an example, nor is every object in it.
+		...[...new Set(told)]
+			.flatMap((text) => examplesIn(text.trim().slice(1), purpose, about, documents))
+			.filter(({ text }) => readWord(parseJson(text)) !== null || PLACEHOLDER.test(text)),
+	];
+	const before = saidFirst(settings).map(({ text }) => text);
+	const known = (text: string) => before.includes(text) || ABOUT_ALIVE.test(text) || ABOUT_ACKED.test(text);
+	return {
+		first: examples('first', VERBS)
+			.filter(({ text }) => !known(text))
+			.map(({ text }) => ({ point: 'first-messages', settings: { firstMessages: [...before, text] } })),
+		acks: examples('answer', ABOUT_ACK).map((one) => ackGuess(one, form)),
+		beats: examples('heartbeat', ABOUT_ALIVE).map(({ text }) => ({
+			point: 'heartbeat-message',
+			settings: { heartbeatBody: text },
+		})),
+	};
+}
+
+/** Messages that may be notifications: none about the channel itself. */
+export function notificationsIn(
+	life: Life,
+	form: ReadingSettings,
+	settleMs: number,
+	settings: Seen['settings'] = {},
+): Message[] {
+	const isAside = asides(life, form, settleMs, settings);
+	return messagesOf(life.heard, form).filter(
+		({ text }) => !isAside(text) && !GREETS.test(kindOf(text, form).replaceAll('_', '.')),
+	);
 }
 
 /** Whether a channel brought what an earlier one did not: no error, and no echo of the device. */
 export function bringsNews(life: Life, than: Life, form: ReadingSettings): boolean {
-	const known = messagesOf(than.heard, form).map(({ text }) => kindOf(text, form));
+	const known = messagesOf(than.heard, form).map(({ text }) => wordOf(text, form));
 	return messagesOf(life.heard, form).some(({ text }) => {
-		const kind = kindOf(text, form);
+		const kind = wordOf(text, form);
 		return !known.includes(kind) && !ERROR.test(kind) && isNews(life, text);
 	});
 }
@@ -125,15 +179,20 @@ export function wordsIn({ ended, heard }: Life, form: ReadingSettings): string[]
 	return all.filter((words) => words !== '');
 }
 
-/** The name under which the service itself says the kind of a message; every usual one where it has said none. */
+/** The names under which the service itself says what a message is, that of notifications first; every usual one where it has said none. */
 function keysOf(messages: readonly Message[], { kindPointer }: ReadingSettings): readonly string[] {
-	if (kindPointer !== undefined) return [kindPointer.slice(kindPointer.lastIndexOf('/') + 1)];
+	const named = kindPointer?.split('/').findLast((part) => /\D/.test(part)) ?? [];
 	const documents = messages.map(({ text }) => parseJson(text)).filter(isObject);
-	const own = KEYS.filter((key) => documents.some((one) => typeof one[key] === 'string'));
-	return own.length > 0 ? own : KEYS.slice(0, 7);
+	const own = WORD_NAMES.filter((key) => documents.some((one) => typeof one[key] === 'string'));
+	const all = [...new Set([named, own].flat())];
+	return all.length > 0 ? all : WORD_NAMES.slice(0, 7);
 }
 
 const under = (keys: readonly string[], word: string) => Object.fromEntries(keys.map((key) => [key, word]));
+
+/** The messages that a channel needs at first are written as every other message to the service. */
+const saidFirst = ({ firstMessages = [] }: Readonly<Record<string, unknown>>): Message[] =>
+	(firstMessages as readonly string[]).map((text) => ({ atMs: 0, text }));
 
 function firstMessages(words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const keys = [...new Set([...keysOf(messages, form), 'type', 'action'])];
@@ -147,10 +206,11 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 		channel: 'ws/device',
 		channels: ['ws/device'],
 		topics: ['*'],
+		// As Action Cable has it.
+		identifier: '{"channel":"ws/device"}',
 	};
-	const message = (verb: string) => JSON.stringify({ ...under(keys, verb), ...fields });
+	const message = (verb: string) => JSON.stringify({ ...under([...keys, 'command'], verb), ...fields });
 	const sets = [
-		...examplesIn(words, 'first', VERBS).map(({ text }) => [text]),
 		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
 		[...new Set([...named, ...SAID_FIRST])].slice(0, 8).map(message),
 		['Connection {token}'],
@@ -158,8 +218,12 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 	return sets.map((set) => ({ point: 'first-messages', settings: { firstMessages: set } }));
 }
 
-function acknowledgements(words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
-	const keys = keysOf(messages, form);
+function acknowledgements(
+	words: string,
+	messages: readonly Message[],
+	form: ReadingSettings,
+	keys: readonly string[],
+): Guess[] {
 	const own = form.notificationIdPointer?.split('/').findLast((name) => /\D/.test(name)) ?? 'id';
 	const named = [...words.matchAll(ACKS)].map(([verb]) => verb.toLowerCase());
 	const ids = under([own, 'id', 'messageId', 'eventId', 'notificationId', 'ack'], '{id}');
@@ -177,33 +241,32 @@ function acknowledgements(words: string, messages: readonly Message[], form: Rea
 			}),
 			pointer,
 		}));
-	const documents = messages.map((one) => parseJson(one.text));
-	const bodies = [
-		...examplesIn(words, 'answer', ABOUT_ACK, documents),
-		...usual.slice(0, 1),
-		...others,
-		...usual.slice(1),
-	];
-	return bodies.map(({ text, pointer }) => {
-		const isOther = pointer !== undefined && pointer !== (form.notificationIdPointer ?? '/id');
-		const settings = { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) };
-		return { point: 'acknowledgement', settings };
-	});
+	// A service may refuse what has more in it than it knows.
+	const plain = keys.slice(0, MAX_PLAIN).map((key) => ({
+		text: JSON.stringify({ [key]: named[0] ?? 'ack', [own]: '{id}' }),
+		pointer: undefined,
+	}));
+	return [...usual.slice(0, 1), ...others, ...plain, ...usual.slice(1)].map((one) => ackGuess(one, form));
+}
+
+function ackGuess({ text, pointer }: Example, form: ReadingSettings): Guess {
+	const isOther = pointer !== undefined && pointer !== (form.notificationIdPointer ?? '/id');
+	return { point: 'acknowledgement', settings: { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) } };
 }
 
 /** By its name, or because it has nothing but its kind, a number and times in it. */
 function mayBePing(text: string, form: ReadingSettings): boolean {
 	const document = parseJson(text);
 	const texts = isObject(document) ? Object.values(document).filter((value) => typeof value !== 'number') : [];
-	return ABOUT_PING.test(kindOf(text, form)) || texts.length === 1;
+	return ABOUT_PING.test(wordOf(text, form)) || texts.length === 1;
 }
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
 function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const rank = ({ text }: Message) => {
-		const kind = kindOf(text, form);
+		const kind = wordOf(text, form);
 		const isAnswer = messages
-			.filter((one) => kindOf(one.text, form) === kind)
+			.filter((one) => wordOf(one.text, form) === kind)
 			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
 		const answers = (isAnswer ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
 		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) + (mayBePing(text, form) ? 1 : 0) - answers;
@@ -211,7 +274,7 @@ function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettin
 	const own = messages.filter(({ text }) => !isError(text));
 	const byKind = new Map(
 		own.map((one) => {
-			const kind = kindOf(one.text, form);
+			const kind = wordOf(one.text, form);
 			return [NAMELESS.includes(kind) ? one.text.trim() : kind, one];
 		}),
 	);
@@ -234,26 +297,24 @@ export function pongsFor(kind: string, text: string, form: ReadingSettings): str
 		.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`)
 		.replace(/request/, 'response');
 	if (!isObject(message)) return [...new Set([reply, 'pong'])];
-	const key = KEYS.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
+	const key = WORD_NAMES.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
 	// A ping without an id wants none in its answer, wherever other messages have theirs.
 	const name = (form.notificationIdPointer ?? '/id').slice(1);
-	const whole = name in message ? { [name]: '{id}' } : {};
+	const own = name in message ? name : readNumber(message, kind)?.[0];
+	const whole = own !== undefined && !isMoment(message[own]) ? { [own]: '{id}' } : {};
 	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
 		JSON.stringify({ [key]: answer, ...whole }),
 	);
 }
 
 /** @param saidLate a heartbeat came just before the end; otherwise the service may miss one of another form. */
-function heartbeats(saidLate: boolean, words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
+function heartbeats(saidLate: boolean, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const keys = keysOf(messages, form);
 	const beat = {
 		...under(keys, 'heartbeat'),
 		...{ deviceId: '{deviceId}', workflowId: '{workflowId}', sequence: '{sequence}' },
 	};
-	const bodies = [
-		...examplesIn(words, 'heartbeat', /heart|beat|\bhb\b|alive|ping/i).map(({ text }) => text),
-		...(saidLate ? [] : [JSON.stringify(beat), JSON.stringify(under(keys, 'ping')), 'ping']),
-	];
+	const bodies = saidLate ? [] : [JSON.stringify(beat), JSON.stringify(under(keys, 'ping')), 'ping'];
 	const others = bodies.map((heartbeatBody) => ({ point: 'heartbeat-message', settings: { heartbeatBody } }));
 	return saidLate ? [...others, { point: 'heartbeat-message', settings: { heartbeatMode: 'ping' } }] : others;
 }

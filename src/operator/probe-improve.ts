@@ -2,19 +2,12 @@
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { resolveWith } from '../settings/load.runner.ts';
-import { answeredTo, runDevice } from './probe-device.ts';
+import { enoughMs, helpedFinding, isBetter } from './probe-compare.ts';
+import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
-import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
-import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
-import {
-	heartbeatAnswers,
-	messagesOf,
-	type Ranked,
-	type ReadingSettings,
-	ranked,
-	readForm,
-	repeated,
-} from './probe-readings.ts';
+import { lifeFindings, settingsFrom } from './probe-findings.ts';
+import { guesses, wordsIn } from './probe-guesses.ts';
+import { heartbeatAnswers, type Ranked, type ReadingSettings, ranked, readForm } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -24,8 +17,6 @@ export const LAST_REQUESTS = 2;
 const MAX_GUESSES = 12;
 /** In a trial, of one channel: a service may answer every message with another. */
 const MAX_SAID = 200;
-/** How long it is waited for what a silent channel may say. */
-const SILENT_MS = 15_000;
 
 type Tried = Readonly<Record<string, unknown>>;
 
@@ -36,7 +27,9 @@ async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefin
 	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
 	const { life } = await run.pace.ask(async () => {
 		let channels = 0;
-		const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms, 0, MAX_SAID);
+		const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms, {
+			...{ maxSaid: MAX_SAID, cadenceMs: watchedCadenceMs(run) },
+		});
 		return { life: lives[0], ...answeredTo(lives[0]) };
 	});
 	if (life) follow(run, life);
@@ -44,15 +37,9 @@ async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefin
 	return life;
 }
 
-/** Watches the channel, and tries settings until it lasts and brings each message once. @param before a life that ended early. */
-export async function improve(run: Run, before: CutOff | null): Promise<void> {
-	const { note, pace, onStep } = run;
-	const windowMs = run.seconds * 1000;
-	const settleMs = Math.min(COUNTS_AFTER_MS, windowMs / 4);
-	const answerMs = Math.min(1000, windowMs / 8);
+/** Watches channels, and keeps what was seen on all of them. */
+function createWatch(run: Run, windowMs: number, answerMs: number) {
 	const seen: Ranked[] = [];
-	const settled: Record<string, unknown> = {};
-	const tried = new Set<string>();
 	let last: Life | undefined;
 	/** @returns `null` where the channel does not open. */
 	const watch = async (more: Tried, ms = windowMs): Promise<Life | null> => {
@@ -64,11 +51,23 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		for (const words of wordsIn(life, readForm(seen))) run.words.add(readErrorDetail(words) || words);
 		return life;
 	};
-	const watchWhole = async () => {
-		const life = await watch(settled);
+	const watchWhole = async (more: Tried) => {
+		const life = await watch(more);
 		if (!life) throw notAgain(run, last);
 		return life;
 	};
+	return { seen, watch, watchWhole };
+}
+
+/** Watches the channel, and tries settings until it lasts and brings each message once. @param before a life that ended early. */
+export async function improve(run: Run, before: CutOff | null): Promise<void> {
+	const { note, pace, onStep } = run;
+	const windowMs = run.seconds * 1000;
+	const settleMs = Math.min(COUNTS_AFTER_MS, windowMs / 4);
+	const answerMs = Math.min(1000, windowMs / 8);
+	const settled: Record<string, unknown> = {};
+	const tried = new Set<string>();
+	const { seen, watch, watchWhole } = createWatch(run, windowMs, answerMs);
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
 		const { notificationIdPointer } = settled as ReadingSettings;
@@ -78,14 +77,14 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		return form;
 	};
 	onStep(`Watches the channel for ${run.seconds} s.`);
-	let best = await watchWhole();
+	let best = await watchWhole(settled);
 	let form = read();
 	let ends: Life[] = best.ended ? [best, ...(before ? [before.life] : [])] : [];
 	for (let left = MAX_GUESSES; left > 0 && pace.left() > LAST_REQUESTS; left -= 1) {
 		// One end may be chance.
 		const [one, other] = ends;
 		if (one && !other) {
-			const again = await watchWhole();
+			const again = await watchWhole(settled);
 			ends = again.ended ? [one, again] : [];
 			if (!again.ended) best = again;
 			form = read();
@@ -97,17 +96,19 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		if (!guess) break;
 		tried.add(JSON.stringify(guess.settings));
 		const than = best;
-		const lastsMs = than.ended ? Math.min(windowMs, 2.3 * than.ended.atMs + settleMs) : Math.min(windowMs, SILENT_MS);
+		const lastsMs = Math.min(windowMs, enoughMs(than, form, settleMs));
 		const attempt = (settings: Tried) => {
 			onStep(`Tries ${cleanText(JSON.stringify(settings), 160)}`);
 			return watch({ ...settled, ...settings }, lastsMs);
 		};
-		const helps = (life: Life | null): life is Life => life !== null && isBetter(life, than, readForm(seen), settleMs);
+		const compared = { settleMs, answerMs, settings: settled, guess };
+		const helps = (life: Life | null, ms = lastsMs): life is Life =>
+			life !== null && isBetter(life, than, { ...compared, form: readForm(seen), ms });
 		let life = await attempt(guess.settings);
 		if (!helps(life)) continue;
 		let { settings } = guess;
 		const messages = settings['firstMessages'];
-		if (Array.isArray(messages)) {
+		if (Array.isArray(messages) && settled['firstMessages'] === undefined) {
 			const fewer = async (firstMessages: readonly unknown[]) => {
 				const again = pace.left() > LAST_REQUESTS + 1 ? await attempt({ firstMessages }) : null;
 				if (!helps(again)) return false;
@@ -116,13 +117,19 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			};
 			await trim(messages, fewer);
 		}
+		const tell = (one: Life, ms: number) =>
+			note(helpedFinding(one, than, settings, { ...compared, form: readForm(seen), ms }));
+		tell(life, lastsMs);
+		// One that was watched for a part of the time only may end as well, or repeat what is sent more slowly.
+		const whole = life.ended || lastsMs === windowMs ? life : await watchWhole({ ...settled, ...settings });
+		if (guess.point === 'acknowledgement' && !helps(whole, windowMs)) {
+			run.forget(guess.point);
+			continue;
+		}
+		tell(whole, windowMs);
 		Object.assign(settled, settings);
 		tried.clear();
-		const isProved = than.ended !== null || notificationsIn(life, readForm(seen), settleMs).length > 0;
-		const why = than.ended ? 'the channel ended without it' : 'without it nothing came, or came again and again';
-		note(finding(guess.point, why, JSON.stringify(settings), isProved ? 'proved' : 'guessed', settings));
-		// One that was watched for a part of the time only may end as well.
-		best = life.ended || lastsMs === windowMs ? life : await watchWhole();
+		best = whole;
 		ends = best.ended ? [best] : [];
 		form = read();
 	}
@@ -145,15 +152,3 @@ async function trim(all: readonly unknown[], works: (some: readonly unknown[]) =
 		if (size === 1) return;
 	}
 }
-
-function isBetter(life: Life, than: Life, form: ReadingSettings, settleMs: number): boolean {
-	if (than.ended) return life.ended === null || isLater(life.ended, than.ended);
-	const again = (one: Life) => repeated(messagesOf(one.heard, form), form);
-	const isSilent = notificationsIn(than, form, settleMs).length === 0;
-	// A busy machine or service repeats a few less as well.
-	return life.ended === null && (isSilent ? bringsNews(life, than, form) : 2 * again(life) < again(than));
-}
-
-/** Another end that comes later tells that this one is out of the way. */
-const isLater = (one: NonNullable<Life['ended']>, than: NonNullable<Life['ended']>) =>
-	one.atMs > (one.code === than.code && one.reason === than.reason ? 1.5 * than.atMs + 200 : than.atMs);

@@ -1,5 +1,5 @@
 /** The life of a channel as `idv probe` reads it: how frames, kinds and ids are written, and which kinds answer heartbeats. Pure. */
-import { readNotification } from '../protocol/channel.ts';
+import { readNotification, readWord } from '../protocol/channel.ts';
 import { type FrameForm, messagesIn } from '../protocol/frame-messages.ts';
 import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { type AnswerText, looksLikeToken, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
@@ -99,6 +99,12 @@ export function kindOf(text: string, { kindPointer }: ReadingSettings): string {
 	return kind === 'unknown' ? readNotification({ type: 'text', text }).kind : kind;
 }
 
+/** The same, or the word that a message without a kind has under a usual name, such as `{"cmd":"PING"}`. */
+export function wordOf(text: string, form: ReadingSettings): string {
+	const kind = kindOf(text, form);
+	return kind === 'unknown' ? (readWord(parseJson(text)) ?? kind) : kind;
+}
+
 export type Ranked = Life['heard'][number] & { readonly rank?: 0 | 1 | 2 };
 
 /**
@@ -126,6 +132,9 @@ const ERROR_KIND = /^(?:\w+[._:-])?err(?:or)?$|^(?:nack|invalid|unauthori[sz]ed|
 export const GREETS =
 	/^(?:hello|hi|welcome|connected|connection|ready|open(?:ed)?|challenge|auth\w*|login|init|greeting|error|ping|info|ok)\b/i;
 
+const GREETS_TOO =
+	/[./:_](?:hello|welcome|greeting|p[io]ng)$|^(?:heart_?beat|hb|pong|subscribed|confirm_subscription|keep_?alive)(?![a-z])/i;
+
 const kindsIn = (text: string) =>
 	membersOf(parseJson(text), 2).flatMap(({ name, value }) =>
 		KIND_NAME.test(name) && typeof value === 'string' ? [value.replaceAll('_', '.')] : [],
@@ -138,6 +147,35 @@ export function isError(text: string): boolean {
 	return Boolean(error ?? errors) || [text.trim(), ...kindsIn(text)].some((kind) => ERROR_KIND.test(kind));
 }
 
+/**
+ * Whether a message is about the talk itself: a greeting or a ping without an id, an error, an echo of the device, or an answer to what it
+ * said first or to its heartbeats. @param answerMs how soon an answer comes. @param settings what the channel was opened with besides.
+ */
+export function asides(
+	life: Life,
+	form: ReadingSettings,
+	answerMs: number,
+	settings: Readonly<Record<string, unknown>> = {},
+): (text: string) => boolean {
+	const answers = heartbeatAnswers(life, answerMs, form, settings);
+	const frames = ranked(life, Object(settings['firstMessages']).length ?? 0, answerMs);
+	const wordsIn = (isReply: boolean) =>
+		messagesOf(
+			frames.filter(({ rank }) => (rank === 2) === isReply),
+			form,
+		).map(({ text }) => wordOf(text, form));
+	const others = new Set(wordsIn(false));
+	const replies = new Set(wordsIn(true).filter((word) => !others.has(word)));
+	return (text) => {
+		const word = wordOf(text, form);
+		const hasId = readNotification({ type: 'text', text }, form).serviceId !== null;
+		const isAnswer =
+			(replies.has(word) && !(hasId && !NAMELESS.includes(word))) || answers.includes(kindOf(text, form));
+		const isGreeting = !hasId && (GREETS.test(word.replaceAll('_', '.')) || GREETS_TOO.test(word));
+		return isAnswer || isGreeting || isError(text) || life.said.some((one) => one.text === text);
+	};
+}
+
 /** How the service writes messages, from all that came. @param ignored kinds of other messages. */
 export function readForm(heard: readonly Ranked[], ignored: readonly string[] = []): ReadingSettings {
 	const isBinary = heard.some(({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)));
@@ -147,7 +185,8 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 		const list = parseJson(text);
 		return Array.isArray(list) && list.length > 0 && list.every(isObject);
 	};
-	const frameContents = whole.some(isList) && 'array';
+	const lone = messagesOf(deciding(heard), { frameContents: 'one', ...binary }).map(({ text }) => parseJson(text));
+	const frameContents = whole.some(isList) ? 'array' : listPlace(lone.filter(isObject));
 	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
 	const documents = messagesOf(deciding(heard), form)
 		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
@@ -157,13 +196,38 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 	return { ...form, ...(kindPointer && { kindPointer }), ...(notificationIdPointer && { notificationIdPointer }) };
 }
 
+const LIST_NAME =
+	/^(?:notifications?|events?|messages?|msgs|items|batch|data|entries|records|updates|list|queue|values|payload)$/i;
+
+/** Where most frames that say nothing themselves hold an array of what does. */
+function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` | null {
+	const says = (one: unknown) =>
+		isObject(one) &&
+		membersOf(one, 2).some(({ name, value }) => KIND_NAME.test(name) && (isKindWord(value) || Number.isInteger(value)));
+	const bare = documents.filter(
+		(one) => !Object.entries(one).some(([name, value]) => KIND_NAME.test(name) && isKindWord(value)),
+	);
+	const places = bare.flatMap((one) => {
+		const lists = membersOf(one, 2).filter(
+			({ name, value }) =>
+				Array.isArray(value) &&
+				value.length > 0 &&
+				value.every(says) &&
+				(LIST_NAME.test(name) || Object.keys(one).length === 1),
+		);
+		return lists.length === 1 ? (lists[0]?.pointer ?? []) : [];
+	});
+	const place = places.find((one) => 2 * places.filter((other) => other === one).length > bare.length);
+	return (place as `/${string}` | undefined) ?? null;
+}
+
 const isJson = (text: string) => isObject(parseJson(text)) || Array.isArray(parseJson(text));
 
 const KIND_NAME =
 	/^(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
 /** What messages of every kind are called alike. */
 const ENVELOPE =
-	/^(?:v\d+(?:\.\d+)*|notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish)$/i;
+	/^(?:v\d+(?:\.\d+)*|notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish|batch)$/i;
 const isKindWord = (value: unknown): value is string =>
 	typeof value === 'string' &&
 	/^[A-Za-z][\w.:/-]{0,63}$/.test(value) &&
@@ -309,17 +373,24 @@ function saysNothingElse(message: unknown, kind: string, sequence: number): bool
 }
 
 /** A time of today in any spelling. */
-function isMoment(value: unknown): boolean {
+export function isMoment(value: unknown): boolean {
 	const isDate = typeof value === 'string' && /^\d{4}-\d\d-\d\d[T ]/.test(value);
 	const ms = isDate ? Date.parse(value) : Number(value);
 	return [ms, ms * 1000].some((one) => Math.abs(one - Date.now()) < 86_400_000);
 }
 
-/** Messages with an id that came again as they were: a service may repeat each until it is acknowledged. */
-export function repeated(messages: readonly Message[], form: ReadingSettings): number {
-	const ids = messages.flatMap(({ text }) => {
+/**
+ * Messages with an id that came again as they were: a service may repeat each until it is acknowledged.
+ * @param afterMs what comes again sooner may have crossed its acknowledgement.
+ */
+export function repeated(messages: readonly Message[], form: ReadingSettings, afterMs = 0): Message[] {
+	const cameMs = new Map<string, number>();
+	return messages.filter(({ text, atMs }) => {
 		const { kind, serviceId } = readNotification({ type: 'text', text }, form);
-		return serviceId === null ? [] : [`${kind} ${serviceId} ${withoutRepeating(parseJson(text))}`];
+		if (serviceId === null) return false;
+		const one = `${kind} ${serviceId} ${withoutRepeating(parseJson(text))}`;
+		const first = cameMs.get(one);
+		if (first === undefined) cameMs.set(one, atMs);
+		return first !== undefined && atMs - first >= afterMs;
 	});
-	return ids.length - new Set(ids).size;
 }

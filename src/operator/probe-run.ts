@@ -4,10 +4,11 @@ import { type NotificationPointers, readNotification } from '../protocol/channel
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
-import { answeredTo, type Ran, runDevice } from './probe-device.ts';
+import { answeredTo, type Ran, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { asked, dial, knock, PASSING } from './probe-dial.ts';
 import {
 	type Certainty,
+	cadenceFindings,
 	type Finding,
 	finding,
 	handshakeFindings,
@@ -21,6 +22,7 @@ import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
 import {
+	asides,
 	deciding,
 	likeTemplate,
 	messagesOf,
@@ -56,6 +58,10 @@ const KEPT_REQUESTS = 10;
 const NARROW_REQUESTS = 4;
 /** Longer than the agent waits until a silent channel counts. */
 const UNTIL_ONLINE_MS = 12_000;
+/** The first heartbeat comes anywhere in the cadence: the device at the end is as silent at first as any will be. */
+const LONGEST_SILENCE = 0.95;
+/** Ends of a channel that are about the service (RFC 6455 7.4, IANA). */
+const RESTARTS = [1011, 1012, 1013];
 /** Handshakes in a row without an answer before another request shows whether the service is still there. */
 const MAX_UNANSWERED = 3;
 
@@ -82,7 +88,9 @@ export interface DeviceReport {
 	readonly seconds: number;
 	/** Of notifications, by kind, as applications would have them. */
 	readonly kinds: Readonly<Record<string, number>>;
-	/** How many had an id. */
+	/** The same of messages about the talk itself: greetings, pings, and answers to what the device said. */
+	readonly others: Readonly<Record<string, number>>;
+	/** How many notifications had an id. */
 	readonly withId: number;
 	/** Messages that the service sent again. */
 	readonly repeats: number;
@@ -252,19 +260,20 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 			onStep(`Runs a device with these settings for ${seconds} s.`);
 			let channels = 0;
 			const mayOpen = () => channels++ === 0 || pace.take();
-			const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, UNTIL_ONLINE_MS);
+			const ran = await runDevice(run, resolved, mayOpen, seconds * 1000, {
+				untilOnlineMs: UNTIL_ONLINE_MS,
+				phase: LONGEST_SILENCE,
+			});
 			return { ran, service: resolved.settings.service, ...answeredTo(ran.wasOnline ? undefined : ran.lives.at(-1)) };
 		});
 	};
 	let { ran, service } = await once();
-	const amended = run.signal.aborted ? [] : amendments(run, ran, service);
+	const cadence = cadenceFindings(silenceEnded(run, ran));
+	const amended = run.signal.aborted ? [] : [...amendments(run, ran, service), ...cadence];
 	note(...amended);
 	if (amended.length > 0 && pace.left() > 0) ({ ran, service } = await once());
-	const notifications = ran.events.filter(({ type }) => type === 'notification');
-	const kinds: Record<string, number> = {};
-	for (const { kind } of notifications) kinds[kind] = (kinds[kind] ?? 0) + 1;
-	const { ackBody } = service;
-	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
+	if (cadence.length > 0 && Number.isFinite(silenceEnded(run, ran)))
+		note(...cadence.map((one) => ({ ...one, certainty: 'guessed' as const })));
 	run.signal.throwIfAborted();
 	if (!ran.wasOnline) {
 		const { status } = answeredTo(ran.lives.at(-1));
@@ -275,15 +284,55 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 		const why = ran.problem?.message ?? 'no reason is known.';
 		throw stop(`A device with these settings did not come online in ${seconds} s: ${why}`, NOT_LASTING_REMEDY);
 	}
+	const report = reportOf(run, ran, service);
+	const acknowledged = findings().find(({ point }) => point === 'acknowledgement');
+	if (report.repeats > 0)
+		note(
+			acknowledged
+				? { ...acknowledged, found: `${acknowledged.found}; ${AGAIN} (service.ackBody)`, certainty: 'guessed' }
+				: finding(
+						'acknowledgement',
+						'usual ones, and what the service writes out',
+						`none; ${AGAIN} (service.ackBody)`,
+						'not seen',
+					),
+		);
+	return report;
+}
+
+const AGAIN = 'with these settings the service sent some again';
+
+/** The shortest silence of the device that the service ended, where the watch had not been silent for so long; infinite where there was none. */
+function silenceEnded(run: Run, { lives }: Ran): number {
+	const silences = lives.flatMap(({ ended, said }) =>
+		ended && !RESTARTS.includes(ended.code ?? 0) ? [ended.atMs - (said.at(-1)?.atMs ?? 0)] : [],
+	);
+	return Math.min(...silences.filter((ms) => ms > watchedCadenceMs(run)));
+}
+
+/** What the device brought. */
+function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {
+	const answerMs = Math.min(1000, seconds * 125);
+	const form = formOf(service);
+	const isAside = lives.map((life) => asides(life, form, answerMs, { ...service }));
+	const all = events.filter(({ type }) => type === 'notification');
+	const own = all.filter(({ content }) => !isAside.some((is) => is(content)));
+	const counted = (some: typeof all) => {
+		const kinds: Record<string, number> = {};
+		for (const { kind } of some) kinds[kind] = (kinds[kind] ?? 0) + 1;
+		return kinds;
+	};
+	const { ackBody } = service;
+	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
+	const repeats = lives.flatMap(({ heard }) =>
+		repeated(messagesOf(heard, form), form, ackBody === null ? 0 : answerMs),
+	);
 	return {
-		...{ isOnline: ran.isOnline, seconds, kinds },
-		repeats: ran.lives.reduce(
-			(sum, { heard }) => sum + repeated(messagesOf(heard, formOf(service)), formOf(service)),
-			0,
-		),
-		withId: notifications.filter(({ serviceId }) => serviceId !== null).length,
-		acknowledgements: ran.lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
-		closes: ran.lives.flatMap(({ ended }) =>
+		...{ isOnline, seconds, kinds: counted(own), others: counted(all.filter((one) => !own.includes(one))) },
+		repeats: repeats.length,
+		withId: own.filter(({ serviceId }) => serviceId !== null).length,
+		acknowledgements: lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
+		closes: lives.flatMap(({ ended }) =>
 			ended ? [{ code: ended.code, afterSeconds: Math.round(ended.atMs / 100) / 10, reason: ended.reason }] : [],
 		),
 	};
@@ -313,7 +362,9 @@ function amendments(run: Run, { lives }: Ran, settings: Service): Finding[] {
 	const [betterKinds, betterIds] = found(form);
 	const isWrong = (set: string | null, now: number, then: number) =>
 		all > 0 && (then > now || (set !== null && now === 0));
+	const isOther = form.frameContents !== undefined && form.frameContents !== settings.frameContents;
 	const wrong = [
+		...(isOther ? ['frame-contents', 'notification-kind', 'notification-id'] : []),
 		...(isWrong(settings.kindPointer, kinds, betterKinds) ? ['notification-kind'] : []),
 		...(isWrong(settings.notificationIdPointer, ids, betterIds) ? ['notification-id'] : []),
 	];

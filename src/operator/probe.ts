@@ -77,8 +77,12 @@ async function save(
 	settings: ReturnType<typeof settingsFrom>,
 	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
 ): Promise<Failure | null> {
-	const { baseUrl, service } = settings;
-	const further = { deviceId, ...(service && { service }) };
+	const { baseUrl, service, heartbeatCadence } = settings;
+	const further = {
+		deviceId,
+		...(heartbeatCadence !== undefined && { heartbeatCadence }),
+		...(service && { service }),
+	};
 	const device = connection && asFile({ baseUrl, workflowId, connection, settings: further });
 	// Each whatever becomes of the others, and first the one that a code was spent on.
 	const files = [
@@ -257,13 +261,16 @@ function tell(
 }
 
 function tellDevice(shell: Shell, device: DeviceReport): void {
-	const { isOnline, seconds, kinds, withId, repeats, acknowledgements, closes } = device;
-	const names = Object.entries(kinds).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
+	const { isOnline, seconds, kinds, others, withId, repeats, acknowledgements, closes } = device;
+	const named = (counts: DeviceReport['kinds']) =>
+		Object.entries(counts).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
+	const [names, aside] = [named(kinds), named(others)];
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const ended = closes.map(({ code, afterSeconds }) => `${code ?? 'no code'} after ${afterSeconds} s`);
 	shell.table([
 		[`A device with these settings, for ${seconds} s`, isOnline ? 'online' : 'was online, not at the end'],
 		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
+		...(aside.length > 0 ? [['Other messages (greetings, pings, answers)', aside.join(', ')]] : []),
 		['Sent again by the service', String(repeats)],
 		['Acknowledgements', String(acknowledgements)],
 		['Channels that the service ended', ended.join(', ') || 'none'],

@@ -168,7 +168,7 @@ describe('what it does', () => {
 
 	test('notifications without a kind or an id, none at all, and what is sent again are said, with the setting to look at [F759]', async () => {
 		const nested = await probedForeign((socket) =>
-			sendEvery(socket, 100, () => socket.send('{"batch":[{"event":{"name":"check.completed","uid":"n1"}}]}')),
+			sendEvery(socket, 100, () => socket.send('{"a":{"of":{"the":{"name":"check.completed","uid":"n1"}}}}')),
 		);
 		expect(nested.outcome.stdout).toMatch(
 			/No notification has a kind .*kindPointer[\s\S]*No notification has an id .*notificationIdPointer/,

@@ -1,0 +1,67 @@
+/** Whether a channel of `idv probe` with one setting more is better than one without it. Pure. */
+import { type Finding, finding } from './probe-findings.ts';
+import { bringsNews, type Guess, notificationsIn } from './probe-guesses.ts';
+import { isError, messagesOf, type ReadingSettings, repeated } from './probe-readings.ts';
+import type { Life } from './probe-wire.ts';
+
+/** How long it is waited for what a silent channel may say. */
+const SILENT_MS = 15_000;
+/** That show whether an acknowledgement ends them. */
+const ENOUGH_REPEATS = 4;
+
+export interface Comparison {
+	readonly form: ReadingSettings;
+	readonly settleMs: number;
+	readonly answerMs: number;
+	/** What both were opened with. */
+	readonly settings: Guess['settings'];
+	readonly guess: Guess;
+	/** How much of both counts. */
+	readonly ms: number;
+}
+
+/** The time of a channel in which another one shows whether it is better. */
+export function enoughMs(than: Life, form: ReadingSettings, settleMs: number): number {
+	if (than.ended) return 2.3 * than.ended.atMs + settleMs;
+	const again = repeated(messagesOf(than.heard, form), form);
+	return Math.max(SILENT_MS, ((again[ENOUGH_REPEATS] ?? again.at(-1))?.atMs ?? 0) + settleMs);
+}
+
+export function isBetter(life: Life, than: Life, compared: Comparison): boolean {
+	const { form, settleMs, settings, guess } = compared;
+	const isAck = guess.point === 'acknowledgement';
+	// A service that knows no such acknowledgement may say so to each.
+	if (isAck && refusals(life, compared) > refusals(than, compared) + 1) return false;
+	if (than.ended) return life.ended === null || isLater(life.ended, than.ended);
+	if (life.ended !== null) return false;
+	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
+	const before = isAck ? again(than, compared) : 0;
+	// What the service writes out only has to do no harm.
+	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
+	// What is acknowledged does not come again; a busy machine or service repeats fewer as well.
+	return 5 * again(life, compared) < before;
+}
+
+/** The finding of a guess that helped: what is better may be so by chance, or do no harm only. */
+export function helpedFinding(life: Life, than: Life, settings: Guess['settings'], compared: Comparison): Finding {
+	const why = than.ended ? 'the channel ended without it' : 'without it less came, or it came again and again';
+	const certainty = isProof(life, than, compared) ? 'proved' : 'guessed';
+	return finding(compared.guess.point, why, JSON.stringify(settings), certainty, { ...settings });
+}
+
+function isProof(life: Life, than: Life, compared: Comparison): boolean {
+	const { form, settleMs, settings, guess, ms } = compared;
+	const news = (one: Life) => notificationsIn(one, form, settleMs, settings).filter(({ atMs }) => atMs <= ms).length;
+	const isAck = guess.point === 'acknowledgement';
+	return than.ended !== null || (isAck && again(than, compared) > 0) || news(life) > 2 * news(than);
+}
+
+const within = ({ heard }: Life, { form, ms }: Comparison) => messagesOf(heard, form).filter(({ atMs }) => atMs <= ms);
+const again = (life: Life, compared: Comparison) =>
+	repeated(within(life, compared), compared.form, compared.answerMs).length;
+const refusals = (life: Life, compared: Comparison) =>
+	within(life, compared).filter(({ text }) => isError(text)).length;
+
+/** Another end that comes later tells that this one is out of the way. */
+const isLater = (one: NonNullable<Life['ended']>, than: NonNullable<Life['ended']>) =>
+	one.atMs > (one.code === than.code && one.reason === than.reason ? 1.5 * than.atMs + 200 : than.atMs);

@@ -1,0 +1,292 @@
+/** `idv probe` and what a service says on the channel: acknowledgements, heartbeats, batches, and messages that are no notifications. */
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { type Comparison, enoughMs, isBetter } from '../../src/operator/probe-compare.ts';
+import { guesses } from '../../src/operator/probe-guesses.ts';
+import { readForm } from '../../src/operator/probe-readings.ts';
+import type { Life } from '../../src/operator/probe-wire.ts';
+import { parseJson } from '../../src/protocol/json.ts';
+import { listen } from '../connection/network-peers.ts';
+import { operatorOfFile } from './operator.ts';
+
+const operator = operatorOfFile();
+// biome-ignore lint/suspicious/noExplicitAny: messages of a device.
+type Said = any;
+
+/** A probe of a service with the token and the path as assumed. @param talk is given each channel, and says what it does with a message. */
+async function probed(talk: (socket: WebSocket, say: (message: object) => void) => (said: Said) => void, seconds = 1) {
+	const server = createServer(
+		(_, response) => void response.writeHead(201).end('{"token":"talking-token-0123456789"}'),
+	);
+	const channels = new WebSocketServer({ noServer: true });
+	server.on('upgrade', (request, raw, head) => {
+		if (request.url !== '/ws/device' || request.headers.authorization !== 'Connection talking-token-0123456789')
+			return raw.end('HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n');
+		channels.handleUpgrade(request, raw, head, (socket) => {
+			const hear = talk(socket, (message) => socket.send(JSON.stringify(message)));
+			socket.on('message', (frame) => hear(parseJson(String(frame)) ?? {}));
+		});
+	});
+	const out = join(operator.directory, 'talk.json');
+	const device = join(operator.directory, 'talk-device.json');
+	const variables = { ...operator.env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+	const flags = [
+		'--workflow',
+		'checkin',
+		'--yes',
+		'--seconds',
+		String(seconds),
+		'--force',
+		'--out',
+		out,
+		'--device',
+		device,
+	];
+	const outcome = await operator.idv(['probe', ...flags], variables);
+	const provision = JSON.parse(await readFile(device, 'utf8'));
+	return { outcome, settings: JSON.parse(await readFile(out, 'utf8')), provision };
+}
+
+const every = (socket: WebSocket, ms: number, say: () => void) => {
+	const timer = setInterval(say, ms);
+	socket.once('close', () => clearInterval(timer));
+};
+
+/** Sends a notification each 150 ms, and all again that are not acknowledged. @returns what acknowledges one. */
+function resending(socket: WebSocket, say: (message: object) => void, isReady: () => boolean) {
+	const open = new Map<number, object>();
+	let eventId = 1000;
+	every(socket, 150, () => {
+		if (!isReady()) return;
+		for (const one of open.values()) say(one);
+		eventId += 1;
+		const name = eventId % 2 === 0 ? 'session.started' : 'session.finished';
+		open.set(eventId, { op: 'event', name, eventId, data: { sessionId: `s${eventId}` } });
+		say(open.get(eventId) ?? {});
+	});
+	return (id: number) => void open.delete(id);
+}
+
+test('an acknowledgement is written under the name that all messages of the service have, not under that of the kind', async () => {
+	const { outcome, settings } = await probed((socket, say) => {
+		let isReady = false;
+		setTimeout(() => isReady || socket.close(4001, 'send {"op":"auth","token":"<token>"}'), 400);
+		const acknowledge = resending(socket, say, () => isReady);
+		return ({ op, token, eventId }) => {
+			if (op === 'auth' && token === 'talking-token-0123456789') isReady = true;
+			else if (op === 'ack') acknowledge(eventId);
+			else say({ op: 'error', message: 'unknown op' });
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toMatchObject({ kindPointer: '/name', ackBody: { op: 'ack', eventId: '{id}' } });
+	expect(outcome.stdout).toMatch(/acknowledgement .* proved/);
+	expect(outcome.stdout).toMatch(/Sent again by the service +0/);
+}, 60_000);
+
+test('where no acknowledgement ends what is sent again, none is written, and the report names the setting', async () => {
+	const { outcome, settings } = await probed((socket, say) => {
+		resending(socket, say, () => true);
+		return ({ op, name }) => void ((op ?? name) && say({ op: 'error', message: 'unknown op' }));
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).not.toHaveProperty('ackBody');
+	expect(outcome.stdout).toMatch(/acknowledgement .* none; .*\(service\.ackBody\) +not seen/);
+	expect(outcome.stdout).not.toMatch(/unknown \(/);
+}, 120_000);
+
+/** A life of so many seconds in which each second a message comes, or comes again. */
+function lifeOf(seconds: number, message: (second: number) => object, said: Life['said'] = []): Life {
+	return {
+		...{
+			refusal: null,
+			isOpen: true,
+			headers: {},
+			subprotocol: null,
+			pings: 1,
+			pongs: 1,
+			failure: null,
+			ended: null,
+			said,
+		},
+		heard: Array.from({ length: seconds }, (_, second) => ({
+			atMs: second * 1000,
+			frame: { type: 'text', text: JSON.stringify(message(second)) },
+		})),
+	};
+}
+const guess = { point: 'acknowledgement', settings: { ackBody: '{"op":"ack","id":"{id}"}' } };
+const compared: Comparison = { form: {}, settleMs: 3000, answerMs: 1000, settings: {}, guess, ms: 20_000 };
+/** Each third message is a new one; the others are sent again. */
+const again = (second: number) => ({ type: 'check', id: Math.floor(second / 3) });
+
+test('an acknowledgement that was tried for a shorter time than the watch is not better because less came again [F950]', () => {
+	const watched = lifeOf(60, again);
+	expect(isBetter(lifeOf(20, again), watched, compared)).toBe(false);
+	expect(
+		isBetter(
+			lifeOf(20, (id) => ({ type: 'check', id })),
+			watched,
+			compared,
+		),
+	).toBe(true);
+	const late = lifeOf(60, (second) => ({ type: 'check', id: second % 30 }));
+	expect(enoughMs(late, {}, 3000)).toBeGreaterThan(30_000);
+});
+
+test('an acknowledgement that the service answers with errors is none', () => {
+	const errors = lifeOf(20, (second) =>
+		second % 2 ? { op: 'error', message: 'unknown op' } : { type: 'check', id: second },
+	);
+	expect(isBetter(errors, lifeOf(60, again), compared)).toBe(false);
+});
+
+test('the device at the end beats as its file says; a silence that the service ends becomes a heartbeatCadence that holds [F951]', async () => {
+	const { outcome, settings, provision } = await probed((socket, say) => {
+		let idle: NodeJS.Timeout;
+		const isAlive = () => {
+			clearTimeout(idle);
+			idle = setTimeout(() => socket.close(1000, 'idle'), 2600);
+		};
+		isAlive();
+		let id = 0;
+		every(socket, 500, () => say({ type: 'check', id: id++ }));
+		socket.once('close', () => clearTimeout(idle));
+		return isAlive;
+	}, 6);
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings).toEqual({ baseUrl: settings.baseUrl, workflowId: 'checkin', heartbeatCadence: 1 });
+	expect(provision.settings).toMatchObject({ heartbeatCadence: 1 });
+	expect(outcome.stdout).toMatch(/heartbeat-cadence .* proved/);
+	expect(outcome.stdout).toMatch(/Channels that the service ended +none/);
+}, 60_000);
+
+test('several notifications under a name in one message are told apart, and no pointer names an element [F952]', async () => {
+	const { outcome, settings } = await probed((socket, say) => {
+		let seq = 0;
+		every(socket, 200, () => {
+			const notifications = ['visit.open', 'visit.shut', 'visit.open'].map((kind) => ({
+				topic: kind,
+				seq: seq++,
+			}));
+			say({ notifications: notifications.slice(0, 1 + (seq % 2) * 2) });
+		});
+		return () => {};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toEqual({
+		frameContents: '/notifications',
+		kindPointer: '/topic',
+		notificationIdPointer: '/seq',
+	});
+	expect(outcome.stdout).toMatch(/\/notifications: a message holds up to 3 notifications/);
+	expect(outcome.stdout).toMatch(/Notifications +visit\.\w+ \(\d+\), visit\.\w+ \(\d+\); (\d+) of \1 with an id/);
+}, 60_000);
+
+test.each<[object, object]>([
+	[
+		{
+			events: [
+				{ type: 'a.b', id: 1 },
+				{ type: 'b.c', id: 2 },
+			],
+		},
+		{ frameContents: '/events' },
+	],
+	[{ type: 'batch', data: { items: [{ event: 'a.b', id: 1 }] } }, { frameContents: '/data/items' }],
+	[{ type: 'visit.done', id: 7, documents: [{ type: 'passport' }, { type: 'visa' }] }, {}],
+	[
+		{ topic: 'visit.done', uid: 'u7', events: [{ type: 'door', at: 1 }] },
+		{ kindPointer: '/topic', notificationIdPointer: '/uid' },
+	],
+	[{ visit: 'v7', documents: [{ type: 'passport' }] }, {}],
+])('of %j the form is %j', (message, form) => {
+	expect(readForm(lifeOf(3, () => message).heard)).toMatchObject(form);
+	expect(readForm(lifeOf(3, () => message).heard)).not.toHaveProperty(
+		'frameContents',
+		expect.stringMatching(/documents/),
+	);
+});
+
+test('greetings, pings and answers are no notifications: the report says that none came, and what did [F953]', async () => {
+	const { outcome } = await probed((socket, say) => {
+		say({ type: 'welcome' });
+		every(socket, 100, () => say({ type: 'ping', message: Math.floor(Date.now() / 1000) }));
+		return (said) => {
+			if (said.type === 'heartbeat') say({ type: 'heartbeat_ok' });
+		};
+	});
+	expect(outcome.status, outcome.stdout).toBe(0);
+	expect(outcome.stdout).toMatch(/Notifications +none came/);
+	expect(outcome.stdout).toMatch(/Other messages .*welcome \(1\), ping \(\d+\)/);
+	expect(outcome.stdout).toMatch(/No notification came .*service\.firstMessages/);
+}, 60_000);
+
+test('what the service writes out is said step by step: first messages, then the acknowledgement [F954]', async () => {
+	const { outcome, settings } = await probed((socket, say) => {
+		let step = 0;
+		let seq = 0;
+		let isWaiting = false;
+		every(socket, 60, () => {
+			if (step < 2 || isWaiting) return;
+			isWaiting = true;
+			say({ type: 'notification', seq: seq++, event: seq % 2 ? 'visit.open' : 'visit.shut' });
+		});
+		return ({ type, token, channel, seq: acknowledged }) => {
+			if (type === 'auth' && token) {
+				step = 1;
+				say({ type: 'auth_ok', next: { type: 'subscribe', channel: 'ws/device' } });
+			} else if (step === 0) say({ type: 'error', message: 'Send {"type":"auth","token":"<connection token>"} first' });
+			else if (type === 'subscribe' && channel === 'ws/device') {
+				step = 2;
+				say({ type: 'subscribed', ack: 'each notification with {"type":"ack","seq":"<seq>"}' });
+			} else if (type === 'ack' && acknowledged === seq - 1) isWaiting = false;
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toEqual({
+		firstMessages: [
+			{ type: 'auth', token: '{token}' },
+			{ type: 'subscribe', channel: 'ws/device' },
+		],
+		ackBody: { type: 'ack', seq: '{id}' },
+		kindPointer: '/event',
+		notificationIdPointer: '/seq',
+	});
+	expect(outcome.stdout).toMatch(/first-messages .* proved/);
+}, 120_000);
+
+test('a ping under another name than that of the kind is answered with its number', async () => {
+	let n = 0;
+	const { outcome, settings } = await probed((socket, say) => {
+		let nr = 100;
+		let isAnswered = true;
+		every(socket, 130, () => say({ cmd: 'NOTIFY', code: 101 + (nr % 3), nr: nr++, session: `s${nr}` }));
+		every(socket, 450, () => {
+			if (!isAnswered) return socket.close(4000, 'no PONG');
+			isAnswered = false;
+			say({ cmd: 'PING', n: ++n });
+		});
+		return ({ cmd, n: answered }) => {
+			isAnswered ||= cmd === 'PONG' && answered === n;
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toMatchObject({
+		kindPointer: '/code',
+		pingKind: 'PING',
+		pongBody: { cmd: 'PONG', n: '{id}' },
+	});
+	expect(outcome.stdout).not.toMatch(/unknown \(/);
+}, 60_000);
+
+test('a heartbeat that a greeting writes out is tried before a notification is taken for a ping', () => {
+	const hello = { topic: 'system/hello', heartbeat: { message: { cmd: 'alive' }, everySeconds: 15 } };
+	const heard = lifeOf(20, (second) => (second === 0 ? hello : { topic: 'session/started', uid: `u${second}` }));
+	const life = { ...heard, ended: { atMs: 25_000, code: 4002, reason: 'no alive message for 25 s' } };
+	const [first] = guesses({ life, form: readForm(life.heard), settleMs: 3000, settings: {} });
+	expect(first).toMatchObject({ settings: { heartbeatBody: '{"cmd":"alive"}' } });
+});
