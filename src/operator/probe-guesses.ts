@@ -246,7 +246,11 @@ function acknowledgements(
 		text: JSON.stringify({ [key]: named[0] ?? 'ack', [own]: '{id}' }),
 		pointer: undefined,
 	}));
-	return [...usual.slice(0, 1), ...others, ...plain, ...usual.slice(1)].map((one) => ackGuess(one, form));
+	// Requests of JSON-RPC want a response, as its specification has it.
+	const { jsonrpc } = Object(messages.map(({ text }) => parseJson(text)).find((one) => Object(one).jsonrpc));
+	const response = jsonrpc ? [{ text: JSON.stringify({ jsonrpc, result: true, id: '{id}' }), pointer: undefined }] : [];
+	const bodies = [...response, ...usual.slice(0, 1), ...others, ...plain, ...usual.slice(1)];
+	return bodies.map((one) => ackGuess(one, form));
 }
 
 function ackGuess({ text, pointer }: Example, form: ReadingSettings): Guess {

@@ -158,21 +158,24 @@ export function asides(
 	settings: Readonly<Record<string, unknown>> = {},
 ): (text: string) => boolean {
 	const answers = heartbeatAnswers(life, answerMs, form, settings);
-	const frames = ranked(life, Object(settings['firstMessages']).length ?? 0, answerMs);
-	const wordsIn = (isReply: boolean) =>
-		messagesOf(
-			frames.filter(({ rank }) => (rank === 2) === isReply),
-			form,
-		).map(({ text }) => wordOf(text, form));
-	const others = new Set(wordsIn(false));
-	const replies = new Set(wordsIn(true).filter((word) => !others.has(word)));
+	const came = new Map<string, { readonly count: number; readonly least: number }>();
+	for (const one of ranked(life, Object(settings['firstMessages']).length ?? 0, answerMs))
+		for (const { text } of messagesOf([one], form)) {
+			const { count, least } = came.get(wordOf(text, form)) ?? { count: 0, least: 2 };
+			came.set(wordOf(text, form), { count: count + 1, least: Math.min(least, one.rank ?? 0) });
+		}
+	const echoes = new Set(life.said.map(({ text }) => text));
 	return (text) => {
 		const word = wordOf(text, form);
 		const hasId = readNotification({ type: 'text', text }, form).serviceId !== null;
-		const isAnswer =
-			(replies.has(word) && !(hasId && !NAMELESS.includes(word))) || answers.includes(kindOf(text, form));
+		const { count, least } = came.get(word) ?? { count: 0, least: 0 };
+		const isReply = least === 2 && (!hasId || NAMELESS.includes(word));
+		// One that comes once may come then by chance.
+		const isAnswer = least === 1 && count > 1 && !hasId;
 		const isGreeting = !hasId && (GREETS.test(word.replaceAll('_', '.')) || GREETS_TOO.test(word));
-		return isAnswer || isGreeting || isError(text) || life.said.some((one) => one.text === text);
+		return (
+			isReply || isAnswer || isGreeting || isError(text) || echoes.has(text) || answers.includes(kindOf(text, form))
+		);
 	};
 }
 

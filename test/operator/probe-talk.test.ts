@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Comparison, enoughMs, isBetter } from '../../src/operator/probe-compare.ts';
-import { guesses } from '../../src/operator/probe-guesses.ts';
+import { guesses, notificationsIn } from '../../src/operator/probe-guesses.ts';
 import { readForm } from '../../src/operator/probe-readings.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { parseJson } from '../../src/protocol/json.ts';
@@ -289,4 +289,26 @@ test('a heartbeat that a greeting writes out is tried before a notification is t
 	const life = { ...heard, ended: { atMs: 25_000, code: 4002, reason: 'no alive message for 25 s' } };
 	const [first] = guesses({ life, form: readForm(life.heard), settleMs: 3000, settings: {} });
 	expect(first).toMatchObject({ settings: { heartbeatBody: '{"cmd":"alive"}' } });
+});
+
+test('requests of JSON-RPC that come again are answered with a response', () => {
+	const life = lifeOf(20, (second) => ({
+		jsonrpc: '2.0',
+		method: 'session.started',
+		params: {},
+		id: Math.floor(second / 3),
+	}));
+	const [first] = guesses({ life, form: readForm(life.heard), settleMs: 1000, settings: {} });
+	expect(first?.settings).toEqual({ ackBody: '{"jsonrpc":"2.0","result":true,"id":"{id}"}' });
+});
+
+test('what comes after each heartbeat, and only then, without an id, is no notification', () => {
+	const isBeat = (second: number) => second % 9 === 4;
+	const said = [4, 13].map((second) => ({ atMs: second * 1000 - 10, text: '{"type":"heartbeat"}' }));
+	const answer = { type: 'status', state: 'ok' };
+	const life = lifeOf(20, (second) => (isBeat(second) ? answer : { type: 'visit.open', visit: `v${second}` }), said);
+	const kinds = notificationsIn(life, {}, 500).map(({ text }) => JSON.parse(text).type);
+	expect(new Set(kinds)).toEqual(new Set(['visit.open']));
+	const mixed = lifeOf(20, (second) => (second === 8 || isBeat(second) ? answer : { type: 'visit.open' }), said);
+	expect(notificationsIn(mixed, {}, 500)).toHaveLength(20);
 });
