@@ -39,7 +39,8 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	// What the service writes out only has to do no harm.
 	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
 	// What is acknowledged does not come again; a busy machine or service repeats fewer as well.
-	return 5 * again(life, compared) < before;
+	const all = { ...compared, answerMs: 0 };
+	return 5 * again(life, compared) < before && again(life, all) <= again(than, all);
 }
 
 /** The finding of a guess that helped: what is better may be so by chance, or do no harm only. */

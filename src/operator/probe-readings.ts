@@ -158,20 +158,21 @@ export function asides(
 	settings: Readonly<Record<string, unknown>> = {},
 ): (text: string) => boolean {
 	const answers = heartbeatAnswers(life, answerMs, form, settings);
-	const came = new Map<string, { readonly count: number; readonly least: number }>();
+	const came = new Map<string, { readonly texts: Set<string>; readonly count: number; readonly least: number }>();
 	for (const one of ranked(life, Object(settings['firstMessages']).length ?? 0, answerMs))
 		for (const { text } of messagesOf([one], form)) {
-			const { count, least } = came.get(wordOf(text, form)) ?? { count: 0, least: 2 };
-			came.set(wordOf(text, form), { count: count + 1, least: Math.min(least, one.rank ?? 0) });
+			const { texts, count, least } = came.get(wordOf(text, form)) ?? { texts: new Set(), count: 0, least: 2 };
+			const now = { texts: texts.add(withoutRepeating(parseJson(text))), count: count + 1 };
+			came.set(wordOf(text, form), { ...now, least: Math.min(least, one.rank ?? 0) });
 		}
 	const echoes = new Set(life.said.map(({ text }) => text));
 	return (text) => {
 		const word = wordOf(text, form);
 		const hasId = readNotification({ type: 'text', text }, form).serviceId !== null;
-		const { count, least } = came.get(word) ?? { count: 0, least: 0 };
+		const { texts, count = 0, least } = came.get(word) ?? {};
 		const isReply = least === 2 && (!hasId || NAMELESS.includes(word));
-		// One that comes once may come then by chance.
-		const isAnswer = least === 1 && count > 1 && !hasId;
+		// One that comes once may come then by chance, and what says something new each time is news.
+		const isAnswer = least === 1 && count > 1 && texts?.size === 1 && !hasId;
 		const isGreeting = !hasId && (GREETS.test(word.replaceAll('_', '.')) || GREETS_TOO.test(word));
 		return (
 			isReply || isAnswer || isGreeting || isError(text) || echoes.has(text) || answers.includes(kindOf(text, form))
@@ -382,10 +383,7 @@ export function isMoment(value: unknown): boolean {
 	return [ms, ms * 1000].some((one) => Math.abs(one - Date.now()) < 86_400_000);
 }
 
-/**
- * Messages with an id that came again as they were: a service may repeat each until it is acknowledged.
- * @param afterMs what comes again sooner may have crossed its acknowledgement.
- */
+/** Messages with an id that came again as they were, unacknowledged. @param afterMs what comes again sooner may have crossed its acknowledgement. */
 export function repeated(messages: readonly Message[], form: ReadingSettings, afterMs = 0): Message[] {
 	const cameMs = new Map<string, number>();
 	return messages.filter(({ text, atMs }) => {

@@ -137,6 +137,12 @@ test('an acknowledgement that was tried for a shorter time than the watch is not
 	expect(enoughMs(late, {}, 3000)).toBeGreaterThan(30_000);
 });
 
+test('an acknowledgement that the service answers with the same again, as often as it may be said, is none', () => {
+	const { heard, ...rest } = lifeOf(200, () => ({ type: 'check', id: 1 }));
+	const answered = { ...rest, heard: heard.map((one) => ({ ...one, atMs: one.atMs / 1000 })) };
+	expect(isBetter(answered, lifeOf(60, again), compared)).toBe(false);
+});
+
 test('an acknowledgement that the service answers with errors is none', () => {
 	const errors = lifeOf(20, (second) =>
 		second % 2 ? { op: 'error', message: 'unknown op' } : { type: 'check', id: second },
