@@ -100,7 +100,7 @@ export async function dial(run: Run, way: Handshake): Promise<Dialled> {
 	});
 	if (life.isOpen) Object.assign(run, { token, candidate: way.candidate, hasOpened: true });
 	follow(run, life);
-	return { ...answerOf(run, life, url, countsMs), life };
+	return { ...answerOf(run, life, url, countsMs, way.subprotocols.length > 0), life };
 }
 
 /** What a channel says of the next Connection. */
@@ -112,11 +112,15 @@ export function follow(run: Run, life: Life): void {
 	else run.offered = named;
 }
 
-function answerOf(run: Run, life: Life, url: URL, countsMs: number): Omit<Dialled, 'life'> {
+function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: boolean): Omit<Dialled, 'life'> {
 	const { refusal, ended, failure } = life;
 	const base = { isPage: false, hints: [], fingerprint: '101', subprotocol: life.subprotocol, retryAfter: undefined };
 	const hasLasted = ended === null || ended.atMs >= countsMs;
 	if (life.isOpen) return { ...base, status: hasLasted ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401 };
+	const { 'sec-websocket-accept': accepted, 'sec-websocket-protocol': chosen } = life.headers;
+	// The library ends a channel whose service chooses no subprotocol of those offered, or one that was not: it opens with what was chosen.
+	if (accepted !== undefined && chosen !== undefined) return { ...base, status: 426, hints: subprotocolHints(chosen) };
+	if (accepted !== undefined && hasOffered) return { ...base, status: 101 };
 	if (!refusal) {
 		const isLate = ['connection-lost', 'handshake-timeout'].includes(failure?.code ?? '');
 		if (failure && !isLate && failure.code !== 'channel-rejected') throw asError(failure);

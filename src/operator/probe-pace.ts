@@ -12,12 +12,19 @@ const MINUTE_MS = 61_000;
 const MAX_WAIT_MS = 300_000;
 /** Waits in vain before the probe ends with what it has. */
 const MAX_REPEATS = 2;
-/** Waits for refusals that are about this moment, where the service names none; 503 is waited out only where it does. */
+/** Waits for refusals that are about this moment, where the service names none. */
 const USUAL_WAIT_MS: Readonly<Record<number, number>> = { 409: 10_000, 423: 10_000, 429: 60_000 };
+/** Of a service that may only be starting; a gateway says the same of every path that it does not have. */
+const PASSING_STATUSES = [500, 502, 503, 504];
+const PASSING_WAIT_MS = 5000;
+/** In one probe. */
+const MAX_PASSING = 4;
 
 interface Answered {
 	readonly status: number;
 	readonly retryAfter: string | undefined;
+	/** Why no answer came. */
+	readonly unanswered?: { readonly code: string };
 }
 
 export type Pace = ReturnType<typeof createPace>;
@@ -31,6 +38,7 @@ export function createPace(
 ) {
 	const sentAtMs: number[] = [];
 	let notBeforeMs = 0;
+	let passing = 0;
 
 	/** Waits until one more request may be made, and counts it. */
 	async function turn(): Promise<void> {
@@ -85,9 +93,12 @@ export function createPace(
 				const answer = await request();
 				const { status, retryAfter } = answer;
 				const saidMs = readRetryAfter(retryAfter, new Date(clock.wallMs()).toUTCString());
-				const isMomentary = status === 429 || (!isOnce && (status in USUAL_WAIT_MS || status === 503));
-				const waitMs = isMomentary ? (saidMs ?? USUAL_WAIT_MS[status]) : undefined;
-				if (waitMs === undefined) return answer;
+				const isPassing = PASSING_STATUSES.includes(status) || answer.unanswered?.code === 'connection-lost';
+				const isMomentary = status === 429 || (!isOnce && (status in USUAL_WAIT_MS || isPassing));
+				const isUnasked = isPassing && saidMs === undefined;
+				if (!isMomentary || (isUnasked && (repeats === MAX_REPEATS || passing === MAX_PASSING))) return answer;
+				if (isUnasked) passing += 1;
+				const waitMs = saidMs ?? USUAL_WAIT_MS[status] ?? PASSING_WAIT_MS * 2 ** repeats;
 				if (waitMs > MAX_WAIT_MS)
 					throw overloaded(
 						`The service asks for a wait of ${Math.round(waitMs / 1000)} s, longer than ${MAX_WAIT_MS / 1000} s.`,

@@ -62,7 +62,7 @@ const UNTIL_ONLINE_MS = 12_000;
 const LONGEST_SILENCE = 0.95;
 /** Ends of a channel that are about the service (RFC 6455 7.4, IANA). */
 const RESTARTS = [1011, 1012, 1013];
-/** Handshakes in a row without an answer before another request shows whether the service is still there. */
+/** Requests in a row without an answer before another request shows whether the service is still there. */
 const MAX_UNANSWERED = 3;
 
 export interface ProbeReport {
@@ -222,12 +222,16 @@ async function search(
 	while (!step.done && pace.left() > (opened ? NARROW_REQUESTS : KEPT_REQUESTS)) {
 		const { value } = step;
 		const { path } = value;
+		const { used } = pace;
 		const answered = await knock(run, value);
 		if (!answers.has(path)) answers.set(path, answered);
-		unanswered = answered.unanswered ? unanswered + 1 : 0;
+		const inVain = answered.unanswered ? unanswered + pace.used - used : 0;
+		const isMuch = unanswered < MAX_UNANSWERED && inVain >= MAX_UNANSWERED;
+		unanswered = inVain;
 		// Some services cut the line to a path that they do not have; one that cuts every line has died.
-		if (unanswered === MAX_UNANSWERED) await pace.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0])).catch(tellReset);
-		if (answered.status === 101) opened = value;
+		if (isMuch) await pace.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0])).catch(tellReset);
+		const { subprotocol } = answered;
+		if (answered.status === 101) opened = { ...value, subprotocols: subprotocol === null ? [] : [subprotocol] };
 		const { ended } = answered.life;
 		if (ended && answered.status !== 101) cutOff ??= { path, life: answered.life };
 		// One that opens and is ended at once may only want to be spoken to: other paths are not asked before that is tried.

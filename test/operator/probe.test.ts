@@ -56,10 +56,11 @@ async function probedForeign(
 	server.on('upgrade', (request, raw, head) => {
 		open.handshakes += 1;
 		const answer = answers(open.handshakes);
-		if (answer !== undefined) {
+		if (answer === '') raw.destroy();
+		else if (answer !== undefined) {
 			raw.end(`HTTP/1.1 ${answer}${answer.includes('\r\n\r\n') ? '' : '\r\n\r\n'}`);
-			return;
 		}
+		if (answer !== undefined) return;
 		if (!request.url?.startsWith('/ws/device') || !accepts(request.headers)) {
 			raw.end('HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n');
 			return;
@@ -165,6 +166,53 @@ describe('what it does', () => {
 		const timer = setInterval(send, ms);
 		socket.once('close', () => clearInterval(timer));
 	};
+
+	test.each([
+		['503 Busy', 2],
+		['', 1],
+	])(
+		'a service that is not there yet (%j) at the first handshakes is asked again before anything else is tried (%i) [F965]',
+		async (answer, times) => {
+			const { outcome, open, settings } = await probedForeign(
+				(socket) => sendEvery(socket, 100, () => socket.send(`{"type":"check","id":"${Math.random()}"}`)),
+				undefined,
+				(handshake) => (handshake <= times ? answer && `${answer}\r\nContent-Length: 0` : undefined),
+			);
+			expect(outcome).toMatchObject({ status: 0, stderr: '' });
+			expect(outcome.stdout).toMatch(/Waits for 5 s/);
+			expect(outcome.stdout).toMatch(/channel-handshake .* header +proved/);
+			expect(settings).not.toHaveProperty('service');
+			expect(open.handshakes).toBe(5 + times);
+		},
+	);
+
+	test.each([
+		['none of those that are offered', () => false as const, undefined],
+		['one that was not offered', () => 'acme.v3', { subprotocol: 'acme.v3' }],
+	])('a service that opens the channel with %s as its subprotocol is online [F966]', async (_, choose, expected) => {
+		const server = createServer((request, response) => {
+			const isThere = request.url === '/api/device/connection';
+			response.writeHead(isThere ? 201 : 404).end(isThere ? '{"token":"foreign-token-0123456789"}' : '');
+		});
+		const channels = new WebSocketServer({ noServer: true, handleProtocols: choose });
+		server.on('upgrade', (request, raw, head) => {
+			// It takes the header alone, and first wants to be asked in another way.
+			const isPlain = request.url === '/ws/device' && request.headers.authorization !== undefined;
+			const refused = request.url?.startsWith('/ws/device') ? '400 Bad' : '404 Not Found';
+			if (!isPlain) raw.end(`HTTP/1.1 ${refused}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
+			else {
+				if (choose()) channels.once('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${choose()}`));
+				if (choose()) Reflect.deleteProperty(request.headers, 'sec-websocket-protocol');
+				channels.handleUpgrade(request, raw, head, () => {});
+			}
+		});
+		const out = join(operator.directory, 'chosen.json');
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const given = choose() ? [] : ['--subprotocol', 'device'];
+		const outcome = await idv([...QUICK, '--out', out, ...given], variables);
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual(expected);
+	});
 
 	test('notifications without a kind or an id, none at all, and what is sent again are said, with the setting to look at [F759]', async () => {
 		const nested = await probedForeign((socket) =>
@@ -815,15 +863,21 @@ describe('what it does not write', () => {
 
 describe('its pace', () => {
 	/** Asks as often as it may until it has been answered so often, second by second. @returns when each request was made, in seconds. */
-	async function asking(answers: readonly { readonly status: number; readonly retryAfter?: string }[]) {
+	async function asking(
+		answers: readonly {
+			readonly status: number;
+			readonly retryAfter?: string;
+			readonly unanswered?: { readonly code: string };
+		}[],
+	) {
 		const clock = createSteppedClock();
 		const beganMs = clock.monotonicMs();
 		const pace = createPace('service', clock, new AbortController().signal, () => {});
 		const atSeconds: number[] = [];
 		const asked = async () => {
-			const { status = 200, retryAfter } = answers[atSeconds.length] ?? {};
+			const { status = 200, retryAfter, unanswered } = answers[atSeconds.length] ?? {};
 			atSeconds.push(Math.round((clock.monotonicMs() - beganMs) / 1000));
-			return { status, retryAfter };
+			return { status, retryAfter, ...(unanswered && { unanswered }) };
 		};
 		const all = (async () => {
 			while (atSeconds.length < 25) await pace.ask(asked);
@@ -848,6 +902,15 @@ describe('its pace', () => {
 		const atSeconds = await asking([{ status: 200 }, { status: 429, retryAfter: '90' }]);
 		expect(atSeconds.slice(0, 4)).toEqual([0, 0, 90, 90]);
 	});
+
+	test.each([[500], [502], [503], [504], [0]])(
+		'%i without a word of when is asked again after 5 s and 10 s, four times in all [F965]',
+		async (status) => {
+			const answer = { status, ...(status === 0 && { unanswered: { code: 'connection-lost' } }) };
+			const atSeconds = await asking(Array.from({ length: 8 }, () => answer));
+			expect(atSeconds.slice(0, 8)).toEqual([0, 5, 15, 15, 20, 30, 30, 30]);
+		},
+	);
 
 	test('a signal ends a wait with its reason', async () => {
 		const over = new AbortController();
