@@ -221,7 +221,7 @@ export function isWebPage(headers: Readonly<Record<string, string>>, body: strin
 }
 
 function redirected(answer: HttpAnswer): Failure {
-	const { status, host, headers } = answer;
+	const { status, host, headers, purpose } = answer;
 	const location = headers['location'];
 	// A plain answer can only have come to a plain request.
 	const asked = `${answer.secure === false ? 'http' : 'https'}://${host}${answer.path ?? '/'}`;
@@ -232,12 +232,14 @@ function redirected(answer: HttpAnswer): Failure {
 	// A path that echoes a credential is not shown at all: what a URL makes of it may no longer be known as one.
 	const echoes = (answer.secrets ?? []).some((secret) => secret.length >= 4 && location?.includes(secret));
 	const shown = cleanText(cutOut(`${target.origin}${echoes ? '' : target.pathname}`, answer.secrets ?? []), 200);
+	const moved = `The service has moved to another path, or asks for a sign-in: ${purpose === 'register' ? `if the registration is there, set service.registrationPath to ${pathOf(shown)} (without the path in baseUrl)` : 'check the path in baseUrl, and service.channelPath'}.`;
 	if (location !== undefined && !/^(?:[a-z][a-z\d+.-]*:|[/\\]{2})/i.test(location))
 		return failure('redirect-refused', `${host} answered ${status} and points at its own path ${pathOf(shown)}.`, {
 			params: { ...params, address: cleanText(target.origin, 120) },
-			remedy:
-				'The service has moved to another path, or asks for a sign-in: check the path in baseUrl, and service.channelPath.',
+			remedy: moved,
 		});
+	const isUpgrade = target.protocol === 'https:' && answer.secure === false;
+	const isMoved = purpose === 'register' && target.host === host && !isUpgrade && answer.path !== undefined;
 	// A portal leads to a host of its own; the service itself moves a path or a scheme.
 	return target.hostname !== URL.parse(`https://${host}`)?.hostname
 		? failure(
@@ -247,7 +249,9 @@ function redirected(answer: HttpAnswer): Failure {
 			)
 		: failure('redirect-refused', `${host} answered ${status} and points at ${shown}.`, {
 				params: { ...params, address: cleanText(target.origin, 120) },
-				remedy: `Set baseUrl to the address that the service really has${target.protocol === 'https:' ? ` (here it begins with ${cleanText(target.origin, 120)})` : ''}; a credential is never sent on to another address.`,
+				remedy: isMoved
+					? moved
+					: `Set baseUrl to the address that the service really has${target.protocol === 'https:' ? ` (here it begins with ${cleanText(target.origin, 120)})` : ''}; a credential is never sent on to another address.`,
 			});
 }
 

@@ -501,6 +501,21 @@ describe('the right cause', () => {
 		},
 	);
 
+	test.each(['/v2/register', 'https://id.example/v2/register'])(
+		'of a registration that has moved to %s is the setting for its path',
+		(location) => {
+			const asked = {
+				...answer,
+				purpose: 'register',
+				path: '/api/device/connection',
+				status: 308,
+				headers: { location },
+			} as const;
+			expect(classifyHttpAnswer(asked).remedy).toContain('service.registrationPath to /v2/register');
+			expect(classifyHttpAnswer(asked).remedy).not.toContain('channelPath');
+		},
+	);
+
 	test.each([
 		['next', '/api/device/next'],
 		['../login', '/api/login'],
