@@ -5,7 +5,7 @@ import { unsent, withWorth } from '../pairing/code-worth.ts';
 import { notACode } from '../pairing/rules.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
-import { MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
+import { asGivenCode, MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
@@ -33,8 +33,10 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 	const client = clientFor(shell, flags);
 	// Before a person fetches a scanner: is there an agent, and may this user move the device?
 	await client.request('admin', 'GET', LOCAL_ROUTES.status);
+	const read = checkLength(await readCode(shell, from, flags.image));
 	const request: PairRequest = {
-		code: checkLength(await readCode(shell, from, flags.image)),
+		// A picture may hold the number of anything.
+		code: flags.image === undefined ? asGivenCode(read) : read,
 		...(flags.workflow === undefined ? {} : { workflowId: flags.workflow }),
 		...(flags.trust === undefined ? {} : { trustOrigin: flags.trust }),
 		replace: flags.replace ?? false,

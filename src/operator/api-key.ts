@@ -6,7 +6,7 @@ import { readStandardInput } from '../cli/prompts.ts';
 import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOURCES } from '../protocol/api-key.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
-import { MAX_CODE_LENGTH, readPairingCode } from '../protocol/pairing-code.ts';
+import { asGivenCode, MAX_CODE_LENGTH, readPairingCode } from '../protocol/pairing-code.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { didYouMean, nearestName } from '../settings/resolve.ts';
 import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
@@ -117,11 +117,12 @@ export async function targetOfCode(
 		});
 	const isInput = codeFile === '-';
 	const text = await (isInput ? readStandardInput(shell, MAX_CODE_LENGTH) : readSecretFile(codeFile));
-	const code = readPairingCode(text.replace(/^\s*Token\s+/i, ''));
+	const code = readPairingCode(asGivenCode(text));
 	const from = isInput ? 'standard input' : codeFile;
 	if (code.kind === 'notACode')
 		throw new AgentError('credential-unreadable', `There is no pairing code in ${from}.`, {
-			remedy: 'Give the link of a pairing code, or its Short Token, with --code-file FILE (- for standard input).',
+			remedy:
+				'Give the whole link of a pairing code, or its Short Token (one word of letters, digits and . ~ _ + / : -; without a digit as "Token WORD"), with --code-file FILE (- for standard input).',
 		});
 	const baseUrl = checkUrl(url ?? code.baseUrl ?? undefined, url === undefined ? 'The address in the code' : '--url');
 	const origin = code.baseUrl === null ? null : new URL(code.baseUrl).origin;

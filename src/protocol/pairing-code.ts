@@ -142,9 +142,29 @@ function readBareToken(text: string): ScannedCode {
 	const token = readToken(text);
 	if (typeof token !== 'string')
 		return text.includes(' ') && token.reason === 'badToken' ? notACode('otherText') : token;
+	// With its scheme before it, as in the header, a token may have any form.
+	if (SCHEME_WORD.test(text) && PLAUSIBLE.test(token))
+		return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 	// A shelf label or a serial number must not be taken for a secret: tokens are long and hardly ever only digits.
 	if (token.length < 16 || /^\d+$/.test(token) || !/^[\w.~+/=-]+$/.test(token)) return notACode('otherText');
 	return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
+}
+
+const SCHEME_WORD = /^\s*token\s/i;
+/** One word that is neither a piece of a link nor the beginning of a signed token. */
+const PLAUSIBLE = /^(?!https?\b|eyJ)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
+
+/**
+ * A text of which a person says that it is the code, as what it then means: the interface gives a Short Token no form, so one word with a digit
+ * may be one, however short; one without is more often a slip, and takes its scheme before it. A text that a scanner, a picture or the camera gives has to look like a code.
+ */
+export function asGivenCode(text: string): string {
+	const read = readPairingCode(text);
+	const isOther = read.kind === 'notACode' && (read.reason === 'otherText' || read.reason === 'linkWithoutToken');
+	const named = `Token ${text.trim()}`;
+	return isOther && /\d/.test(text) && PLAUSIBLE.test(text.trim()) && readPairingCode(named).kind === 'pairingCode'
+		? named
+		: text;
 }
 
 /** `Token <token>`, with a slip in the scheme word forgiven, or the token alone. */

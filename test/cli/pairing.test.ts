@@ -1,6 +1,8 @@
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { listen } from '../connection/network-peers.ts';
 import { drawCode, encodePng, prepareWriter, sideBySide } from '../fixtures/pictures/draw.ts';
 import { createClock, send } from '../service/fixture.ts';
 import { atTheEndOfAll, type Home, type Outcome } from './command.ts';
@@ -166,7 +168,7 @@ describe('on a device that waits for its first code', () => {
 			['', 65, 'not-a-pairing-code', /Nothing was read/],
 			['0123456789'.repeat(500), 65, 'not-a-pairing-code', /longer than any pairing code/],
 			['x'.repeat(1_000_000), 65, 'not-a-pairing-code', /longer than any pairing code/],
-			['4006381333931', 65, 'not-a-pairing-code', /not a pairing code/],
+			['4006381333931', 65, 'code-incomplete', /does not say which service/],
 			['https://www.example.com/menu', 65, 'not-a-pairing-code', /no pairing token/],
 			['\u001b[31mred\u0007', 65, 'not-a-pairing-code', /control characters/],
 			[`http://${host}/mobile?authorization=Bearer%20abcdefgh`, 65, 'not-a-pairing-code', /another kind of credential/],
@@ -327,6 +329,22 @@ describe('a code', () => {
 		const outcome = await pair(code());
 		expectRefusal(outcome, { status: 75, code: 'pairing-uncertain', words: /may have used the code up.*listed/ });
 		expect(registrations()).toBe(1);
+	});
+
+	test('may be a short word where a person brings it, and reaches the service as it is', async () => {
+		const seen: (string | undefined)[] = [];
+		const server = createServer((request, response) => {
+			if (request.method === 'POST') seen.push(request.headers.authorization);
+			response.writeHead(request.method === 'POST' ? 401 : 404).end();
+		});
+		const baseUrl = `http://127.0.0.1:${await listen(server)}`;
+		const { pair } = await givenDevice({ settings: { baseUrl, workflowId: 'document-check' } });
+		for (const code of ['482913', 'AB12:CD34\n', 'Token 4711'])
+			expect(await pair(code)).toMatchObject({ stderr: expect.stringContaining('[code-expired-or-used]') });
+		expect(seen).toEqual(['Token 482913', 'Token AB12:CD34', 'Token 4711']);
+		const cut = await pair('https://id.exam');
+		expect(cut.stderr).toContain('[not-a-pairing-code]');
+		expect(seen).toHaveLength(3);
 	});
 
 	test('of a service that cannot be reached is not used', async () => {

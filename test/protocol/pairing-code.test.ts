@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_CODE_LENGTH, type PairingCode, readPairingCode } from '../../src/protocol/pairing-code.ts';
+import { asGivenCode, MAX_CODE_LENGTH, type PairingCode, readPairingCode } from '../../src/protocol/pairing-code.ts';
 
 /** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
 const codeUnit = fc.nat({ max: 0xffff }).map((code) => String.fromCharCode(code));
@@ -414,4 +414,29 @@ describe('whatever is scanned', () => {
 	test('the same codes without damage give their token', () => {
 		for (const text of VALID) expect(readPairingCode(text)).toMatchObject({ kind: 'pairingCode', token: TOKEN });
 	});
+});
+
+describe('a text of which a person says that it is the code', () => {
+	test.each(['482913', '12345678901234567890', 'AB12-CD34', 'AB12:CD34', 'a1b2'])(
+		'is one if it is a word: %s',
+		(text) => {
+			expect(reasonFor(text)).toMatch(/otherText|linkWithoutToken/);
+			expect(readPairingCode(asGivenCode(` ${text}\n`))).toMatchObject({ form: 'token', token: text });
+		},
+	);
+
+	test.each([
+		LINK,
+		TOKEN,
+		'https://id.exam',
+		'http:',
+		'eyJhbGciOi',
+		'a=b',
+		'x%20abcd',
+		'zwei Wörter',
+		'abc',
+		'garbage',
+		'',
+		'{"token":1}',
+	])('stays as it is otherwise: %s', (text) => expect(asGivenCode(text)).toBe(text));
 });
