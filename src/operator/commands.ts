@@ -129,6 +129,12 @@ const COMMANDS: Subcommands = {
 				collect,
 			)
 			.option('--subprotocol <name>', 'the WebSocket subprotocol that the channel asks for')
+			.option(
+				'--header <line...>',
+				'a header (Name: value) of every request to the service, and of the channel',
+				collect,
+			)
+			.option('--headers-file <file>', 'the same for headers that are secret: one Name: value on each line')
 			.option('--device <file>', 'write a provision.json for the device that was registered: no further code is needed')
 			.option('--transcript <file>', 'write what was said on the wire to this file, without secrets')
 			.examples({

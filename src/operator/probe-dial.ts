@@ -10,6 +10,7 @@ import { nextTokens } from './probe-readings.ts';
 import { channelPlaces, type Handshake, type HandshakeAnswer, isRefusal, subprotocolHints } from './probe-search.ts';
 import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
+import { neededParameters } from './probe-words.ts';
 
 const HANDSHAKE_MS = 15_000;
 /** Ends of a channel that are about the service and not about the handshake (RFC 6455 7.4, IANA). */
@@ -77,6 +78,7 @@ export async function dial(run: Run, way: Handshake): Promise<Dialled> {
 	const options = {
 		...{ url, authorization: way.inHeader ? full : null, agent: network.channelAgent(url) },
 		...{ viaProxy: network.viaProxy(url), userAgent: `idv/${run.version}`, handshakeMs: HANDSHAKE_MS },
+		headers: run.headers,
 		...{ pingIntervalMs: 0, silenceLimitMs: 0, provesByAge: true },
 		// A message may name the Connection for the next one.
 		proveAfterMs:
@@ -98,9 +100,11 @@ export async function dial(run: Run, way: Handshake): Promise<Dialled> {
 		);
 		signal.addEventListener('abort', giveUp);
 	});
-	if (life.isOpen) Object.assign(run, { token, candidate: way.candidate, hasOpened: true });
+	const answer = answerOf(run, life, url, countsMs, way.subprotocols.length > 0);
+	run.hasOpened ||= life.isOpen;
+	if (life.isOpen && answer.status === 101) Object.assign(run, { token, candidate: way.candidate, isTaken: true });
 	follow(run, life);
-	return { ...answerOf(run, life, url, countsMs, way.subprotocols.length > 0), life };
+	return { ...answer, life };
 }
 
 /** What a channel says of the next Connection. */
@@ -134,6 +138,7 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 		status,
 		isPage: isWebPage(headers, body),
 		hints: subprotocolHints(headers['sec-websocket-protocol'], body),
+		needs: isRefusal(status) ? neededParameters(body) : [],
 		paths: channelPlaces(told, asked(run))
 			.map(({ place }) => place)
 			.filter((place) => !url.pathname.endsWith(place)),

@@ -29,12 +29,12 @@ interface Answered {
 
 export type Pace = ReturnType<typeof createPace>;
 
-/** @param signal ends a wait with its reason. @param onWait is told of each wait in seconds. */
+/** @param signal ends a wait with its reason. @param onWait is told of each wait in seconds, and whether an answer was the reason. */
 export function createPace(
 	host: string,
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>,
 	signal: AbortSignal,
-	onWait: (seconds: number) => void,
+	onWait: (seconds: number, isAsked: boolean) => void,
 ) {
 	const sentAtMs: number[] = [];
 	let notBeforeMs = 0;
@@ -49,7 +49,7 @@ export function createPace(
 		const untilMs = Math.max(notBeforeMs, tenth === undefined ? 0 : tenth + MINUTE_MS);
 		const leftMs = untilMs - clock.monotonicMs();
 		if (leftMs > 0) {
-			if (leftMs > 1000) onWait(Math.ceil(leftMs / 1000));
+			if (leftMs > 1000) onWait(Math.ceil(leftMs / 1000), untilMs === notBeforeMs);
 			await wait(leftMs);
 		}
 		sentAtMs.push(clock.monotonicMs());

@@ -9,8 +9,11 @@ import { withWorth } from '../pairing/code-worth.ts';
 import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
+import { readErrorWords } from '../protocol/problem.ts';
+import type { Headers } from '../settings/header-lines.ts';
 import type { Finding } from './probe-findings.ts';
 import type { Pace } from './probe-pace.ts';
+import { remedyNamed } from './probe-words.ts';
 import type { Target } from './service-target.ts';
 
 const DEADLINE_MS = 30_000;
@@ -27,6 +30,8 @@ export interface Asking {
 	readonly request: DeviceConnectionRequest;
 	readonly pace: Pace;
 	readonly transcript: Transcript;
+	/** Of every request and handshake. */
+	readonly headers: Headers;
 }
 
 export type TextAnswer = Pick<HttpAnswer, 'status' | 'headers' | 'body' | 'path'>;
@@ -63,8 +68,10 @@ export async function register(
 
 /** The failure for an answer without a Connection, with the worth of the code. */
 export function unreadable(asking: Asking, answer: TextAnswer): Failure {
-	const failure = classified(asking, answer);
 	const { status, headers, body } = answer;
+	const refused = classified(asking, answer);
+	const remedy = refused.code === 'request-rejected' ? remedyNamed([readErrorWords(body)]) : null;
+	const failure = { ...refused, ...(remedy && { remedy }) };
 	const saidNo = refusalIn(body) !== null;
 	const isPage = isWebPage(headers, body);
 	return toldWorth(
@@ -79,7 +86,7 @@ function toldWorth({ target: { authorization } }: Asking, cause: Failure, worth:
 }
 
 export async function send(
-	{ client, target, transcript, request: { deviceId } }: Asking,
+	{ client, target, transcript, headers: given, request: { deviceId } }: Asking,
 	method: 'GET' | 'POST',
 	path: string,
 	body?: unknown,
@@ -88,14 +95,15 @@ export async function send(
 	// A code is sent for the registration alone: whatever comes after it goes without.
 	const isRegistration = Object(body).deviceId === deviceId;
 	const authorization = target.authorization.scheme === 'Token' && !isRegistration ? null : target.authorization;
-	const headers: Record<string, string> = authorization ? { authorization: formatAuthorization(authorization) } : {};
+	const shown = authorization && { authorization: formatAuthorization(authorization) };
 	const text = body === undefined ? '' : JSON.stringify(body);
-	transcript.note({ kind: 'request', exchange, method, path, query: {}, headers, body: text });
+	transcript.note({ kind: 'request', exchange, method, path, query: {}, headers: { ...given, ...shown }, body: text });
 	const url = endpointUrl(target.baseUrl, path);
 	const answer = await client.send({
 		method,
 		url,
 		authorization,
+		headers: given,
 		body,
 		deadlineMs: DEADLINE_MS,
 		maxBytes: MAX_ANSWER_BYTES,

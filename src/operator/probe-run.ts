@@ -32,24 +32,20 @@ import {
 	repeated,
 	tokenPlaces,
 } from './probe-readings.ts';
-import { keyPaths, register, send, unreadable } from './probe-requests.ts';
+import { keyPaths, register, send, type TextAnswer, unreadable } from './probe-requests.ts';
 import {
 	CHANNEL_PATHS,
 	channelPlaces,
 	findChannel,
 	type Handshake,
 	type HandshakeAnswer,
+	isLack,
 	isNarrow,
-} from './probe-search.ts';
-import {
-	type CutOff,
-	NOT_LASTING_REMEDY,
-	notFound,
+	isUnknown,
 	type PathAnswers,
-	type ProbeOptions,
-	type Run,
-	stop,
-} from './probe-state.ts';
+	statusesOf,
+} from './probe-search.ts';
+import { type CutOff, NOT_LASTING_REMEDY, notFound, type ProbeOptions, type Run, stop } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
 /** Kept for what comes after the channel is found. */
@@ -74,12 +70,19 @@ export interface ProbeReport {
 	readonly words: readonly string[];
 	/** The device that ran at the end; `null` where it did not come to that. */
 	readonly device: DeviceReport | null;
-	/** A secret: good for a channel of the device that was registered. `null` before there was one. */
+	/** A secret: good for a channel of the device that was registered. `null` before there was one, and where several may be it. */
 	readonly connection: string | null;
+	/** A secret: the answer to the registration, as long as no channel has opened with a Connection from it. */
+	readonly answer: KeptAnswer | null;
 	/** Why the probe stopped before its end; `null` when it did not. */
 	readonly stopped: Failure | null;
 	/** The caller has ended it. */
 	readonly isInterrupted: boolean;
+}
+
+interface KeptAnswer extends Pick<TextAnswer, 'status' | 'headers' | 'body'> {
+	/** Texts that may be the Connection, the likely one first. */
+	readonly candidates: readonly { readonly tokenPointer: string | null; readonly connection: string }[];
 }
 
 /** What the agent's own link brought with the file. */
@@ -104,7 +107,10 @@ export interface DeviceReport {
 export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	const { target, signal, onStep } = options;
 	const found = new Map<string, Finding>();
-	const waits = (seconds: number) => onStep(`Waits for ${seconds} s: a service may take ten requests a minute.`);
+	const waits = (seconds: number, isAsked: boolean) =>
+		onStep(
+			`Waits for ${seconds} s: ${isAsked ? 'the service has no room at the moment' : 'a service may take ten requests a minute'}.`,
+		);
 	const run: Run = {
 		...options,
 		pace: createPace(new URL(target.baseUrl).host, options.clock, signal, waits),
@@ -116,10 +122,12 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		],
 		...{
 			words: new Set(),
+			answer: null,
 			places: [],
 			candidate: 0,
 			token: '',
 			hasOpened: false,
+			isTaken: false,
 			sent: 0,
 			offered: [],
 			dismissed: new Map(),
@@ -136,13 +144,25 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	return {
 		...{ findings: run.findings(), requests: run.pace.used, device, stopped, isInterrupted: signal.aborted },
 		messages: run.sent,
-		connection: run.token === '' ? null : run.token,
+		connection: run.token === '' || (!run.isTaken && run.places.length > 1) ? null : run.token,
+		answer: run.isTaken ? null : keptAnswer(run),
 		words: [...run.words].filter((one) => one !== '').map((one) => withoutSecrets(one, run)),
 	};
 }
 
-function withoutSecrets(words: string, { token, places, offered }: Run): string {
-	const known = [token, ...[...places, ...offered].map((one) => one.token)].filter((one) => one !== '');
+function keptAnswer({ answer, places, candidate }: Run): KeptAnswer | null {
+	if (answer === null) return null;
+	const { status, headers, body } = answer;
+	const likely = places.toSorted((a, b) => Number(b === places[candidate]) - Number(a === places[candidate]));
+	return {
+		...{ status, headers, body },
+		candidates: likely.map(({ pointer, token }) => ({ tokenPointer: pointer, connection: token })),
+	};
+}
+
+function withoutSecrets(words: string, { token, places, offered, headers }: Run): string {
+	const given = Object.values(headers).filter((one) => one.length >= 8);
+	const known = [token, ...[...places, ...offered].map((one) => one.token), ...given].filter((one) => one !== '');
 	return known
 		.reduce((text, secret) => text.replaceAll(secret, '[secret]'), words)
 		.replace(/[\w.~+/=|-]{20,}/g, (text) => (looksLikeToken({ place: '', text }) ? '[secret]' : text));
@@ -150,6 +170,8 @@ function withoutSecrets(words: string, { token, places, offered }: Run): string 
 
 async function probe(run: Run): Promise<DeviceReport> {
 	const { request, onStep, pace, note } = run;
+	if (Object.keys(run.given).length > 0)
+		note(finding('extra-headers', 'those that were given', Object.keys(run.headers).join(', '), 'guessed', run.given));
 	onStep(`Registers ${request.deviceId}.`);
 	const registered = (found: string, certainty: Certainty, settings: { registrationPath: string } | false = false) =>
 		note(finding('registration-path', 'the published one first', found, certainty, settings));
@@ -163,6 +185,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 			remedy: `Check the address; if it is right, ask the operator for the path of the registration, which belongs in service.registrationPath.`,
 		});
 	if (failure) throw asError(failure);
+	run.answer = answer;
 	const texts = readAnswerTexts(answer);
 	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
 	const [usual] = run.places;
@@ -183,11 +206,12 @@ async function probe(run: Run): Promise<DeviceReport> {
 	noteToken(false);
 	for (const named of run.channelPaths)
 		if (way?.path !== named && answers.has(named))
-			onStep(`${named}, which was named, answered ${answers.get(named)?.status || 'nothing'}.`);
+			onStep(`${named}, which was named, answered ${statusesOf(answers.get(named) ?? [])}.`);
 	const opening = way ?? (cutOff && { path: cutOff.path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
 	if (!opening) throw notFound(run, answers);
 	note(...handshakeFindings(opening, 'guessed'));
 	await improve(run, cutOff && !way ? cutOff : null);
+	run.isTaken = true;
 	noteToken(true);
 	if ((run.next || (way && isNarrow(way))) && pace.left() > LAST_REQUESTS) {
 		onStep('Tries the same without the Connection.');
@@ -217,14 +241,20 @@ async function search(
 	let opened: Handshake | null = null;
 	let cutOff: CutOff | null = null;
 	let unanswered = 0;
-	const answers = new Map<string, HandshakeAnswer>();
+	const tried = new Set<number>();
+	const answers = new Map<string, HandshakeAnswer[]>();
 	let step = steps.next();
 	while (!step.done && pace.left() > (opened ? NARROW_REQUESTS : KEPT_REQUESTS)) {
 		const { value } = step;
-		const { path } = value;
+		// With a query that the search has added it is the same path.
+		const path = named.includes(value.path) ? value.path : value.path.replace(/\?.*/, '');
 		const { used } = pace;
 		const answered = await knock(run, value);
-		if (!answers.has(path)) answers.set(path, answered);
+		const before = answers.get(path) ?? [];
+		answers.set(path, [...before, answered]);
+		// Of two texts that may be the Connection the one that was looked at, and not refused for itself, is the better guess.
+		if (!run.isTaken && isLack(answered) && before.some(isUnknown) && run.candidate !== value.candidate)
+			Object.assign(run, { candidate: value.candidate, token: run.places[value.candidate]?.token });
 		const inVain = answered.unanswered ? unanswered + pace.used - used : 0;
 		const isMuch = unanswered < MAX_UNANSWERED && inVain >= MAX_UNANSWERED;
 		unanswered = inVain;
@@ -233,9 +263,11 @@ async function search(
 		const { subprotocol } = answered;
 		if (answered.status === 101) opened = { ...value, subprotocols: subprotocol === null ? [] : [subprotocol] };
 		const { ended } = answered.life;
+		tried.add(value.candidate);
+		const isLast = tried.size === run.places.length || (cutOff !== null && value.candidate === 0);
 		if (ended && answered.status !== 101) cutOff ??= { path, life: answered.life };
-		// One that opens and is ended at once may only want to be spoken to: other paths are not asked before that is tried.
-		if (ended && !opened && !PASSING.includes(ended.code ?? 0) && speaksFirst(answered.life)) break;
+		// One that opens and is ended at once for each text that may be the Connection may only want to be spoken to: that is tried before other paths.
+		if (isLast && ended && !opened && !PASSING.includes(ended.code ?? 0) && speaksFirst(answered.life)) break;
 		step = steps.next(answered);
 	}
 	return { way: (step.done && step.value) || opened, cutOff, answers };

@@ -48,6 +48,8 @@ export interface HandshakeAnswer {
 	readonly subprotocol: string | null;
 	/** Places of the channel that the answer names. */
 	readonly paths?: readonly string[];
+	/** Query parameters that the answer asks for, as they stand in a path: `deviceId={deviceId}`. */
+	readonly needs?: readonly string[];
 	/** The same for answers that say the same, whatever the path. */
 	readonly fingerprint: string;
 }
@@ -84,44 +86,64 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	const { queryNames = [], subprotocol, named = [] } = known;
 	const own = queryNames.map((name) => ({ name, form: 'token' }) as const);
 	const places = [...own, ...QUERY_PLACES.filter(({ name }) => !queryNames.includes(name))];
+	let candidate = 0;
 	const allWays = (path: string): Handshake => ({
-		...{ path, candidate: 0, inHeader: true, inQuery: places },
+		...{ path, candidate, inHeader: true, inQuery: places },
 		subprotocols: subprotocol === undefined ? [] : [subprotocol],
 	});
 	const left = [...paths];
+	const asked = new Set<string>();
 	const done = new Set<string>();
 	for (let path = left.shift(); path !== undefined; path = left.shift()) {
-		if (answers.some((one) => one.path === path)) continue;
-		const { answer, found } = yield* attempt(allWays(path));
-		if (found) return found;
-		left.unshift(...(answer.paths ?? []));
-		answers.push({ path, answer });
+		if (asked.has(path)) continue;
+		asked.add(path);
+		const tried = yield* attempt(allWays(path));
+		if (tried.found) return tried.found;
+		left.unshift(...(tried.answer.paths ?? []));
+		answers.push(tried);
 		// One path that refuses where others say that there is nothing is the one: it comes before all that are left.
 		const isOdd = ({ answer }: (typeof answers)[number]) => !isElsewhere(answer);
 		const odd = answers.every(isOdd) ? undefined : answers.find((one) => !done.has(one.path) && isOdd(one));
-		const first = named.includes(path) ? { path, answer } : odd;
+		const first = named.includes(path) ? tried : odd;
 		const pursued = first ? yield* pursue(first.path, first.answer) : null;
 		if (pursued) return pursued;
 	}
-	for (const { path, answer } of refusedAmong(answers)) {
+	const refused = refusedAmong(answers);
+	for (const { path, answer } of refused) {
 		const found = done.has(path) ? null : yield* pursue(path, answer);
+		if (found) return found;
+	}
+	// Some have a path only without a query.
+	for (const { path } of refused.length > 0 ? [] : answers) {
+		const { found } = yield* attempt({ ...allWays(path), inQuery: [] });
 		if (found) return found;
 	}
 	return null;
 
 	function* pursue(path: string, answer: HandshakeAnswer): Search {
 		done.add(path);
-		const base = allWays(path);
 		const others = [...own.map(({ name }) => ({ name, form: 'scheme' }) as const), ...OTHER_FORMS];
+		let best = { path, answer };
+		if (isUnknown(answer))
+			for (let index = 1; index < candidates && isUnknown(best.answer); index += 1) {
+				const tried = yield* attempt({ ...allWays(path), candidate: index });
+				if (tried.found) return tried.found;
+				if (!isLack(tried.answer)) continue;
+				candidate = index;
+				best = tried;
+			}
+		const base = allWays(best.path);
+		const withDevice = { ...base, path: withQuery(base.path, ['deviceId={deviceId}']) };
 		const more = Array.from({ length: candidates - 1 }, (_, index) => ({ ...base, candidate: index + 1 }));
 		const ways: Handshake[] = [
+			...(isLack(best.answer) ? [withDevice] : []),
 			{ ...base, inHeader: false, inQuery: others },
 			// Two credentials at once are refused by some.
 			{ ...base, inQuery: [] },
 			{ ...base, inHeader: false, inQuery: places.slice(0, 1) },
-			...(wantsSubprotocol(answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(answer) }]),
-			{ ...base, inQuery: [], subprotocols: subprotocolsFor(answer) },
-			...more,
+			...(wantsSubprotocol(best.answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(best.answer) }]),
+			{ ...base, inQuery: [], subprotocols: subprotocolsFor(best.answer) },
+			...(isUnknown(answer) ? [] : more),
 		];
 		for (const way of ways) {
 			const { found } = yield* attempt(way);
@@ -131,6 +153,11 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	}
 }
 
+/** Whether an answer is about the Connection. */
+export const isUnknown = ({ status }: HandshakeAnswer) => status === 401 || status === 403;
+/** Whether it is about something else, which may have been looked at first. */
+export const isLack = ({ status }: HandshakeAnswer) => status === 400 || status === 422;
+
 /** The paths that seem to be there, the likely ones first; among equal answers, the usual paths. */
 function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(answers: readonly Answered[]): Answered[] {
 	const times = (fingerprint: string) => answers.filter(({ answer }) => answer.fingerprint === fingerprint).length;
@@ -139,19 +166,31 @@ function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(ans
 	const isOdd = ({ answer }: Answered) => times(answer.fingerprint) < most;
 	const isThere = (one: Answered) => !isElsewhere(one.answer) || (isOdd(one) && one.answer.status === 404);
 	const rank = (one: Answered) => (isOdd(one) ? 0 : 10) + ([400, 426, 401, 403].includes(one.answer.status) ? 0 : 4);
-	const there = answers.filter(isThere).sort((a, b) => rank(a) - rank(b));
-	return there.length > 0 ? there : answers.slice(0, 3);
+	return answers.filter(isThere).sort((a, b) => rank(a) - rank(b));
 }
 
 const wantsSubprotocol = ({ status }: HandshakeAnswer) => status === 400 || status === 426;
 
-function* attempt(way: Handshake): Search<{ readonly answer: HandshakeAnswer; readonly found: Handshake | null }> {
+/** @returns `path`: with what the service has asked for in its query. */
+function* attempt(
+	way: Handshake,
+): Search<{ readonly path: string; readonly answer: HandshakeAnswer; readonly found: Handshake | null }> {
 	const answer = yield way;
-	if (answer.status === 101) return { answer, found: yield* narrow(way, answer) };
-	if (!wantsSubprotocol(answer) || way.subprotocols.length > 0) return { answer, found: null };
+	if (answer.status === 101) return { path: way.path, answer, found: yield* narrow(way, answer) };
+	const path = withQuery(way.path, answer.needs ?? []);
+	if (path !== way.path) return yield* attempt({ ...way, path });
+	if (!wantsSubprotocol(answer) || way.subprotocols.length > 0) return { path, answer, found: null };
 	const offering = { ...way, subprotocols: subprotocolsFor(answer) };
 	const again = yield offering;
-	return { answer, found: again.status === 101 ? yield* narrow(offering, again) : null };
+	return { path, answer, found: again.status === 101 ? yield* narrow(offering, again) : null };
+}
+
+/** @param parameters those that are there already are left out. */
+function withQuery(path: string, parameters: readonly string[]): string {
+	const isThere = (one: string) => path.split(/[?&]/).some((own) => own.split('=')[0] === one.split('=')[0]);
+	return parameters
+		.filter((one) => !isThere(one))
+		.reduce((all, one) => `${all}${all.includes('?') ? '&' : '?'}${one}`, path);
 }
 
 /** Whether a status is about the handshake itself. */
@@ -187,21 +226,31 @@ function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search<
 }
 
 /** Whether there is no channel at this path, as far as a status tells. */
-function isElsewhere({ status, isPage }: HandshakeAnswer): boolean {
+function isElsewhere({ status, isPage }: Pick<HandshakeAnswer, 'status' | 'isPage'>): boolean {
 	return (
 		isPage || status === 404 || status === 405 || status === 200 || status === 0 || (status >= 300 && status < 400)
 	);
 }
 
-/** The first answers of the paths in words. @returns `isSeen`: some seem to be there and others not. */
-export function answersInWords(answers: ReadonlyMap<string, HandshakeAnswer>) {
-	const all = [...answers];
-	const there = all.filter(([, answer]) => !isElsewhere(answer));
-	const said = (some: typeof all) => [...new Set(some.map(([, { status }]) => status || 'nothing'))].join(' or ');
-	const others = all.filter((one) => !there.includes(one));
+/** The answers to the handshakes at each path, in their order. */
+export type PathAnswers = ReadonlyMap<string, readonly Pick<HandshakeAnswer, 'status' | 'isPage'>[]>;
+
+/** `404, 503 or 401`. */
+export function statusesOf(answers: readonly Pick<HandshakeAnswer, 'status'>[]): string {
+	const all = [...new Set(answers.map(({ status }) => String(status || 'nothing')))];
+	return [all.slice(0, -1).join(', '), ...all.slice(-1)].filter(Boolean).join(' or ');
+}
+
+/** The answers of the paths in words. @returns `isSeen`: some seem to be there and others not. */
+export function answersInWords(answers: PathAnswers) {
+	const isThere = (one: [string, readonly Pick<HandshakeAnswer, 'status' | 'isPage'>[]]) => !one[1].every(isElsewhere);
+	const there = [...answers].filter(isThere);
+	const others = [...answers].filter((one) => !isThere(one));
+	const said = (some: typeof there) => statusesOf(some.flatMap(([, all]) => all));
 	const isSeen = there.length > 0 && others.length > 0;
-	const named = there.map(([path, { status }]) => `${path} answered ${status}`).join(', ');
-	return { isSeen, words: isSeen ? `${named}, every other path ${said(others)}` : `each path answered ${said(all)}` };
+	const named = there.map(([path, all]) => `${path} answered ${statusesOf(all)}`).join(', ');
+	const words = isSeen ? `${named}, every other path ${said(others)}` : `each path answered ${said([...answers])}`;
+	return { isSeen, words };
 }
 
 const subprotocolsFor = ({ hints }: HandshakeAnswer) =>

@@ -6,12 +6,15 @@ import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import type { Finding } from './probe-findings.ts';
 import type { NextPlace, TokenPlace } from './probe-readings.ts';
-import type { Asking } from './probe-requests.ts';
-import { answersInWords, type HandshakeAnswer, type Known } from './probe-search.ts';
+import type { Asking, TextAnswer } from './probe-requests.ts';
+import { answersInWords, type Known, type PathAnswers, statusesOf } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
+import { IN_TRANSCRIPT, remedyNamed } from './probe-words.ts';
 
 export interface ProbeOptions extends Omit<Asking, 'pace'> {
-	readonly network: Network;
+	/** Settings that follow from what was given, rather than from what was found. */
+	readonly given: Readonly<Record<string, unknown>>;
+	readonly network: Omit<Network, 'close'>;
 	readonly version: string;
 	/** Ends it early, with what was found. */
 	readonly signal: AbortSignal;
@@ -37,6 +40,8 @@ export interface Run extends ProbeOptions, Asking {
 	readonly findings: () => Finding[];
 	/** Words of the service about what it misses, as it wrote them. */
 	readonly words: Set<string>;
+	/** What came for the registration: a secret. */
+	answer: TextAnswer | null;
 	/** Places of the answer to the registration that may hold the Connection. */
 	places: readonly TokenPlace[];
 	/** The one of them that is shown. */
@@ -44,6 +49,8 @@ export interface Run extends ProbeOptions, Asking {
 	/** What is shown at handshakes; a Connection may change at each. */
 	token: string;
 	hasOpened: boolean;
+	/** A channel has taken what is shown: it stayed open for a moment, or was online. */
+	isTaken: boolean;
 	/** Messages on channels. */
 	sent: number;
 	/** What the last channel may have named as the next Connection. */
@@ -60,32 +67,14 @@ export interface CutOff {
 	readonly life: Life;
 }
 
-/** The first answer of each path. */
-export type PathAnswers = ReadonlyMap<string, HandshakeAnswer>;
-
 export function notFound(run: Run, answers: PathAnswers): AgentError {
 	const { isSeen, words } = answersInWords(answers);
 	const named = run.channelPaths
 		.filter((path) => answers.has(path))
-		.map((path) => `${path}, which was named, answered ${answers.get(path)?.status || 'nothing'}.`);
+		.map((path) => `${path}, which was named, answered ${statusesOf(answers.get(path) ?? [])}.`);
 	const said = [`No handshake that the probe tried opened the channel: ${words}.`, ...named].join(' ');
-	const header = namedHeader([...run.words]);
-	return stop(said, header ? headerRemedy(header) : isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY);
+	return stop(said, remedyNamed([...run.words]) ?? (isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY));
 }
-
-/** A header that words of the service name, such as "Header X-Device-Id is missing"; `null` for the one that is there always. */
-function namedHeader(words: readonly string[]): string | null {
-	const named = words
-		.flatMap((text) => [
-			...text.matchAll(/\bheaders?\W{1,3}([A-Z][\w-]+)|\b([A-Z][\w-]+)\W{1,3}header\b|\b(X-[\w-]+)/gi),
-		])
-		.flatMap((found) => found.slice(1).filter((name) => name !== undefined))
-		.filter((name) => /^X-|^[A-Z]/.test(name) && !/^(?:authorization|missing|required|a|the|no|request)$/i.test(name));
-	return named[0] ?? null;
-}
-
-const headerRemedy = (header: string) =>
-	`The service names the header ${header}: ask its operator what belongs in it, and set it in service.headers; ${IN_TRANSCRIPT}`;
 
 const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'channel-path')?.found;
 
@@ -103,9 +92,8 @@ export function notAgain(run: Run, life: Life | undefined): AgentError {
 	return stop(said.trim(), NOT_AGAIN_REMEDY);
 }
 
-const IN_TRANSCRIPT = 'the transcript (--transcript) shows what the service answered.';
 const NOT_FOUND_REMEDY = `Ask the operator for the path of the channel and name it with --channel-path; ${IN_TRANSCRIPT}`;
-const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: service.headers); ${IN_TRANSCRIPT}`;
+const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: --header); ${IN_TRANSCRIPT}`;
 const NOT_AGAIN_REMEDY = `If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why; ${IN_TRANSCRIPT}`;
 export const NOT_LASTING_REMEDY = `Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody; ${IN_TRANSCRIPT}`;
 

@@ -100,6 +100,7 @@ export function openNoted(
 			query: Object.fromEntries(url.searchParams),
 			headers: {
 				upgrade: 'websocket',
+				...options.headers,
 				...(authorization !== null && { authorization }),
 				...(offered.length > 0 && { 'sec-websocket-protocol': [...offered].join(', ') }),
 			},

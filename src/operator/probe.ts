@@ -2,17 +2,17 @@
  * `idv probe`: finds out how a service fills what the interface leaves open, and writes the settings for its devices. Says
  * beforehand what it creates and does nothing without `--yes`; never prints a secret, never replaces a file unasked.
  */
-import { randomBytes } from 'node:crypto';
-import { accessSync, existsSync, constants as modes, statSync } from 'node:fs';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { closeSync, existsSync, openSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
-import { dirname, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import { openShaper } from '../base/shapes.edge.ts';
 import { createTranscript } from '../base/transcript.ts';
 import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
-import { createNetwork } from '../connection/network.edge.ts';
+import { openRuntime } from '../connection/runtime.runner.ts';
 import { createServiceClient } from '../connection/service-client.edge.ts';
 import { DEFAULT_HEARTBEAT_CADENCE, workflowIdSchema } from '../protocol/device-connection.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -39,15 +39,16 @@ export interface ProbeFlags extends TargetFlags {
 	readonly channelPath?: readonly string[] | undefined;
 	readonly queryName?: readonly string[] | undefined;
 	readonly subprotocol?: string | undefined;
+	readonly header?: readonly string[] | undefined;
+	readonly headersFile?: string | undefined;
 	/** File for a device that goes on as the one that was registered: a `provision.json`. */
 	readonly device?: string | undefined;
 	readonly transcript?: string | undefined;
 }
 
 export async function probeService(shell: Shell, flags: ProbeFlags): Promise<void> {
-	checkPlace(flags.out, flags.force);
-	checkPlace(flags.transcript, flags.force);
-	checkPlace(flags.device, flags.force);
+	checkPlaces(flags);
+	const given = checkGiven(flags);
 	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const named = 'workflowId' in target && typeof target.workflowId === 'string' ? target.workflowId : undefined;
 	const workflowId = checkWorkflow(flags.workflow ?? named);
@@ -61,19 +62,23 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 		throw new AgentError('usage', `Nothing was sent. ${plan.join(' ')}`, { remedy: 'Run it again with --yes.' });
 	if (!shell.isJson) for (const line of plan) shell.line(line);
 
-	const report = await run(shell, flags, target, { deviceId, workflowId });
+	const report = await run(shell, flags, target, { deviceId, workflowId }, given);
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
 	const unsaved = await save(flags, report, settings, { deviceId, workflowId });
-	const code = target.authorization.scheme === 'Token' && report.connection !== null ? 'used' : undefined;
+	const code =
+		target.authorization.scheme === 'Token' && (report.connection ?? report.answer) !== null ? 'used' : undefined;
 	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved, code }, settings, unsaved === null);
 	// As shells say it.
 	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
 }
 
+/** Beside the file of the device: the answer that may hold its Connection. */
+const answerPlace = ({ device }: ProbeFlags) => (device === undefined ? undefined : `${device}.answer`);
+
 /** @returns why a file could not be written: what was found is printed all the same. */
 async function save(
 	flags: ProbeFlags,
-	{ lines, connection }: Outcome,
+	{ lines, connection, answer }: Outcome,
 	settings: ReturnType<typeof settingsFrom>,
 	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
 ): Promise<Failure | null> {
@@ -87,6 +92,7 @@ async function save(
 	// Each whatever becomes of the others, and first the one that a code was spent on.
 	const files = [
 		[flags.device, device, undefined],
+		[answerPlace(flags), answer && asFile({ baseUrl, workflowId, deviceId, ...answer }), undefined],
 		[flags.out, asFile(settings), 0o644],
 		[flags.transcript, lines.length > 0 ? `${lines.join('\n')}\n` : null, undefined],
 	] as const;
@@ -124,13 +130,21 @@ async function run(
 	flags: ProbeFlags,
 	target: Target,
 	request: { deviceId: string; workflowId: string },
+	given: object,
 ): Promise<Outcome> {
 	const lines: string[] = [];
 	const { host, hostname } = new URL(target.baseUrl);
 	const paths = (flags.channelPath ?? []).flatMap((path) => path.split('/'));
 	const ids = [request.deviceId, request.workflowId, ...paths, ...(flags.subprotocol?.split(/,\s*/) ?? [])];
 	const own = [host, hostname, ...ids].filter((one) => one !== '');
-	const network = await createNetwork({ caFile: target.caFile }, target.env);
+	const userAgent = `idv/${VERSION}`;
+	const nothing = { env: {}, sets: [] };
+	const document = { baseUrl: target.baseUrl, network: { caFile: target.caFile ?? null }, service: given };
+	const opened = await openRuntime(resolveWith([{ where: 'probe', document }], nothing), {
+		userAgent,
+		env: target.env,
+	});
+	const { network } = opened;
 	const over = new AbortController();
 	let endedBy: Outcome['endedBy'] = null;
 	const end = (signal: (typeof SIGNALS)[number]) => {
@@ -145,7 +159,8 @@ async function run(
 			clock: shell.clock,
 			target,
 			network,
-			client: createServiceClient({ network, userAgent: `idv/${VERSION}` }),
+			client: createServiceClient({ network, userAgent }),
+			...{ given: { ...given }, headers: opened.headersFor(target.baseUrl) },
 			version: VERSION,
 			request: { ...request, deviceType: 'kiosk', heartbeatCadence: DEFAULT_HEARTBEAT_CADENCE },
 			seconds: flags.seconds,
@@ -161,29 +176,79 @@ async function run(
 		return { ...report, lines, endedBy };
 	} finally {
 		for (const signal of SIGNALS) process.removeListener(signal, end);
-		await network.close();
+		await opened.close();
 	}
 }
 
-/** @throws AgentError `usage`. */
-function checkPlace(file: string | undefined, force = false): void {
-	if (file === undefined) return;
-	if (!force && existsSync(file))
-		throw new AgentError('usage', `${file} is there already.`, { remedy: 'Name another file, or add --force.' });
-	// Before a code is spent on what could not be kept.
-	const fault = whyNotWritable(file);
-	if (fault !== null)
-		throw new AgentError('usage', `${file} cannot be written: ${fault}.`, { remedy: 'Name another file.' });
+/** Whatever is wrong with a file that is named, before a code is spent on what could not be kept. @throws AgentError `usage`. */
+function checkPlaces(flags: ProbeFlags): void {
+	const { out, device, transcript, codeFile, authorizationFile, headersFile, caFile, force } = flags;
+	const written = Object.entries({ '--out': out, '--device': device, '--transcript': transcript });
+	const read = Object.entries({
+		...{ '--code-file': codeFile, '--authorization-file': authorizationFile },
+		...{ '--headers-file': headersFile, '--ca-file': caFile },
+	});
+	const known = new Map<string, string>();
+	for (const [flag, file] of [...read, ...written]) {
+		if (file === undefined || file === '-') continue;
+		const other = known.get(sameFor(file));
+		if (other !== undefined && flag in Object.fromEntries(written))
+			throw new AgentError('usage', `${other} and ${flag} name the same file, ${file}.`, {
+				remedy: 'Name another file.',
+			});
+		known.set(sameFor(file), flag);
+	}
+	for (const [, file] of [...written, ['', answerPlace(flags)] as const]) {
+		if (file === undefined) continue;
+		if (!force && existsSync(file))
+			throw new AgentError('usage', `${file} is there already.`, { remedy: 'Name another file, or add --force.' });
+		const fault = whyNotWritable(file);
+		if (fault !== null)
+			throw new AgentError('usage', `${file} cannot be written: ${fault}.`, { remedy: 'Name another file.' });
+	}
+}
+
+/** The same text for each name of a file, whichever links lead to it. */
+function sameFor(file: string): string {
+	const path = resolve(file);
+	try {
+		return existsSync(path) ? realpathSync(path) : join(realpathSync(dirname(path)), basename(path));
+	} catch {
+		return path;
+	}
 }
 
 function whyNotWritable(file: string): string | null {
 	try {
-		if (existsSync(file) && !statSync(file).isFile()) return 'it is not a regular file';
-		accessSync(dirname(resolve(file)), modes.W_OK);
+		if (file.endsWith('/') || (existsSync(file) && !statSync(file).isFile())) return 'it is not a regular file';
+		const trial = `${resolve(file)}.${randomUUID()}`;
+		closeSync(openSync(trial, 'wx', 0o600));
+		rmSync(trial);
 		return null;
 	} catch (error) {
 		return inWords(error);
 	}
+}
+
+/** Each value as the setting that it becomes. @returns those that are settings whatever is found. @throws AgentError `usage`. */
+function checkGiven({ channelPath = [], queryName = [], subprotocol, header = [], headersFile }: ProbeFlags) {
+	const values: readonly (readonly [flag: string, service: Readonly<Record<string, unknown>>])[] = [
+		...channelPath.map((path) => ['--channel-path', { channelPath: path }] as const),
+		...queryName.map((name) => ['--query-name', { queryName: name }] as const),
+		...(subprotocol === undefined ? [] : [['--subprotocol', { subprotocol }] as const]),
+		...header.map((line) => ['--header', { headers: [line] }] as const),
+	];
+	for (const [flag, service] of values) {
+		const [problem] = resolveWith([{ where: 'probe', document: { service } }], { env: {}, sets: [] }).problems;
+		if (problem)
+			throw new AgentError('usage', problem.message.replace(/^probe: service\.\w+(?: \[0\])?/, flag), {
+				remedy: 'Correct it; nothing was sent.',
+			});
+	}
+	return {
+		...(header.length > 0 && { headers: header }),
+		...(headersFile !== undefined && { headersFile: resolve(headersFile) }),
+	};
 }
 
 /** @throws AgentError `usage`. */
@@ -217,12 +282,13 @@ function tell(
 	settings: object,
 	isSaved: boolean,
 ): void {
-	const { findings, requests, messages, words, device, connection, stopped, isInterrupted, code } = report;
+	const { findings, requests, messages, words, device, connection, answer, stopped, isInterrupted, code } = report;
 	const file = isSaved ? flags.out : undefined;
 	const deviceFile = isSaved && connection !== null ? flags.device : undefined;
+	const answerFile = isSaved && answer !== null ? answerPlace(flags) : undefined;
 	if (shell.isJson) {
 		const ended = isInterrupted && { interrupted: true };
-		const files = { ...(file !== undefined && { file }), ...(deviceFile !== undefined && { deviceFile }) };
+		const files = { ...(file && { file }), ...(deviceFile && { deviceFile }), ...(answerFile && { answerFile }) };
 		const said = {
 			findings,
 			requests,
@@ -254,6 +320,10 @@ function tell(
 		: `no device was online with it${'service' in settings ? '' : ': the address alone'}`;
 	if (file !== undefined) shell.line(`Saved: ${file} (${worth})`);
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
+	if (answerFile !== undefined)
+		shell.line(
+			`Saved: ${answerFile} (the answer to the registration: a secret). No channel has opened with a Connection from it${deviceFile === undefined ? ': if the operator knows which of its candidates is the one, a provision.json with that brings this device online without another code' : ''}.`,
+		);
 	if (code) shell.line('The code is used up.');
 	if (device) tellDevice(shell, device);
 	if (isInterrupted) shell.line('It was interrupted: the rest was not tried.');

@@ -1,6 +1,6 @@
 /** `idv probe`: what it says before, what it never does, how it looks for a channel, and what it stops at. */
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ async function probed(dialect: DialectOptions, more: readonly string[] = [], opt
 async function probedForeign(
 	onChannel: (socket: WebSocket, at: { open: number }) => void,
 	accepts = (headers: IncomingMessage['headers']) => headers.authorization === 'Connection foreign-token-0123456789',
-	answers = (_handshake: number): string | undefined => undefined,
+	answers = (_handshake: number, _path: string): string | undefined => undefined,
 ) {
 	const open = { now: 0, most: 0, handshakes: 0 };
 	const server = createServer((request, response) => {
@@ -55,7 +55,7 @@ async function probedForeign(
 	const channels = new WebSocketServer({ noServer: true });
 	server.on('upgrade', (request, raw, head) => {
 		open.handshakes += 1;
-		const answer = answers(open.handshakes);
+		const answer = answers(open.handshakes, String(request.url).replace(/\?.*/, ''));
 		if (answer === '') raw.destroy();
 		else if (answer !== undefined) {
 			raw.end(`HTTP/1.1 ${answer}${answer.includes('\r\n\r\n') ? '' : '\r\n\r\n'}`);
@@ -110,6 +110,124 @@ describe('what it does', () => {
 		['--out', '/dev/full', /it is not a regular file/],
 	])('a file that cannot be written is found before anything is asked: %s %s', async (flag, place, words) => {
 		await expectRefused({ status: 64, code: 'usage', words }, [...QUICK, flag, place, '--force'], env('ApiKey'));
+	});
+
+	test.each([
+		['--out and --device', ['--out', 'y.json', '--device', './y.json']],
+		['--out and --device', ['--out', 'here/y.json', '--device', 'link/y.json', '--force']],
+		['--out and --transcript', ['--out', 'here/there.json', '--transcript', 'link.json', '--force']],
+		['--headers-file and --out', ['--headers-file', 'here/there.json', '--out', 'link.json', '--force']],
+	])(
+		'files that are one, whichever way they are named, are refused before anything is sent: %s %j [F970]',
+		async (named, given) => {
+			await mkdir(join(operator.directory, 'here'));
+			await writeFile(join(operator.directory, 'here/there.json'), '');
+			await symlink('here', join(operator.directory, 'link'));
+			await symlink('here/there.json', join(operator.directory, 'link.json'));
+			const before = operator.service.requests.length;
+			const args = given.map((one) => (one.startsWith('--') ? one : `${operator.directory}/${one}`));
+			const words = new RegExp(`${named} name the same file`);
+			await expectRefused({ status: 64, code: 'usage', words }, [...QUICK, ...args], env('ApiKey'));
+			expect(operator.service.requests).toHaveLength(before);
+		},
+	);
+
+	test.each([
+		['--subprotocol', 'a b', /--subprotocol must be the name of a WebSocket subprotocol/],
+		['--channel-path', 'ws/device', /--channel-path must be a path such as \/ws\/device/],
+		['--channel-path', '/ws/{nothing}', /--channel-path names \{nothing\}, which nothing fills in/],
+		['--query-name', 'a b', /--query-name must be the name of a query parameter/],
+		['--header', 'X-Tenant', /--header must be Name: value/],
+		['--header', 'Authorization: Basic abc', /--header names Authorization, which the agent sets itself/],
+		['--out', 'absent/', /it is not a regular file/],
+		['--out', 'file.txt/y.json', /is not a directory/],
+	])('a value that cannot be used is refused before a code is spent: %s %j [F971]', async (flag, value, words) => {
+		await file('file.txt', '');
+		const before = operator.service.requests.length;
+		const given = flag === '--out' ? `${operator.directory}/${value}` : value;
+		await expectRefused({ status: 64, code: 'usage', words }, [...QUICK, flag, given], env('ApiKey'));
+		expect(operator.service.requests).toHaveLength(before);
+	});
+
+	test('headers that the service requires are named when they miss, and go with every request when they are given [F972]', async () => {
+		const server = createServer((request, response) => {
+			const { 'x-device-api': api, 'x-key': key } = request.headers;
+			const isThere = request.url === '/api/device/connection';
+			const body =
+				api !== '2'
+					? '{"success":false,"error":"missing header X-Device-Api: 2"}'
+					: key !== 'secret-of-the-gateway'
+						? '{"error":"X-Key is required"}'
+						: '{"token":"foreign-token-0123456789"}';
+			response.writeHead(!isThere ? 404 : body.includes('error') ? 400 : 201).end(isThere ? body : '');
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		server.on('upgrade', (request, raw, head) => {
+			const { 'x-device-api': api, 'x-key': key } = request.headers;
+			if (api === '2' && key === 'secret-of-the-gateway') channels.handleUpgrade(request, raw, head, () => {});
+			else raw.end('HTTP/1.1 400 Bad\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
+		});
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const without = await idv(QUICK, variables);
+		expect(without.stderr).toMatch(
+			/names the header X-Device-Api: .* --header 'X-Device-Api: VALUE' .*service\.headers/,
+		);
+		const secret = await file('headers.txt', 'X-Key: secret-of-the-gateway\n');
+		const out = join(operator.directory, 'headers.json');
+		const given = ['--header', 'X-Device-Api: 2', '--headers-file', secret];
+		const outcome = await idv([...QUICK, '--out', out, ...given], variables);
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(outcome.stdout).not.toContain('secret-of-the-gateway');
+		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({
+			headers: ['X-Device-Api: 2'],
+			headersFile: secret,
+		});
+	});
+
+	test.each([['482913'], ['Token 482913'], ['12345678901234567890'], ['AB12:CD34'], ['AB12-CD34'], ['a1B2c3==']])(
+		'a code of any form is one where a person says so: %s [F973]',
+		async (code) => {
+			let seen: string | undefined;
+			const server = createServer((request, response) => {
+				seen = request.headers.authorization;
+				response.writeHead(401).end('{"error":"unknown"}');
+			});
+			const url = `http://127.0.0.1:${await listen(server)}`;
+			const args = ['--url', url, ...QUICK, '--code-file', '-'];
+			expect((await idv(args, { XDG_CONFIG_HOME: operator.directory }, `${code}\n`)).status).not.toBe(78);
+			expect(seen).toBe(`Token ${code.replace('Token ', '')}`);
+		},
+	);
+
+	test.each([['https://id.exam'], ['//id.example'], ['en%20abcd1234'], ['eyJhbGciOiJIUz'], ['two words'], ['abc']])(
+		'a piece of a code is not sent as one: %s [F974]',
+		async (code) => {
+			const args = ['--url', 'https://id.example', ...QUICK, '--code-file', '-', '--json'];
+			const { stdout } = await idv(args, { XDG_CONFIG_HOME: operator.directory }, code);
+			expect(stdout).toContain('There is no pairing code in standard input');
+			expect(stdout).toContain('one word of letters, digits and');
+		},
+	);
+
+	test('each answer of the path that was there is told, and where a registration has moved the setting for it [F975]', async () => {
+		const turns = ['404 Not Found', '500 Broken', '401 Unauthorized'];
+		const { outcome } = await probedForeign(
+			() => {},
+			undefined,
+			(handshake, path) => `${path === '/ws/device' ? turns[handshake % 3] : '404 Not Found'}\r\nContent-Length: 0`,
+		);
+		expect(outcome.stderr).toMatch(
+			/\/ws\/device answered (?=[^,]*(?:, [^,]*)? or )[^.]*401[^.]*, every other path 404/,
+		);
+		const moved = createServer((_, response) =>
+			response.writeHead(308, { location: '/v2/api/device/connection' }).end(),
+		);
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(moved)}` };
+		const { stderr } = await idv(QUICK, variables);
+		expect(stderr).toMatch(
+			/answered 308 and points at its own path .* service\.registrationPath to \/v2\/api\/device\/connection/,
+		);
+		expect(stderr).not.toContain('channelPath');
 	});
 
 	test('as we assume the service to be, its settings are the address alone; every user may read them', async () => {
@@ -512,6 +630,91 @@ test('an answer to a ping is found where any other frame ends the channel', asyn
 	expect(settings.service).toEqual({ heartbeatMode: 'ping', pingKind: 'are-you-there' });
 });
 
+describe('what a refusal of the channel names', () => {
+	/** A service with two texts that may be the token; the right one comes second. @param refuse body of a 400 for a query; `null`: it is right. */
+	async function probedNaming(refuse: (query: URLSearchParams, workflow: string) => string | null, closes = false) {
+		const asked: string[] = [];
+		let registered = { deviceId: '', workflowId: '' };
+		const server = createServer(async (request, response) => {
+			if (request.url !== '/api/device/connection') return void response.writeHead(404).end();
+			registered = JSON.parse((await request.setEncoding('utf8').toArray()).join(''));
+			response
+				.writeHead(201)
+				.end(
+					'{"data":{"session":{"id":"0123456789abcdef0123456789abcdef"},"authorization":{"scheme":"Connection","value":"fedcba9876543210fedcba9876543210"}}}',
+				);
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		server.on('upgrade', (request, raw, head) => {
+			const url = new URL(request.url ?? '', 'http://service');
+			const { authorization } = request.headers;
+			asked.push(`${url.pathname} ${authorization?.slice(0, 14)} ${url.searchParams.get('deviceId')}`);
+			const isRight = authorization === 'Connection fedcba9876543210fedcba9876543210';
+			const words = refuse(url.searchParams, registered.workflowId);
+			const [status, body] =
+				url.pathname !== '/ws/device' ? [404, ''] : !isRight ? [401, '{"reason":"connection unknown"}'] : [400, words];
+			if (status === 401 && closes) channels.handleUpgrade(request, raw, head, (socket) => socket.close(4401));
+			else if (status === 400 && words === null) channels.handleUpgrade(request, raw, head, () => {});
+			else
+				raw.end(
+					`HTTP/1.1 ${status} Refused\r\nConnection: close\r\nContent-Length: ${body?.length}\r\nContent-Type: application/json\r\n\r\n${body}`,
+				);
+		});
+		const [out, device] = [join(operator.directory, 'named.json'), join(operator.directory, 'provision.json')];
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const outcome = await idv([...QUICK, '--out', out, '--device', device], variables);
+		const read = async (path: string) => JSON.parse(await readFile(path, 'utf8').catch(() => 'null'));
+		return { outcome, asked, ...{ settings: await read(out), provision: await read(device) }, ...{ device, read } };
+	}
+
+	test.each([
+		['query parameter deviceId is required', 'deviceId', 'deviceId={deviceId}'],
+		['missing device_id', 'device_id', 'device_id={deviceId}'],
+		['Field required: workflowId', 'workflowId', 'workflowId={workflowId}'],
+		['bad request', 'deviceId', 'deviceId={deviceId}'],
+	])(
+		'"%s" is answered with the query that it names, and with the token that was not refused for itself [F967]',
+		async (reason, name, expected) => {
+			const { outcome, settings, provision } = await probedNaming((query, workflow) => {
+				const own = query.get(name);
+				const isThere = name === 'workflowId' ? own === workflow : own?.startsWith('idv-probe-');
+				return isThere ? null : JSON.stringify({ ok: false, reason });
+			});
+			expect(outcome).toMatchObject({ status: 0, stderr: '' });
+			expect(settings.service).toEqual({
+				channelPath: `/ws/device?${expected}`,
+				tokenPointer: '/data/authorization/value',
+			});
+			expect(provision.connection).toBe('fedcba9876543210fedcba9876543210');
+		},
+	);
+
+	test('the text whose channel is closed at once is not the token [F976]', async () => {
+		const { settings, provision } = await probedNaming(() => '{"reason":"busy"}', true);
+		expect(settings.service).toEqual({ tokenPointer: '/data/authorization/value' });
+		expect(provision).toBeNull();
+	});
+
+	test('a parameter that no device can fill in is named, and the answer is kept where no channel has shown which text is the token [F968]', async () => {
+		const { outcome, settings, provision, device, read } = await probedNaming(
+			() => '{"reason":"query parameter clientVersion is required"}',
+		);
+		expect(outcome.status).toBe(69);
+		expect(outcome.stderr).toMatch(/the query parameter clientVersion: .* service\.channelPath/);
+		expect(settings.service).toEqual({ tokenPointer: '/data/authorization/value' });
+		expect(provision).toBeNull();
+		expect(outcome.stdout).toContain(`Saved: ${device}.answer (the answer to the registration: a secret)`);
+		const kept = await read(`${device}.answer`);
+		expect(kept).toMatchObject({ workflowId: 'checkin', status: 201, deviceId: expect.stringMatching(/^idv-probe/) });
+		expect(kept.candidates).toEqual([
+			{ tokenPointer: '/data/authorization/value', connection: 'fedcba9876543210fedcba9876543210' },
+			{ tokenPointer: '/data/session/id', connection: '0123456789abcdef0123456789abcdef' },
+		]);
+		expect(JSON.parse(kept.body).data.session.id).toBe('0123456789abcdef0123456789abcdef');
+		expect(await modeOf(`${device}.answer`)).toBe('600');
+	});
+});
+
 describe('handshakes without an answer', () => {
 	/** A service whose upgrades get what is given for their path, and whose requests after the registration too if `isDead`. */
 	async function probedCutting(answer: (path: string) => string | null, isDead = false) {
@@ -904,7 +1107,7 @@ describe('its pace', () => {
 	});
 
 	test.each([[500], [502], [503], [504], [0]])(
-		'%i without a word of when is asked again after 5 s and 10 s, four times in all [F965]',
+		'%i without a word of when is asked again after 5 s and 10 s, four times in all',
 		async (status) => {
 			const answer = { status, ...(status === 0 && { unanswered: { code: 'connection-lost' } }) };
 			const atSeconds = await asking(Array.from({ length: 8 }, () => answer));
@@ -997,6 +1200,12 @@ describe('the search for the channel', () => {
 			subprotocols.includes('acme.v7') ? { status: 101, subprotocol: 'acme.v7' } : { status: 400, hints },
 		);
 		expect(found).toMatchObject({ inHeader: true, subprotocols: ['acme.v7'] });
+	});
+
+	test.each(CHANNEL_PATHS.slice(0, 5))('a path that is only there without a query is found: %s [F969]', (own) => {
+		const { found, tried } = search(({ path, inQuery }) => (path === own && inQuery.length === 0 ? 101 : 404));
+		expect(found).toMatchObject({ path: own, inHeader: true, inQuery: [] });
+		expect(tried).toBeLessThan(MAX_REQUESTS - 8);
 	});
 
 	test('gives up where nothing is', () => {

@@ -1,0 +1,42 @@
+/** The words of a refusal that ask for something, and the remedy where only a person knows the value. Pure. */
+
+export const IN_TRANSCRIPT = 'the transcript (--transcript) shows what the service answered.';
+
+/** @returns `null` for words that name nothing. */
+export function remedyNamed(words: readonly string[]): string | null {
+	const header = namedHeader(words);
+	if (header !== null)
+		return `The service names the header ${header}: ask its operator what belongs in it, and give it with --header '${header}: VALUE' (a secret one in --headers-file), which becomes service.headers; ${IN_TRANSCRIPT}`;
+	const parameter = namedParameter(words);
+	return parameter === null
+		? null
+		: `The service names the query parameter ${parameter}: ask its operator what belongs in it, and name the path with it (--channel-path '/ws/device?${parameter}=VALUE', later service.channelPath); ${IN_TRANSCRIPT}`;
+}
+
+/** A header, such as in "Header X-Device-Id is missing"; none that is there always. */
+function namedHeader(words: readonly string[]): string | null {
+	const named = words
+		.flatMap((text) => [
+			...text.matchAll(/\bheaders?\W{1,3}([A-Z][\w-]+)|\b([A-Z][\w-]+)\W{1,3}header\b|\b(X-[\w-]+)/gi),
+		])
+		.flatMap((found) => found.slice(1).filter((name) => name !== undefined))
+		.filter((name) => /^X-|^[A-Z]/.test(name) && !/^(?:authorization|missing|required|a|the|no|request)$/i.test(name));
+	return named[0] ?? null;
+}
+
+function namedParameter(words: readonly string[]): string | null {
+	const named = words.flatMap((text) => [
+		...(/\bquery(?:[ -]?string)?(?: param(?:eter)?)?\W{1,3}(?!is\b|param)([\w.-]+)/i.exec(text)?.slice(1) ?? []),
+		...(/\bparam(?:eter)?\W{1,3}(?!is\b)([\w.-]+)/i.exec(text)?.slice(1) ?? []),
+	]);
+	return named[0] ?? null;
+}
+
+/** The query parameters that are asked for and that a device can fill in, as they stand in a path. */
+export function neededParameters(body: string): string[] {
+	const said = body.slice(0, 2000);
+	if (!/query|param|missing|requir|need|must|provide|specif|without|expect/i.test(said)) return [];
+	if (/\bheader/i.test(said) && !/query|param/i.test(said)) return [];
+	const names = [...said.matchAll(/(?<![\w-])(?:device|terminal|client|workflow)[_-]?id\b/gi)].map(([name]) => name);
+	return [...new Set(names)].map((name) => `${name}={${/^w/i.test(name) ? 'workflowId' : 'deviceId'}}`);
+}
