@@ -8,7 +8,7 @@ import { expectRefusal } from './refusal.ts';
 
 test('no pairing code: one that idv qrcode makes is taken [F082]', async () => {
 	const { pair, home, service } = await givenDevice();
-	const refused = await pair('4006381333931');
+	const refused = await pair('Milk, 1 litre');
 	expectRefusal(refused, { status: 65, code: 'not-a-pairing-code', words: /idv qrcode makes one/ });
 	const operator = {
 		IDV_URL: service.url,
