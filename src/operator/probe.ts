@@ -183,22 +183,25 @@ async function run(
 /** Whatever is wrong with a file that is named, before a code is spent on what could not be kept. @throws AgentError `usage`. */
 function checkPlaces(flags: ProbeFlags): void {
 	const { out, device, transcript, codeFile, authorizationFile, headersFile, caFile, force } = flags;
-	const written = Object.entries({ '--out': out, '--device': device, '--transcript': transcript });
+	const written = [
+		...Object.entries({ '--out': out, '--device': device, '--transcript': transcript }),
+		['--device', answerPlace(flags)] as const,
+	];
 	const read = Object.entries({
 		...{ '--code-file': codeFile, '--authorization-file': authorizationFile },
 		...{ '--headers-file': headersFile, '--ca-file': caFile },
 	});
-	const known = new Map<string, string>();
-	for (const [flag, file] of [...read, ...written]) {
-		if (file === undefined || file === '-') continue;
+	const known = new Map(read.flatMap(([flag, file]) => (file && file !== '-' ? [[sameFor(file), flag]] : [])));
+	for (const [flag, file] of written) {
+		if (file === undefined) continue;
 		const other = known.get(sameFor(file));
-		if (other !== undefined && flag in Object.fromEntries(written))
+		if (other !== undefined)
 			throw new AgentError('usage', `${other} and ${flag} name the same file, ${file}.`, {
 				remedy: 'Name another file.',
 			});
 		known.set(sameFor(file), flag);
 	}
-	for (const [, file] of [...written, ['', answerPlace(flags)] as const]) {
+	for (const [, file] of written) {
 		if (file === undefined) continue;
 		if (!force && existsSync(file))
 			throw new AgentError('usage', `${file} is there already.`, { remedy: 'Name another file, or add --force.' });
