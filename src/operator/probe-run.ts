@@ -32,7 +32,7 @@ import {
 	repeated,
 	tokenPlaces,
 } from './probe-readings.ts';
-import { keyPaths, register, send, type TextAnswer, unreadable } from './probe-requests.ts';
+import { keyPaths, register, send, unreadable } from './probe-requests.ts';
 import {
 	CHANNEL_PATHS,
 	channelPlaces,
@@ -45,7 +45,17 @@ import {
 	type PathAnswers,
 	statusesOf,
 } from './probe-search.ts';
-import { type CutOff, NOT_LASTING_REMEDY, notFound, type ProbeOptions, type Run, stop } from './probe-state.ts';
+import {
+	type CutOff,
+	type DeviceReport,
+	type KeptAnswer,
+	NOT_LASTING_REMEDY,
+	notFound,
+	type ProbeOptions,
+	type ProbeReport,
+	type Run,
+	stop,
+} from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
 /** Kept for what comes after the channel is found. */
@@ -60,48 +70,6 @@ const LONGEST_SILENCE = 0.95;
 const RESTARTS = [1011, 1012, 1013];
 /** Requests in a row without an answer before another request shows whether the service is still there. */
 const MAX_UNANSWERED = 3;
-
-export interface ProbeReport {
-	readonly findings: readonly Finding[];
-	readonly requests: number;
-	/** That were sent on channels. */
-	readonly messages: number;
-	/** Words of the service about what it misses, without secrets. */
-	readonly words: readonly string[];
-	/** The device that ran at the end; `null` where it did not come to that. */
-	readonly device: DeviceReport | null;
-	/** A secret: good for a channel of the device that was registered. `null` before there was one, and where several may be it. */
-	readonly connection: string | null;
-	/** A secret: the answer to the registration, as long as no channel has opened with a Connection from it. */
-	readonly answer: KeptAnswer | null;
-	/** Why the probe stopped before its end; `null` when it did not. */
-	readonly stopped: Failure | null;
-	/** The caller has ended it. */
-	readonly isInterrupted: boolean;
-}
-
-interface KeptAnswer extends Pick<TextAnswer, 'status' | 'headers' | 'body'> {
-	/** Texts that may be the Connection, the likely one first. */
-	readonly candidates: readonly { readonly tokenPointer: string | null; readonly connection: string }[];
-}
-
-/** What the agent's own link brought with the file. */
-export interface DeviceReport {
-	readonly isOnline: boolean;
-	readonly seconds: number;
-	/** Of notifications, by kind, as applications would have them. */
-	readonly kinds: Readonly<Record<string, number>>;
-	/** The same of messages about the talk itself: greetings, pings, and answers to what the device said. */
-	readonly others: Readonly<Record<string, number>>;
-	/** How many notifications had an id. */
-	readonly withId: number;
-	/** Messages that the service sent again. */
-	readonly repeats: number;
-	/** That were sent. */
-	readonly acknowledgements: number;
-	/** Of channels: close code and seconds. */
-	readonly closes: readonly { readonly code: number | null; readonly afterSeconds: number; readonly reason: string }[];
-}
 
 /** Never rejects: the report says why it stopped. */
 export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {

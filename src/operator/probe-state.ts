@@ -1,6 +1,6 @@
 /** The common ground of the steps of `idv probe`, and how its ends are told. */
 import type { Clock } from '../base/clock.edge.ts';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, type Failure } from '../base/errors.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
@@ -30,6 +30,48 @@ export interface ProbeOptions extends Omit<Asking, 'pace'> {
 	readonly onStep: (text: string) => void;
 	/** Writes what was found for the device that runs at the end. @returns the settings as a device reads them from there. */
 	readonly save: (settings: object) => Promise<LoadedSettings>;
+}
+
+export interface ProbeReport {
+	readonly findings: readonly Finding[];
+	readonly requests: number;
+	/** That were sent on channels. */
+	readonly messages: number;
+	/** Words of the service about what it misses, without secrets. */
+	readonly words: readonly string[];
+	/** The device that ran at the end; `null` where it did not come to that. */
+	readonly device: DeviceReport | null;
+	/** A secret: good for a channel of the device that was registered. `null` before there was one, and where several may be it. */
+	readonly connection: string | null;
+	/** A secret: the answer to the registration, as long as no channel has opened with a Connection from it. */
+	readonly answer: KeptAnswer | null;
+	/** Why the probe stopped before its end; `null` when it did not. */
+	readonly stopped: Failure | null;
+	/** The caller has ended it. */
+	readonly isInterrupted: boolean;
+}
+
+export interface KeptAnswer extends Pick<TextAnswer, 'status' | 'headers' | 'body'> {
+	/** Texts that may be the Connection, the likely one first. */
+	readonly candidates: readonly { readonly tokenPointer: string | null; readonly connection: string }[];
+}
+
+/** What the agent's own link brought with the file. */
+export interface DeviceReport {
+	readonly isOnline: boolean;
+	readonly seconds: number;
+	/** Of notifications, by kind, as applications would have them. */
+	readonly kinds: Readonly<Record<string, number>>;
+	/** The same of messages about the talk itself: greetings, pings, and answers to what the device said. */
+	readonly others: Readonly<Record<string, number>>;
+	/** How many notifications had an id. */
+	readonly withId: number;
+	/** Messages that the service sent again. */
+	readonly repeats: number;
+	/** That were sent. */
+	readonly acknowledgements: number;
+	/** Of channels: close code and seconds. */
+	readonly closes: readonly { readonly code: number | null; readonly afterSeconds: number; readonly reason: string }[];
 }
 
 /** All that the steps share, and what they have found. */

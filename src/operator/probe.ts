@@ -21,7 +21,8 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import { targetOfCode } from './api-key.ts';
 import { settingsFrom } from './probe-findings.ts';
 import { MAX_REQUESTS } from './probe-pace.ts';
-import { type DeviceReport, type ProbeReport, runProbe } from './probe-run.ts';
+import { runProbe } from './probe-run.ts';
+import type { DeviceReport, ProbeReport } from './probe-state.ts';
 import { replaceFile } from './secret-output.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
