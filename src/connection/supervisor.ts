@@ -213,13 +213,12 @@ function credentialsFor(registration: Registration, { desired, current }: Superv
 	return credentials;
 }
 
-/** The reusable credential that is set now is for the service that is set now. */
+/**
+ * A registration goes back to the reusable credential that it was made with, and to no other; also while another service is
+ * tried with the same one, or the device could not come back to the one from before.
+ */
 function mayUseReusable(registration: Registration, desired: DesiredRegistration | null): boolean {
-	return (
-		desired?.hasReusableCredential === true &&
-		desired.baseUrl === registration.baseUrl &&
-		desired.credentialId === registration.credentialId
-	);
+	return desired?.hasReusableCredential === true && desired.credentialId === registration.credentialId;
 }
 
 /**

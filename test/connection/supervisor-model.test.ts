@@ -180,10 +180,8 @@ function performForLink(
 	must(token === null || token.startsWith(`${registration.baseUrl} `), 'a Connection goes to no other service');
 	if (effect.type === 'register' && effect.credential.kind === 'reusable')
 		must(
-			desired?.hasReusableCredential &&
-				desired.baseUrl === registration.baseUrl &&
-				desired.credentialId === registration.credentialId,
-			'a reusable credential goes to the service it is set for',
+			desired?.hasReusableCredential && desired.credentialId === registration.credentialId,
+			'a reusable credential goes to the services that it was set for',
 		);
 	const type = effect.type === 'register' ? 'request' : 'channel';
 	world.underWay.set(generation, { type, attempt: effect.attempt });

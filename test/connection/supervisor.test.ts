@@ -233,10 +233,17 @@ describe('the credentials of a new link', () => {
 	});
 
 	test('never show a new key to the old service after a restart either', () => {
-		const elsewhere = withKey('w1', { baseUrl: 'https://other.example' });
+		const elsewhere = withKey('w1', { baseUrl: 'https://other.example', credentialId: 'key-2' });
 		const { supervision } = want(NOTHING_SUPERVISED, elsewhere, [known(withKey('w1'), 'token-1')]);
 		expect(supervision.current?.state).toMatchObject({ credentials: [] });
 		expect(supervision.next?.state).toMatchObject({ credentials: [{ kind: 'reusable' }] });
+	});
+
+	test('show the old service the key that it has had, while another service is tried with the same one', () => {
+		const elsewhere = withKey('w1', { baseUrl: 'https://other.example' });
+		const { supervision } = want(NOTHING_SUPERVISED, elsewhere, [known(withKey('w1'), 'token-1')]);
+		const both = [supervision.current, supervision.next].map((link) => link?.state);
+		expect(both).toMatchObject([{ credentials: [{ kind: 'reusable' }] }, { credentials: [{ kind: 'reusable' }] }]);
 	});
 
 	test('that arrive make a link that has no Connection register with them at once', () => {

@@ -185,6 +185,28 @@ test('an address at which the device is not online in time is refused with why a
 	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
+test.each([
+	['an address', { baseUrl: 'https://127.0.0.1:1' }],
+	['a path of the channel', { service: { channelPath: '/no/such/channel' } }],
+])(
+	'a device whose Connection is revoked while %s is refused registers again at the service from before [F955]',
+	async (_what, bad) => {
+		const { service, home, good, device } = await given();
+		await home.writeSettings({ ...good, ...bad });
+		await device.daemon.reload();
+		await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
+		device.clock.advance(20_000);
+		await device.untilStatus(isRefused);
+		const lost = device.untilState('offline');
+		service.revoke('KIOSK-0001');
+		service.dropSockets();
+		await lost;
+		const back = device.untilState('online');
+		while (device.agent.status().state !== 'online') await Promise.race([device.passWait(), back]);
+		expect(device.agent.status()).toMatchObject({ baseUrl: good.baseUrl });
+	},
+);
+
 test('an address that was refused for its key, or for the workflow there, is tried at once with another one [F909]', async () => {
 	const { home, good, device } = await given();
 	const other = await givenService({ tls: identity('server'), workflows: ['boarding'] });
