@@ -1,4 +1,5 @@
 /** `idv-agent status`, `reconnect` and `unpair`: showing the device's status, trying again now, and forgetting the pairing. */
+import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { asFailure, EXIT, failure } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
@@ -46,7 +47,7 @@ function printStatus(shell: Shell, status: Status): void {
 		[
 			'Service',
 			status.pairedAt
-				? `${status.baseUrl}, paired ${localTime(status.pairedAt)}${status.pairedAtBy ? CLOCKS[status.pairedAtBy] : ''}`
+				? `${status.baseUrl}, paired ${describePairedAt(status.pairedAt, status.pairedAtBy)}`
 				: (status.baseUrl ?? 'none yet'),
 		],
 		['Workflow', describeWorkflow(status.workflow)],
@@ -92,11 +93,15 @@ export function describePlan({ revision, rule, next, refused }: NonNullable<Stat
 	return `${now}${refused ? ' (not followed, see below)' : ''}${later}`;
 }
 
-/** Whose time it is, where it is not this device's own. */
-const CLOCKS: Readonly<Record<NonNullable<Status['pairedAtBy']>, string>> = {
-	service: " (the service's time: this device's clock was wrong)",
-	'wrong clock': " (by this device's clock, which was wrong)",
-};
+/** The time, and whose it is where it is not that of this device's clock as it goes now. */
+export function describePairedAt(iso: string, by: Status['pairedAtBy']): string {
+	if (by === undefined) return localTime(iso);
+	if (by === 'service') return `${localTime(iso)} (the service's time: this device's clock was wrong)`;
+	const at = new Date(iso);
+	// A clock that was set later may have been right at that time.
+	const why = at.getTime() < EARLIEST_CLOCK_MS ? 'which was wrong' : 'which has been set back since';
+	return `${at.toLocaleDateString('sv')} ${at.toTimeString().slice(0, 8)} (by this device's clock, ${why})`;
+}
 
 /** The states of a link whose names say too little to a person. */
 const CHANNEL_WORDS: Partial<Readonly<Record<Status['channel']['state'], string>>> = {

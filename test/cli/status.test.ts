@@ -4,7 +4,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { describePlan } from '../../src/cli/status.ts';
+import { describePairedAt, describePlan } from '../../src/cli/status.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
 import { atTheEndOfAll, BIN, follow, givenHome } from './command.ts';
@@ -17,6 +17,17 @@ const kindsOf = (lines: string) =>
 		.trimEnd()
 		.split('\n')
 		.map((line) => JSON.parse(line).kind);
+
+test('a time of pairing that is to come has its day, and does not call a clock wrong that was set back later [F933]', () => {
+	const tomorrow = new Date(Date.now() + 24 * 3_600_000 - 60_000).toISOString();
+	expect(describePairedAt(tomorrow, 'wrong clock')).toMatch(
+		/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(by this device's clock, which has been set back since\)$/,
+	);
+	const soon = new Date(Date.now() + 1000).toISOString();
+	expect(describePairedAt(soon, 'wrong clock')).toMatch(/^\d{4}-/);
+	expect(describePairedAt('1976-01-01T12:00:00.000Z', 'wrong clock')).toMatch(/^1976-01-01 .*which was wrong\)$/);
+	expect(describePairedAt('2026-01-01T12:00:00.000Z', undefined)).not.toContain('clock');
+});
 
 test('the plan is told with what comes next, and whose revision says so', () => {
 	const plan = { revision: 7, followed: 7, rule: 'lobby', workflowId: 'a', refused: null, checkedAt: null };
