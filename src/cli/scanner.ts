@@ -2,7 +2,7 @@
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError, asError } from '../base/errors.ts';
 import { joinSentences, sentenceOf } from '../base/sentences.ts';
-import { notACode } from '../pairing/rules.ts';
+import { notACode, whyNotScanned } from '../pairing/rules.ts';
 import { readScannedText, type Typed } from '../pairing/scanned-text.ts';
 import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
 import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.ts';
@@ -19,7 +19,7 @@ import type { Shell } from './output.ts';
 type Device = ScannerReport['devices'][number];
 
 export async function listScanners(shell: Shell, flags: AskFlags): Promise<void> {
-	const settings = await readScannerSettings(shell, flags);
+	const settings = await (await readSettings(shell, flags)).scanner;
 	const seen = await lookOurselves(settings);
 	const agent = await askAgent(shell, flags);
 	if (shell.isJson) return shell.json({ agentRunning: agent !== null, ...(agent ?? seen), seenHere: seen.devices });
@@ -84,14 +84,14 @@ export async function testScanner(shell: Shell, flags: TestFlags, source?: strin
 	if (source !== undefined && source !== '-')
 		throw new AgentError('usage', 'Name a scanner with --device; the only argument is -, for standard input.');
 	const own = flags.device === undefined ? [] : [`scanner.device=${flags.device}`];
-	const settings = await readScannerSettings(shell, { ...flags, set: [...(flags.set ?? []), ...own] });
+	const { scanner: settings, pairing } = await readSettings(shell, { ...flags, set: [...(flags.set ?? []), ...own] });
 	const { promise: over, resolve: end, reject } = Promise.withResolvers<void>();
 	let scans = 0;
 	let shown = Promise.resolve();
 	const reader = readScans(systemClock, settings.suffix, (scan) => {
 		if (scans === flags.count) return;
 		scans += 1;
-		shown = shown.then(() => show(shell, scan, flags));
+		shown = shown.then(() => show(shell, scan, { ...flags, pairing }));
 		if (scans === flags.count) end();
 	});
 	const listener: ScannerListener = {
@@ -145,7 +145,11 @@ async function open(
 }
 
 /** Prints the text that was read, with secrets masked. */
-async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
+async function show(
+	shell: Shell,
+	scan: Scan,
+	{ pairing, ...flags }: TestFlags & Pick<Settings, 'pairing'>,
+): Promise<void> {
 	const length = scan.kind === 'text' ? scan.text.length : null;
 	const read = scan.kind === 'text' ? readScannedText(scan.text) : ({ code: null, reason: 'tooLong' } as const);
 	const preview = scan.kind === 'text' && read.code ? await inspect(shell, scan.text, flags) : null;
@@ -153,21 +157,27 @@ async function show(shell: Shell, scan: Scan, flags: TestFlags): Promise<void> {
 		const { code, typed } = read;
 		const { form, baseUrl, workflowId, sessionId } = code;
 		const named = { form, baseUrl, workflowId, sessionId };
-		if (shell.isJson) return shell.json({ scan: 'pairingCode', characters: length, ...named, typed, preview });
+		const refused = whyNotScanned(baseUrl, pairing);
+		if (shell.isJson) return shell.json({ scan: 'pairingCode', characters: length, ...named, typed, refused, preview });
 		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`, 'Short Token (one use)'];
 		if (workflowId !== null) parts.push(`workflow ${workflowId}`);
 		if (sessionId !== null) parts.push(`session ${sessionId}`);
 		shell.line(`${parts.join(', ')}; its token is masked (${length} characters)`);
 		if (typed) shell.line(`  ${describeTyped(typed)}`);
+		if (refused) shell.line(`  No scanner may bring it: ${sentenceOf(refused, 'over')}`);
 		if (preview && preview.changes.length > 0) shell.line(`  here it ${preview.changes.join(', ')}`);
-		if (preview?.problem) shell.line(`  ${sentenceOf(preview.problem, 'over')}`);
+		if (preview?.problem && preview.problem.message !== refused?.message)
+			shell.line(`  ${sentenceOf(preview.problem, 'over')}`);
 		return;
 	}
 	const { reason } = read;
-	if (shell.isJson) return shell.json({ scan: 'other', characters: length, reason });
+	const problem = notACode(reason, scan.kind === 'text' ? scan.text : undefined);
+	const kind = problem.params?.['kind'];
+	if (shell.isJson)
+		return shell.json({ scan: 'other', characters: length, reason, ...(kind !== undefined && { kind }) });
 	if (scan.kind === 'tooLong') return shell.line('no pairing code: longer than any');
 	shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
-	shell.line(`  ${sentenceOf(notACode(reason, scan.text), 'over')}`);
+	shell.line(`  ${sentenceOf(problem, 'over')}`);
 }
 
 function describeTyped({ scanner, device, capsLock }: Typed): string {
@@ -192,10 +202,10 @@ function masked(text: string): string {
 	return shown.length < 10 ? '…' : `${shown.slice(0, 3)}…${shown.slice(-1)}`;
 }
 
-async function readScannerSettings(shell: Shell, flags: AskFlags): Promise<Settings['scanner']> {
+async function readSettings(shell: Shell, flags: AskFlags): Promise<Settings> {
 	const paths = choosePaths(flags, shell.env);
 	const { settings, problems } = await loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
 	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
 	if (problem) throw asError(problem);
-	return settings.scanner;
+	return settings;
 }

@@ -1,4 +1,5 @@
 /** What a refusal says of the code that was brought: every one says whether a person needs another. Pure. */
+import { plainDuration } from '../base/durations.ts';
 import { AgentError, asError, type Failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { CodeWorth } from '../connection/code-fate.ts';
@@ -25,15 +26,51 @@ export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth]):
 	// Words of the service that name the end of the code say it all.
 	const isOver = cause.code === 'code-expired-or-used';
 	const isSaid = isOver && cause.params?.['reason'] !== 'refused';
+	const { remedy, params } = withWait(cause);
 	return {
 		...cause,
 		message: joinSentences(cause.message, isSaid ? '' : WORDS[worth]),
-		remedy: joinSentences(isOver && !isSaid ? WHOLE : cause.remedy, isOver ? '' : next),
+		remedy: joinSentences(isOver && !isSaid ? WHOLE : remedy, isOver ? '' : next),
 		// The agent keeps no code: only a person can try it again.
 		recovers: false,
-		params: { ...cause.params, pairingCode: worth },
+		params: { ...params, pairingCode: worth },
 	};
 }
+
+/** The wait that the service asks for, in words and for programs: a person tries again, not the agent. */
+export function withWait(cause: Failure): Failure {
+	const { remedy, params, retryAfterMs: waitMs } = cause;
+	if (waitMs === undefined) return cause;
+	const wait = `Wait ${plainDuration(waitMs)}, as the service asks`;
+	const told = /^Wait as long as the service asks/.exec(remedy)?.[0] ?? '';
+	return {
+		...cause,
+		remedy: told === '' ? joinSentences(wait, remedy) : wait + remedy.slice(told.length),
+		params: { ...params, waitSeconds: Math.ceil(waitMs / 1000) },
+	};
+}
+
+/** A code that was sent, and what it says of itself. */
+export interface SentCode {
+	/** Whether it was a token alone, in which nothing shows that a scanner has changed a sign. */
+	readonly isBare: boolean;
+	/** Whether the code itself named the workflow. */
+	readonly namesWorkflow: boolean;
+}
+
+/** A refusal that may come from signs that are missing, added or changed: the next code would be refused as well. */
+export function withReading(cause: Failure, { isBare, namesWorkflow }: SentCode): Failure {
+	const { code, remedy, params } = cause;
+	if (isBare && code === 'code-expired-or-used' && params?.['reason'] === 'refused')
+		return { ...cause, remedy: joinSentences(remedy, SCANNER), params: { ...params, form: 'token' } };
+	if (!namesWorkflow || code !== 'workflow-unknown') return cause;
+	return { ...cause, remedy: joinSentences(WHOLE_WORKFLOW, remedy), params: { ...params, workflowBy: 'code' } };
+}
+
+const SCANNER =
+	'If a scanner has read it, check first with "idv-agent scanner test" that it types what is printed (y and z, capitals): it may change the next code too.';
+const WHOLE_WORKFLOW =
+	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. If it is right:';
 
 /** A refusal before anything was sent. That of a text that is not a code says so already. */
 export function unsent(error: unknown): unknown {

@@ -70,7 +70,7 @@ export interface Paired {
 const NO_LIST: readonly string[] = ['request-rejected', 'workflow-unknown', 'bad-response'];
 
 /** What a pairing changes in the state. */
-type Pairs = Omit<PairingPlan, 'token' | 'isRescue'> & { readonly keepEvents?: boolean };
+type Pairs = Omit<PairingPlan, 'token' | 'isRescue' | 'sent'> & { readonly keepEvents?: boolean };
 
 /** How a pairing ended. */
 export type PairingOutcome =

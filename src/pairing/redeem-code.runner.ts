@@ -16,7 +16,7 @@ import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices
 import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
-import { withWorth } from './code-worth.ts';
+import { withReading, withWait, withWorth } from './code-worth.ts';
 import type { KeptAnswers } from './kept-answer.runner.ts';
 import type { PairingPlan } from './rules.ts';
 
@@ -81,7 +81,7 @@ export async function redeemCode(
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
 	if (result.workflows) throw offering(plan, result.failure, result.workflows);
-	throw asError(withWorth(result.failure, result.worth));
+	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
 }
 
 /** Writes the attempt down: a code that may have been sent is known after any end. @throws AgentError before anything is sent. */
@@ -104,14 +104,25 @@ function uncertain(host: string, { failure: cause, worth }: Extract<RegisterResu
 		return asError(withWorth({ ...told, remedy: '' }, 'used'));
 	}
 	const message = `The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${cause.message}`;
-	return new AgentError('pairing-uncertain', message, { params: { ...params, pairingCode: worth } });
+	const told = failure('pairing-uncertain', message, { params: { ...params, pairingCode: worth } });
+	return asError(withWait({ ...told, retryAfterMs: cause.retryAfterMs }));
 }
+
+/** Workflows that a refusal carries for a person to choose from. */
+const MAX_OFFERED = 500;
 
 /** The code is still good: the refusal says what to choose from. */
 function offering({ workflowId, baseUrl }: RedeemedPlan, { message }: Failure, list: readonly WorkflowChoice[]) {
 	const { host } = new URL(baseUrl);
 	const named = workflowId !== null && { workflowId };
-	const params = { host, workflows: JSON.stringify(list), ...named, pairingCode: 'valid' };
+	const more = list.length > MAX_OFFERED && { moreWorkflows: list.length - MAX_OFFERED };
+	const params = {
+		host,
+		workflows: JSON.stringify(list.slice(0, MAX_OFFERED)),
+		...more,
+		...named,
+		pairingCode: 'valid',
+	};
 	const remedy =
 		'Choose one: pair --workflow with its name or id, or workflowId in the settings. The code was not used and stays valid.';
 	const offer = `${host} offers: ${listWorkflows(list)}`;

@@ -7,8 +7,10 @@ import { NO_ORIGIN } from '../settings/restrictions.ts';
 import type { Settings } from '../settings/table.ts';
 import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
+import type { SentCode } from './code-worth.ts';
+import { KIND_SENTENCES } from './other-texts.ts';
 import { namesTenant, type Standing, takesRescue, whyNoRescue } from './rescue.ts';
-import { readScannedText, type UnreadReason } from './scanned-text.ts';
+import { otherKind, readScannedText, type UnreadReason } from './scanned-text.ts';
 
 /** A code that the device's own scanner has read proves nothing; a person at the screen or at a terminal has seen the host. */
 export type BroughtBy = 'scanner' | 'person';
@@ -57,6 +59,7 @@ export interface PairingPlan {
 	readonly confirmsOrigin: string | null;
 	/** Whether the device keeps its service, its workflow and its tenant. */
 	readonly isRescue: boolean;
+	readonly sent: SentCode;
 }
 
 export interface PairingDecision {
@@ -72,7 +75,7 @@ const NOT_A_CODE: Readonly<Record<UnreadReason, string>> = {
 	tooLong: 'This text is longer than any pairing code.',
 	controlCharacters: 'This text has control characters in it, so it is not a pairing code.',
 	otherText: 'This is some other text, not a pairing code.',
-	linkWithoutToken: 'This is a link, but there is no pairing token in it.',
+	linkWithoutToken: 'This is some other text, not a pairing code.',
 	otherScheme: 'This link carries another kind of credential, not a one-time pairing token.',
 	badBaseUrl: 'The address in this code is not one of a service.',
 	badToken: 'The token in this code is damaged.',
@@ -101,8 +104,11 @@ export function notACode(reason: UnreadReason, text?: string): Failure {
 	const isOther = OTHER_TEXTS.includes(reason);
 	const remedy = REMEDIES[reason];
 	const worth = isOther ? 'Nothing was sent.' : 'The code was not sent and stays valid.';
-	return failure('not-a-pairing-code', joinSentences(NOT_A_CODE[reason], worth), {
-		params: { reason, ...(text && { form: formOf(text), characters: text.length }), pairingCode: 'valid' },
+	const kind = isOther && text ? otherKind(text) : null;
+	const what = kind === null ? NOT_A_CODE[reason] : KIND_SENTENCES[kind];
+	const form = text && { form: formOf(text), characters: text.length, ...(kind !== null && { kind }) };
+	return failure('not-a-pairing-code', joinSentences(what, worth), {
+		params: { reason, ...form, pairingCode: 'valid' },
 		...(remedy && { remedy }),
 	});
 }
@@ -139,13 +145,8 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 	const origin = new URL(named).origin;
 	// No person is asked whether a device belongs to the host of a link that pairs nothing here.
 	if (pairedWith !== null && !asked.replace && code.sessionId !== null) return refused(sessionLink(pairedWith, origin));
-	if (
-		asked.by === 'scanner' &&
-		code.baseUrl !== null &&
-		isLoopback(code.baseUrl) &&
-		!settings.pairing.loopbackByScanner
-	)
-		return refused(loopbackCode(origin));
+	const unscanned = asked.by === 'scanner' ? whyNotScanned(code.baseUrl, settings.pairing) : null;
+	if (unscanned) return refused(unscanned);
 	const stranger = checkOrigin(named, origin, asked, context);
 	if (stranger && stranger.code !== 'origin-unconfirmed') return refused(stranger);
 	const workflowId = workflow.workflowId ?? '';
@@ -175,6 +176,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		sessionId: code.sessionId,
 		confirmsOrigin: known || isRescue ? null : origin,
 		isRescue,
+		sent: { isBare: code.form === 'token', namesWorkflow: code.workflowId !== null },
 	};
 	if (workflow.problem?.code === 'workflow-missing') return { ...refused(workflow.problem), incomplete };
 	if (workflow.problem) return refused(workflow.problem);
@@ -195,10 +197,23 @@ function ownAddress(inCode: string | null, configured: string | null): string | 
 	return new URL(inCode).origin === new URL(configured).origin ? configured : inCode;
 }
 
+/** Why no scanner may bring a code of this address; `null` for one that it may bring. */
+export function whyNotScanned(
+	baseUrl: string | null,
+	{ loopbackByScanner }: Pick<Settings['pairing'], 'loopbackByScanner'>,
+): Failure | null {
+	if (baseUrl === null) return null;
+	const { origin } = new URL(baseUrl);
+	if (isLoopback(baseUrl)) return loopbackByScanner ? null : loopbackCode(origin);
+	return baseUrl.startsWith('http:') ? unencrypted(origin) : null;
+}
+
+const unencrypted = (origin: string) =>
+	failure('insecure-origin', `This code leads to ${origin} without encryption.`, { params: { origin } });
+
 function checkOrigin(named: string, origin: string, asked: PairingAsked, context: PairingContext): Failure | null {
 	const { settings, state, pairedWith } = context;
-	if (named.startsWith('http:') && !isLoopback(named))
-		return failure('insecure-origin', `This code leads to ${origin} without encryption.`, { params: { origin } });
+	if (named.startsWith('http:') && !isLoopback(named)) return unencrypted(origin);
 	if (settings.baseUrl !== null) {
 		const own = new URL(settings.baseUrl).origin;
 		return own === origin

@@ -3,7 +3,8 @@
  * keyboard layout of the device where that is another than the scanner's. Reads only what can be meant in one way. Pure.
  */
 import { type NotACodeReason, type PairingCode, readPairingCode, type ScannedCode } from '../protocol/pairing-code.ts';
-import { keysOf, LAYOUTS, retyped, typedBy } from './keyboard-layouts.ts';
+import { keysOf, LAYOUTS, type Layout, retyped, typedBy } from './keyboard-layouts.ts';
+import { kindOf, type OtherKind } from './other-texts.ts';
 
 /** How the characters were mixed up. */
 export interface Typed {
@@ -28,8 +29,10 @@ const MAX_TYPED = 2000;
 export function readScannedText(scanned: string): ScannedText {
 	const text = scanned.replace(FRAME, '');
 	const direct = readInside(text);
-	if (direct.kind === 'pairingCode')
-		return isInSmallLetters(text, direct) ? { code: null, reason: 'capitals' } : { code: direct, typed: null };
+	if (direct.kind === 'pairingCode') {
+		const changed = direct.form === 'token' ? whyNotToken(text) : isInSmallLetters(text, direct) ? 'capitals' : null;
+		return changed === null ? { code: direct, typed: null } : { code: null, reason: changed };
+	}
 	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason: direct.reason };
 	const readings = retypings(text);
 	const found = readings.find(({ typed }) => typed.scanner === typed.device) ?? readings[0];
@@ -41,7 +44,40 @@ export function readScannedText(scanned: string): ScannedText {
 	}
 	if (found || looksRetyped(text)) return { code: null, reason: 'otherLayout' };
 	const isCapitals = text === text.toUpperCase() && readInside(text.toLowerCase()).kind === 'pairingCode';
-	return { code: null, reason: isCapitals && /[A-Z]/.test(text) ? 'capitals' : direct.reason };
+	if (isCapitals && /[A-Z]/.test(text)) return { code: null, reason: 'capitals' };
+	const changed = changedToken(text);
+	return { code: null, reason: changed ?? (typedKind(text) === null ? direct.reason : 'otherText') };
+}
+
+/** The kind of a text that cannot pair, also where another keyboard layout has changed it. */
+export const otherKind = (text: string): OtherKind | null => kindOf(text) ?? typedKind(text.replace(FRAME, ''));
+
+/** Beginnings that no other text has, through any layout. */
+const SURE = /^(?:wifi:[a-z]:|begin:vcard|mecard:[a-z]|mailto:|https?:\/\/)/i;
+
+function typedKind(text: string): OtherKind | null {
+	if (kindOf(text) !== null) return null;
+	const start = text.slice(0, 12);
+	const found = everyWay([start, swapCase(start)]).find(({ meant }) => SURE.test(meant));
+	return found ? kindOf(found.meant) : null;
+}
+
+/** Why a bare token is not sent as it is. */
+const whyNotToken = (text: string) => changedToken(text) ?? (typedKind(text) === null ? null : 'otherText');
+
+/** The form of Short Tokens in the field. Source: service-interface, Facts from the field. */
+const USUAL = /^tr-[\w-]{26,30}$/;
+/** Longest text that is one, with its scheme and the mark of its kind, in characters. */
+const MAX_TOKEN = 64;
+
+const isUsual = (text: string) => USUAL.test(text.replace(/^(?:\][A-Za-z][0-9A-Za-z])?(?:token\s+)?/i, ''));
+
+/** The change of a bare token, where its own form tells that it was printed as another. */
+function changedToken(text: string): 'capitals' | 'otherLayout' | null {
+	if (isUsual(text) || text.length > MAX_TOKEN) return null;
+	if (isUsual(text.replace(/TR-/, 'tr-'))) return 'capitals';
+	const ways = everyWay([text, swapCase(text)]).filter(({ here, there }) => here === US || there === US);
+	return ways.some(({ meant }) => isUsual(meant)) ? 'otherLayout' : null;
 }
 
 /** What the text was if it is a link or a JSON code: nothing tells in which layout a bare token was typed. */
@@ -73,9 +109,22 @@ function everyWay(texts: readonly string[]) {
 /** Whether it begins like a link, or is like a token as other layouts type one: then it is named, not read. */
 function looksRetyped(text: string): boolean {
 	if (LINK.test(text)) return false;
-	if (everyWay([text.slice(0, 8), text.slice(0, 16)]).some(({ meant }) => LINK.test(meant))) return true;
+	const kind = typedKind(text);
+	if (kind !== null && kind !== 'link') return false;
+	if (everyWay([text.slice(0, 8), text.slice(0, 16)]).some(({ meant }) => LINK.test(meant)))
+		return namesToken(text) || isLinkInOtherSigns(text);
 	const isToken = (meant: string) => /^(?=.*\d)\S+$/.test(meant) && readInside(meant).kind === 'pairingCode';
 	return LAYOUTS.some((here) => retyped(text, here, US).some(isToken)) || isLinkInOtherSigns(text);
+}
+
+/** Whether it is a link of pairing, through some layout: that of a web page is named as what it is. What has no key there is left out. */
+function namesToken(text: string): boolean {
+	const known = ({ keys }: Layout) => [...text].filter((sign) => sign <= ' ' || keys.includes(sign)).join('');
+	return LAYOUTS.some((here) =>
+		LAYOUTS.some((there) =>
+			retyped(known(here), here, there).some((meant) => LINK.test(meant) && /uthorization/i.test(meant)),
+		),
+	);
 }
 
 /** Whether it is a link with a token in which each sign is always the same other one: no layout has to be known for that. */

@@ -141,7 +141,7 @@ function readJsonCode(text: string): ScannedCode {
 function readBareToken(text: string): ScannedCode {
 	const token = readToken(text);
 	if (typeof token !== 'string')
-		return text.includes(' ') && token.reason === 'badToken' ? notACode('otherText') : token;
+		return token.reason === 'badToken' && !/^token\b/i.test(text) ? notACode('otherText') : token;
 	// With its scheme before it, as in the header, a token may have any form.
 	if (SCHEME_WORD.test(text) && PLAUSIBLE.test(token))
 		return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });

@@ -10,7 +10,7 @@ export interface WorkflowChoice {
 }
 
 /** That are read, and that a message names. */
-const MAX_CHOICES = 100;
+const MAX_CHOICES = 5000;
 const MAX_NAMED = 20;
 
 /** The `workflows` of a body, `[{id, name}]`; empty where it lists none. */

@@ -25,7 +25,7 @@ const moving = (code: PurposeCode) => (params: Params, problem: string) =>
 const WORDS: Readonly<Record<Summary['code'], (params: Params, problem: string) => string>> = {
 	unpaired: (_params, problem) => `Not paired: ${problem || 'scan a pairing code, or run idv-agent pair'}`,
 	'unpaired-uncertain': ({ host }) =>
-		`Not paired: the answer to the last pairing code (${host}) never arrived. Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code`,
+		`Not paired: no usable answer to the last pairing code (${host}) arrived, so it may have been used. Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code`,
 	connecting: ({ host }, problem) => (problem ? `Not online yet: ${problem}` : `Connecting to ${host}`),
 	online,
 	'online-wanted': (params) => `${online(params)}; ${params['nextWorkflowId']} is wanted`,

@@ -71,7 +71,7 @@ describe('scanner test', () => {
 		expect(plain.stdout.split('\n')).toEqual([
 			'a pairing code for https://id.example.com, Short Token (one use), workflow check-in; its token is masked (103 characters)',
 			'no pairing code (13 characters): 400\u20261',
-			expect.stringMatching(/some other text/),
+			expect.stringMatching(/bar code/),
 			'no pairing code (7 characters): \u2026',
 			expect.stringMatching(/some other text/),
 			'no pairing code: longer than any',
@@ -122,6 +122,43 @@ describe('scanner test', () => {
 			{ scan: 'other', reason: 'damaged' },
 		]);
 		for (const { stdout } of [plain, json]) expect(stdout).not.toMatch(/A1b2C3/i);
+	});
+
+	test('says of a code without encryption that no scanner may bring it, also where no agent runs [F939]', async () => {
+		const home = await givenHome();
+		const [plain, here] = ['http://id.example.com', 'http://127.0.0.1:8080'].map((address) =>
+			CODE.replace('https://id.example.com', address),
+		);
+		const told = await home.agent(['scanner', 'test', '-'], { input: `${plain}\n${here}\n${CODE}\n` });
+		expect(told.stdout.split('\n')).toEqual([
+			expect.stringMatching(/^a pairing code for http:/),
+			expect.stringMatching(
+				/^ {2}No scanner may bring it: This code leads to http:\/\/id\.example\.com without encryption\./,
+			),
+			expect.stringMatching(/^a pairing code for http:/),
+			expect.stringMatching(/^ {2}No scanner may bring it: .*this machine itself/),
+			expect.stringMatching(/^a pairing code for https:/),
+			'',
+		]);
+		const trial = ['scanner', 'test', '-', '--set', 'pairing.loopbackByScanner=true'];
+		expect((await home.agent(trial, { input: here ?? '' })).stdout).not.toContain('No scanner');
+	});
+
+	test('calls other codes what they are', async () => {
+		const home = await givenHome();
+		const input = 'WIFI:S:x;T:WPA;P:y;;\nBEGIN:VCARD\ntel:+4912345\ngeo:1,2\n4006381333931\n';
+		const [plain, json] = await Promise.all([
+			home.agent(['scanner', 'test', '-'], { input }),
+			home.agent(['scanner', 'test', '-', '--json'], { input }),
+		]);
+		const kinds = json.stdout
+			.trim()
+			.split('\n')
+			.map((line) => JSON.parse(line).kind);
+		expect(kinds).toEqual(['wifi', 'contact', 'phone', 'place', 'product']);
+		for (const words of ['Wi-Fi network', 'a contact', 'telephone number', 'place on a map', 'bar code'])
+			expect(plain.stdout).toContain(words);
+		expect(plain.stdout).not.toMatch(/is a link|other text/);
 	});
 
 	test('says what a code would do here, where an agent runs, and leaves a scanner to the agent that listens to it', async () => {

@@ -252,6 +252,52 @@ test('a code that the service does not know is asked for whole once more, before
 	expect((await refusalOf(await givenAgent(), url)).remedy).toMatch(/^Ask for a new pairing code/);
 });
 
+test('a token alone that the service does not know asks first whether the scanner types what is printed [F942]', async () => {
+	const service = await givenService();
+	const device = await givenAgent({ settings: { baseUrl: service.url, workflowId: 'check-in' } });
+	const { token, url } = service.createPairingCode('check-in');
+	const changed = `tr-${[...token.slice(3)].toReversed().join('')}`;
+	const refusal = await refusalOf(device, changed);
+	expect(refusal).toMatchObject({ code: 'code-expired-or-used', params: { reason: 'refused', form: 'token' } });
+	expect(refusal.remedy).toMatch(/whole code once more.*"idv-agent scanner test" that it types what is printed/);
+	// In a link, each sign is checked.
+	const other = await refusalOf(device, url.replace(token, changed));
+	expect(other.remedy).not.toContain('scanner test');
+});
+
+test('a workflow that the code itself names, and the service does not know, asks for the whole code first [F949]', async () => {
+	const service = await givenService({ workflows: ['check-in'] });
+	const device = await givenAgent();
+	const { url } = service.createPairingCode('check-in');
+	for (const text of [url.slice(0, -3), `${url}Z`]) {
+		const refusal = await refusalOf(device, text);
+		expect(refusal).toMatchObject({ code: 'workflow-unknown', params: { workflowBy: 'code' } });
+		expect(refusal.remedy).toMatch(/^First scan or type the whole code once more/);
+	}
+	const named = await refusalOf(device, url.replace('&workflowId=check-in', ''), { workflowId: 'boarding' });
+	expect(named).toMatchObject({ code: 'workflow-unknown' });
+	expect(named.remedy).not.toContain('whole code');
+});
+
+test('a wait that the service asks for is told, for people and for programs [F947]', async () => {
+	const device = await givenAgent();
+	for (const status of [429, 503]) {
+		const code = await givenAnswer((_request, response) => response.writeHead(status, { 'retry-after': '120' }).end());
+		const refusal = await refusalOf(device, code);
+		expect(refusal.params).toMatchObject({ waitSeconds: 120 });
+		expect(refusal.remedy).toContain('Wait 2 min, as the service asks');
+	}
+});
+
+test('after an answer that leaves open what became of the code, the status does not say that none came [F948]', async () => {
+	const device = await givenAgent();
+	const code = await givenAnswer((_request, response) => response.writeHead(503).end('{"error":"busy"}'));
+	expect(await refusalOf(device, code)).toMatchObject({ params: { pairingCode: 'uncertain' } });
+	const { sentence } = device.agent.status();
+	expect(sentence).toMatch(/no usable answer to the last pairing code .* arrived, so it may have been used/);
+	expect(sentence).not.toMatch(/the answer .* never arrived/);
+});
+
 describe('a device that was refused once', () => {
 	async function givenRefusedOnce() {
 		const service = await givenService();

@@ -193,6 +193,21 @@ describe('a code without a workflow, at a service that lists its workflows', () 
 		expect(await device.pair(code, { workflowId: named })).toMatchObject({ workflowId: 'check-out', online: true });
 	});
 
+	test('is refused with 300 workflows, each of which can be chosen; of more, it says how many', async () => {
+		const names = (count: number) =>
+			Object.fromEntries(Array.from({ length: count }, (_, index) => [`w-${index}`, `Desk ${index}`]));
+		for (const count of [300, 700]) {
+			const service = await givenService({ dialect: { ...dialect, workflowNames: names(count) } });
+			const device = await givenAgent();
+			const code = service.createPairingCode(null).url;
+			const { params, message } = await refusalOf(device.pair(code));
+			expect(JSON.parse(String(params?.['workflows']))).toHaveLength(Math.min(count, 500));
+			expect(params?.['moreWorkflows']).toBe(count > 500 ? count - 500 : undefined);
+			expect(message).toContain(`${count - 20} more`);
+			expect(await device.pair(code, { workflowId: 'Desk 249' })).toMatchObject({ workflowId: 'w-249' });
+		}
+	});
+
 	test('is told as expired, and not as incomplete, when it is', async () => {
 		const service = await givenService({ dialect });
 		const device = await givenAgent();
@@ -235,14 +250,14 @@ describe('an answer that is lost after the code was sent', () => {
 		device.clock.advance(24 * 3_600_000);
 		expect(registrations(service)).toEqual([null]);
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired' });
-		expect(device.agent.status().sentence).toMatch(/never arrived.*listed.*new code/);
+		expect(device.agent.status().sentence).toMatch(/no usable answer.*listed.*new code/);
 	});
 
 	test('is still known after a restart, and a new code works [F093]', async () => {
 		const { service, device } = await givenLostAnswer();
 		await device.stop();
 		const again = await givenAgent({ home: device.home });
-		expect(again.agent.status().sentence).toContain('never arrived');
+		expect(again.agent.status().sentence).toContain('no usable answer');
 		expect(registrations(service)).toEqual([null]);
 		await again.pair(service.createPairingCode('check-in').url);
 		await again.untilLive('check-in');

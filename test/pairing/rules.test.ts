@@ -73,7 +73,8 @@ describe('a text that is not a pairing code is refused with what it is', () => {
 		['', 'Nothing was read.'],
 		['x'.repeat(5000), 'This text is longer than any pairing code.'],
 		['tr-abc\u0007def', 'This text has control characters in it, so it is not a pairing code.'],
-		['4006381333931', 'This is some other text, not a pairing code.'],
+		['4006381333931', 'This is a bar code of a product or a label, not a pairing code.'],
+		['0815 A', 'This is some other text, not a pairing code.'],
 		['https://id.example/about', 'This is a link, but there is no pairing token in it.'],
 		[
 			'https://id.example/mobile?authorization=Bearer%20abcdefgh',
@@ -84,7 +85,7 @@ describe('a text that is not a pairing code is refused with what it is', () => {
 		[link(HERE, `&workflowId=${'w'.repeat(200)}`), 'The workflow in this code is not a valid name.'],
 	])('%#: %s', (code, sentence) => {
 		const decision = decide(code);
-		const isOther = /some other text|no pairing token|Nothing was read|longer than/.test(sentence);
+		const isOther = /some other text|bar code|no pairing token|Nothing was read|longer than/.test(sentence);
 		const worth = isOther ? 'Nothing was sent.' : 'The code was not sent and stays valid.';
 		expect(refusal(decision)).toBe(`not-a-pairing-code: ${sentence} ${worth}`);
 		expect(decision.preview).toMatchObject({ baseUrl: null, host: null, workflowId: null, tokenKind: 'none' });
@@ -117,6 +118,7 @@ describe('a code that may be used', () => {
 			sessionId: 's1',
 			confirmsOrigin: HERE,
 			isRescue: false,
+			sent: { isBare: false, namesWorkflow: true },
 		});
 	});
 

@@ -1,6 +1,7 @@
 /** What scanners make of a code before it arrives: another keyboard layout, capitals, signs around it. */
 import { describe, expect, test } from 'vitest';
 import { LAYOUTS, type Layout, retyped } from '../../src/pairing/keyboard-layouts.ts';
+import { notACode } from '../../src/pairing/rules.ts';
 import { readScannedText } from '../../src/pairing/scanned-text.ts';
 
 const TOKEN = 'tr-AbCdEf_yzYZqwQWamAM0123456789';
@@ -145,9 +146,68 @@ test.each([
 	['a Wi-Fi code', 'WIFI:S:net;T:WPA;P:pass1234;;', 'linkWithoutToken'],
 	['a bar code of goods', '40063813339314006381', 'otherText'],
 	['a serial number', 'SN-4711/2026 Rev. B, 230V', 'otherText'],
-	['a German word', 'Straßenbahnhaltestelle', 'badToken'],
+	['a German word', 'Straßenbahnhaltestelle', 'otherText'],
 	['an Arabic sentence', 'هذا نص طويل ليس رمز اقتران 12345', 'otherText'],
 	['an address', "42, rue de l'Église, 75000 Paris", 'otherText'],
 ])('%s is not taken for a code of another layout', (_what, text, reason) => {
 	expect(reasonOf(text)).toBe(reason);
+});
+
+describe('a bare token', () => {
+	const PRINTED = 'tr-qtlNusrncZoHKiTmUKwluf7FszcG';
+	const exchanged = [...PRINTED].map((sign) => (/[a-z]/.test(sign) ? sign.toUpperCase() : sign.toLowerCase())).join('');
+
+	test.each(OTHERS.map(({ name }) => name))(
+		'of the usual form from a %s scanner is named, not sent as another [F941]',
+		(name) => {
+			for (const token of [PRINTED, `Token ${PRINTED}`, `]Q1${PRINTED}`]) {
+				const text = mangled(token, named(name), US);
+				if (text !== '') expect([text, reasonOf(text)]).toEqual([text, text === token ? 'a code' : 'otherLayout']);
+			}
+		},
+	);
+
+	test('of the usual form whose capitals were changed is named, not sent as another', () => {
+		for (const text of [PRINTED.toUpperCase(), exchanged, `Token ${exchanged}`, `]Q1${PRINTED.toUpperCase()}`])
+			expect([text, reasonOf(text)]).toEqual([text, 'capitals']);
+		expect(reasonOf(PRINTED)).toBe('a code');
+	});
+
+	test('of another form is sent as it is', () => {
+		for (const token of ['TR-4711-2026-0815-99', 'ABCD/EFGH/1234/5678', 'tr/short-token-123', 'A'.repeat(31)])
+			expect([token, reasonOf(token)]).toEqual([token, 'a code']);
+	});
+});
+
+test.each([
+	['wifi', 'WIFI:S:Gast;T:WPA;P:geheim12;;'],
+	['wifi', 'WIFI:S:x;T:WPA;P:y;;'],
+	['contact', 'BEGIN:VCARD\nVERSION:3.0\nN:Meier;Eva\nEND:VCARD'],
+	['contact', 'MECARD:N:Meier;TEL:123;;'],
+	['link', 'https://www.example.com/menu?table=4&lang=de'],
+	['link', 'https://a.io/'],
+])('in any layout a code of another thing (%s) is called what it is: %s [F945]', (kind, printed) => {
+	const texts = OTHERS.flatMap((other) => [mangled(printed, US, other), mangled(printed, other, US)]);
+	for (const text of [printed, ...texts.filter((some) => some !== '')]) {
+		const read = readScannedText(text);
+		const reason = read.code ? 'badToken' : read.reason;
+		expect([text, notACode(reason, text).params?.['kind']]).toEqual([text, kind]);
+		expect(notACode(reason, text).message).not.toContain('stays valid');
+	}
+});
+
+test.each([
+	['tel:+49301234567', 'telephone number'],
+	['mailto:a@b.de', 'e-mail'],
+	['geo:52.5,13.4', 'place'],
+	['otpauth://totp/x?secret=ABC', 'another application'],
+	['4006381333931', 'bar code'],
+	[']E04006381333931', 'bar code'],
+	['(01)04012345678901', 'bar code'],
+	['www.example.com', 'a link'],
+	['AB12:CD34', 'some other text'],
+	['{"name":"x"}', 'some other text'],
+])('%s is called what it is: %s', (text, words) => {
+	const read = readScannedText(text);
+	expect(read.code ? '' : notACode(read.reason, text).message).toContain(words);
 });

@@ -220,7 +220,7 @@ describe('an answer that could not be read', () => {
 		clock.advance(1);
 		expect(device.agent.status().warnings).toEqual([]);
 		await correct(device, '/data/access/key');
-		expect(device.agent.status().sentence).toContain('never arrived');
+		expect(device.agent.status().sentence).toContain('no usable answer');
 		await expect.poll(() => kept(device)).toBeNull();
 	});
 
@@ -307,7 +307,7 @@ describe('a fault between the answer and its file', () => {
 		await writeFile(join(device.home.paths.stateDir, `${FILE}.new`), '{"texts":[{"place":"/t","text":"tr-0123');
 		const again = await givenAgent({ home: device.home });
 		expect(await again.home.filesWith('tr-0123')).toEqual([]);
-		expect(again.agent.status().sentence).toContain('never arrived');
+		expect(again.agent.status().sentence).toContain('no usable answer');
 	});
 
 	test.each([
@@ -324,7 +324,7 @@ describe('a fault between the answer and its file', () => {
 			{ code: 'state-corrupt', message: expect.stringContaining('is lost: it is damaged') },
 		]);
 		await expect.poll(() => kept(again)).toBeNull();
-		expect(again.agent.status().sentence).toContain('never arrived');
+		expect(again.agent.status().sentence).toContain('no usable answer');
 		await correct(again, '/data/access/key');
 		await again.pair(service.createPairingCode('check-in').url);
 		await again.untilLive('check-in');

@@ -418,7 +418,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		{
 			what: 'not a pairing code',
 			code: 'not-a-pairing-code',
-			says: /some other text, not a pairing code/,
+			says: /a bar code of a product or a label, not a pairing code/,
 			scan: () => '4006381333931',
 		},
 		{

@@ -1,0 +1,37 @@
+/** The kind of a text that cannot pair, by its form alone: one list for scanners, pictures and the page. Pure. */
+
+export type OtherKind = 'wifi' | 'contact' | 'phone' | 'mail' | 'place' | 'link' | 'application' | 'product';
+
+const FORMS: readonly (readonly [OtherKind, RegExp])[] = [
+	['wifi', /^wifi:/i],
+	['contact', /^(?:begin:vcard|mecard:|bizcard:)/i],
+	['phone', /^(?:tel|sms|smsto|facetime):/i],
+	['mail', /^(?:mailto|matmsg|smtp):/i],
+	['place', /^geo:/i],
+	['link', /^(?:https?:|www\.)/i],
+	['application', /^(?:[a-z][a-z+.-]{2,}:\S|[a-z][a-z+.-]+:\/\/\S)/],
+	// The digits of goods and parcels, and an item's number as GS1 writes it.
+	['product', /^(?:\d{8,48}|\(01\)\d{14}.*)$/],
+];
+
+/** The marks of bar codes, by which scanners tell the kind of what they read. Source: ISO/IEC 15424. */
+const BAR_CODE = /^\][ABCEFGIe][0-9A-Za-z]/;
+const MARK = /^\][A-Za-z][0-9A-Za-z]/;
+
+/** The kind of a text that cannot pair, if it is known. */
+export function kindOf(text: string): OtherKind | null {
+	const plain = text.trim().replace(MARK, '');
+	const [kind] = FORMS.find(([, form]) => form.test(plain)) ?? [BAR_CODE.test(text.trim()) ? 'product' : null];
+	return kind;
+}
+
+export const KIND_SENTENCES: Readonly<Record<OtherKind, string>> = {
+	wifi: 'This is a code for a Wi-Fi network, not a pairing code.',
+	contact: 'This is the code of a contact, not a pairing code.',
+	phone: 'This is the code of a telephone number, not a pairing code.',
+	mail: 'This is the code of an e-mail address, not a pairing code.',
+	place: 'This is the code of a place on a map, not a pairing code.',
+	link: 'This is a link, but there is no pairing token in it.',
+	application: 'This is a code for another application, not a pairing code.',
+	product: 'This is a bar code of a product or a label, not a pairing code.',
+};
