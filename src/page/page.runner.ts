@@ -22,6 +22,7 @@ import {
 	socketFailed,
 } from '../local-api/server/local-server.ts';
 import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.ts';
+import { unsent } from '../pairing/code-worth.ts';
 import type { PairResult } from '../protocol/local-api.ts';
 import type { Proposal, Scanning } from '../scanning/scanning.runner.ts';
 import type { Settings } from '../settings/table.ts';
@@ -148,7 +149,7 @@ export async function openPage(parts: PageParts) {
 	}
 
 	async function pair({ pin: given, opening, ...asked }: z.infer<typeof pairSchema>): Promise<PairResult> {
-		if (agent.standing() === 'paired') throw new AgentError('already-paired', 'This device is paired already.');
+		if (agent.standing() === 'paired') throw unsent(new AgentError('already-paired', 'This device is paired already.'));
 		const isKiosk = secret !== null && opening !== undefined && isSameSecret(secret, opening);
 		checkPin(needs(), given, isKiosk ? 'kiosk' : 'others');
 		if (!('proposal' in asked)) return agent.pair({ ...asked, replace: false });

@@ -377,6 +377,10 @@ test.each([
 	},
 );
 
+/** No answer to a code that was only looked at. */
+const UNASKED =
+	'This page gets no answer from the device. The code was not used and stays valid. Wait a minute. If it lasts, restart the device. Then try the same code once more.';
+
 describe('pairing', () => {
 	const preview = { host: 'id.example.com', baseUrl: 'https://id.example.com', workflowId: 'w', problem: null };
 	const unpaired = {
@@ -478,35 +482,40 @@ describe('pairing', () => {
 		['no answer', ['gone', null]],
 		['an answer that is cut', [null, '{"ready":tr']],
 		['an answer of another kind', [null, 'null']],
-	] as const)('after %s says so, and the next try works', async (_what, [trouble, body]) => {
-		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
-		await expect.poll(state, LOOK).toBe('unpaired');
-		at('start').click();
-		const type = () => {
-			at('code').value = 'a-code';
-			submit('code-form');
-		};
-		if (trouble !== null) agent.trouble('/api/inspect', trouble);
-		else agent.answer('/api/inspect', 200, body);
-		type();
-		await expect.poll(() => text('answer'), LOOK).toBe('The device gave no answer. Look at its state.');
-		agent.mend('/api/inspect');
-		agent.answer('/api/inspect', 200, {
-			host: 'id.example.com',
-			baseUrl: 'https://id.example.com',
-			workflowId: 'w',
-			problem: null,
-		});
-		type();
-		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
-		expect(text('workflow-line')).toBe('Workflow: w');
-		agent.trouble('/api/pair', 'gone');
-		submit('confirm');
-		await expect
-			.poll(() => text('answer'), LOOK)
-			.toBe('The device gave no answer. Look at its state. The code may have been used: try the same code once more.');
-		expect(at('yes').disabled).toBe(false);
-	});
+	] as const)(
+		'after %s says that the code stays valid, and the next try works [F943]',
+		async (_what, [trouble, body]) => {
+			const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+			await expect.poll(state, LOOK).toBe('unpaired');
+			at('start').click();
+			const type = () => {
+				at('code').value = 'a-code';
+				submit('code-form');
+			};
+			if (trouble !== null) agent.trouble('/api/inspect', trouble);
+			else agent.answer('/api/inspect', 200, body);
+			type();
+			await expect.poll(() => text('answer'), LOOK).toBe(UNASKED);
+			agent.mend('/api/inspect');
+			agent.answer('/api/inspect', 200, {
+				host: 'id.example.com',
+				baseUrl: 'https://id.example.com',
+				workflowId: 'w',
+				problem: null,
+			});
+			type();
+			await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+			expect(text('workflow-line')).toBe('Workflow: w');
+			agent.trouble('/api/pair', 'gone');
+			submit('confirm');
+			await expect
+				.poll(() => text('answer'), LOOK)
+				.toBe(
+					'The device gave no answer. Look at its state. The code may have been used: try the same code once more.',
+				);
+			expect(at('yes').disabled).toBe(false);
+		},
+	);
 
 	/** The dialog, open, with a code in its field. */
 	async function givenTyped() {
@@ -548,7 +557,7 @@ describe('pairing', () => {
 		const { agent, at, submit, text } = await givenTyped();
 		agent.trouble('/api/inspect', 'gone');
 		submit('code-form');
-		await expect.poll(() => text('answer'), LOOK).toBe('The device gave no answer. Look at its state.');
+		await expect.poll(() => text('answer'), LOOK).toBe(UNASKED);
 		expect(at('code').value).toBe('a-code');
 		agent.mend('/api/inspect');
 		agent.answer('/api/inspect', 200, preview);
@@ -576,6 +585,79 @@ describe('pairing', () => {
 		submit('confirm');
 		await expect.poll(() => text('answer'), LOOK).toMatch(/^The device gave no answer\..* The code may have been used/);
 		expect([isOpen(), at('yes').disabled]).toEqual([true, false]);
+	});
+
+	test.each([
+		'already-paired',
+		'code-for-other-origin',
+		'code-incomplete',
+		'insecure-origin',
+		'workflow-fixed',
+		'pairing-under-way',
+	] as const)('that is refused before it is sent (%s) says that the code stays valid [F944]', async (code) => {
+		const { agent, submit, text, choose } = await givenTyped();
+		agent.answer('/api/inspect', 200, { ...preview, problem: { code, params: {} } });
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toContain('The code was not used and stays valid.');
+		choose('es');
+		await expect.poll(() => text('answer'), LOOK).toContain('sigue siendo válido');
+	});
+
+	test.each([
+		['wifi', /^This is a code for a Wi-Fi network\./, /WLAN/],
+		['phone', /^This is the code of a telephone number\./, /Telefonnummer/],
+		['place', /^This is the code of a place/, /Ortes/],
+		['application', /^This is a code for another application\./, /Anwendung/],
+	] as const)('calls another text what the agent calls it (%s)', async (kind, said, inGerman) => {
+		const { agent, submit, text, choose } = await givenTyped();
+		const params = { reason: 'otherText', kind };
+		agent.answer('/api/inspect', 200, { problem: { code: 'not-a-pairing-code', params } });
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toMatch(said);
+		choose('de');
+		await expect.poll(() => text('answer'), LOOK).toMatch(inGerman);
+	});
+
+	test('lets each of 300 workflows be chosen, and has a field where there are more than its list has [F946]', async () => {
+		const { agent, at, submit, text, document } = await givenTyped();
+		agent.answer('/api/inspect', 200, { ...preview, workflowId: null });
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const ids = Array.from({ length: 300 }, (_, index) => ({ id: `w${index}`, name: `w${index}` }));
+		const refuse = (more: object) =>
+			agent.answer('/api/pair', 400, { code: 'workflow-missing', params: { workflows: JSON.stringify(ids), ...more } });
+		at('workflow').value = 'w-one';
+		refuse({});
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toBe('Choose the workflow of this device.');
+		expect([document.querySelectorAll('#workflow-list option').length, at('workflow-field').hidden]).toEqual([
+			300,
+			true,
+		]);
+		const asked = () =>
+			agent.asked.filter(({ path }) => path === '/api/pair').map(({ body }) => JSON.parse(body ?? '{}').workflowId);
+		refuse({ moreWorkflows: 700 });
+		at('workflow-list').value = 'w249';
+		submit('confirm');
+		await expect.poll(() => text('answer'), LOOK).toContain('There are more workflows than this list has');
+		expect([at('workflow-choice').hidden, at('workflow-field').hidden]).toEqual([false, false]);
+		at('workflow').value = 'w-other';
+		submit('confirm');
+		await expect.poll(asked, LOOK).toEqual(['w-one', 'w249', 'w-other']);
+	});
+
+	test.each([
+		['code-expired-or-used', { reason: 'refused', form: 'token' }, 'The scanner may have changed its signs'],
+		['service-overloaded', { pairingCode: 'valid', waitSeconds: 120 }, 'stays valid. Try the same code in 2 minutes.'],
+		['workflow-unknown', { pairingCode: 'uncertain', workflowBy: 'code' }, 'Scan or type the whole code once more'],
+	] as const)('that is refused with %s says what comes first: %j', async (code, params, said) => {
+		const { agent, submit, text } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 400, { code, params });
+		submit('confirm');
+		await expect.poll(() => text('answer')?.replaceAll(/[\u2068\u2069]/g, ''), LOOK).toContain(said);
 	});
 
 	test('that has worked says so for half a minute, also where the clock is set back meanwhile', async () => {

@@ -394,7 +394,8 @@ describe('pairing', () => {
 	test('a paired device is refused; one that its service refuses, or a copy, is not', async () => {
 		const { port, asked, stand } = await page();
 		stand('paired');
-		expect((await post(port, '/api/pair', { code: CODE })).status).toBe(409);
+		const { status, text } = await post(port, '/api/pair', { code: CODE });
+		expect([status, JSON.parse(text).params]).toMatchObject([409, { pairingCode: 'valid' }]);
 		expect(asked).toEqual([]);
 		for (const standing of ['refused', 'copy'] as const) {
 			stand(standing);

@@ -122,12 +122,8 @@ export async function readFromCamera(video, signal, { onSeen, take }) {
 	}
 }
 
-/** The kind of a text that cannot pair, if it is known. @param {Found} found @returns {keyof Words['kinds'] | null} */
-export function kindOf({ text, format }) {
-	if (/^wifi:/i.test(text)) return 'wifi';
-	if (/^(begin:vcard|mecard:)/i.test(text)) return 'contact';
+/** The kind of a code that cannot pair, where its format tells it. @param {Found} found @returns {keyof Words['kinds'] | null} */
+export function kindOf({ format }) {
 	if (['EAN13', 'EAN8', 'UPCA', 'Code128', 'Code39', 'ITF'].includes(format)) return 'product';
-	if (['DataMatrix', 'PDF417', 'MicroQRCode'].includes(format)) return 'other';
-	if (/^(https?:|www\.)/i.test(text)) return 'link';
-	return /^\d{8,14}$/.test(text) ? 'product' : null;
+	return ['DataMatrix', 'PDF417', 'MicroQRCode'].includes(format) ? 'other' : null;
 }

@@ -28,14 +28,14 @@ const MARKS = { '/api/inspect': 'problem', '/api/pair': 'deviceId', '/api/dismis
 /**
  * The dialog: `render` shows it, and what is typed is in its fields.
  * `code`: what was typed or seen here and is being confirmed; of a scanned code there is its number in the agent, `proposal`, else 0.
- * `shown`: where the code leads, from then on. `workflows`: the service lists them to choose from. `answer`: what is said of it all.
+ * `shown`: where the code leads, from then on. `workflows`: the service lists them to choose from; `isCut`: there are more. `answer`: what is said of it all.
  * @typedef {{
  * 	code: string, proposal: number, shown: Shown | null, workflows: readonly { id: string, name: string }[] | null,
- * 	isPairing: boolean, answer: () => string,
+ * 	isCut: boolean, isPairing: boolean, answer: () => string,
  * }} Dialog
  */
 /** @type {Omit<Dialog, 'isPairing'>} */
-const EMPTY = { code: '', proposal: 0, shown: null, workflows: null, answer: () => '' };
+const EMPTY = { code: '', proposal: 0, shown: null, workflows: null, isCut: false, answer: () => '' };
 /** @type {Dialog} */
 let dialog = { ...EMPTY, isPairing: false };
 /** @type {PageView | null} */
@@ -103,7 +103,7 @@ function change(some) {
 
 function render() {
 	if (words.tag === undefined) return;
-	const { shown, workflows, isPairing, answer } = dialog;
+	const { shown, workflows, isCut, isPairing, answer } = dialog;
 	const question = view?.standing === 'first' ? text('belongs') : text('again');
 	setText(at('pairing-title'), shown === null ? text('pairTitle') : question);
 	setText(at('answer'), answer());
@@ -116,7 +116,7 @@ function render() {
 	const { workflowId } = shown ?? {};
 	setText(at('workflow-line'), workflowId ? fill(words.named, { name: text('workflow'), value: workflowId }) : '');
 	// Left empty, the service takes the only one, or lists those to choose from.
-	at('workflow-field').hidden = shown?.workflowId !== null || workflows !== null;
+	at('workflow-field').hidden = workflows === null ? shown?.workflowId !== null : !isCut;
 	at('workflow-choice').hidden = workflows === null;
 	at('pin-field').hidden = view?.pinNeed !== 'pin';
 	// What is under way is not cancelled.
@@ -136,7 +136,7 @@ at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
 	const typed = { text: at('code').value, format: '' };
 	if (typed.text.length > LONGEST) return say(() => problemWords('not-a-pairing-code').join(' '));
-	take([typed]).catch(sayNoAnswer);
+	take([typed]).catch(sayUnasked);
 });
 
 at('show-code').addEventListener('click', () => showCode(at('code').type !== 'text'));
@@ -229,23 +229,23 @@ async function take(found) {
 	if (camera === null) known.clear();
 	const codes = looked.filter(({ answer }) => isPairingCode(answer));
 	if (codes.length > 1) {
-		say(() => problemWords('picture-with-several-codes').join(' '));
+		sayUnsent({ code: 'picture-with-several-codes' });
 		return false;
 	}
 	const first = codes[0] ?? looked[0];
 	if (first === undefined) return false;
 	const { one, answer } = first;
 	if (!answer.ok) {
-		sayProblem(answer.body);
+		sayUnsent(answer.body);
 		return false;
 	}
 	const { problem } = answer.body;
 	if (problem?.code === 'not-a-pairing-code') {
-		sayNotACode(one, problem.params?.reason);
+		sayNotACode(one, problem.params);
 		return false;
 	}
 	if (problem !== null && problem.code !== 'origin-unconfirmed' && problem.code !== 'workflow-missing') {
-		sayProblem(problem);
+		sayUnsent(problem);
 		return true;
 	}
 	camera?.abort();
@@ -259,11 +259,13 @@ function isPairingCode({ ok, body }) {
 	return ok && body.problem?.code !== 'not-a-pairing-code';
 }
 
-/** @param {Found} one @param {string | number | undefined} reason */
-function sayNotACode(one, reason) {
-	const kind = kindOf(one);
-	const isDamaged = reason === 'damaged' || (kind === 'link' && (reason === 'badToken' || reason === 'badWorkflow'));
-	if (isDamaged) return say(() => [text('codeValid'), text('damaged')].join(' '));
+/** @param {Found} one @param {Params | undefined} params */
+function sayNotACode(one, { reason, kind: named } = {}) {
+	const byFormat = kindOf(one);
+	const isWords = typeof named === 'string' && Object.hasOwn(words.kinds, named);
+	const kind = byFormat ?? (isWords ? /** @type {keyof typeof words.kinds} */ (named) : null);
+	if (byFormat === null && ['damaged', 'badToken', 'badWorkflow'].includes(String(reason)))
+		return say(() => [text('codeValid'), text('damaged')].join(' '));
 	if (reason === 'otherLayout') return say(() => [text('codeValid'), text('otherLayout')].join(' '));
 	if (reason === 'capitals') return say(() => [text('codeValid'), text('capitals')].join(' '));
 	say(() => {
@@ -331,7 +333,7 @@ async function pairNow() {
 		return;
 	}
 	change({ isPairing: true, answer: () => text('pairing') });
-	const workflowId = at(workflows === null ? 'workflow' : 'workflow-list').value.trim();
+	const workflowId = at('workflow').value.trim() || (workflows === null ? '' : at('workflow-list').value);
 	const origin = view?.standing === 'first' && shown?.baseUrl ? new URL(shown.baseUrl).origin : null;
 	const what = proposal === 0 ? { code, ...(origin && { trustOrigin: origin }) } : { proposal };
 	// Tells the agent that these are tries at the kiosk, and none of another program.
@@ -340,7 +342,7 @@ async function pairNow() {
 	const { ok, body } = await post('/api/pair', { ...what, ...(workflowId && { workflowId }), ...proof });
 	change({ isPairing: false });
 	// The code is still good, and nothing is typed twice.
-	if (!ok && body.params?.workflows) return choose(JSON.parse(String(body.params.workflows)));
+	if (!ok && body.params?.workflows) return choose(body.params);
 	if (!ok && body.code === 'workflow-missing') {
 		sayProblem(body);
 		at('workflow').focus();
@@ -369,18 +371,38 @@ async function pairNow() {
 	at(isWrongPin ? 'pin' : 'code').focus();
 }
 
-/** @param {{ id: string, name: string }[]} workflows */
-function choose(workflows) {
-	const options = workflows.map(({ id, name }) => new Option(name === id ? cut(id) : `${cut(name)} (${cut(id)})`, id));
+/** @param {Params} params */
+function choose({ workflows: list, moreWorkflows }) {
+	/** @type {{ id: string, name: string }[]} */
+	const workflows = JSON.parse(String(list));
+	const options = workflows.map(({ id, name }) => {
+		const option = document.createElement('option');
+		option.value = id;
+		option.textContent = name === id ? cut(id) : `${cut(name)} (${cut(id)})`;
+		return option;
+	});
 	at('workflow-list').replaceChildren(...options);
-	change({ workflows });
-	say(() => text('chooseWorkflow'));
+	at('workflow').value = '';
+	const isCut = moreWorkflows !== undefined;
+	change({ workflows, isCut });
+	say(() => (isCut ? `${text('chooseWorkflow')} ${text('moreWorkflows')}` : text('chooseWorkflow')));
 	at('workflow-list').focus();
 }
 
 /** @param {{ code?: string, params?: Params | undefined }} problem */
 function sayProblem(problem) {
 	say(() => sentenceOf(problem));
+}
+
+/** Said of a code that was only looked at. @param {{ code?: string, params?: Params | undefined }} problem */
+function sayUnsent(problem) {
+	if (problem.code === undefined) return sayUnasked();
+	sayProblem({ ...problem, params: { ...problem.params, pairingCode: 'valid' } });
+}
+
+/** The agent has not even looked at the code. */
+function sayUnasked() {
+	say(() => [text('silent'), text('codeValid'), text('silentDo'), text('thenAgain')].join(' '));
 }
 
 /** @param {{ code?: string, params?: Params | undefined }} problem */
@@ -400,13 +422,25 @@ function sentenceOf({ code: named, params = {} }) {
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
 	const isOver = named === 'code-expired-or-used';
 	if (isOver && params.reason === 'used') return text('codeUsed');
-	const [what, again] = problemWords(named);
-	// A code that is known to have expired was read whole.
-	const todo = isOver && params.reason === 'expired' ? problemWords('credential-refused')[1] : again;
+	const [what] = problemWords(named);
+	const todo = todoOf(named, params);
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
 	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];
 	return [what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' ');
+}
+
+/** The next step after a code was refused. @param {string} code @param {Params} params */
+function todoOf(code, params) {
+	const [, todo] = problemWords(code);
+	if (code === 'code-expired-or-used') {
+		// A code that is known to have expired was read whole.
+		if (params.reason === 'expired') return problemWords('credential-refused')[1];
+		return params.form === 'token' ? `${todo} ${text('scannerChanges')}` : todo;
+	}
+	// The name of a workflow may have been cut, or have a sign of the scanner behind it.
+	if (code === 'workflow-unknown' && params.workflowBy === 'code') return problemWords('code-expired-or-used')[1];
+	return params.waitSeconds === undefined ? todo : text('tryIn', { duration: duration(Number(params.waitSeconds)) });
 }
 
 /**

@@ -2,6 +2,7 @@
 import english from './languages/en.js';
 
 /** @import { ErrorCode, Params } from '../../base/errors.ts' */
+/** @import { OtherKind } from '../../pairing/other-texts.ts' */
 /** @import { Status } from '../../protocol/local-api.ts' */
 /** @import { PAGE_LANGUAGES } from '../../settings/table.ts' */
 /** @typedef {Exclude<(typeof PAGE_LANGUAGES)[number], 'auto'>} Language */
@@ -14,7 +15,7 @@ import english from './languages/en.js';
  * @property {Record<Status['state'] | 'silent', string>} states
  * @property {Record<Status['summary']['code'], string>} summaries
  * @property {Record<ErrorCode, [what: string, todo: string]>} codes
- * @property {Record<'wifi' | 'link' | 'contact' | 'product' | 'other', string>} kinds
+ * @property {Record<OtherKind | 'other', string>} kinds
  * @property {Partial<Record<Intl.LDMLPluralRule, string>> & { other: string }} interruptions
  * @property {Record<string, string>} inSentence
  */

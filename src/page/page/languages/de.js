@@ -19,7 +19,7 @@ export default {
 	summaries: {
 		unpaired: 'Dieses Gerät wartet auf seinen Kopplungscode.',
 		'unpaired-uncertain':
-			'Der Dienst hat nicht geantwortet. Der letzte Code ist vielleicht verbraucht: Versuchen Sie ihn noch einmal.',
+			'Der Dienst hat keine brauchbare Antwort gegeben. Der letzte Code ist vielleicht verbraucht: Versuchen Sie ihn noch einmal.',
 		connecting: 'Das Gerät verbindet sich mit {host}.',
 		online: 'Alles funktioniert.',
 		'online-wanted': 'Das Gerät funktioniert. Der Wechsel zu {nextWorkflowId} steht noch aus.',
@@ -188,6 +188,10 @@ export default {
 		wifi: 'Das ist ein Code für ein WLAN.',
 		link: 'Das ist der Code einer Webseite.',
 		contact: 'Das ist der Code eines Kontakts.',
+		phone: 'Das ist der Code einer Telefonnummer.',
+		mail: 'Das ist der Code einer E-Mail-Adresse.',
+		place: 'Das ist der Code eines Ortes auf der Karte.',
+		application: 'Das ist ein Code für eine andere Anwendung.',
 		product: 'Das ist ein Strichcode von einer Ware oder einem Etikett.',
 		other: 'Das ist ein Code anderer Art ({kind}).',
 	},
@@ -257,6 +261,11 @@ export default {
 		codeValid: 'Der Code wurde nicht verwendet und bleibt gültig.',
 		codeUsed: 'Der Code ist verbraucht. Lassen Sie sich einen neuen Kopplungscode geben und scannen Sie ihn.',
 		codeUncertain: 'Der Code ist vielleicht verbraucht: Versuchen Sie denselben Code noch einmal.',
+		thenAgain: 'Versuchen Sie dann denselben Code noch einmal.',
+		tryIn: 'Versuchen Sie denselben Code in {duration} noch einmal.',
+		scannerChanges:
+			'Vielleicht hat der Scanner Zeichen verändert: Nehmen Sie die Kamera oder tippen Sie den Code von Hand.',
+		moreWorkflows: 'Es gibt mehr Workflows als in dieser Liste: Tippen Sie die ID eines anderen ein.',
 		otherLayout:
 			'Scanner und Gerät haben verschiedene Tastaturbelegungen. Stellen Sie beide gleich ein und scannen Sie den Code noch einmal.',
 		capitals:

@@ -18,7 +18,7 @@ export default {
 	},
 	summaries: {
 		unpaired: 'This device waits for its pairing code.',
-		'unpaired-uncertain': 'The service did not answer. The last code may have been used: try it once more.',
+		'unpaired-uncertain': 'The service gave no usable answer. The last code may have been used: try it once more.',
 		connecting: 'The device connects to {host}.',
 		online: 'Everything works.',
 		'online-wanted': 'The device works. A change to {nextWorkflowId} is pending.',
@@ -166,6 +166,10 @@ export default {
 		wifi: 'This is a code for a Wi-Fi network.',
 		link: 'This is the code of a web page.',
 		contact: 'This is the code of a contact.',
+		phone: 'This is the code of a telephone number.',
+		mail: 'This is the code of an e-mail address.',
+		place: 'This is the code of a place on a map.',
+		application: 'This is a code for another application.',
 		product: 'This is a bar code of a product or a label.',
 		other: 'This is a code of another kind ({kind}).',
 	},
@@ -235,6 +239,10 @@ export default {
 		codeValid: 'The code was not used and stays valid.',
 		codeUsed: 'The code is used up. Ask for a new pairing code and scan it.',
 		codeUncertain: 'The code may have been used: try the same code once more.',
+		thenAgain: 'Then try the same code once more.',
+		tryIn: 'Try the same code in {duration}.',
+		scannerChanges: 'The scanner may have changed its signs: use the camera, or type the code by hand.',
+		moreWorkflows: 'There are more workflows than this list has: type the id of another one.',
 		otherLayout:
 			'The keyboard layout of the scanner is not that of this device. Set both to the same one, then scan the code again.',
 		capitals:

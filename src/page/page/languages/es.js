@@ -19,7 +19,7 @@ export default {
 	summaries: {
 		unpaired: 'Este equipo espera su código de vinculación.',
 		'unpaired-uncertain':
-			'El servicio no respondió. Puede que el último código ya se haya usado: pruébelo una vez más.',
+			'El servicio no dio una respuesta útil. Puede que el último código ya se haya usado: pruébelo una vez más.',
 		connecting: 'El equipo se conecta a {host}.',
 		online: 'Todo funciona.',
 		'online-wanted': 'El equipo funciona. El cambio a {nextWorkflowId} está pendiente.',
@@ -175,6 +175,10 @@ export default {
 		wifi: 'Es un código de una red wifi.',
 		link: 'Es el código de una página web.',
 		contact: 'Es el código de un contacto.',
+		phone: 'Es el código de un número de teléfono.',
+		mail: 'Es el código de una dirección de correo.',
+		place: 'Es el código de un lugar en el mapa.',
+		application: 'Es un código para otra aplicación.',
 		product: 'Es el código de barras de un producto o una etiqueta.',
 		other: 'Es un código de otro tipo ({kind}).',
 	},
@@ -244,6 +248,10 @@ export default {
 		codeValid: 'El código no se ha usado y sigue siendo válido.',
 		codeUsed: 'El código ya se ha usado. Pida un nuevo código de vinculación y escanéelo.',
 		codeUncertain: 'Puede que el código ya se haya usado: intente una vez más con el mismo código.',
+		thenAgain: 'Después, intente una vez más con el mismo código.',
+		tryIn: 'Intente con el mismo código dentro de {duration}.',
+		scannerChanges: 'Puede que el lector haya cambiado caracteres: use la cámara o escriba el código a mano.',
+		moreWorkflows: 'Hay más flujos de trabajo que en esta lista: escriba el ID de otro.',
 		otherLayout:
 			'El lector y este equipo tienen distribuciones de teclado distintas. Ajuste ambos a la misma y escanee el código de nuevo.',
 		capitals:

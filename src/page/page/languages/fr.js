@@ -19,7 +19,7 @@ export default {
 	summaries: {
 		unpaired: 'Cet appareil attend son code d’appairage.',
 		'unpaired-uncertain':
-			'Le service n’a pas répondu. Le dernier code a peut-être déjà servi\u00a0: essayez-le encore une fois.',
+			'Le service n’a pas donné de réponse exploitable. Le dernier code a peut-être déjà servi\u00a0: essayez-le encore une fois.',
 		connecting: 'L’appareil se connecte à {host}.',
 		online: 'Tout fonctionne.',
 		'online-wanted': 'L’appareil fonctionne. Le passage à {nextWorkflowId} est en attente.',
@@ -194,6 +194,10 @@ export default {
 		wifi: 'C’est un code de réseau Wi-Fi.',
 		link: 'C’est le code d’une page web.',
 		contact: 'C’est le code d’un contact.',
+		phone: 'C’est le code d’un numéro de téléphone.',
+		mail: 'C’est le code d’une adresse e-mail.',
+		place: 'C’est le code d’un lieu sur une carte.',
+		application: 'C’est un code pour une autre application.',
 		product: 'C’est le code-barres d’un produit ou d’une étiquette.',
 		other: 'C’est un code d’un autre type ({kind}).',
 	},
@@ -263,6 +267,11 @@ export default {
 		codeValid: 'Le code n’a pas servi et reste valable.',
 		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
+		thenAgain: 'Essayez ensuite encore une fois le même code.',
+		tryIn: 'Essayez de nouveau le même code dans {duration}.',
+		scannerChanges:
+			'Le lecteur a peut-être modifié des caractères\u00a0: utilisez la caméra ou tapez le code à la main.',
+		moreWorkflows: 'Il y a plus de workflows que dans cette liste\u00a0: tapez l’ID d’un autre.',
 		otherLayout:
 			'Le lecteur et cet appareil ont des dispositions de clavier différentes. Réglez-les sur la même, puis scannez de nouveau le code.',
 		capitals:
