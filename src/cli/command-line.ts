@@ -194,6 +194,7 @@ function seeHelp(program: Command, words: readonly string[]): string {
 const MEANT: Readonly<Record<string, string>> = {
 	...{ log: 'history', logs: 'history', bundle: 'support-bundle', support: 'support-bundle' },
 	...{ info: 'status', start: 'run', restart: 'reconnect', retry: 'reconnect', reset: 'unpair', forget: 'unpair' },
+	...{ journal: 'history', code: 'pair', token: 'pair', qr: 'pair', qrcode: 'pair' },
 	...{ scan: 'pair', register: 'pair', settings: 'config', set: 'show', get: 'show', list: 'show' },
 	...{
 		check: 'doctor',
@@ -206,15 +207,21 @@ const MEANT: Readonly<Record<string, string>> = {
 };
 
 /** Of idv, which pairs nothing itself. */
-const MEANT_OF_OPERATORS: typeof MEANT = { pair: 'qrcode', scan: 'qrcode', register: 'qrcode', settings: 'profile' };
+const MEANT_OF_OPERATORS: typeof MEANT = {
+	...{ pair: 'qrcode', scan: 'qrcode', register: 'qrcode', code: 'qrcode', qr: 'qrcode', token: 'qrcode' },
+	settings: 'profile',
+};
 
 /** Words that are tried with either program, and that only the one of a device answers. */
-const OF_DEVICES: readonly string[] = ['log', 'logs', 'bundle', 'support'];
+const OF_DEVICES: readonly string[] = ['log', 'logs', 'journal', 'bundle', 'support'];
 
 function meantBy(word: string, parent: Command): string | null {
 	const typed = word.toLowerCase();
 	const own = parent.name() === 'idv' ? { ...MEANT, ...MEANT_OF_OPERATORS } : MEANT;
-	const meant = [typed, Object.hasOwn(own, typed) ? own[typed] : undefined].find(
+	// A slip in such a word as well; a word behind a command may be a name.
+	const names = [...parent.commands.map((known) => known.name()), ...Object.keys(own)];
+	const near = (parent.parent ? null : nearestName(typed, names)) ?? '';
+	const meant = [typed, ...[typed, near].map((name) => (Object.hasOwn(own, name) ? own[name] : name))].find(
 		(name) => name !== undefined && commandOf(parent, name),
 	);
 	if (meant === undefined)

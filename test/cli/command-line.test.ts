@@ -86,6 +86,21 @@ test.each([
 	expectRefusal(await run(program as 'idv', words), { status: 64, code: 'usage', words: said });
 });
 
+test.each([
+	['idv-agent', 'qr', 'pair'],
+	['idv-agent', 'qrcode', 'pair'],
+	['idv-agent', 'code', 'pair'],
+	['idv-agent', 'token', 'pair'],
+	['idv-agent', 'journal', 'history'],
+	['idv-agent', 'dignose', 'doctor'],
+	['idv-agent', 'dockter', 'doctor'],
+	['idv', 'qr', 'qrcode'],
+	['idv', 'journal', 'idv-agent history'],
+])('%s %s, which people type, also with a slip, is answered with %s [F934]', async (program, word, meant) => {
+	const words = new RegExp(`^Error: Unknown command '${word}'\\. Did you mean ${meant}\\? See`);
+	expectRefusal(await run(program as 'idv', [word]), { status: 64, code: 'usage', words });
+});
+
 test('version names the program and the formats that it reads', async () => {
 	const { version } = JSON.parse(readFileSync(join(BIN, '../package.json'), 'utf8'));
 	const [plain, json] = await Promise.all([run('idv-agent', ['version']), run('idv-agent', ['version', '--json'])]);
