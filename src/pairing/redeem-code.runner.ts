@@ -80,7 +80,7 @@ export async function redeemCode(
 	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
-	if (result.workflows) throw offering(plan, result.failure, result.workflows);
+	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows).failure, plan.sent));
 	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
 }
 

@@ -274,6 +274,9 @@ test('a workflow that the code itself names, and the service does not know, asks
 		expect(refusal).toMatchObject({ code: 'workflow-unknown', params: { workflowBy: 'code' } });
 		expect(refusal.remedy).toMatch(/^First scan or type the whole code once more/);
 	}
+	const list = '{"workflows":[{"id":"a"},{"id":"b"}]}';
+	const listing = await givenAnswer((_request, response) => response.writeHead(404).end(list));
+	expect((await refusalOf(device, listing)).remedy).toMatch(/^First scan or type the whole code once more.*Choose one/);
 	const named = await refusalOf(device, url.replace('&workflowId=check-in', ''), { workflowId: 'boarding' });
 	expect(named).toMatchObject({ code: 'workflow-unknown' });
 	expect(named.remedy).not.toContain('whole code');
