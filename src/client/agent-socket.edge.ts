@@ -2,6 +2,7 @@
  * One request to the agent on a Unix socket, for `idv-agent/client` and for our own commands: its answer as JSON or as a stream
  * of events, every failure as an AgentProblem. Tries once, with a deadline. Imports nothing that the client should not ship.
  */
+import { defaultMaxListeners, getMaxListeners, setMaxListeners } from 'node:events';
 import http from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { readBounded, readOn } from '../base/bodies.edge.ts';
@@ -60,6 +61,8 @@ export type Ending = {
 export function createEnding(signal: AbortSignal | null | undefined): Ending {
 	const over = new AbortController();
 	const abort = () => over.abort(signal?.reason);
+	// As fetch does: one signal may end many requests. Newer Nodes have no bound for signals.
+	if (signal instanceof EventTarget && getMaxListeners(signal) === defaultMaxListeners) setMaxListeners(0, signal);
 	signal?.addEventListener('abort', abort);
 	if (signal?.aborted) abort();
 	return {

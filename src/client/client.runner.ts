@@ -24,7 +24,10 @@ export { AgentProblem };
 export interface ClientOptions {
 	/** The agent's socket for applications. Default `/run/idv-agent/agent.sock`. */
 	readonly socketPath?: string | undefined;
-	/** Milliseconds for one call, not for a stream or a wait. Default 15,000. */
+	/**
+	 * Milliseconds for one call, not for a stream or a wait. A service may take longer: while `service` waits for the head of its answer, the
+	 * agent has so long to say that it is there, again and again. Default 15,000.
+	 */
 	readonly deadlineMs?: number | undefined;
 }
 
@@ -92,14 +95,15 @@ const WAIT_SECONDS = 60;
 /** Between two attempts of a loop while the agent is away. */
 const RETRY_MS = 1000;
 
-/** How often work renews its lease of 60 s. */
+const LEASE_SECONDS = 60;
+/** How often work renews its lease. */
 const RENEW_MS = 20_000;
 
 /** Tells the work of this process from that of others under the same name of a lease. */
 const PROCESS = Math.random().toString(36).slice(2);
 /** Works by the socket and name of their lease, and releases on their way: the clients of this process share them. */
 const works = new Map<string, ReturnType<typeof keepRenewed>>();
-const releases = new Map<string, Promise<unknown>>();
+const releases = new Map<string, { readonly done: Promise<unknown>; readonly giveUp: () => void }>();
 
 /** Renews a lease until it ends. */
 function keepRenewed(hold: () => Promise<unknown>) {
@@ -121,16 +125,26 @@ function keepRenewed(hold: () => Promise<unknown>) {
 	return { count: 0, renew, end };
 }
 
+/** Waits for one try. An agent that is away then is told when it is back, as long as the lease would last: no program stays alive for that. */
 async function letGo(key: string, release: () => Promise<unknown>): Promise<void> {
 	const work = works.get(key);
 	works.delete(key);
-	const releasing = Promise.resolve(work?.end())
-		.then(release)
-		.catch(() => {});
+	const over = new AbortController();
+	const first = Promise.resolve(work?.end()).then(release);
+	const releasing = { done: first.catch(() => later()), giveUp: () => over.abort() };
+	const later = async () => {
+		const endMs = performance.now() + LEASE_SECONDS * 1000;
+		while (performance.now() < endMs && !over.signal.aborted) {
+			await sleep(RETRY_MS, undefined, { signal: over.signal, ref: false }).catch(() => {});
+			if (over.signal.aborted || (await release().then(() => true, isRefusal))) break;
+		}
+	};
 	releases.set(key, releasing);
-	await releasing;
-	if (releases.get(key) === releasing) releases.delete(key);
+	void releasing.done.then(() => void (releases.get(key) === releasing && releases.delete(key)));
+	await first.catch(() => {});
 }
+
+const isRefusal = (error: unknown): boolean => !(error instanceof AgentProblem && passes(error));
 
 /** Opens nothing: each call makes a connection of its own, so that a restart of the agent needs no care. */
 export function createClient(options: ClientOptions = {}) {
@@ -241,6 +255,7 @@ export function createClient(options: ClientOptions = {}) {
 		/**
 		 * Holds a lease as long as `run` takes, and releases it whatever happens. Works under one name may overlap, also in several
 		 * processes: the lease ends with the last of them. It is renewed every 20 s, and at once when an agent that was away is back.
+		 * An agent that is away when the work ends is told when it is back, as long as this process runs.
 		 */
 		async withLease<Result, Name extends string = string>(
 			name: Filled<Name>,
@@ -249,13 +264,15 @@ export function createClient(options: ClientOptions = {}) {
 			checkName('the lease', name);
 			checkFunction('The work', run);
 			const key = `${socketPath} ${name}`;
-			const work = works.get(key) ?? keepRenewed(() => hold(name, 60, PROCESS));
+			const work = works.get(key) ?? keepRenewed(() => hold(name, LEASE_SECONDS, PROCESS));
 			works.set(key, work);
 			work.count += 1;
 			try {
 				// One that is on its way could arrive after the new lease, and end it.
-				await releases.get(key);
-				await hold(name, 60, PROCESS);
+				const releasing = releases.get(key);
+				releasing?.giveUp();
+				await releasing?.done;
+				await hold(name, LEASE_SECONDS, PROCESS);
 				return await run();
 			} finally {
 				work.count -= 1;
@@ -265,12 +282,12 @@ export function createClient(options: ClientOptions = {}) {
 		/**
 		 * The same request to the service, with the device's Connection added by the agent. `path` is below the service's base
 		 * URL. Any status is an answer, also one of the agent itself (`application/problem+json` with a `code`).
-		 * @throws AgentProblem `agent-not-running`, `usage` or `body-invalid` before anything is sent; `connection-lost`; the signal's reason; what the body throws.
+		 * @throws AgentProblem `agent-not-running`, `usage` or `body-invalid` before anything is sent; `connection-lost`; `request-timeout` where the agent itself has stopped; the signal's reason; what the body throws.
 		 */
 		service: <Path extends string, Method extends string>(
 			path: OwnPath<Path>,
 			request: (ServiceRequest & ByMethod<Method>) | null = null,
-		): Promise<Response> => requestService(socketPath, path, request),
+		): Promise<Response> => requestService({ socketPath, deadlineMs }, path, request),
 	};
 }
 

@@ -6,8 +6,13 @@ import type { IncomingMessage } from 'node:http';
 import { types } from 'node:util';
 import { FORWARDED_METHODS } from '../protocol/names.ts';
 import { AgentProblem } from './agent-problem.ts';
-import { createEnding, type Ending, LOOK_FIRST, type Sent, send } from './agent-socket.edge.ts';
+import { ask, createEnding, type Ending, LOOK_FIRST, type Sent, send } from './agent-socket.edge.ts';
 import { checkOptions } from './arguments.ts';
+
+interface Agent {
+	readonly socketPath: string;
+	readonly deadlineMs: number;
+}
 
 export interface Asked {
 	readonly method?: string | undefined;
@@ -20,10 +25,15 @@ export interface Asked {
  * @throws AgentProblem `usage` or `body-invalid` before anything is sent; what the body throws; the signal's reason. `connection-lost`,
  * also while the answer is read, where the connection breaks off.
  */
-export async function requestService(socketPath: string, path: string, asked: Asked | null): Promise<Response> {
+export async function requestService(
+	{ socketPath, deadlineMs }: Agent,
+	path: string,
+	asked: Asked | null,
+): Promise<Response> {
 	checkOptions(asked ?? {});
 	const sent = await prepare(path, asked ?? {});
 	const ending = createEnding(asked?.signal);
+	const watching = setInterval(() => void lookForAgent({ socketPath, deadlineMs }, ending), deadlineMs);
 	try {
 		const { aborted, reason } = ending.signal;
 		if (aborted && sent.payload instanceof ReadableStream) await sent.payload.cancel(reason).catch(() => {});
@@ -32,6 +42,20 @@ export async function requestService(socketPath: string, path: string, asked: As
 	} catch (error) {
 		ending.end();
 		throw error;
+	} finally {
+		clearInterval(watching);
+	}
+}
+
+/** How slow the service is says nothing of the agent, which answers this on its own, be it with a refusal. */
+async function lookForAgent(agent: Agent, { signal, end }: Ending): Promise<void> {
+	try {
+		await ask(agent.socketPath, { method: 'GET', path: '/livez', deadlineMs: agent.deadlineMs, read: String, signal });
+	} catch (error) {
+		const isAnswered = error instanceof AgentProblem && (error.status > 0 || error.code === 'bad-response');
+		if (isAnswered || signal.aborted) return;
+		const message = `The agent did not answer within ${agent.deadlineMs / 1000} s.`;
+		end(new AgentProblem(0, 'request-timeout', message, LOOK_FIRST, { cause: error }));
 	}
 }
 

@@ -1,5 +1,5 @@
 /** `idv-agent/client` against a running agent and the embedded service. */
-import { getEventListeners, once } from 'node:events';
+import { getEventListeners, once, setMaxListeners } from 'node:events';
 import { createReadStream, mkdtempSync, openAsBlob, rmSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
@@ -178,6 +178,75 @@ test('a lease is renewed as soon as the agent is back, and nothing renews it onc
 	expect(paths).toEqual([...Array(4).fill('/v1/leases'), '/v1/leases/release']);
 });
 
+test('work that ends while the agent is away releases its lease as soon as the agent is back [F896]', async () => {
+	let isAway = false;
+	const released = Promise.withResolvers<string>();
+	const tried = Promise.withResolvers<void>();
+	const { client } = await givenServer(({ url = '' }, response) => {
+		if (url.endsWith('/release')) (isAway ? tried : released).resolve(url as never);
+		if (isAway) return void response.destroy();
+		response.end('{"leases":[]}');
+	});
+	const work = client.withLease('kiosk', async () => {
+		isAway = true;
+		return 'done';
+	});
+	await tried.promise;
+	expect(await work).toBe('done');
+	isAway = false;
+	expect(await released.promise).toBe('/v1/leases/release');
+});
+
+test('new work under the name of a lease whose release waits for the agent begins at once, and is not released by it', async () => {
+	let isAway = false;
+	const paths: string[] = [];
+	const { client } = await givenServer(({ url = '' }, response) => {
+		if (isAway) return void response.destroy();
+		paths.push(url);
+		response.end('{"leases":[]}');
+	});
+	await client.withLease('kiosk', async () => {
+		isAway = true;
+	});
+	isAway = false;
+	const begunMs = performance.now();
+	await client.withLease('kiosk', async () => {
+		// Longer than the pause after which the release would be tried again.
+		await expect
+			.poll(() => client.status().then(() => performance.now() - begunMs), { timeout: 3000 })
+			.toBeGreaterThan(1200);
+	});
+	expect(paths.filter((path) => path.endsWith('/release'))).toHaveLength(1);
+});
+
+test('service waits for a slow service as long as the agent says that it is there, and no longer than its deadline for one that does not [F897]', async () => {
+	let looks = 0;
+	const slow = Promise.withResolvers<void>();
+	const { socketPath } = await givenServer(async ({ url = '' }, response) => {
+		if (url === '/livez' && ++looks === 3) slow.resolve();
+		if (url !== '/livez') await slow.promise;
+		response.writeHead(url === '/livez' ? 503 : 200).end('late');
+	});
+	const patient = createClient({ socketPath, deadlineMs: 50 });
+	expect(await (await patient.service('api/slow')).text()).toBe('late');
+
+	const silent = await givenServer(() => {});
+	const problem = await problemOf(createClient({ socketPath: silent.socketPath, deadlineMs: 50 }).service('api/x'));
+	expect(problem).toMatchObject({ status: 0, code: 'request-timeout' });
+});
+
+test('one signal serves many requests at once without a warning, as with fetch', async () => {
+	const { client } = await givenServer((_, response) => void response.end('{}'));
+	const warned = vi.fn();
+	process.on('warning', warned);
+	onTestFinished(() => void process.off('warning', warned));
+	const { signal } = new AbortController();
+	// As in Node 18 and 20.
+	setMaxListeners(10, signal);
+	await Promise.all(Array.from({ length: 30 }, async () => (await client.service('a', { signal })).text()));
+	expect(warned).not.toHaveBeenCalled();
+});
+
 test('a lease outlives the work of this process as long as that of another one goes on under its name', async () => {
 	const { device, client } = await givenDevice();
 	const names = () => device.agent.leases.list().leases.map(({ name }) => name);
@@ -254,7 +323,7 @@ async function givenServer(handle: RequestListener) {
 		await rm(directory, { recursive: true });
 	});
 	const connections = () => promisify(server.getConnections.bind(server))();
-	return { client: createClient({ socketPath }), asked: () => asked, connections };
+	return { socketPath, client: createClient({ socketPath }), asked: () => asked, connections };
 }
 
 /** Answers each request with its method, content type, framing and body. */
