@@ -196,8 +196,11 @@ export const CHECKS = [
 	check('disk-space', 'Disk space', [], async ({ paths, settings }) =>
 		assessDisk(await readDiskSpace(paths.stateDir), (await settings()).settings),
 	),
-	check('memory', 'Memory', [], async ({ inspected, machineRoot }) =>
-		assessMemory(await readMemory(inspected.mainPid, machineRoot)),
+	check('memory', 'Memory', [], async ({ inspected, machineRoot, settings }) =>
+		assessMemory(
+			await readMemory(inspected.mainPid, machineRoot),
+			(await settings()).settings.local.http.applicationsFile !== null,
+		),
 	),
 	check('identity', 'Identity', ['settings'], async ({ runtime, daemon, knownState, paths, machineRoot }) => {
 		const { settings } = (await runtime()).resolved;

@@ -7,7 +7,7 @@ import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { ShownCertificate } from '../connection/inspect.edge.ts';
 import { type DiskBounds, diskNeed, plainBytes, tooSmall } from '../events/disk-budget.ts';
 import { endedTrust } from '../fleet/record.ts';
-import { APPLICATIONS_BYTES } from '../local-api/memory-budget.ts';
+import { applicationsBytes } from '../local-api/memory-budget.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
@@ -45,9 +45,10 @@ export function assessDisk(
 	return ok(`${free}; the agent may need ${plainBytes(need)} in all.`);
 }
 
-export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace): Finding {
+/** @param hasFile whether there is an applications file: its applications have requests of their own. */
+export function assessMemory({ availableBytes, totalBytes, agentBytes }: MemorySpace, hasFile = false): Finding {
 	const agent = agentBytes === null ? 'may use' : `uses ${mebibytes(agentBytes)} of`;
-	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available; the agent ${agent} at most ${AGENT_MEMORY_MIB} MiB, of which its applications take at most ${mebibytes(APPLICATIONS_BYTES)}.`;
+	const figures = `${mebibytes(availableBytes)} of ${mebibytes(totalBytes)} are available; the agent ${agent} at most ${AGENT_MEMORY_MIB} MiB, of which its applications take at most ${mebibytes(applicationsBytes(hasFile))}.`;
 	return availableBytes < LOW_MEMORY_BYTES ? warning(failure('memory-low', `Only ${figures}`)) : ok(figures);
 }
 

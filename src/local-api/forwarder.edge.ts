@@ -29,9 +29,7 @@ const FORWARD_LIMITS = {
 	idleMs: 30_000,
 	/** Requests of one program on shared sockets. */
 	each: FORWARDED_EACH,
-	/** Requests of one caller that wait for their turn; a further one is refused. */
-	waiting: 64,
-	/** Longest wait for a turn, in milliseconds. */
+	/** Longest wait for a turn, in milliseconds; how many wait is bounded by the requests that a caller may have. */
 	waitMs: 30_000,
 	/** How long the head of an answer waits for the first of its body, in milliseconds: until then another answer is possible. */
 	headMs: 100,
@@ -80,7 +78,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 		const left = () => over.abort();
 		response.once('close', left);
 		const ends = AbortSignal.any([over.signal, AbortSignal.timeout(limits.waitMs)]);
-		const release = await places.wait(name, most, limits.waiting, ends).catch(() => null);
+		const release = await places.wait(name, most, ends).catch(() => null);
 		// There is no one left to answer.
 		if (over.signal.aborted) return release?.();
 		if (!release)
@@ -253,10 +251,11 @@ async function exchange(
 		return { ...headersToCaller(headers), 'cache-control': 'no-store', ...(local !== null && { location: local }) };
 	}
 
-	/** Without the query of the target, which may hold a credential. */
+	/** Without the query of the target, which may hold a credential; of an address of an application, such as `mailto:`, the scheme alone. */
 	function redirected(status: number, location: string | null, local: string | null): ForwardError {
 		const to = location === null ? null : URL.parse(location, url);
-		const target = to ? `${to.origin}${to.pathname}`.slice(0, 500) : 'no address';
+		const named = to && (/^https?:$/.test(to.protocol) ? `${to.origin}${to.pathname}` : to.protocol);
+		const target = named?.slice(0, 500) ?? 'no address';
 		const asked = local?.replace(/\?.*/s, '');
 		const remedy = asked
 			? `Ask for ${asked} if the answer is wanted: no redirect is followed.`

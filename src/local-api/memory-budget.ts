@@ -1,7 +1,28 @@
-/** The memory that applications can take at once on `agent.sock`: the bound of each kind of request, and their sum, in bytes. Pure. */
+/** The memory that applications can take at once on all sockets: how many requests there are, the bound of each kind, and their sum, in bytes. Pure. */
 
-/** Open connections for each socket. */
+/** Requests at once on `agent.sock`. */
 export const CONNECTIONS = 128;
+/** Of each caller that others cannot take; a quarter of all is kept for callers that have fewer. */
+const ENSURED = 4;
+export const roomOf = (all: number) => ({
+	ensured: ENSURED,
+	more: Math.max(0, Math.floor((3 * all) / 4) - ENSURED),
+	all,
+});
+
+/** The most applications in a file, and the requests of each without an option. */
+export const MAX_APPLICATIONS = 16;
+export const OWN_REQUESTS = 6;
+/** Requests at once of all applications of the file, on their own sockets and in browsers: {@link OWN_REQUESTS} of each, or the largest share, 64, of one. */
+const OF_APPLICATIONS = MAX_APPLICATIONS * OWN_REQUESTS;
+const LARGEST_SHARE = 64;
+/** Each of so many applications has the ensured requests for itself. */
+export const roomOfApplications = (count: number) => ({
+	ensured: ENSURED,
+	more: Math.min(LARGEST_SHARE - ENSURED, OF_APPLICATIONS - count * ENSURED),
+	all: OF_APPLICATIONS,
+});
+
 /** Characters with which a piece of events ends. Larger strings and buffers are collected late: 128 readers took 160 MB more. */
 export const PIECE = 32 * 1024;
 /** Bytes of a content that are escaped at once, each to six at most. */
@@ -17,4 +38,6 @@ const EACH = {
 	forwardedBytes: 2 * 4 * CHUNK,
 } as const;
 
-export const APPLICATIONS_BYTES = CONNECTIONS * Math.max(EACH.eventsBytes, EACH.forwardedBytes);
+/** The most that applications take, without and with an applications file. */
+export const applicationsBytes = (hasFile: boolean): number =>
+	(CONNECTIONS + (hasFile ? OF_APPLICATIONS : 0)) * Math.max(EACH.eventsBytes, EACH.forwardedBytes);

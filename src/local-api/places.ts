@@ -1,4 +1,4 @@
-/** How much each caller has under way at once, by its name: a number of places, and a bounded line of those who wait for one. */
+/** How much each caller has under way at once, by its name: a number of places, and a line of those who wait for one. */
 
 export type Places = ReturnType<typeof createPlaces>;
 
@@ -27,12 +27,11 @@ export function createPlaces() {
 			taken.set(name, before + 1);
 			return release(name);
 		},
-		/** As `take`, after waiting in turn. @returns `null` where `line` wait already. @throws the signal's reason. */
-		async wait(name: string, most: number, line: number, signal: AbortSignal): Promise<(() => void) | null> {
+		/** As `take`, after waiting in turn. @throws the signal's reason. */
+		async wait(name: string, most: number, signal: AbortSignal): Promise<() => void> {
 			const free = this.take(name, most);
 			if (free) return free;
 			const waiting = lines.get(name) ?? [];
-			if (waiting.length >= line) return null;
 			lines.set(name, waiting);
 			return new Promise((resolve, reject) => {
 				const leave = () => {

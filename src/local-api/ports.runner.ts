@@ -7,8 +7,10 @@ import type { Agent } from '../agent/agent.runner.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Settings } from '../settings/table.ts';
+import { roomOfApplications } from './memory-budget.ts';
 import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
+import { createRoom } from './server/room.ts';
 
 export interface LocalPortsParts {
 	readonly routes: readonly LocalRoute[];
@@ -23,6 +25,8 @@ export interface LocalPortsParts {
 export function createLocalPorts(parts: LocalPortsParts) {
 	const { warn, routes, onFault } = parts;
 	let applications: readonly BrowserApplication[] = [];
+	/** Of all applications of the file, wherever they ask. */
+	const room = createRoom(() => roomOfApplications(new Set(applications.map(({ name }) => name)).size));
 	/** Only on a device that needs one. */
 	const loadServer = () => import('./server/loopback-server.ts');
 	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened> => {
@@ -34,7 +38,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		openLoopback({ listener: 'probe', port, routes, onFault }),
 	);
 	const browser = keepPort('local.http.port', 'applications in a browser', parts, (port) =>
-		openLoopback({ listener: 'browser', port, routes, onFault, applications: () => applications }),
+		openLoopback({ listener: 'browser', port, routes, onFault, room, applications: () => applications }),
 	);
 
 	const ports = [page, metrics, browser];
@@ -55,7 +59,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			if (sockets.has(line)) continue;
 			try {
 				const { runDir } = parts;
-				const server = await openApplicationSocket({ runDir, routes, onFault, application });
+				const server = await openApplicationSocket({ runDir, routes, onFault, room, application });
 				sockets.set(line, server);
 				warn(topic, server.notices[0] ?? null);
 			} catch (error) {

@@ -51,7 +51,7 @@ export function leftOf({ leases, waiting }: KeptLeases, nowMs: number): KeptLeas
 	return { leases: left, waiting: waiting && waiting.sinceMs <= nowMs ? waiting : null };
 }
 
-/** Takes a lease, or renews the one of this name and work. @throws AgentError `body-invalid` for a bad name or time. */
+/** Takes a lease, or renews the one of this name and work. @throws AgentError `body-invalid` for a bad name or time, `service-overloaded` beyond a share. */
 export function holdLease(leases: Leases, name: string, seconds: number, nowMs: number, work = ''): Leases {
 	if (!OWN_NAME.test(name))
 		throw invalid('The name of a lease is not valid.', 'Use 1 to 64 letters, digits, dots, hyphens and underscores.');
@@ -64,17 +64,20 @@ export function holdLease(leases: Leases, name: string, seconds: number, nowMs: 
 	const own = name.slice(0, name.indexOf(':') + 1);
 	const ownNames = new Set(current.map((one) => one.name).filter((one) => own !== '' && one.startsWith(own)));
 	if (named.length === 0 && ownNames.size >= MAX_OWN_LEASES)
-		throw invalid(
-			`This application holds ${MAX_OWN_LEASES} leases already.`,
-			'Release them after the work, and reuse their names.',
-		);
+		throw tooMany(`This application holds ${MAX_OWN_LEASES} leases already.`);
 	const first = named.toSorted((one, other) => one.untilMs - other.untilMs)[0];
 	const replaced = held ?? (named.length >= MAX_WORKS ? first : undefined);
 	if (replaced) return current.map((one) => (one === replaced ? lease : one));
-	if (current.length >= MAX_LEASES)
-		throw invalid(`${MAX_LEASES} leases are held already.`, 'Release them after the work, and reuse their names.');
+	if (current.length >= MAX_LEASES) throw tooMany(`${MAX_LEASES} leases are held already.`);
 	return [...current, lease];
 }
+
+/** They end on their own: asking again helps. */
+const tooMany = (message: string) =>
+	new AgentError('service-overloaded', message, {
+		remedy: 'Release them after the work, and reuse their names.',
+		retryAfterMs: 1000,
+	});
 
 /** Gives a lease back; one that is not held changes nothing. */
 export function releaseLease(leases: Leases, name: string, work = ''): Leases {

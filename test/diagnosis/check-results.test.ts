@@ -79,6 +79,10 @@ describe('memory', () => {
 		expect(having(500, 33).message).toBe(
 			`500 MiB of 1024 MiB are available; the agent uses 33 MiB of at most ${budget}, of which its applications take at most 64 MiB.`,
 		);
+		// Those of an applications file have requests of their own.
+		expect(
+			assessMemory({ availableBytes: 500 * MIB, totalBytes: 1024 * MIB, agentBytes: null }, true).message,
+		).toContain('take at most 112 MiB');
 		expect(having(500).message).toBe(
 			`500 MiB of 1024 MiB are available; the agent may use at most ${budget}, of which its applications take at most 64 MiB.`,
 		);

@@ -170,6 +170,39 @@ describe('one application that holds or drips costs another nothing', () => {
 		expect((await as(DESK, '/v1/status')).status).toBe(200);
 	});
 
+	test('applications together have so many requests at once over all sockets, and the part of each is its own [F893]', async () => {
+		const line = (name: string) => `${name} - - socket=${process.getgid?.()} connections=64 waits=64\n`;
+		const { device } = await givenDevice(['one', 'two', 'three', 'four'].map(line).join(''));
+		const streamOf = (name: string): Promise<string> => {
+			const { promise, resolve } = Promise.withResolvers<string>();
+			const socket = connect(join(device.home.paths.runDir, 'apps', `${name}.sock`));
+			onTestFinished(() => void socket.destroy());
+			socket.write('GET /v1/events/stream HTTP/1.1\r\nHost: x\r\n\r\n');
+			socket
+				.on('error', () => resolve('cut'))
+				.once('data', (head) => resolve(/^HTTP\/1\.1 (\d+) /.exec(String(head))?.[1] ?? ''));
+			return promise;
+		};
+		const counts: number[] = [];
+		for (const name of ['one', 'two', 'three', 'four']) {
+			const answers = await Promise.all(Array.from({ length: name === 'four' ? 4 : 64 }, () => streamOf(name)));
+			counts.push(answers.filter((status) => status === '200').length);
+			expect(answers.every((status) => status === '200' || status === '503')).toBe(true);
+		}
+		expect(counts).toEqual([64, 4, 4, 4]);
+		expect((await ask(device, '/v1/status')).status).toBe(200);
+	});
+
+	test('more leases than it may have are refused with 503 and when to ask again [F899]', async () => {
+		const { as } = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+		const hold = (name: string) => as(LOBBY, '/v1/leases', 'POST', { name, seconds: 30 });
+		for (const name of ['one', 'two', 'one']) expect((await hold(name)).status).toBe(200);
+		const refused = await hold('three');
+		expect(refused).toMatchObject({ status: 503, json: { code: 'service-overloaded' } });
+		expect(refused.headers['retry-after']).toBe('1');
+		expect((await as(DESK, '/v1/leases', 'POST', { name: 'three', seconds: 30 })).status).toBe(200);
+	});
+
 	test('waits, streams and dripping uploads beyond its share', async () => {
 		const { service, device, as } = await givenDevice(lineOf(LOBBY, 'uploads=3 waits=2 connections=9') + lineOf(DESK));
 		// An answer that comes before the upload has ended would end the upload.

@@ -352,6 +352,22 @@ describe('a service that', () => {
 		});
 	});
 
+	test.each([
+		'myapp://callback.example/path?code=secret',
+		'mailto:someone@b.example',
+		'data:text/plain,secret',
+		'blob:https://other.example/1',
+	])(
+		'a redirect to %s is named with its scheme, and with nothing that it does not lead to [F898]',
+		async (location) => {
+			const { socketPath } = await givenForwarding(redirect(302, location));
+			const { detail, params } = JSON.parse((await ask(socketPath, 'POST', '{}')).text);
+			const scheme = location.slice(0, location.indexOf(':') + 1);
+			expect(params).toMatchObject({ status: 302, target: scheme });
+			expect(detail).toBe(`The service answered with a redirect (302) to ${scheme}.`);
+		},
+	);
+
 	test('answers twice: the second answer is nobody’s', async () => {
 		const { socketPath } = await givenForwarding((socket, head) => {
 			const [, path = ''] = /^\w+ \/tenant(\S+)/.exec(head) ?? [];

@@ -276,20 +276,65 @@ describe('limits', () => {
 
 	test('one connection too many takes the place of the one that has been silent for longest; the others go on', async () => {
 		const { agentSocket } = await open(echoRoutes, { limits: { connections: 2 } });
-		const [silent, held] = [net.connect(agentSocket), net.connect(agentSocket)];
+		const sockets: net.Socket[] = [];
 		onTestFinished(() => {
-			for (const socket of [silent, held]) socket.destroy();
+			for (const socket of sockets) socket.destroy();
 		});
-		await Promise.all([silent, held].map((socket) => once(socket, 'connect')));
+		for (let at = 0; at < 386; at += 1) {
+			const socket = net.connect(agentSocket);
+			sockets.push(socket.on('error', () => {}));
+			await once(socket, 'connect');
+		}
+		const [asked, silent, held] = sockets as [net.Socket, net.Socket, net.Socket];
 		const closed = once(silent, 'close');
+		asked.write('POST /v1/echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n');
+		expect(String((await once(asked, 'data'))[0])).toMatch(/^HTTP\/1\.1 100 /);
 		const late = net.connect(agentSocket);
-		onTestFinished(() => void late.destroy());
+		sockets.push(late);
 		await closed;
+		asked.write('{"name":');
 		for (const socket of [late, held]) {
 			socket.write('GET /v1/echo HTTP/1.1\r\nHost: x\r\n\r\n');
 			const [chunk] = await once(socket, 'data');
 			expect(String(chunk)).toMatch(/^HTTP\/1\.1 200 /);
 		}
+		expect(asked.closed).toBe(false);
+	});
+
+	test('a burst of one program beyond its bound is answered to the last request: with 503 and Retry-After, and none is cut off [F894]', async () => {
+		const go = Promise.withResolvers<void>();
+		let waiting = 0;
+		const hold = localRoute({
+			method: 'GET',
+			path: '/v1/hold',
+			listeners: ['agent'],
+			async handle() {
+				waiting += 1;
+				await go.promise;
+				return { status: 200, body: {} };
+			},
+		});
+		const { agentSocket } = await open([hold]);
+		let refused = 0;
+		const answers = Array.from({ length: 300 }, () =>
+			ask(agentSocket, { path: '/v1/hold' }).then(
+				({ status, headers }) => {
+					refused += status === 503 ? 1 : 0;
+					return `${status} ${headers['retry-after'] ?? ''}`;
+				},
+				({ code }) => code,
+			),
+		);
+		await expect.poll(() => waiting + refused).toBe(300);
+		expect(waiting).toBe(96);
+		go.resolve();
+		const counts = Object.groupBy(await Promise.all(answers), (answer) => answer);
+		expect(Object.entries(counts).map(([answer, of]) => [answer, of?.length])).toEqual(
+			expect.arrayContaining([
+				['200 ', 96],
+				['503 1', 204],
+			]),
+		);
 	});
 
 	test('where every connection has a request under way, one more is told so and when to try again', async () => {
@@ -309,7 +354,7 @@ describe('limits', () => {
 		const first = [1, 2].map(() => client.request('agent', 'GET', '/v1/hold'));
 		await expect.poll(() => waiting).toBe(2);
 		expect(await exchange(agentSocket, 'GET /v1/hold HTTP/1.1\r\nHost: x\r\n\r\n')).toMatch(
-			/^HTTP\/1\.1 503 .*Retry-After: 1\r\n.*"service-overloaded".*All 2 connections/s,
+			/^HTTP\/1\.1 503 .*Retry-After: 1\r\n.*"service-overloaded".*as many requests under way/s,
 		);
 		await expect(client.request('agent', 'GET', '/v1/hold')).rejects.toMatchObject({ code: 'service-overloaded' });
 		release();
@@ -333,7 +378,7 @@ describe('limits', () => {
 					return { status: 200, body: {} };
 				},
 			});
-			const { agentSocket, client } = await open([hold, ...echoRoutes], { limits: { connections: 16 } });
+			const { agentSocket, client } = await open([hold, ...echoRoutes]);
 			const own = client.request('agent', 'GET', '/v1/hold');
 			const idle = net.connect(agentSocket);
 			onTestFinished(() => void idle.destroy());
@@ -343,11 +388,11 @@ describe('limits', () => {
 				const socket = require('node:net').connect(${JSON.stringify(agentSocket)}, () => {
 					socket.write(${JSON.stringify(bytes)});
 					opened += 1;
-					if (opened === 100) process.stdout.write('often');
+					if (opened === 130) process.stdout.write('often');
 				});
 				socket.on('error', () => {}).on('data', () => socket.destroy()).on('close', () => setTimeout(open, 5));
 			};
-			for (let at = 0; at < 20; at += 1) open();`;
+			for (let at = 0; at < 130; at += 1) open();`;
 			for (let program = 0; program < 2; program += 1) {
 				const other = spawn(process.execPath, ['-e', flood], { stdio: ['ignore', 'pipe', 'inherit'] });
 				onTestFinished(async () => {
@@ -395,14 +440,14 @@ describe('limits', () => {
 
 	test('a burst of half requests leaves no more connections than there may be, and others are answered', async () => {
 		const { agentSocket, client } = await open(echoRoutes, { limits: { connections: 4 } });
-		const sockets = Array.from({ length: 100 }, () => net.connect(agentSocket));
+		const sockets = Array.from({ length: 420 }, () => net.connect(agentSocket));
 		onTestFinished(() => {
 			for (const socket of sockets) socket.destroy();
 		});
 		for (const socket of sockets) socket.on('error', () => {}).write('POST /v1/echo HTTP/1.1\r\nHost: x\r\n');
-		await Promise.all(sockets.slice(0, 96).map((socket) => once(socket, 'close')));
+		await Promise.all(sockets.slice(0, 32).map((socket) => once(socket, 'close')));
 		expect(await client.request('agent', 'GET', '/v1/echo')).toBeDefined();
-		expect(sockets.filter(({ closed }) => closed)).toHaveLength(97);
+		expect(sockets.filter(({ closed }) => closed)).toHaveLength(33);
 	});
 });
 

@@ -10,7 +10,7 @@ import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -26,7 +26,7 @@ const MIB = 1024 * 1024;
 const READERS = 124;
 const LATEST_MS = 200;
 const { values } = parseArgs({
-	options: { seconds: { type: 'string', default: '10' }, stores: { type: 'string', default: '0,1,2,3,4,5,6' } },
+	options: { seconds: { type: 'string', default: '10' }, stores: { type: 'string', default: '0,1,2,3,4,5,6,7,8' } },
 });
 const phaseMs = Number(values.seconds) * 1000;
 const ROOT = join(import.meta.dirname, '../..');
@@ -40,6 +40,8 @@ const STORES = [
 	{ store: 64, bytes: 15 * MIB, format: 'text' },
 	{ store: 256, bytes: 4 * MIB },
 	{ store: 4, bytes: 200, programs: 7 },
+	{ store: 64, bytes: 500_000, programs: 7, applications: '/v1/events/stream' },
+	{ store: 64, bytes: 500_000, programs: 7, applications: '/v1/service/api/large' },
 ] as const satisfies readonly Store[];
 
 interface Store {
@@ -49,7 +51,13 @@ interface Store {
 	readonly format?: 'text';
 	/** In place of readers: so many that each have the answers of the service unread that one program may have. */
 	readonly programs?: number;
+	/** Besides: what each of so many applications as a file takes asks for, as often as the largest shares permit, on its own socket, and does not read. */
+	readonly applications?: string;
 }
+
+/** As many as a file takes, with the largest shares. */
+const APPLICATIONS = Array.from({ length: 16 }, (_, at) => `app${at}`);
+const SHARE = 64;
 
 /** A control group of this run, by the version that the machine has; `null` where it permits none. */
 function makeGroup() {
@@ -106,7 +114,15 @@ async function run(of: Store) {
 	const { flags } = await pairOnce(service, base);
 	const kept = await fill(join(base, 'state'), of);
 	const group = makeGroup();
-	const sets = [`events.maxBytes=${of.store * MIB}`, 'events.maxCount=100000'].flatMap((set) => ['--set', set]);
+	const file = join(base, 'applications');
+	const lines = APPLICATIONS.map(
+		(name) => `${name} - - socket=${process.getgid?.()} connections=${SHARE} uploads=${SHARE} waits=${SHARE}\n`,
+	);
+	writeFileSync(file, lines.join(''), { mode: 0o600 });
+	const sets = [
+		...[`events.maxBytes=${of.store * MIB}`, 'events.maxCount=100000'],
+		...(of.applications ? [`local.http.applicationsFile=${file}`] : []),
+	].flatMap((set) => ['--set', set]);
 	let rss = 0;
 	const start = () => {
 		const program = [join(ROOT, 'node_modules/.bin/node'), ...(group ? [] : ['--max-old-space-size=96'])];
@@ -123,7 +139,7 @@ async function run(of: Store) {
 	const socketPath = join(base, 'run/agent.sock');
 	await untilOnline(socketPath);
 	const good = followAsGoodReader(socketPath, service);
-	let callers = of.programs ? leaveUnread(socketPath, of.programs) : read(socketPath);
+	let callers = of.programs ? leaveUnread(socketPath, of.programs, of.applications) : read(socketPath);
 	await pause(phaseMs);
 	const died = [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	good.pause();
@@ -137,7 +153,7 @@ async function run(of: Store) {
 	good.resume();
 	// A socket that is not read does not tell that the agent has ended.
 	const before = of.programs ? await callers.stop() : null;
-	if (of.programs) callers = leaveUnread(socketPath, of.programs);
+	if (of.programs) callers = leaveUnread(socketPath, of.programs, of.applications);
 	await pause(phaseMs);
 	const diedAgain = !isBack || [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	const { worstMs, seen, ownMs } = good.stop();
@@ -150,8 +166,8 @@ async function run(of: Store) {
 	const deaths = Number(died) + Number(diedAgain);
 	rmSync(base, { recursive: true, force: true });
 	return {
-		store: `${of.store} MiB of ${of.bytes} B${of.format ? ', control characters' : ''}${of.programs ? ', answers unread' : ''}`,
-		readers: (of.programs ?? 0) * FORWARDED_EACH || READERS,
+		store: `${of.store} MiB of ${of.bytes} B${of.format ? ', control characters' : ''}${of.programs ? ', answers unread' : ''}${of.applications ? `, and ${of.applications} by 16 applications` : ''}`,
+		readers: (of.programs ?? 0) * FORWARDED_EACH + (of.applications ? APPLICATIONS.length * SHARE : 0) || READERS,
 		kept,
 		...{ bytes, connections: connections + (before?.connections ?? 0) },
 		rss,
@@ -176,11 +192,14 @@ function read(socketPath: string) {
 }
 
 /** Programs are told apart by their process. */
-function leaveUnread(socketPath: string, count: number) {
-	const program = [join(import.meta.dirname, 'unread.ts'), socketPath, String(FORWARDED_EACH)];
+function leaveUnread(socketPath: string, count: number, path?: string) {
+	const shared = Array.from({ length: count }, () => [socketPath, String(FORWARDED_EACH)]);
+	const sockets = APPLICATIONS.map((name) => join(dirname(socketPath), 'apps', `${name}.sock`));
 	let connections = 0;
-	const programs = Array.from({ length: count }, () =>
-		spawn(process.execPath, program, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] }).on('message', () => {
+	const programs = [...shared, ...(path ? [[sockets.join(), String(SHARE), path]] : [])].map((args) =>
+		spawn(process.execPath, [join(import.meta.dirname, 'unread.ts'), ...args], {
+			stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+		}).on('message', () => {
 			connections += 1;
 		}),
 	);

@@ -7,6 +7,7 @@ import { AgentError } from '../../base/errors.ts';
 import { exposureOf } from '../../base/file-trust.edge.ts';
 import { inWords, readText } from '../../base/files.edge.ts';
 import { isLoopback } from '../../protocol/endpoints.ts';
+import { MAX_APPLICATIONS, OWN_REQUESTS } from '../memory-budget.ts';
 
 export interface BrowserApplication {
 	/** For people who read the file. */
@@ -32,8 +33,7 @@ export interface Shares {
 	readonly waits: number;
 }
 
-/** Together the applications of a file leave room for callers who have not said yet who they are. */
-export const SHARES: Shares = { connections: 6, uploads: 4, waits: 4 };
+export const SHARES: Shares = { connections: OWN_REQUESTS, uploads: 4, waits: 4 };
 
 /** The application that a request was let in as. */
 const callers = new WeakMap<IncomingMessage, BrowserApplication>();
@@ -44,8 +44,6 @@ export const callerOf = (request: IncomingMessage): BrowserApplication | null =>
 
 const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
-/** The log searches each of its lines for all of their tokens. */
-const MAX_APPLICATIONS = 16;
 
 /**
  * Reads the file: one application on each line, as `name origin token`, with spaces or tabs between; `#` begins a comment

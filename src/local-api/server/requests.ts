@@ -4,13 +4,14 @@ import type net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
-import { createPlaces, type Places } from '../places.ts';
+import { roomOf } from '../memory-budget.ts';
 import { type Answering, endInOrder, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
 import { effectHeader } from './forward-problems.ts';
 import { peerProcess } from './peer.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
+import { createRoom, type Room } from './room.ts';
 import { findRoute, isForService, readTarget } from './routing.ts';
 import {
 	LOCAL_SERVER_LIMITS,
@@ -32,8 +33,6 @@ export type Authorize = (request: Request, response: Response) => LocalReply | P
 const MAX_PIPELINED = 64;
 /** So many connections at once are told that: Node goes on to read what has come, up to 64 KiB, and that takes memory. */
 const MAX_TOLD = 8;
-/** Beyond the bound, so many are told that it is reached; others are cut off. */
-const SPARE_CONNECTIONS = 384;
 
 /** The state that the listeners of an open server share. */
 export interface Context extends Answering {
@@ -43,27 +42,23 @@ export interface Context extends Answering {
 	readonly authorize: Authorize;
 	/** Answers that are under way, streams included, by connection. */
 	readonly pending: Map<Duplex, Set<Response>>;
-	/** Requests under way, by the name of an application. */
-	readonly shares: Places;
-	/** Connections beyond the bound: their request is answered with that. */
-	readonly surplus: WeakSet<Duplex>;
+	/** Left out, each listener has its own. */
+	readonly room: Room | undefined;
 	/** Of requests that are being answered. */
 	readonly waiting: Set<AbortController>;
 }
 
 export function createContext(
-	{ routes, limits, onFault = () => {} }: ServingOptions,
+	{ routes, limits, room, onFault = () => {} }: ServingOptions,
 	more: Pick<Context, 'runDir' | 'authorize'>,
 ): Context {
 	const shared = {
 		pending: new Map(),
-		shares: createPlaces(),
-		surplus: new WeakSet<Duplex>(),
 		streams: new Set<never>(),
 		waiting: new Set<AbortController>(),
 		stopping: false,
 	};
-	return { ...more, ...shared, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault };
+	return { ...more, ...shared, room, routes, limits: { ...LOCAL_SERVER_LIMITS, ...limits }, fault: onFault };
 }
 
 /** Ends streams as `stopping`, gives requests under way their time, and closes what is left. */
@@ -89,7 +84,7 @@ export function closeServer(server: http.Server): Promise<void> {
 
 /** Not listening yet. */
 export function createServer(context: Context, listener: LocalListener): http.Server {
-	const { limits, pending } = context;
+	const { limits, pending, room = createRoom(() => roomOf(limits.connections)) } = context;
 	const serve: http.RequestListener = (request, response) => {
 		const { socket } = request;
 		readTarget(request);
@@ -101,14 +96,19 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		if (isTooMuch && !readNoMore(context, socket)) return;
 		const before = [...answers].at(-1);
 		pending.set(socket, answers.add(response));
+		room.asking.add(socket);
 		response.once('close', () => {
 			answers.delete(response);
-			if (answers.size === 0) pending.delete(socket);
+			if (answers.size > 0) return;
+			pending.delete(socket);
+			room.asking.delete(socket);
 		});
+		// Each part of an answer has listeners of its own.
+		response.setMaxListeners(20);
 		// A caller may leave in the middle: that is not a fault.
 		response.on('error', () => {});
 		const begin = () =>
-			isTooMuch ? sendProblem(context, response, TOO_MUCH) : void answer(context, listener, request, response);
+			isTooMuch ? sendProblem(context, response, TOO_MUCH) : void answer(context, room, listener, request, response);
 		if (before) before.once('close', () => void (response.destroyed || begin()));
 		else begin();
 	};
@@ -126,8 +126,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		},
 		serve,
 	);
-	const open = new Set<net.Socket>();
-	server.on('connection', (socket) => makeRoom(context, open, socket));
+	server.on('connection', room.admit);
 	// On loopback, where a caller that has left cannot be told from it, a request that is closed for writing is given up.
 	if (listener in LOCAL_SOCKETS) {
 		Object.assign(server, { httpAllowHalfOpen: true });
@@ -194,14 +193,17 @@ function endWith(context: Context, socket: Duplex, problem: ProblemResponse, beg
 	sendProblem(context, response, { ...problem, headers: { ...problem.headers, ...effectHeader(effect) } });
 }
 
-async function answer(context: Context, listener: LocalListener, request: Request, response: Response): Promise<void> {
+async function answer(
+	context: Context,
+	room: Room,
+	listener: LocalListener,
+	request: Request,
+	response: Response,
+): Promise<void> {
 	let lasting: http.OutgoingHttpHeaders = {};
 	try {
 		const early =
-			refuseSurplus(context, request) ??
-			refuseMalformed(request) ??
-			context.authorize(request, response) ??
-			takeShare(context, request, response);
+			refuseMalformed(request) ?? context.authorize(request, response) ?? takePlace(room, request, response);
 		lasting = response.getHeaders();
 		const reply = early ?? (await replyTo(context, listener, request, response));
 		if (reply !== 'gone') await send(context, response, reply);
@@ -221,54 +223,27 @@ async function answer(context: Context, listener: LocalListener, request: Reques
 	}
 }
 
-/** One application never takes the place of another: each has its own number of requests at once. */
-function takeShare(context: Context, request: Request, response: Response): ProblemResponse | null {
+/** No caller takes the part that is another's: an application of the file, or a program on a shared socket as the kernel names it. */
+function takePlace(room: Room, request: Request, response: Response): ProblemResponse | null {
 	const application = callerOf(request);
-	if (!application) return null;
-	const { name, shares } = application;
-	const most = shares?.connections ?? SHARES.connections;
-	const release = context.shares.take(name, most);
-	if (!release)
-		return problemResponse(503, 'service-overloaded', `${name} has ${most} requests under way already.`, {
-			remedy: 'Wait for one of them, or give the application a larger share: connections=N.',
-			headers: { 'Retry-After': '1' },
-		});
-	response.once('close', release);
-	return null;
-}
-
-/**
- * A new caller gets in: when all places are taken, a program that has most of them gives one up. That is the connection that has waited longest
- * without having asked anything whole, or whose caller has closed its side and most likely left, else the newest. A new one of such a program is told to come again.
- */
-function makeRoom({ limits, pending, surplus }: Context, open: Set<net.Socket>, socket: net.Socket): void {
-	open.add(socket);
-	socket.once('close', () => open.delete(socket));
-	const placed = [...open].filter((each) => !surplus.has(each));
-	if (placed.length <= limits.connections) return;
-	const programs = [...Map.groupBy(placed, peerProcess).values()];
-	const most = Math.max(...programs.map(({ length }) => length));
-	const theirs = new Set(programs.filter(({ length }) => length === most).flat());
-	const candidates = placed.filter((each) => theirs.has(each));
-	const asks = (other: net.Socket) =>
-		!other.readableEnded && [...(pending.get(other) ?? [])].some(({ req }) => req.complete);
-	let leaves = candidates.find((other) => other === socket || !asks(other)) ?? candidates.at(-1);
-	if (leaves === socket) {
-		surplus.add(socket);
-		leaves =
-			open.size > limits.connections + SPARE_CONNECTIONS ? [...open].find((each) => surplus.has(each)) : undefined;
+	const most = application ? (application.shares?.connections ?? SHARES.connections) : undefined;
+	const release = room.take(application?.name ?? `process ${peerProcess(request.socket)}`, most);
+	if (typeof release === 'function') {
+		response.once('close', release);
+		return null;
 	}
-	if (leaves) open.delete(leaves.destroy());
-}
-
-function refuseSurplus({ surplus, limits }: Context, request: Request): ProblemResponse | null {
-	if (!surplus.has(request.socket)) return null;
-	const message = `All ${limits.connections} connections of the agent have requests under way.`;
-	return problemResponse(503, 'service-overloaded', message, {
-		remedy: 'Wait for one of them, and keep fewer open at once.',
-		headers: { 'Retry-After': '1', Connection: 'close' },
+	if (release === 'own')
+		return overloaded(`${application?.name} has ${most} requests under way already.`, {
+			remedy: 'Wait for one of them, or give the application a larger share: connections=N.',
+		});
+	const who = application ? 'applications with a line of their own' : 'programs that ask here';
+	return overloaded(`The ${who} have as many requests under way as the agent takes at once.`, {
+		remedy: 'Wait for one of them, and keep fewer under way at once.',
 	});
 }
+
+const overloaded = (message: string, { remedy }: { readonly remedy: string }) =>
+	problemResponse(503, 'service-overloaded', message, { remedy, headers: { 'Retry-After': '1', Connection: 'close' } });
 
 /** Requests that Node accepts although HTTP does not. */
 function refuseMalformed({ headers, httpVersion }: Request): ProblemResponse | null {

@@ -6,6 +6,7 @@ import type { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { CONNECTIONS } from '../memory-budget.ts';
 import type { BrowserApplication } from './browser-applications.ts';
 import type { ProblemResponse } from './problem-responses.ts';
+import type { Room } from './room.ts';
 
 /** A Unix socket. */
 export type LocalSocket = keyof typeof LOCAL_SOCKETS;
@@ -115,6 +116,7 @@ export function localRoute<Body>(route: LocalRoute<Body>): LocalRoute {
 }
 
 export const LOCAL_SERVER_LIMITS = {
+	/** Requests at once, where the room is not given. */
 	connections: CONNECTIONS,
 	bodyBytes: 16 * 1024,
 	headerBytes: 8 * 1024,
@@ -140,6 +142,8 @@ export type LocalServerLimits = { readonly [Name in keyof typeof LOCAL_SERVER_LI
 export interface ServingOptions {
 	readonly routes: readonly LocalRoute[];
 	readonly limits?: Partial<LocalServerLimits>;
+	/** For all listeners that share it. */
+	readonly room?: Room;
 	/** Called with the cause of every answer `internal`, and with faults that have no caller. */
 	readonly onFault?: (error: unknown) => void;
 }

@@ -1,0 +1,64 @@
+/** The connections and requests of a listener, or of several that share a room: how many there may be, and what is each caller's own part of them. */
+import type net from 'node:net';
+import { peerProcess } from './peer.ts';
+
+/** Requests at once. */
+export interface RoomSize {
+	/** Of one caller, which no other can take from it. */
+	readonly ensured: number;
+	/** Beyond those, of all callers together. */
+	readonly more: number;
+	readonly all: number;
+}
+
+/** Connections that ask nothing, or are told that there is no room. */
+const SPARE_CONNECTIONS = 384;
+
+export type Room = ReturnType<typeof createRoom>;
+
+/** @param size as it is now: settings may change it. */
+export function createRoom(size: () => RoomSize) {
+	const taken = new Map<string, number>();
+	/** Oldest first. */
+	const open = new Set<net.Socket>();
+	const asking = new Set<net.Socket>();
+	const isFull = (own: number) => {
+		const { ensured, more, all } = size();
+		const counts = [...taken.values()];
+		const total = counts.reduce((sum, count) => sum + count, 0);
+		const beyond = counts.reduce((sum, count) => sum + Math.max(0, count - ensured), 0);
+		return total >= all || (own >= ensured && beyond >= more);
+	};
+
+	return {
+		/** Connections that have sent a request and wait for its answer: these are never cut off to make room. */
+		asking,
+		/** @returns the function that gives the place back, or the bound that is reached: of the caller or of the room. */
+		take(caller: string, most = Number.POSITIVE_INFINITY): (() => void) | 'own' | 'all' {
+			const own = taken.get(caller) ?? 0;
+			if (own >= most) return 'own';
+			if (isFull(own)) return 'all';
+			taken.set(caller, own + 1);
+			return () => {
+				const before = taken.get(caller) ?? 1;
+				if (before > 1) taken.set(caller, before - 1);
+				else taken.delete(caller);
+			};
+		},
+		/** Where too many are open, the oldest that asks nothing leaves, of the program that has most of those. */
+		admit(socket: net.Socket): void {
+			open.add(socket);
+			socket.once('close', () => open.delete(socket));
+			if (open.size <= size().all + SPARE_CONNECTIONS) return;
+			const programs = [
+				...Map.groupBy(
+					[...open].filter((each) => !asking.has(each)),
+					peerProcess,
+				).values(),
+			];
+			const most = Math.max(...programs.map(({ length }) => length));
+			const leaves = programs.find(({ length }) => length === most)?.[0] ?? socket;
+			open.delete(leaves.destroy());
+		},
+	};
+}
