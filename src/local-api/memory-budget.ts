@@ -13,13 +13,12 @@ export const roomOf = (all: number) => ({
 /** The most applications in a file, and the requests of each without an option. */
 export const MAX_APPLICATIONS = 16;
 export const OWN_REQUESTS = 6;
-/** Requests at once of all applications of the file, on their own sockets and in browsers: {@link OWN_REQUESTS} of each, or the largest share, 64, of one. */
-const OF_APPLICATIONS = MAX_APPLICATIONS * OWN_REQUESTS;
-const LARGEST_SHARE = 64;
+/** Requests at once of all applications of the file, on their own sockets and in browsers. */
+const OF_APPLICATIONS = MAX_APPLICATIONS * ENSURED;
 /** Each of so many applications has the ensured requests for itself. */
 export const roomOfApplications = (count: number) => ({
 	ensured: ENSURED,
-	more: Math.min(LARGEST_SHARE - ENSURED, OF_APPLICATIONS - count * ENSURED),
+	more: OF_APPLICATIONS - count * ENSURED,
 	all: OF_APPLICATIONS,
 });
 

@@ -82,7 +82,7 @@ describe('memory', () => {
 		// Those of an applications file have requests of their own.
 		expect(
 			assessMemory({ availableBytes: 500 * MIB, totalBytes: 1024 * MIB, agentBytes: null }, true).message,
-		).toContain('take at most 112 MiB');
+		).toContain('take at most 96 MiB');
 		expect(having(500).message).toBe(
 			`500 MiB of 1024 MiB are available; the agent may use at most ${budget}, of which its applications take at most 64 MiB.`,
 		);

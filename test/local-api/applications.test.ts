@@ -189,7 +189,7 @@ describe('one application that holds or drips costs another nothing', () => {
 			counts.push(answers.filter((status) => status === '200').length);
 			expect(answers.every((status) => status === '200' || status === '503')).toBe(true);
 		}
-		expect(counts).toEqual([64, 4, 4, 4]);
+		expect(counts).toEqual([52, 4, 4, 4]);
 		expect((await ask(device, '/v1/status')).status).toBe(200);
 	});
 
