@@ -5,6 +5,7 @@
 import { defaultMaxListeners, getMaxListeners, setMaxListeners } from 'node:events';
 import http from 'node:http';
 import { pipeline } from 'node:stream/promises';
+import { types } from 'node:util';
 import { readBounded, readOn } from '../base/bodies.edge.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { AgentProblem } from './agent-problem.ts';
@@ -109,7 +110,7 @@ export async function send(socketPath: string, sent: Sent, { signal, end }: Endi
 async function* bytesOf(stream: AsyncIterable<unknown>, fail: (why: unknown) => void): AsyncGenerator<Uint8Array> {
 	try {
 		for await (const piece of stream) {
-			if (!(piece instanceof Uint8Array)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
+			if (!types.isUint8Array(piece)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
 			yield piece;
 		}
 	} catch (error) {

@@ -235,6 +235,17 @@ test('service waits for a slow service as long as the agent says that it is ther
 	expect(problem).toMatchObject({ status: 0, code: 'request-timeout' });
 });
 
+test('a stream of bytes of another realm is sent, as by fetch', async () => {
+	const { client } = await givenEcho();
+	const stream = new ReadableStream({
+		start(controller) {
+			controller.enqueue(runInNewContext('new Uint8Array([65, 66])'));
+			controller.close();
+		},
+	});
+	expect(await (await client.service('a', { method: 'POST', body: stream })).text()).toContain('AB');
+});
+
 test('one signal serves many requests at once without a warning, as with fetch', async () => {
 	const { client } = await givenServer((_, response) => void response.end('{}'));
 	const warned = vi.fn();
