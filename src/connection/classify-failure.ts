@@ -192,7 +192,7 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	}
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
-	if (purpose === 'register' && refusalIn(body) !== null) return saidNo(answer);
+	if (purpose === 'register' && refusalIn(answer) !== null) return saidNo(answer);
 	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
 }
@@ -204,8 +204,8 @@ function pageInstead({ host, status }: HttpAnswer): Failure {
 
 /** The status says yes and the body no, or not yet. */
 function saidNo(answer: HttpAnswer): Failure {
-	const { host, status, body } = answer;
-	const isPending = refusalIn(body) === 'pending';
+	const { host, status } = answer;
+	const isPending = refusalIn(answer) === 'pending';
 	if (!isPending && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused') return codeRefused(answer);
 	const detail = detailOf(answer);
 	const what = isPending ? 'has not finished the registration of this device' : 'has not registered this device';

@@ -161,7 +161,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const skewMs = clockSkewMs(headers['date'], wallMs());
 			const body = asText(bytes);
 			const workflows = status >= 400 && status < 500 ? readWorkflowChoices(body) : [];
-			const saidNo = status >= 200 && status < 300 ? refusalIn(body) : null;
+			const saidNo = status >= 200 && status < 300 ? refusalIn({ status, headers, body }) : null;
 			const isPage = isWebPage(headers, body);
 			const fate = fateIn({ status, body });
 			const refused = (failure: Failure, unread?: readonly AnswerText[]): RegisterResult => {

@@ -6,7 +6,13 @@
 import { type Failure, failure } from '../base/errors.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
-import { type AnswerText, likelyFirst, looksLikeToken } from '../protocol/registration-answer.ts';
+import {
+	type AnswerText,
+	likelyFirst,
+	looksLikeToken,
+	type RegistrationAnswer,
+	readAnswerTexts,
+} from '../protocol/registration-answer.ts';
 
 /** Places that a message names, at most. */
 const MAX_NAMED_PLACES = 20;
@@ -14,9 +20,12 @@ const MAX_NAMED_PLACES = 20;
 const MAX_LIKELY_PLACE = 700;
 const MAX_OTHER_PLACE = 80;
 
-/** Whether an answer with a good status says no, or not yet: by `success`, `ok`, `error` or `status`. Source: assumed (errors). */
-export function refusalIn(body: string): 'refused' | 'pending' | null {
-	const document = parseJson(body.trim());
+/**
+ * Whether an answer with a good status says no, or not yet: by `success`, `ok`, `error` or `status`, or as a 202 without anything
+ * that could be a token. Source: assumed (errors); RFC 9110, 15.3.3.
+ */
+export function refusalIn(answer: { readonly status: number } & RegistrationAnswer): 'refused' | 'pending' | null {
+	const document = parseJson(answer.body.trim());
 	if (!isObject(document)) return null;
 	const { success, ok, error, errors, status } = document;
 	const isError = (value: unknown) => (typeof value === 'string' && value !== '') || value === true || isObject(value);
@@ -24,9 +33,8 @@ export function refusalIn(body: string): 'refused' | 'pending' | null {
 		return 'refused';
 	const word = typeof status === 'string' ? status : '';
 	if (/^(?:pending|waiting|queued|processing|in[-_ ]?progress|awaiting)/i.test(word)) return 'pending';
-	return /^(?:error|fail|denied|rejected|refused|invalid|expired|forbidden|unauthori[sz]ed)/i.test(word)
-		? 'refused'
-		: null;
+	if (/^(?:error|fail|denied|rejected|refused|invalid|expired|forbidden|unauthori[sz]ed)/i.test(word)) return 'refused';
+	return answer.status === 202 && !readAnswerTexts(answer).some(looksLikeToken) ? 'pending' : null;
 }
 
 /** Nothing in the answer is a text: no setting names a place in it. */

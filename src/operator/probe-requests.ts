@@ -61,7 +61,7 @@ export async function register(
 	const named = (!first && namedPath(answer)) || [];
 	if ((status === 404 || status === 405) && others.length > 0)
 		return register(asking, others.toSpliced(0, 0, ...[named].flat()), first ?? answer);
-	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refusalIn(body) === null;
+	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refusalIn(answer) === null;
 	const told = status === 404 || status === 405 ? (first ?? answer) : answer;
 	return { answer: told, path, failure: isGood ? null : unreadable(asking, told) };
 }
@@ -72,7 +72,7 @@ export function unreadable(asking: Asking, answer: TextAnswer): Failure {
 	const refused = classified(asking, answer);
 	const remedy = refused.code === 'request-rejected' ? remedyNamed([readErrorWords(body)]) : null;
 	const failure = { ...refused, ...(remedy && { remedy }) };
-	const saidNo = refusalIn(body) !== null;
+	const saidNo = refusalIn(answer) !== null;
 	const isPage = isWebPage(headers, body);
 	return toldWorth(
 		asking,

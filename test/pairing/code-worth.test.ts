@@ -92,6 +92,7 @@ const ANSWERS: readonly Row[] = [
 	[200, 'uncertain', PAGE, HTML],
 	[200, 'uncertain', '{"success":false,"error":"Too many devices"}'],
 	[202, 'uncertain', '{"status":"pending"}'],
+	[202, 'uncertain', '{"result":"accepted","reason":"The device is being enrolled: repeat the same request."}'],
 	[401, 'uncertain', PAGE, HTML],
 	// The token of another question.
 	[403, 'uncertain', '{"detail":"CSRF token is invalid"}'],
