@@ -42,12 +42,17 @@ function whyNotRun(program: string): string | null {
 	}
 }
 
+/** Empty where this user may run the program and not read it: then nothing is known to be wrong. */
 function beginningOf(file: string): string {
-	const bytes = Buffer.alloc(256);
-	const descriptor = openSync(file, 'r');
 	try {
-		return bytes.toString('latin1', 0, readSync(descriptor, bytes));
-	} finally {
-		closeSync(descriptor);
+		const bytes = Buffer.alloc(256);
+		const descriptor = openSync(file, 'r');
+		try {
+			return bytes.toString('latin1', 0, readSync(descriptor, bytes));
+		} finally {
+			closeSync(descriptor);
+		}
+	} catch {
+		return '';
 	}
 }

@@ -11,6 +11,23 @@ import { AgentError, type ErrorCode, failure } from '../../src/base/errors.ts';
 import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
 import { ask, echoRoutes, eventSource, exchange, failing, failureOf, json, open, untilClosed } from './local-server.ts';
 
+/** Each request of `GET /v1/hold` waits for its answer until they are released. */
+function heldRoute() {
+	const { promise: held, resolve: release } = Promise.withResolvers<void>();
+	let waiting = 0;
+	const hold = localRoute({
+		method: 'GET',
+		path: '/v1/hold',
+		listeners: ['agent'],
+		async handle() {
+			waiting += 1;
+			await held;
+			return { status: 200, body: {} };
+		},
+	});
+	return { hold, waiting: () => waiting, release };
+}
+
 describe('routing', () => {
 	test('answers a route with JSON, with its query and the socket it came in on', async () => {
 		const { client } = await open(echoRoutes);
@@ -302,18 +319,7 @@ describe('limits', () => {
 	});
 
 	test('a burst of one program beyond its bound is answered to the last request: with 503 and Retry-After, and none is cut off [F894]', async () => {
-		const go = Promise.withResolvers<void>();
-		let waiting = 0;
-		const hold = localRoute({
-			method: 'GET',
-			path: '/v1/hold',
-			listeners: ['agent'],
-			async handle() {
-				waiting += 1;
-				await go.promise;
-				return { status: 200, body: {} };
-			},
-		});
+		const { hold, waiting, release } = heldRoute();
 		const { agentSocket } = await open([hold]);
 		let refused = 0;
 		const answers = Array.from({ length: 300 }, () =>
@@ -325,9 +331,9 @@ describe('limits', () => {
 				({ code }) => code,
 			),
 		);
-		await expect.poll(() => waiting + refused).toBe(300);
-		expect(waiting).toBe(112);
-		go.resolve();
+		await expect.poll(() => waiting() + refused).toBe(300);
+		expect(waiting()).toBe(112);
+		release();
 		const counts = Object.groupBy(await Promise.all(answers), (answer) => answer);
 		expect(Object.entries(counts).map(([answer, of]) => [answer, of?.length])).toEqual(
 			expect.arrayContaining([
@@ -338,21 +344,10 @@ describe('limits', () => {
 	});
 
 	test('where every connection has a request under way, one more is told so and when to try again', async () => {
-		const { promise: held, resolve: release } = Promise.withResolvers<void>();
-		let waiting = 0;
-		const hold = localRoute({
-			method: 'GET',
-			path: '/v1/hold',
-			listeners: ['agent'],
-			async handle() {
-				waiting += 1;
-				await held;
-				return { status: 200, body: {} };
-			},
-		});
+		const { hold, waiting, release } = heldRoute();
 		const { agentSocket, client } = await open([hold], { limits: { connections: 2 } });
 		const first = [1, 2].map(() => client.request('agent', 'GET', '/v1/hold'));
-		await expect.poll(() => waiting).toBe(2);
+		await expect.poll(waiting).toBe(2);
 		expect(await exchange(agentSocket, 'GET /v1/hold HTTP/1.1\r\nHost: x\r\n\r\n')).toMatch(
 			/^HTTP\/1\.1 503 .*Retry-After: 1\r\n.*"service-overloaded".*as many requests under way/s,
 		);
@@ -368,16 +363,7 @@ describe('limits', () => {
 	])(
 		'a program that takes all places and %s, with another like it, keeps no third out and ends nothing of it [F667]',
 		async (_, bytes) => {
-			const { promise: held, resolve: release } = Promise.withResolvers<void>();
-			const hold = localRoute({
-				method: 'GET',
-				path: '/v1/hold',
-				listeners: ['agent'],
-				async handle() {
-					await held;
-					return { status: 200, body: {} };
-				},
-			});
+			const { hold, release } = heldRoute();
 			const { agentSocket, client } = await open([hold, ...echoRoutes]);
 			const own = client.request('agent', 'GET', '/v1/hold');
 			const idle = net.connect(agentSocket);
