@@ -61,7 +61,7 @@ export interface DeviceProcess {
 	untilEvent(fits: (event: LocalEvent) => boolean): Promise<LocalEvent>;
 	/** Tries again now, as a technician would. */
 	reconnect(): Promise<unknown>;
-	state(): Promise<string>;
+	state(triesLeft?: number): Promise<string>;
 }
 
 export async function givenDevice(options: DeviceOptions): Promise<DeviceProcess> {
@@ -171,10 +171,10 @@ export async function givenDevice(options: DeviceOptions): Promise<DeviceProcess
 			throw new Error(`No such event within ${DEADLINE_MS} ms: ${JSON.stringify(await device.events())}`);
 		},
 		reconnect: () => client.request('admin', 'POST', LOCAL_ROUTES.reconnect),
-		/** As often as it was replaced between opening and reading: a disk in user space cannot look at a file without a name. */
-		async state(): Promise<string> {
+		/** A disk in user space neither opens nor looks at a file that is replaced meanwhile: then it is read again. */
+		async state(triesLeft = 20): Promise<string> {
 			return readFile(join(stateDir, 'state.json'), 'utf8').catch((error) =>
-				error.syscall === 'fstat' ? this.state() : Promise.reject(error),
+				error.code === 'ENOENT' && triesLeft > 0 ? this.state(triesLeft - 1) : Promise.reject(error),
 			);
 		},
 	};
