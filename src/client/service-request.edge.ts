@@ -121,6 +121,7 @@ const isStream = (body: object): boolean => body instanceof ReadableStream || Sy
 
 /** A body that `fetch` takes, besides a string. An object of another library that is only like one is not. */
 const isOfFetch = (body: unknown): boolean =>
+	types.isStringObject(body) ||
 	types.isAnyArrayBuffer(body) ||
 	ArrayBuffer.isView(body) ||
 	[Blob, FormData, URLSearchParams].some((kind) => body instanceof kind) ||

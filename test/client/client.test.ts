@@ -362,6 +362,7 @@ test.each<[string, () => Body, string | null, string, string?]>([
 	['a view of a part', () => bytes.subarray(1, 4), null, 'tea'],
 	['a DataView', () => new DataView(bytes.buffer, 1, 3), null, 'tea'],
 	['an ArrayBuffer', () => bytes.buffer.slice(1, 4), null, 'tea'],
+	['a String object', () => new String('tea'), 'text/plain;charset=UTF-8', 'tea'],
 	['an ArrayBuffer of another realm', () => runInNewContext('Uint8Array.of(116, 101, 97).buffer'), null, 'tea'],
 	['a typed array of wider numbers', () => Uint16Array.from([0x6574, 0x61]), null, 'tea\0'],
 	[

@@ -632,6 +632,7 @@ describe('an application that', () => {
 	test.each([
 		['GET http://agent/v1/service/api/x?a=b', '/tenant/api/x?a=b'],
 		['GET HTTPS://user@[::1]:80/v1/service/', '/tenant/'],
+		['GET ws://agent/v1/service/api/x', '/tenant/api/x'],
 	])('writes the whole address in its request line, %s, is answered as without it [F890]', async (line, path) => {
 		const { socketPath, heads } = await givenForwarding(andClose(answer('tea')));
 		const got = await exchange(socketPath, `${line} HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n`);
@@ -642,6 +643,7 @@ describe('an application that', () => {
 	test.each([
 		'GET http://agent/v1/service/api/%zz HTTP/1.1\r\nHost: a',
 		'GET http://agent/v1/service HTTP/1.1\r\nHost: a',
+		'GET ftp://agent/v1/service/../x HTTP/1.1\r\nHost: a',
 		'GET /v1/service HTTP/1.1\r\nHost: a',
 		'GET /v1/service?page=2 HTTP/1.1\r\nHost: a',
 		'OPTIONS /v1/service/api/x HTTP/1.1\r\nHost: a',

@@ -7,7 +7,7 @@ import type { LocalListener, LocalRoute } from './types.ts';
 
 /** Clients that were told of a proxy write the whole address: its host takes precedence over the header. Source: RFC 9112, 3.2.2. */
 export function readTarget(request: http.IncomingMessage): void {
-	const [, host, rest = ''] = /^https?:\/\/([^/?#]*)(.*)$/is.exec(request.url ?? '') ?? [];
+	const [, host, rest = ''] = /^[a-z][\w+.-]*:\/\/([^/?#]*)(.*)$/is.exec(request.url ?? '') ?? [];
 	if (host === undefined) return;
 	request.url = rest.startsWith('/') ? rest : `/${rest}`;
 	if (request.headers.host !== undefined) request.headers.host = host;
