@@ -55,6 +55,8 @@ const BEFORE_THE_CODE: readonly number[] = [
 
 /** What only a service says that has registered a device. Source: assumed (token-place). */
 const OF_A_DEVICE = /token|connection|credential|jwt|device|workflow/i;
+/** A member without a value is none of them. */
+const EMPTY_MEMBERS = /"[^"]*"\s*:\s*(?:null|"\s*"|\{\s*\}|\[\s*\])/g;
 
 export interface CodeAnswer {
 	readonly status: number;
@@ -74,8 +76,10 @@ export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code
 	// Whatever stands before the service answers `{}` or "ok" as well, and cuts what it passes on.
 	const isWhole = code === 'answer-unreadable' && (!/^\s*[[{]/.test(body) || parseJson(body) !== undefined);
 	if (status >= 200 && status < 300)
-		return isWhole && !isPage && !saidNo && OF_A_DEVICE.test(body) ? 'used' : 'uncertain';
-	const isNotThere = status === 404 && params?.['detail'] === undefined && code === 'bad-response';
+		return isWhole && !isPage && !saidNo && OF_A_DEVICE.test(body.replace(EMPTY_MEMBERS, '')) ? 'used' : 'uncertain';
+	// A path that is not there is told in a page or in words; JSON comes from what stands behind it.
+	const isNotThere =
+		status === 404 && params?.['detail'] === undefined && code === 'bad-response' && !/^\s*[[{]/.test(body);
 	const isFirewall = status === 403 && isPage;
 	const isPortal = code === 'captive-portal' && status !== 303;
 	return isNotThere || isFirewall || isPortal || BEFORE_THE_CODE.includes(status) ? 'valid' : 'uncertain';

@@ -76,6 +76,7 @@ const ANSWERS: readonly Row[] = [
 	[402, 'uncertain'],
 	[403, 'uncertain', '{"detail":"This workflow is not allowed for kiosks"}'],
 	[404, 'uncertain', '{"detail":"account not found"}'],
+	[404, 'uncertain', '{}'],
 	[404, 'uncertain', '{"code":"workflow-unknown"}'],
 	[409, 'uncertain'],
 	[418, 'uncertain'],
@@ -103,6 +104,8 @@ const ANSWERS: readonly Row[] = [
 	[200, 'used', '{"data":{"k":"eyJhbGciOiJub25lIn0.eyJhIjoxfQ.c2ln"}}'],
 	// It is nothing that only a service says: whatever is in between answers so as well.
 	[200, 'uncertain', '{}'],
+	[200, 'uncertain', '{"token":null}'],
+	[201, 'uncertain', '{"data":{"connection":{}, "token": ""}}'],
 	[201, 'uncertain', '[]'],
 	[200, 'uncertain', 'null'],
 	[200, 'uncertain', 'true'],
