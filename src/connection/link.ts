@@ -308,8 +308,8 @@ function revoked(
 function settled(state: State<'online'>, atMs: number, outlived = false): State<'online'> {
 	const lifeMs = atMs - state.sinceMs;
 	if (lifeMs < COUNTS_AFTER_MS) return { ...state, onlineAtMs: atMs };
-	// A Connection whose channel has counted has proved good: when it is refused later, a fresh one may help again.
-	const proved = { ...state.backoff, registeredAtMs: null, earlyEnds: null };
+	// A Connection whose channel has counted has proved good: when it is refused later, a fresh one may help again, and soon.
+	const proved = { ...state.backoff, registeredAtMs: null, earlyEnds: null, refusedForMs: 0, refusedAtMs: null };
 	const isStable = outlived || lifeMs >= STABLE_AFTER_MS;
 	return { ...state, onlineAtMs: atMs, backoff: isStable ? NO_FAILURES : proved };
 }

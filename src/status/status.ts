@@ -1,5 +1,5 @@
 /** The device's status in one plain sentence and in the fields of `status --json`. Pure. */
-import type { Failure } from '../base/errors.ts';
+import { type Failure, failure } from '../base/errors.ts';
 import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
@@ -176,9 +176,14 @@ function triesWay({ current, next }: Supervision): boolean {
 	);
 }
 
-function problemOf({ supervision, blocker }: Snapshot): Failure | null {
+function problemOf({ supervision, blocker, warnings }: Snapshot): Failure | null {
 	const link = linkThatMatters(supervision);
-	return (link && failureOf(link.state)) ?? blocker;
+	const problem = (link && failureOf(link.state)) ?? blocker;
+	const clock = warnings.find(({ code }) => code === 'clock-wrong');
+	if (problem?.code !== 'certificate-expired' || clock?.params?.['direction'] !== 'fast') return problem;
+	// By a clock that is known to be fast: whose move it is then is another one's.
+	const { code, message, remedy, params } = clock;
+	return failure(code, `${problem.message} ${message}`, { remedy, params: { ...problem.params, ...params } });
 }
 
 /** The problem of a move has its beginning with it: the device is online meanwhile, and nothing else tells how long it is so. */

@@ -279,6 +279,18 @@ describe('a refused channel', () => {
 		expect(tell(walk(fresh, confirmed), ended(refused), 1700).state).toMatchObject(named);
 	});
 
+	test('again and again brings a fresh one within 30 s each time that a channel of the last one has counted [F977]', () => {
+		let state = states.online;
+		for (let atMs = 45_000; atMs < 20 * MINUTE; atMs += 45_000) {
+			const { state: waiting, effects } = tell(state, ended(refused), atMs);
+			expect(waiting).toMatchObject({ name: 'registerWait', failure: { recovers: true } });
+			const [wait] = effects;
+			expect(wait?.type === 'wait' && wait.delayMs).toBeLessThanOrEqual(30_000);
+			const renewed = tell(tell(waiting, timer, atMs).state, { type: 'registered', connection: RENEWED }, atMs).state;
+			state = tell(renewed, confirmed, atMs).state;
+		}
+	});
+
 	test.each([forbidden, failure('channel-not-found', 'Nothing there.')])(
 		'with $code asks for no person while a fresh Connection is had in its place',
 		(cause) => {

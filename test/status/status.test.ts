@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { plainDuration } from '../../src/base/durations.ts';
 import { CATALOGUE, type ErrorCode, type Failure, failure, retryClassOf } from '../../src/base/errors.ts';
+import { clockWarning } from '../../src/connection/clock-skew.ts';
 import type { LinkEvent } from '../../src/connection/link.ts';
 import { FULL_BUDGET } from '../../src/connection/registration-budget.ts';
 import {
@@ -273,6 +274,19 @@ describe('what a technician reads while something changes', () => {
 		expect(failing).toMatchObject({ state: 'offline', problem: { code: 'service-unreachable' } });
 		const hopeless = describeStatus(snapshot(tell(again, 'next', ended(unknown)), gone));
 		expect(hopeless).toMatchObject({ state: 'blocked', problem: { code: 'access-forbidden' } });
+	});
+
+	test('a certificate that has expired by a clock which is known to be fast is a wrong clock [F978]', () => {
+		const expired = failure('certificate-expired', "The certificate of id.example has expired by this device's clock.");
+		const failing = tell(online, 'current', ended(expired));
+		const told = (skewMs: number) => {
+			const warning = clockWarning(skewMs);
+			return describeStatus(snapshot(failing, { ...gone, warnings: warning ? [warning] : [] }));
+		};
+		const { problem, sentence } = told(7300 * 86_400_000);
+		expect(problem).toMatchObject({ code: 'clock-wrong', remedy: expect.stringContaining("Set this device's clock") });
+		expect(sentence).toMatch(/has expired by this device's clock\. .*clock is 7300 days fast/);
+		for (const skewMs of [0, -86_400_000]) expect(told(skewMs).problem?.code).toBe('certificate-expired');
 	});
 
 	test('an old channel that was replaced is not the trouble', () => {
