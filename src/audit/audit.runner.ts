@@ -19,26 +19,24 @@ export type Audit = Awaited<ReturnType<typeof openAudit>>;
 
 /** These destroy, move or change who may: each is written, however many came before. Of others repetitions are counted. */
 const LASTING = [
-	...[
-		'acceptIdentity',
-		'eraseEvents',
-		'forgetPlan',
-		'moved',
-		'pair',
-		'paired',
-		'planHandedOver',
-		'planKeysChanged',
-		'setWorkflow',
-		'settingTaken',
-		'unpair',
-	],
+	'acceptIdentity',
+	'eraseEvents',
+	'forgetPlan',
+	'moved',
+	'pair',
+	'paired',
+	'planHandedOver',
+	'planKeysChanged',
+	'setWorkflow',
+	'settingTaken',
+	'unpair',
 ];
 const NAME = 'audit';
 /** On the disk: some 1,400 entries. */
 export const MAX_AUDIT_BYTES = 512 * 1024;
 
 /** Records nothing: for simulated devices. */
-export const NO_AUDIT: Pick<Audit, 'record'> = { record() {} };
+export const NO_AUDIT: Pick<Audit, 'record' | 'settled'> = { record() {}, settled: async () => {} };
 
 /** Of a count: what is counted. */
 const keyOf = ({ action, entrance, result }: AuditFact) => JSON.stringify([action, entrance, result === 'ok']);

@@ -6,7 +6,7 @@ import type { LocalReply, LocalRoute } from './server/local-server.ts';
 /** The same route, recorded under this name. Neither bodies nor words of the caller are written down. */
 export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(
 	route: Route,
-	{ action, entrance, audit }: { action: string; entrance: string; audit: Pick<Audit, 'record'> },
+	{ action, entrance, audit }: { action: string; entrance: string; audit: Pick<Audit, 'record' | 'settled'> },
 ): Route {
 	if (route.method === 'GET') return route;
 	return {
@@ -15,6 +15,8 @@ export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(
 			try {
 				const reply = await route.handle(request);
 				audit.record({ action, entrance, result: 'ok', ...countIn(reply) });
+				// Who is told that it is done can read it there, whatever ends the agent next.
+				await audit.settled();
 				return reply;
 			} catch (error) {
 				audit.record({ action, entrance, result: toFailure(error).code });

@@ -52,7 +52,7 @@ export interface PageParts {
 	readonly settings: () => Pick<Settings, 'baseUrl' | 'page' | 'pairing'>;
 	/** The PIN that pairing requires, as it is now; `null` for none. */
 	readonly pin: () => string | null;
-	readonly audit: Pick<Audit, 'record'>;
+	readonly audit: Pick<Audit, 'record' | 'settled'>;
 	/** Where the file is kept by which the kiosk opens the page, and the group that may read it. */
 	readonly kiosk: { readonly runDir: string; readonly group: string };
 	/** Told of wrong PINs. */

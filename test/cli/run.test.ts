@@ -1,8 +1,10 @@
+import { once } from 'node:events';
 import { readFile, watch } from 'node:fs/promises';
+import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { followSentence } from '../../src/cli/run.ts';
-import type { Status } from '../../src/protocol/local-api.ts';
+import { LOCAL_ROUTES, LOCAL_SOCKETS, type Status } from '../../src/protocol/local-api.ts';
 import { follow, givenHome, type Home } from './command.ts';
 import { asProcess, givenDevice, givenPaired, givenProvisioned } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
@@ -77,6 +79,33 @@ describe('run', () => {
 		process.kill(daemon.pid, 'SIGHUP');
 		await daemon.untilLine(/workflowId must be a text.*stay in force/);
 		expect((await home.status()).workflow).toMatchObject({ wanted: 'face-check', source: 'file' });
+	});
+
+	test('what it has answered to be done is in the audit log, also when it is killed with the answer [F979]', async () => {
+		const { home, daemon, code, pair } = await givenPaired({}, asProcess);
+		let agent = daemon;
+		for (const [method, path, action] of [
+			['PUT', LOCAL_ROUTES.workflow, 'setWorkflow'],
+			['POST', LOCAL_ROUTES.unpair, 'unpair'],
+			['PUT', LOCAL_ROUTES.workflow, 'setWorkflow'],
+		] as const) {
+			if (agent !== daemon) await pair(code());
+			const socketPath = join(home.env['IDV_AGENT_RUN_DIR'] ?? '', LOCAL_SOCKETS.admin);
+			const headers = { 'content-type': 'application/json' };
+			const asking = request({ socketPath, path, method, headers, agent: false });
+			asking.end(method === 'PUT' ? JSON.stringify({ workflowId: 'face-check' }) : '');
+			const [answer] = (await once(asking, 'response')) as [IncomingMessage];
+			process.kill(agent.pid, 'SIGKILL');
+			expect(answer.statusCode).toBe(200);
+			await agent.ended;
+			const { stdout } = await home.agent(['audit', '--json']);
+			const entries = stdout
+				.trim()
+				.split('\n')
+				.map((line) => JSON.parse(line));
+			expect(entries.at(-1)).toMatchObject({ action, result: 'ok' });
+			agent = await home.run();
+		}
 	});
 
 	test('never prints a credential', async () => {
