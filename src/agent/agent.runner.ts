@@ -227,6 +227,7 @@ function assemble(options: AgentOptions, base: Base) {
 		receive: (baseUrl, append) => leaving.receive(baseUrl, append),
 		newAttemptId: options.newAttemptId ?? randomUUID,
 		plan: fleet.target,
+		addressInForce: () => reconciler.addressInForce(),
 		standing: () => standing(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
@@ -293,12 +294,9 @@ async function goOnline(
 	if (links.supervision.current?.state.name !== 'online') leaving.belongTo(desired.baseUrl);
 	// A move of the plan that had failed would hold the device where it was, with a Connection that is worth nothing.
 	reconciler.forgive();
+	const generation = links.supervision.lastGeneration + 1;
 	links.dispatch({ type: 'paired', desired, connection, atMs: clock.monotonicMs() });
-	const generation = links.supervision.lastGeneration;
-	await untilSettled(clock, onStatus, () => {
-		const state = (links.supervision.next ?? links.supervision.current)?.state.name;
-		return state !== 'registering' && state !== 'connecting';
-	});
+	await untilSettled(clock, onStatus, () => !links.isConnecting(generation));
 	await leaving.done;
 	const { current } = links.supervision;
 	return {

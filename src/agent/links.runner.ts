@@ -180,6 +180,12 @@ export function superviseLinks(
 		dispatch,
 		/** Hands over the desired registration, with the saved Connections. */
 		desire: (desired: DesiredRegistration | null) => dispatch(desiring(desired)),
+		/** Whether a link is on its way to be online, or what took its place; beside it another service may be tried. */
+		isConnecting(generation: number): boolean {
+			const { current, next } = supervision;
+			const state = (current?.generation === generation ? current : (next ?? current))?.state.name;
+			return state === 'registering' || state === 'connecting';
+		},
 		/** `service.connectionLifeSeconds` has changed: the Connection in use is renewed when it says so. */
 		lifeChanged: () => renewByAge(Number.POSITIVE_INFINITY),
 		/** Ends every link and gives up every request, until a registration is desired again. */

@@ -99,12 +99,16 @@ export function keepReconciled(
 		return stateWriter.state.lastWay ? parts.ways.wanted().way?.id : undefined;
 	}
 
-	/** The address of the settings, where the device is, or was, online at another one. */
+	/** Of the service that the device is, or was, online at. */
+	function addressInForce(): string | null {
+		const [online] = stateWriter.state.connections;
+		return links.supervision.current?.registration.baseUrl ?? (online?.worked ? online.baseUrl : null);
+	}
+
+	/** The address of the settings, where another one is in force. */
 	function otherAddress(): string | null {
 		const { baseUrl } = parts.runtime().resolved.settings;
-		const [online] = stateWriter.state.connections;
-		const inForce = links.supervision.current?.registration.baseUrl ?? (online?.worked ? online.baseUrl : baseUrl);
-		return baseUrl !== inForce ? baseUrl : null;
+		return baseUrl !== (addressInForce() ?? baseUrl) ? baseUrl : null;
 	}
 
 	/** Names what leads to the service by the settings and is not in force. */
@@ -174,6 +178,7 @@ export function keepReconciled(
 		/** The inputs of the decision, but for leases and progress. @param as the identity to decide for; default the device's own. */
 		inputs: (as?: CompleteIdentity): RegistrationInputs => ({ ...inputs(as), plan: fleet.target() }),
 		reconcile,
+		addressInForce,
 		/** The supervision has made a step: hands on only what that changes. */
 		follow() {
 			if (stopped) return;

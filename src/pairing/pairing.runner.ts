@@ -29,7 +29,7 @@ import type { AnswerFile } from './kept-answer.edge.ts';
 import { keepAnswers } from './kept-answer.runner.ts';
 import type { KeptAnswer } from './kept-answer.ts';
 import { type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
-import { differingIssuer, type Standing } from './rescue.ts';
+import { addressFor, differingIssuer, type Standing } from './rescue.ts';
 import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 import { readScannedText } from './scanned-text.ts';
 
@@ -48,6 +48,8 @@ export interface PairingParts {
 	readonly receive: (baseUrl: string, append: () => void) => void;
 	readonly runtime: () => Runtime;
 	readonly plan: () => PlanTarget | null;
+	/** Of the service that the device is, or was, online at; `null` before it was. */
+	readonly addressInForce: () => string | null;
 	readonly standing: () => Standing;
 	readonly time: Pick<DeviceTime, 'heard' | 'best'>;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
@@ -88,11 +90,16 @@ export function createPairing(parts: PairingParts) {
 
 	function decide(asked: PairRequest, by: BroughtBy): PairingDecision {
 		const { resolved } = parts.runtime();
+		const { replace = false } = asked;
+		const named = { baseUrl: readScannedText(asked.code).code?.baseUrl ?? null, replace };
+		const baseUrl = addressFor(named, resolved.settings.baseUrl, parts.addressInForce());
+		// The workflow of the settings is for the service that they name.
+		const isTheirs = baseUrl === resolved.settings.baseUrl;
 		return decidePairing(
-			{ ...asked, replace: asked.replace ?? false, by },
+			{ ...asked, replace, by },
 			{
-				settings: resolved.settings,
-				configured: fixedWorkflow(resolved, parts.plan()),
+				settings: { ...resolved.settings, baseUrl },
+				configured: isTheirs ? fixedWorkflow(resolved, parts.plan()) : null,
 				state: stateWriter.state,
 				pairedWith: pairedWith(stateWriter.state),
 				standing: parts.standing(),
@@ -186,7 +193,10 @@ export function createPairing(parts: PairingParts) {
 		while (underWay) await underWay;
 		answers.tell();
 		const ready = answers.ready();
-		if (!ready || !isOwn(ready.kept.baseUrl, parts.runtime().resolved.settings.baseUrl)) return;
+		if (!ready) return;
+		const { baseUrl } = ready.kept;
+		const { settings } = parts.runtime().resolved;
+		if (!isOwn(baseUrl, addressFor({ baseUrl, replace: true }, settings.baseUrl, parts.addressInForce()))) return;
 		await reported(online(ready.kept, takeKept(ready.kept, ready.token)), 'kept answer').catch(() => {});
 	}
 

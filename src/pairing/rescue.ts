@@ -21,6 +21,20 @@ export function takesRescue(standing: Standing, by: 'scanner' | 'person'): boole
 	return standing === 'refused' || standing === 'copy' || (standing === 'refusedOnce' && by === 'person');
 }
 
+/**
+ * The address that a code is measured by. Where the settings name a service and the device is still at another one, because it has not
+ * been online there, codes of both are good; one that names neither is for where the device is, or with `replace` for where it goes.
+ */
+export function addressFor(
+	{ baseUrl, replace }: { readonly baseUrl: string | null; readonly replace: boolean },
+	configured: string | null,
+	inForce: string | null,
+): string | null {
+	if (configured === null || inForce === null) return configured;
+	const isOf = (address: string) => baseUrl === null || new URL(baseUrl).origin === new URL(address).origin;
+	return isOf(inForce) && !(replace && isOf(configured)) ? inForce : configured;
+}
+
 /** Whether a failed attempt was a refusal of this device by its service. */
 export function isRefusal(code: ErrorCode): boolean {
 	return dispositionOf(code) === 'reregister' || code === 'access-forbidden';

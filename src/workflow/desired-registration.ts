@@ -110,7 +110,8 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const { credential, alone } = tryCredential(inputs, whole.demanded);
 	const { way, demanded, isAlone } = alone ?? tryWay(inputs, whole.demanded);
 	const planDueMs = due && nextDueMs(due, wallMs);
-	const moments = [way.name === 'none' ? null : way.untilMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
+	const wayMs = way.name !== 'none' && way.untilMs > nowMs ? way.untilMs : null;
+	const moments = [wayMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
 	if (isAlone) {
 		const reevaluateAtMs = earliest(moments);
 		const progress = { ...before, way, credential };
@@ -190,6 +191,8 @@ function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Tr
 	const { supervision, before, resolved, nowMs, random } = inputs;
 	const { current, next } = supervision;
 	const isElsewhere = demanded !== null && demanded.baseUrl !== current?.registration.baseUrl;
+	if (isElsewhere && isRescued(supervision))
+		return { demanded: { ...demanded, ...next?.registration }, way: before.way, isAlone: true };
 	// A code that is brought is refused by its own rules.
 	const isSetting = demanded?.baseUrl === resolved.settings.baseUrl && next?.reason !== 'pairing';
 	const differs = current && demanded && (isElsewhere ? isSetting : !isSameWay(current.registration, demanded));
@@ -217,6 +220,13 @@ function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Tr
 	if (way.name === 'refused') return { demanded: { ...demanded, ...kept }, way, isAlone: false };
 	if (!isOnline || isElsewhere) return { demanded, way, isAlone: false };
 	return { demanded: { ...demanded, request, credentialId, hasReusableCredential }, way, isAlone: true };
+}
+
+/** A code of the service that the device is still at goes before another address: what it brought may be all that the device has. */
+export function isRescued({ current, next }: Supervision): boolean {
+	if (!current || next?.reason !== 'pairing' || next.state.name === 'blocked') return false;
+	const isNeeded = current.state.name !== 'online' || failureOf(next.state) === null;
+	return isNeeded && next.registration.baseUrl === current.registration.baseUrl;
 }
 
 /** Names the try of another service: with another key or workflow for it, it is another try. */

@@ -8,6 +8,7 @@ import { expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import { connectionOf } from '../../src/connection/link.ts';
 import {
+	isSameLink,
 	type Link,
 	NOTHING_SUPERVISED,
 	type SupervisorEvent,
@@ -23,6 +24,7 @@ import {
 	type DesiredInputs,
 	type DesiredOutcome,
 	desiredRegistration,
+	isRescued,
 	NO_PROGRESS,
 } from '../../src/workflow/desired-registration.ts';
 import { currentLeases, holdLease, NO_LEASES, releaseLease } from '../../src/workflow/leases.ts';
@@ -179,6 +181,11 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 			must(isOwn, 'a credential for another service is not sent to this one');
 			[world.refused, world.deferred] = [null, null];
 			world.reached.add('another service in vain');
+			return;
+		}
+		if (next && live && live.baseUrl !== baseUrl && isRescued(supervision)) {
+			must(isSameLink(next.registration, desired), 'a code of the service that the device is at goes first');
+			world.reached.add('a code before another service');
 			return;
 		}
 		must(desired.baseUrl === baseUrl, 'settings name the service before the pairing does');
@@ -555,6 +562,7 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 			'online',
 			'adopted',
 			'another service in vain',
+			'a code before another service',
 		].sort(),
 	);
 });
