@@ -51,6 +51,13 @@ export function keepTaken(parts: {
 		};
 	};
 	let last = inForce();
+	/** An address or a workflow that is in force while another one is tried, or was refused, is not taken from where that is set. */
+	const takenNow = (): Settings => {
+		const { settings } = agent.ways.runtime().resolved;
+		const now = inForce();
+		const isTaken = (path: (typeof MOVES)[number]) => isSame(now[path], settings[path]);
+		return { ...now, ...Object.fromEntries(MOVES.map((path) => [path, (isTaken(path) ? now : last)[path]])) };
+	};
 	/** Names the credential that was taken last. */
 	let credential = seen.credentials.id;
 	const startedAt = isoNow(clock);
@@ -75,7 +82,7 @@ export function keepTaken(parts: {
 		/** Settings may have been taken since the last look. */
 		look(): void {
 			lookAtCredential();
-			const [before, now, settings] = [seen, agent.ways.runtime(), inForce()];
+			const [before, now, settings] = [seen, agent.ways.runtime(), takenNow()];
 			if (before === now && MOVES.every((path) => settings[path] === last[path])) return;
 			const changed = new Set(changedPaths(last, settings));
 			[seen, last] = [now, settings];
@@ -107,8 +114,11 @@ export function keepTaken(parts: {
 				const value = valueAt(now, path);
 				const there = onDisk(disk, path);
 				const isMoving = MOVES.some((one) => one === path) && !isSame(value, valueAt(resolved.settings, path));
-				const { origins } = isMoving ? agent.ways.lastGood() : resolved;
-				const { source, where } = origins.get(path) ?? { source: 'default', where: null };
+				const { origins, settings } = isMoving ? agent.ways.lastGood() : resolved;
+				// It may never have been set: a code has brought it, or the service has named it.
+				const isSet = isSame(value, valueAt(settings, path));
+				const origin = isSet ? origins.get(path) : { source: 'connection', where: null };
+				const { source, where } = origin ?? { source: 'default', where: null };
 				const bad = [...told, ...disk.problems].find(
 					(one) => isAbout(one, path) || (path.endsWith('File') && there !== null && there === one.params?.['path']),
 				);
@@ -119,7 +129,11 @@ export function keepTaken(parts: {
 				const waits = isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && isFinal) ? 'try' : null;
 				const waitsFor: 'restart' | 'lease' | 'try' | null = waitsForStart ? 'restart' : waits;
 				// Of a file that is absent or cannot be read nothing is known to be on the disk; that it is so is told once, as that.
-				const isRead = source !== 'file' || disk.documents.some((one) => one.where === where);
+				// A value that stands in for a refused restriction of such a file is from nowhere.
+				const isRead =
+					source === 'default'
+						? disk.origins.get(path)?.source !== 'default'
+						: source !== 'file' || disk.documents.some((one) => one.where === where);
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				return {
 					...{ path, value: shownValue(path, value), source, where },

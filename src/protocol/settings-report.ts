@@ -5,7 +5,9 @@ import { problemSummarySchema } from './local-answers.ts';
 const settingRowSchema = z.object({
 	path: z.string(),
 	value: z.unknown().describe('In force.'),
-	source: z.string().describe('default, file, environment or flag.'),
+	source: z
+		.string()
+		.describe('default, file, environment, flag, or connection: what no setting names, and the Connection is for.'),
 	where: z.string().nullable().describe('The file or the variable.'),
 	since: z.string().optional().describe('When it was taken, or the start of the agent.'),
 	disk: z.unknown().optional().describe('The value on the disk, where it is another one.'),

@@ -2,7 +2,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
-import { givenAgent, givenHome, type RunningAgent, registrations } from '../harness/harness.ts';
+import { givenAgent, givenHome, givenPairedAgent, type RunningAgent, registrations } from '../harness/harness.ts';
 import type { SteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -231,4 +231,37 @@ test('the log names the file of conf.d and the setting that are at fault as they
 		expect(told.at(-1)?.msg).toContain(file);
 	}
 	expect(device.logText()).not.toContain('zork-value');
+});
+
+test('what is in force while another address or workflow is tried is not logged as taken from where that one is set [F981]', async () => {
+	const service = await givenService({ workflows: ['check-in', 'boarding'] });
+	const settings = { fleet: { changeLimitSeconds: 20 } };
+	const home = await givenHome();
+	const device = await givenPairedAgent(service, { home, settings });
+	const taken = () => device.log.map(({ msg }) => msg).filter((msg) => msg.startsWith('setting taken'));
+	const tried = { ...settings, baseUrl: DEAD, workflowId: 'boarding' };
+	await home.writeSettings(tried);
+	await device.daemon.reload();
+	await device.untilStatus(({ problem }) => problem !== null);
+	await home.writeSettings({ ...tried, heartbeatCadence: 'often' });
+	await device.daemon.reload();
+	await device.untilStatus(({ warnings }) => warnings.length > 0);
+	device.clock.advance(20_000);
+	await home.untilSaved(({ refusedWay }) => refusedWay !== null);
+	// While it is offline no workflow is live.
+	const lost = device.untilState('offline');
+	service.dropSockets();
+	await lost;
+	expect(taken()).toEqual([]);
+	expect(await row(device, 'baseUrl')).toMatchObject({ value: service.url, source: 'connection', where: null });
+	await home.writeSettings({ ...tried, baseUrl: service.url });
+	await device.daemon.reload();
+	await device.passWait();
+	await device.untilLive('boarding');
+	const { configFile } = home.paths;
+	expect(taken()).toEqual([
+		`setting taken: baseUrl = "${service.url}" (${configFile})`,
+		`setting taken: workflowId = "boarding" (${configFile})`,
+	]);
+	expect(await row(device, 'baseUrl')).toMatchObject({ value: service.url, source: 'file', where: configFile });
 });
