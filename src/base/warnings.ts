@@ -8,8 +8,9 @@ export type Warnings = ReturnType<typeof keepWarnings>;
 /** Of what a site has to mend: since when it is so is told, too. */
 const DATED: readonly ErrorCode[] = ['settings-invalid', 'settings-unreadable', 'credential-unreadable'];
 
-/** By its cause: what follows from it may be another after a start. */
-const nameOf = ({ code, message }: Failure) => `${code} ${message.split('. ')[0]}`;
+/** By its cause: what follows from it may be another after a start, and where it stands in its file after a change of that. */
+const nameOf = ({ code, message }: Failure) =>
+	`${code} ${message.split('. ')[0]?.replace(/: line \d+, column \d+(?=: )/, '')}`;
 
 /** @param onChange called after every change. @param dates ISO 8601; left out, nothing is dated. */
 export function keepWarnings(

@@ -91,7 +91,8 @@ export function toldUnusable({ told, stays }: Unusable): Failure {
 export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {
 	// Of a restriction that was refused and not set before, what is held back is told as well, and nothing from before stays.
 	const held = unknown.flatMap(({ message }) => /: (\S+) was refused\.$/.exec(message)?.[1] ?? []);
-	const isHeld = ({ message }: Failure) => held.some((path) => message.includes(` ${path} `));
+	const isHeld = ({ message }: Failure) =>
+		message.includes(' Until it is mended it ') || held.some((path) => message.includes(` ${path} `));
 	return problems.map((told) => (unknown.includes(told) || isHeld(told) ? told : toldUnusable({ told, stays: true })));
 }
 

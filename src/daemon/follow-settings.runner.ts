@@ -47,8 +47,9 @@ export function followSettings(parts: {
 	): void {
 		const all = [...toldProblems(problems, unknown), ...files.map(toldUnusable), ...notices];
 		const topics = new Map(all.map((one) => [`settings ${one.message}`, one]));
-		for (const topic of told) if (!topics.has(topic)) agent.warn(topic, null);
+		// What is told with other words goes on: its place in the file may be another.
 		for (const [topic, one] of topics) agent.warn(topic, one);
+		for (const topic of told) if (!topics.has(topic)) agent.warn(topic, null);
 		told = [...topics.keys()];
 	}
 

@@ -179,7 +179,8 @@ export const CHECKS = [
 				...having('settings-not-followed'),
 			];
 			// A file that has vanished is not on the disk to be found: the agent knows of it.
-			const isNamed = ({ params }: Failure) => refusals.some(({ message }) => message.includes(`${params?.['path']}`));
+			const unread = refusals.filter(({ code }) => code === 'settings-unreadable');
+			const isNamed = ({ params }: Failure) => unread.some(({ message }) => message.includes(`${params?.['path']}`));
 			refusals.push(...having('settings-unreadable').filter((one) => one.params?.['path'] && !isNamed(one)));
 			const [ending] = having('credential-ending');
 			const [problem = ending ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = refusals;

@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { didYouMean, editDistance } from './nearest-name.ts';
 import { holdBack, holdForUnread, isOpen, RESTRICTS, type SettingsBefore } from './restrictions.ts';
@@ -74,13 +75,14 @@ export function resolveSettings(
 		const mended: Mended = layer.source === 'file' ? { document: layer.document } : { document: null };
 		if (layer.source === 'file' && !isObject(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
-		const refuse = (one: string, where: string) => {
+		const refuse = (one: string, where: string, isThere = false) => {
 			refused.add(one);
 			const isOwn = before?.origins.get(one)?.where === where && !isMissing(one, valueAt(before.settings, one));
 			const kept = isOwn ? valueAt(before.settings, one) : undefined;
 			const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
-			// No restriction is an object: it is refused whenever the document is read again.
-			mend(mended, one.split('.'), one in RESTRICTS && isOpen ? {} : kept);
+			// A restriction is refused whenever the document is read again, as it stands there; where it does not, none is an object.
+			if (!(one in RESTRICTS && isOpen)) mend(mended, one.split('.'), kept);
+			else if (!isThere) mend(mended, one.split('.'), {});
 			if (!isOwn) return;
 			values.set(one, kept);
 			origins.set(one, { source: layer.source, where });
@@ -104,7 +106,8 @@ export function resolveSettings(
 				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
 				// It keeps no agent from starting.
 				if (entry && isMissing(path, value)) unknown.push(told);
-				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : []) refuse(one, where);
+				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : [])
+					refuse(one, where, entry !== undefined);
 			} else {
 				isUnchanged &&= isSame(problem.value, value);
 				values.set(path, problem.value);
@@ -129,7 +132,18 @@ export function resolveSettings(
 			origins.set(path, to?.origins.get(path) ?? { source: 'default', where: null });
 		}
 	};
-	const allHeld = [...holdForUnread(unread, values, before, goBack), ...holdBack(refused, values, before, goBack)];
+	const tellOwn = (path: string, meanwhile: unknown) => {
+		const at = before ? problems.findIndex(({ message }) => ` ${message}`.includes(` ${path} `)) : -1;
+		const fault = problems[at];
+		if (!fault || unknown.includes(fault)) return false;
+		const is = Array.isArray(meanwhile) ? 'allows nothing' : `is ${meanwhile}`;
+		problems[at] = { ...fault, message: joinSentences(fault.message, `Until it is mended it ${is}`) };
+		return true;
+	};
+	const allHeld = [
+		...holdForUnread(unread, values, before, goBack),
+		...holdBack(refused, values, before, goBack, tellOwn),
+	];
 	// Nothing goes on with settings that were never valid: they only have mistakes.
 	const held = before || problems.length + unread.length === unknown.length ? allHeld : [];
 	// A setting that was refused, or may stand in a file that cannot be read, has been told as that. A mistyped name alone

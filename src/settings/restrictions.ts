@@ -40,12 +40,16 @@ export interface SettingsBefore {
 export const isOpen = (path: string, value: unknown) =>
 	isSame(value, listSettings().get(path)?.fallback) || isSame(value, RESTRICTS[path]?.[path]);
 
-/** Where a restriction was refused and nothing good of it is left, what it restricts waits or allows nothing. Says so. */
+/**
+ * Where a restriction was refused and nothing good of it is left, what it restricts waits or allows nothing. Says so.
+ * @param tellOwn adds to the fault of a restriction what it is meanwhile; `false` where no fault names it.
+ */
 export function holdBack(
 	refused: ReadonlySet<string>,
 	values: Map<string, unknown>,
 	before: SettingsBefore | null,
 	goBack: (paths: readonly string[], to: SettingsBefore | null) => void,
+	tellOwn: (path: string, meanwhile: unknown) => boolean,
 ): Failure[] {
 	const told: Failure[] = [];
 	for (const path of refused) {
@@ -60,8 +64,10 @@ export function holdBack(
 				const isKept = meanwhile === undefined && before?.origins.get(held)?.source === 'file';
 				goBack([held], isKept ? before : null);
 				if (meanwhile !== undefined) values.set(held, meanwhile);
+				// What is in its own place is told with its fault.
+				const isOwn = held === path && tellOwn(path, meanwhile);
 				const waits = Array.isArray(meanwhile) ? 'allows nothing' : 'waits';
-				if (!isSame(values.get(held), wanted))
+				if (!isOwn && !isSame(values.get(held), wanted))
 					told.push(failure('settings-invalid', `${held} ${waits}: ${path} was refused.`));
 			}
 	}

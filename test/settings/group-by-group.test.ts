@@ -179,10 +179,8 @@ test('of a restriction that was refused and not set before, status and log say w
 	await home.writeSettings({ ...good, service: { actOnMessages: 'yes' } });
 	await device.daemon.reload();
 	const told = device.agent.status().warnings.map(({ message }) => message);
-	expect(told).toContainEqual(
-		expect.stringContaining('service.actOnMessages waits: service.actOnMessages was refused.'),
-	);
-	expect(told.join(' ')).toMatch(/actOnMessages must be true or false/);
+	const fault = 'service.actOnMessages must be true or false. Until it is mended it is false.';
+	expect(told).toEqual([expect.stringContaining(fault)]);
 	expect(told.join(' ')).not.toContain('from before stay');
 	const taken = device.log
 		.map(({ msg }) => msg)
@@ -208,6 +206,35 @@ test('the doctor names a file of conf.d that has vanished, and a hook whose prog
 		message: expect.stringContaining(`${conf} is not there any more`),
 	});
 });
+
+test.each<[path: string, bad: unknown, fault: string]>([
+	['service.actOnMessages', 'yes', 'must be true or false'],
+	['forward.allow', ['nope'], '[0] must'],
+])(
+	'a file of conf.d whose %s is refused, and that vanishes: both are told, the refusal as it was since it began [F982]',
+	async (path, bad, fault) => {
+		const { home, inConf, device } = await given();
+		const [group = '', key = ''] = path.split('.');
+		const conf = inConf('50-push.json');
+		const refused = ({ warnings }: Status) =>
+			warnings.find(({ message }) => message.includes(conf) && message.includes(`${path} ${fault}`));
+		await writeFile(conf, JSON.stringify({ [group]: { [key]: bad } }, null, 2));
+		const before = refused(await device.untilStatus((status) => refused(status) !== undefined));
+		const { value } = (await report(device))(path) ?? {};
+		device.clock.advance(1000);
+		await rm(conf);
+		const gone = `${conf} is not there any more`;
+		const status = await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes(gone)));
+		expect(before?.params?.['since']).toBeDefined();
+		expect(refused(status)).toMatchObject({ params: { since: before?.params?.['since'] } });
+		const { settings } = (await examine({ home }, 'settings')).checks;
+		for (const words of [gone, `${path} ${fault}`])
+			expect(settings).toMatchObject({ status: 'warning', message: expect.stringContaining(words) });
+		const row = (await report(device))(path);
+		expect(row).toMatchObject({ value, refused: expect.stringContaining(`${path} ${fault}`) });
+		expect(row).not.toHaveProperty('disk');
+	},
+);
 
 test('the doctor names what is not followed and what cannot be read beside every other fault of the settings [F657]', async () => {
 	const { home, good, device } = await given();
