@@ -120,7 +120,7 @@ export function keepReconciled(
 	/** Since when it is so outlives a restart and the tries of every hour. */
 	function keepRefusedWay(): void {
 		const { way } = progress;
-		const refused = way.name === 'refused' ? way.key : null;
+		const refused = way.name === 'refused' && !way.isTurn ? way.key : null;
 		const tried = triedKey();
 		const at = isoNow({ wallMs: () => parts.time.best().ms });
 		stateWriter.keep((state) => withRefusedWay(state, { refused, tried }, at));

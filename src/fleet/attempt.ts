@@ -22,7 +22,13 @@ interface Try {
 export type PlanAttempt =
 	| { readonly name: 'none' }
 	| (Try & { readonly name: 'trying' })
-	| (Try & { readonly name: 'refused'; readonly failure: Failure; readonly sinceMs: number });
+	| (Try & {
+			readonly name: 'refused';
+			readonly failure: Failure;
+			readonly sinceMs: number;
+			/** Nothing works: it is only the turn of what was before. */
+			readonly isTurn?: boolean;
+	  });
 
 export const NO_ATTEMPT: PlanAttempt = { name: 'none' };
 
@@ -73,15 +79,19 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	// A lease does not make a device forget that the move has failed.
 	if (context.isDeferred) return same?.name === 'refused' ? same : NO_ATTEMPT;
 	if (!same) return { name: 'trying', key, untilMs: nowMs + limitMs, tries: 0 };
-	if (nowMs < same.untilMs) return same;
+	// An outage says nothing of the change: its time is that beside what works.
+	const isOnline = current.state.name === 'online';
+	const leastMs = same.name === 'trying' && offline && isOnline ? (current.state.onlineAtMs ?? 0) + limitMs : 0;
+	if (nowMs < Math.max(leastMs, same.untilMs)) return leastMs > same.untilMs ? { ...same, untilMs: leastMs } : same;
 	if (same.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: same.tries };
 	const cause = next && failureOf(next.state);
 	// While the whole device is offline the new workflow is not to blame, unless the service has said so.
 	const isBlamed = offline === undefined ? isRefusal(cause) : offline === 'turns';
-	if (current.state.name !== 'online' && !isBlamed) return { ...same, untilMs: nowMs + limitMs };
-	const tries = same.tries + 1;
+	if (!isOnline && !isBlamed) return { ...same, untilMs: nowMs + limitMs };
+	const isTurn = offline === 'turns' && !isOnline;
+	const tries = isTurn ? same.tries : same.tries + 1;
 	const longMs = Math.min(TRY_AGAIN_MAX_MS, TRY_AGAIN_MS * 2 ** Math.min(10, tries - 1));
-	const waitMs = offline === 'turns' && current.state.name !== 'online' ? limitMs : longMs;
+	const waitMs = isTurn ? limitMs : longMs;
 	return {
 		name: 'refused',
 		key,
@@ -89,6 +99,7 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 		sinceMs: nowMs,
 		untilMs: nowMs + waitMs * (1 + 0.5 * context.random()),
 		tries,
+		...(isTurn && { isTurn }),
 	};
 }
 

@@ -184,7 +184,8 @@ function tryCredential(
 
 /**
  * The way out as the settings have it is tried alone, beside the link that there is: what else is demanded waits for it, at
- * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn. An address
+ * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn, and refuses
+ * neither: only beside what works a change is known not to. An address
  * of the settings at which it does not come online in time is refused like a way out, with all that is for it.
  */
 function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Trial {
@@ -200,8 +201,8 @@ function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Tr
 	const isOnline = current.state.name === 'online';
 	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
 	// What was refused beside a link that worked may be what works now.
-	const isLong = before.way.name === 'refused' && before.way.untilMs - nowMs > limitMs;
-	const way = assessAttempt(isLong && !isOnline ? NO_ATTEMPT : before.way, {
+	const isOver = before.way.name === 'refused' && !before.way.isTurn;
+	const way = assessAttempt(isOver && !isOnline ? NO_ATTEMPT : before.way, {
 		key: isElsewhere ? addressKey(inputs) : (demanded.way ?? null),
 		supervision,
 		isDeferred: false,

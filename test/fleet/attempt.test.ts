@@ -120,6 +120,17 @@ describe('an attempt', () => {
 		if (silent.name === 'refused') expect(silent.failure.params).not.toHaveProperty('problem');
 	});
 
+	test('of a way out has its whole time beside what works, after an outage again, and takes turns in it without being refused', () => {
+		const back = moving({ ...ONLINE, onlineAtMs: 50_000 }, OFFLINE);
+		const waits = assessAttempt(trying(), at(60_000, { supervision: back, offline: 'waits' }));
+		expect(waits).toEqual({ ...trying(), untilMs: 110_000 });
+		expect(assessAttempt(waits, at(110_000, { supervision: back, offline: 'waits' }))).toMatchObject({ tries: 1 });
+		const away = moving(OFFLINE, OFFLINE);
+		const turn = assessAttempt(trying(), at(60_000, { supervision: away, offline: 'turns' }));
+		expect(turn).toMatchObject({ isTurn: true, untilMs: 60_000 + 75_000, tries: 0 });
+		expect(assessAttempt(turn, at(135_000, { supervision: away, offline: 'turns' }))).toMatchObject({ name: 'trying' });
+	});
+
 	test.each([
 		[1, 1],
 		[2, 2],

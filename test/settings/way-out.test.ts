@@ -185,6 +185,42 @@ test('an address at which the device is not online in time is refused with why a
 	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
+test.each<[what: string, more: object]>([
+	['alone', {}],
+	['with another cadence', { heartbeatCadence: 20 }],
+])(
+	'a good way out that is set %s while the service is away is not refused for that, and taken afterwards [F983]',
+	async (_, more) => {
+		const { service, home, good, device } = await given();
+		const away = 40_000;
+		const lost = device.untilState('offline');
+		let comesBack = () => {};
+		const until = new Promise<void>((resolve) => {
+			comesBack = resolve;
+		});
+		const back = service.restart({ until, hard: true });
+		await lost;
+		await home.writeSettings({ ...good, ...more, service: { channelAuth: 'query' } });
+		await device.daemon.reload();
+		const pass = async (isOver: () => boolean) => {
+			while (!isOver()) {
+				device.clock.advance(500);
+				// What that set off has been answered.
+				await device.client.request('agent', 'GET', '/v1/status');
+			}
+		};
+		const untilMs = device.clock.wallMs() + away;
+		await pass(() => device.clock.wallMs() >= untilMs);
+		expect(device.agent.status().state).not.toBe('online');
+		comesBack();
+		await back;
+		await pass(() => device.agent.ways.runtime().resolved.settings.service.channelAuth === 'query');
+		await device.untilState('online');
+		expect(device.statuses.filter(isRefused)).toEqual([]);
+		expect(device.log.filter(({ msg }) => msg.includes('was not online with'))).toEqual([]);
+	},
+);
+
 test.each([
 	['an address', { baseUrl: 'https://127.0.0.1:1' }],
 	['a path of the channel', { service: { channelPath: '/no/such/channel' } }],
