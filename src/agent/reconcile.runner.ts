@@ -111,6 +111,13 @@ export function keepReconciled(
 		return baseUrl !== (addressInForce() ?? baseUrl) ? baseUrl : null;
 	}
 
+	/** A credential that is set for the service of another address is not sent to the one in force: nothing is known of it there. */
+	function otherCredential(): string[] {
+		const { id } = parts.runtime().credentials;
+		const inForce = links.supervision.current?.registration ?? stateWriter.state.connections[0];
+		return id !== '' && inForce && id !== inForce.credentialId ? ['credential'] : [];
+	}
+
 	/** Names what leads to the service by the settings and is not in force. */
 	function triedKey(): string | null {
 		if (otherAddress() === null) return parts.ways.tried()?.way?.id ?? null;
@@ -132,7 +139,7 @@ export function keepReconciled(
 		const { way: now, resolved } = parts.runtime();
 		const [key, address] = [triedKey(), otherAddress()];
 		const others = tried && now ? differences(now, tried) : [];
-		const changed = [...(address === null ? [] : ['baseUrl']), ...others].join(', ');
+		const changed = [...(address === null ? [] : ['baseUrl', ...otherCredential()]), ...others].join(', ');
 		const { next } = links.supervision;
 		const isTried =
 			next?.registration.way === wantedWay() && (address ?? next?.registration.baseUrl) === next?.registration.baseUrl;

@@ -1,12 +1,13 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { tellEnds } from '../connection/credential-ends.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { hooksThatCannotRun } from '../diagnosis/hook-programs.edge.ts';
 import { findUnusable } from '../diagnosis/named-files.runner.ts';
 import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
-import { findContradictions } from '../settings/contradictions.ts';
+import { findUnused } from '../settings/contradictions.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
@@ -84,7 +85,7 @@ async function askAgent(shell: Shell, flags: AskFlags): Promise<SettingsReport |
 }
 
 const WAITS = {
-	try: 'is tried beside the live channel',
+	try: 'is tried beside the one in force',
 	restart: 'waits for the next start',
 	lease: 'waits for a lease of an application',
 } as const;
@@ -106,20 +107,19 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const found = await findExposedFiles(loaded, choosePaths(flags, shell.env));
 	// That the applications file cannot be used then is an error of its own.
 	const exposed = found.filter(({ params }) => params?.['path'] !== loaded.settings.local.http.applicationsFile);
-	const problems = [...loaded.problems, ...(await tryOut(shell, loaded)), ...exposed];
+	const { faults, ends } = await tryOut(shell, loaded);
+	const problems = [...loaded.problems, ...faults, ...exposed];
 	const valid = problems.length === 0;
-	const notices = [
-		...loaded.notices,
-		...findContradictions(loaded),
-		...hooksThatCannotRun(loaded.settings, shell.env['PATH']),
-	];
+	const isTold = ({ message }: Failure) => loaded.notices.some((notice) => notice.message === message);
+	const hooks = hooksThatCannotRun(loaded.settings, shell.env['PATH']).filter((hook) => !isTold(hook));
+	const notices = [...loaded.notices, ...findUnused(loaded), ...hooks, ...tellEnds(ends, Date.now())];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
 }
 
-/** The files that the settings name, one by one. */
-async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Failure[]> {
+/** The files that the settings name, one by one, and when what they hold ends. */
+async function tryOut(shell: Shell, loaded: LoadedSettings) {
 	const parts = { userAgent: 'idv-agent', env: shell.env };
 	const { settings } = loaded;
 	const { clientCertificateFile, clientKeyFile } = settings.network;
@@ -131,7 +131,7 @@ async function tryOut(shell: Shell, loaded: LoadedSettings): Promise<readonly Fa
 	const isOpen = 'problems' in runtime;
 	if (isOpen) await runtime.close();
 	const ofLinks = isOpen ? runtime.problems.map(({ told }) => told) : [runtime];
-	return [...ofLinks, ...(await findUnusable(settings))];
+	return { faults: [...ofLinks, ...(await findUnusable(settings))], ends: isOpen ? (runtime.ends ?? []) : [] };
 }
 
 function reportProblems(

@@ -3,6 +3,7 @@ import { accessSync, closeSync, constants, openSync, readSync, statSync } from '
 import { isAbsolute, join } from 'node:path';
 import { type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords } from '../base/files.edge.ts';
+import { relativeHooks } from '../settings/contradictions.ts';
 import type { Settings } from '../settings/table.ts';
 
 /** Where hooks look for a program without a slash in its name. */
@@ -10,11 +11,12 @@ const PATHS = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/s
 
 /** One failure for each. @param path the PATH of the shell, to say of what is only there. */
 export function hooksThatCannotRun({ hooks }: Pick<Settings, 'hooks'>, path = ''): readonly Failure[] {
-	return Object.entries(hooks).flatMap(([name, [program = '']]) => {
-		if (program === '') return [];
+	const programs = Object.entries(hooks).flatMap(([name, [program = '']]) => {
+		if (program === '' || /^[^/]+\//.test(program)) return [];
 		const fault = whyHookCannotRun(program, path.split(':').filter(isAbsolute));
 		return fault === null ? [] : [failure('settings-invalid', `hooks.${name}: ${program} ${fault}.`)];
 	});
+	return [...relativeHooks({ hooks }), ...programs];
 }
 
 function whyHookCannotRun(program: string, paths: readonly string[]): string | null {
@@ -24,7 +26,6 @@ function whyHookCannotRun(program: string, paths: readonly string[]): string | n
 		if (isIn(PATHS)) return null;
 		return isIn(paths) ? 'is in the PATH of this shell only: name it with its absolute path' : 'is not in the PATH';
 	}
-	if (!isAbsolute(program)) return 'is not an absolute path, and hooks run in /';
 	const fault = whyNotRun(program);
 	if (fault !== null) return fault;
 	const [, interpreter] = /^#![ \t]*([^ \t\n]+)/.exec(beginningOf(program)) ?? [];

@@ -7,7 +7,7 @@ import type { Settings } from '../settings/table.ts';
 export async function findUnusable({ telemetry, local: { http } }: Settings): Promise<Failure[]> {
 	const problems: Failure[] = [];
 	const attempt = (made: Promise<unknown>) => made.catch((error) => void problems.push(toFailure(error)));
-	if (telemetry.headersFile !== null) {
+	if (telemetry.otlpUrl !== null && telemetry.headersFile !== null) {
 		const { readTelemetryHeaders } = await import('../telemetry/telemetry.runner.ts');
 		await attempt(readTelemetryHeaders(telemetry.headersFile));
 	}

@@ -69,28 +69,41 @@ const CONTRADICTIONS: readonly Rule[] = [
 	],
 ];
 
-/** `settings-invalid` for each, with the file or the variable that sets it. Of a value that was refused nothing follows. */
-export function findContradictions({
-	settings,
-	origins,
-	refused,
-}: Pick<ResolvedSettings, 'settings' | 'origins' | 'refused'>): Failure[] {
-	const told = (path: string, words: string) => {
-		const where = origins.get(path)?.where;
-		return failure('settings-invalid', `${where ? `${where}: ` : ''}${path} ${words}.`);
-	};
-	const isSet = (path: string) => (origins.get(path)?.source ?? 'default') !== 'default';
-	const isBrokenBy = ([, isBroken, words]: Rule) =>
-		isBroken(settings) && !words.split(/[ :]/).some((word) => refused.has(word));
-	const unused = UNUSED.flatMap((rule) => {
-		const [paths, , words] = rule;
-		return isBrokenBy(rule)
-			? [paths].flat().flatMap((path) => (isSet(path) ? [told(path, `has no effect: ${words}`)] : []))
-			: [];
-	});
-	const contradictions = CONTRADICTIONS.flatMap((rule) => {
+type Found = Pick<ResolvedSettings, 'settings' | 'origins' | 'refused'>;
+
+/** Of a value that was refused nothing follows. */
+const isBrokenBy = ([, isBroken, words]: Rule, { settings, refused }: Found) =>
+	isBroken(settings) && !words.split(/[ :]/).some((word) => refused.has(word));
+
+/** With the file or the variable that sets it. */
+function tell({ origins }: Found, path: string, words: string): Failure {
+	const where = origins.get(path)?.where;
+	return failure('settings-invalid', `${where ? `${where}: ` : ''}${path} ${words}.`);
+}
+
+/** `settings-invalid` for each limit that another one contradicts. */
+export function findContradictions(found: Found): Failure[] {
+	return CONTRADICTIONS.flatMap((rule) => {
 		const [path = ''] = [rule[0]].flat();
-		return isBrokenBy(rule) && !refused.has(path) ? [told(path, rule[2])] : [];
+		return isBrokenBy(rule, found) && !found.refused.has(path) ? [tell(found, path, rule[2])] : [];
 	});
-	return [...contradictions, ...unused];
+}
+
+/** The same for each setting that is set and not used. */
+export function findUnused(found: Found): Failure[] {
+	const isSet = (path: string) => (found.origins.get(path)?.source ?? 'default') !== 'default';
+	return UNUSED.flatMap((rule) => {
+		const [paths, , words] = rule;
+		const told = isBrokenBy(rule, found) ? [paths].flat().filter(isSet) : [];
+		return told.map((path) => tell(found, path, `has no effect: ${words}`));
+	});
+}
+
+/** The same for each hook whose program is named by a path that depends on where it runs. */
+export function relativeHooks({ hooks }: Pick<Settings, 'hooks'>): Failure[] {
+	return Object.entries(hooks).flatMap(([name, [program = '']]) =>
+		/^[^/]+\//.test(program)
+			? [failure('settings-invalid', `hooks.${name}: ${program} is not an absolute path, and hooks run in /.`)]
+			: [],
+	);
 }

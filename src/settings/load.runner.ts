@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { findGroup } from '../base/unix.edge.ts';
+import { findContradictions, relativeHooks } from './contradictions.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { bearGone } from './gone-files.ts';
 import type { AgentPaths } from './paths.runner.ts';
@@ -74,6 +75,8 @@ export async function loadSettings(
 			...loaded.notices,
 			...shortSilence(loaded),
 			...sharedPorts(loaded.settings),
+			...findContradictions(loaded),
+			...relativeHooks(loaded.settings),
 		],
 	};
 }

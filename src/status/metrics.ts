@@ -88,6 +88,11 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			unusableSince(warnings),
 		),
 		gauge(
+			'credential_ends_time_seconds',
+			'When the key or the client certificate that ends first ends, or has ended; from 30 days before.',
+			endOf(warnings),
+		),
+		gauge(
 			'settings_refused_time_seconds',
 			'Since when settings are refused while others are in force: the workflow, or what leads to the service.',
 			sinceOf(
@@ -288,6 +293,11 @@ function unusableSince(warnings: Status['warnings']): number | null {
 		({ code, params }) => code === 'credential-refused' || params?.['setting'] === 'credential',
 	);
 	return sinceOf(told);
+}
+
+function endOf(warnings: Status['warnings']): number | null {
+	const ends = warnings.flatMap(({ code, params }) => (code === 'credential-ending' ? [String(params?.['at'])] : []));
+	return ends.length > 0 ? Date.parse(ends.toSorted()[0] ?? '') / 1000 : null;
 }
 
 function sinceOf(told: Pick<Status['warnings'][number], 'params'> | null | undefined): number | null {

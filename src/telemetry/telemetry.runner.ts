@@ -2,7 +2,7 @@
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Clock } from '../base/clock.edge.ts';
 import type { Counters } from '../base/counters.ts';
-import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { cutOut } from '../base/escapes.ts';
 import { readText, unreadable } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
@@ -136,16 +136,23 @@ export function startTelemetry(parts: TelemetryParts) {
 		return failure('telemetry-failed', `Metrics were not delivered: ${message}`);
 	}
 
+	/** A file that cannot be used is told with the settings, not with the first push. */
+	function begin(): void {
+		const told = (error: unknown) => void (stopped || noteFailure(toFailure(error), true));
+		readTelemetryHeaders(settings().headersFile).catch(told);
+		pushIn(FIRST_MS * random());
+	}
+
 	noteChanges();
 	const forget = agent.onStatus(noteChanges);
-	pushIn(FIRST_MS * random());
+	begin();
 	return {
 		/** The settings or the network may have changed: the next push comes soon. */
 		reevaluate() {
 			failures = 0;
 			underWay?.abort();
 			underWay = null;
-			pushIn(FIRST_MS * random());
+			begin();
 		},
 		/** Pushes now; resolves when it is over. */
 		push,

@@ -203,7 +203,7 @@ describe('config check', () => {
 			credential: { apiKeyFile: '/nowhere/key' },
 			network: { caFile: '/nowhere/ca.pem' },
 			page: { pinFile: '/nowhere/pin' },
-			telemetry: { headersFile: '/nowhere/headers' },
+			telemetry: { otlpUrl: 'https://metrics.example', headersFile: '/nowhere/headers' },
 			service: { silenceLimitSeconds: 5, queryName: 'token' },
 			fleet: { publicKeys: [`ed25519:${Buffer.alloc(32).toString('base64')}`] },
 		});

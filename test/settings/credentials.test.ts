@@ -257,13 +257,21 @@ test('a key that says when it ends is told of 30 days before, and no more when a
 	const claims = (days: number) => ({ exp: Math.floor(Date.now() / 1000) + days * 86_400 });
 	const key = (days: number) => `a.${Buffer.from(JSON.stringify(claims(days))).toString('base64url')}.0123456789abcdef`;
 	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
-	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const settings = {
+		baseUrl: service.url,
+		workflowId: 'check-in',
+		credential: { apiKeyFile },
+		local: { metricsPort: 0 },
+	};
 	const device = await givenAgent({ home, settings });
 	await device.untilLive('check-in');
 	const isTold = () => device.agent.status().warnings.filter(({ code }) => code === 'credential-ending');
 	await home.secretFile('key', key(29));
 	await device.daemon.reload();
 	expect(isTold()).toMatchObject([{ message: expect.stringContaining(`The API key in ${apiKeyFile} ends at`) }]);
+	const text = await (await fetch(new URL('/metrics', device.daemon.addresses.metrics ?? ''))).text();
+	const metric = /^idv_agent_credential_ends_time_seconds\S* (\S+)$/m.exec(text)?.[1];
+	expect(Number(metric) * 1000).toBe(Date.parse(String(isTold()[0]?.params?.['at'])));
 	await home.secretFile('key', key(-1));
 	await device.daemon.reload();
 	expect(isTold()).toMatchObject([{ message: expect.stringContaining('has ended at') }]);

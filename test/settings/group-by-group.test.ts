@@ -242,7 +242,7 @@ test('the doctor names what is not followed and what cannot be read beside every
 	await home.writeSettings({
 		...good,
 		...{ heartbeatCadence: 'often', service: { channelPath: '/no/such/channel' } },
-		...{ telemetry: { headersFile }, local: { http: { applicationsFile } } },
+		...{ telemetry: { otlpUrl: 'http://127.0.0.1:1', headersFile }, local: { http: { applicationsFile } } },
 	});
 	await device.daemon.reload();
 	await device.untilStatus(hasCode('settings-not-followed'));

@@ -264,6 +264,24 @@ test('an address that was refused for its key, or for the workflow there, is tri
 	await device.untilStatus(({ baseUrl, warnings }) => baseUrl === moved.baseUrl && warnings.length === 0);
 });
 
+test('a key that comes while another address is refused is told as not in force with it, over a restart [F985]', async () => {
+	const { home, good, device } = await given();
+	await home.writeSettings({ ...good, baseUrl: 'https://127.0.0.1:1' });
+	await device.daemon.reload();
+	await device.untilStatus(({ problem }) => problem !== null);
+	device.clock.advance(20_000);
+	expect(told(await device.untilStatus(isRefused))).toMatchObject([{ params: { changed: 'baseUrl' } }]);
+	await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+	await device.daemon.reload();
+	await device.untilStatus(({ problem }) => problem !== null);
+	device.clock.advance(20_000);
+	const changed = { params: { changed: 'baseUrl, credential' } };
+	expect(told(await device.untilStatus(isRefused))).toMatchObject([changed]);
+	await device.stop();
+	const again = await givenAgent({ home });
+	expect(told(again.agent.status())).toMatchObject([changed]);
+});
+
 const TAKEN = 'setting taken: credential, from its file';
 
 test.each<[what: string, changed: object]>([
