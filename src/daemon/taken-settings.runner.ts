@@ -107,7 +107,7 @@ export function keepTaken(parts: {
 			const isOver = refusal?.params?.['seconds'] !== undefined;
 			const notFollowed = isOver ? String(refusal.params?.['changed']).split(', ') : [];
 			const isNotice = ({ message }: Pick<Failure, 'message'>) =>
-				disk.notices.some((notice) => message.startsWith(notice.message));
+				[...disk.notices, ...agent.ways.wanted().resolved.notices].some((notice) => message.startsWith(notice.message));
 			const told = agent.status().warnings.filter((one) => IS_REFUSAL.includes(one.code) && !isNotice(one));
 			const onTry = tried?.way && seen.way ? differences(seen.way, tried.way) : [];
 			const settings = [...listSettings().keys()].map((path) => {

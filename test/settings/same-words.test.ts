@@ -1,5 +1,7 @@
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { givenHome as givenShell } from '../cli/command.ts';
 import { givenAgent, givenHome } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -35,4 +37,21 @@ test('what config check says of limits, hooks, files and ends, the running agent
 		expect(checked.filter((message) => message.includes(words))).toHaveLength(1);
 		await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes(words)));
 	}
+});
+
+test('limits of a file that has vanished are told as contradicting each other, and never as refused [F986]', async () => {
+	const home = await givenHome();
+	const conf = join(home.paths.confDirectory, '50-push.json');
+	await writeFile(conf, JSON.stringify({ events: { maxBytes: 1_000_000 }, service: { maxMessageBytes: 2_000_000 } }));
+	const device = await givenAgent({ home });
+	const tells =
+		(words: string) =>
+		({ warnings }: Status) =>
+			warnings.some(({ message }) => message.includes(words));
+	await rm(conf);
+	const status = await device.untilStatus(tells('is not there any more'));
+	expect(tells('service.maxMessageBytes is more than events.maxBytes')(status)).toBe(true);
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	for (const path of ['events.maxBytes', 'service.maxMessageBytes'])
+		expect(settings.find((one) => one.path === path)).not.toHaveProperty('refused');
 });
