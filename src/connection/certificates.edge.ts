@@ -3,7 +3,7 @@
  * for as long as the way to the service is the same one. Trusts nothing itself.
  */
 import type { TLSSocket } from 'node:tls';
-import type { ShownNames } from './classify-network-error.ts';
+import type { Ended, ShownNames } from './classify-network-error.ts';
 
 /** By host. */
 export type TrustedNames = Map<string, ShownNames>;
@@ -11,15 +11,17 @@ export type TrustedNames = Map<string, ShownNames>;
 /** @param socket whose handshake is still to come. @returns the same. */
 export function nameCertificate(socket: TLSSocket, host: string, trusted: TrustedNames): TLSSocket {
 	let shown: ShownNames | null = null;
+	let ended: Ended | null = null;
 	// Comes before the verdict, which closes the socket.
 	socket.prependOnceListener('secure', () => {
 		shown = namesOf(socket);
+		ended = endOf(socket);
 	});
 	socket.once('secureConnect', () => {
 		if (shown && socket.authorized) trusted.set(host, shown);
 	});
 	socket.prependOnceListener('error', (error) => {
-		if (shown) Object.assign(error, { certificate: { shown, trusted: trusted.get(host) ?? null } });
+		if (shown) Object.assign(error, { certificate: { shown, trusted: trusted.get(host) ?? null, ended } });
 	});
 	return socket;
 }
@@ -28,6 +30,14 @@ function namesOf(socket: TLSSocket): ShownNames | null {
 	const { subject, issuer } = socket.getPeerCertificate();
 	return subject && issuer ? { subject: nameOf(subject), issuer: nameOf(issuer) } : null;
 }
+
+function endOf(socket: TLSSocket): Ended | null {
+	const atMs = Date.parse(socket.getPeerCertificate().valid_to ?? '');
+	const nowMs = Date.now();
+	return atMs < nowMs ? { on: dayOf(atMs), clock: dayOf(nowMs) } : null;
+}
+
+const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
 
 function nameOf({ CN, O }: { CN?: string | string[] | undefined; O?: string | string[] | undefined }): string {
 	const name = CN ?? O ?? '';

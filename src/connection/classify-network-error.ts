@@ -130,17 +130,25 @@ export interface ShownNames {
 	readonly issuer: string;
 }
 
+/** Of a certificate that is over: the day of its end, and the one that this device's clock shows. */
+export interface Ended {
+	readonly on: string;
+	readonly clock: string;
+}
+
 /** Beside an error of the handshake. */
 interface ShownCertificates {
 	readonly shown: ShownNames;
+	readonly ended?: Ended | null;
 	/** That was trusted last for the same host. */
 	readonly trusted: ShownNames | null;
 }
 
 function certificateFailure(code: ErrorCode, reason: string, host: string, seen: ShownCertificates | null): Failure {
+	const days = seen?.ended ? `: it ended on ${seen.ended.on}, and the clock shows ${seen.ended.clock}` : '';
 	const said: Partial<Record<ErrorCode, string>> = {
 		'clock-wrong': `The certificate of ${host} is not valid yet by this device's clock.`,
-		'certificate-expired': `The certificate of ${host} has expired by this device's clock.`,
+		'certificate-expired': `The certificate of ${host} has expired by this device's clock${days}.`,
 		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
 	};
 	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;

@@ -15,7 +15,7 @@ export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(
 			try {
 				const reply = await route.handle(request);
 				audit.record({ action, entrance, result: 'ok', ...countIn(reply) });
-				// Who is told that it is done can read it there, whatever ends the agent next.
+				// The entry is there for the caller who is told that it is done, whatever ends the agent next.
 				await audit.settled();
 				return reply;
 			} catch (error) {
