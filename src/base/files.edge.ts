@@ -219,8 +219,14 @@ const REMEDIES: Readonly<Record<FileFault, string>> = {
 };
 
 /** Why a file cannot be read, in words for the person who can mend it. @param what is in it, as the beginning of a sentence. */
-export function unreadable(code: ErrorCode, what: string, file: string, cause: unknown): AgentError {
-	const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : undefined;
+export function unreadable(
+	code: ErrorCode,
+	what: string,
+	file: string,
+	cause: unknown,
+	otherwise?: string,
+): AgentError {
+	const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : otherwise;
 	const message = `${what} ${file} cannot be read: ${inWords(cause)}.`;
 	const more = { cause, params: { path: file }, ...(remedy && { remedy }) };
 	return new AgentError(isOutOfRoom(cause) ? 'memory-low' : code, message, more);

@@ -241,19 +241,23 @@ const hashOf = (text: string) => createHash('sha256').update(text).digest('hex')
 function headersOf({ settings: { service } }: LoadedSettings, read: (path: string) => string): Headers {
 	const file = service.headersFile;
 	if (file === null) return {};
+	const lines = 'one header on each line, such as X-Tenant: north.';
 	const wrong = (what: string) =>
 		new AgentError('credential-unreadable', `service.headersFile ${file}${what}.`, {
-			remedy: 'Write one header on each line, such as X-Tenant: north.',
+			remedy: `Write ${lines}`,
 			params: { path: file },
 		});
 	let text: string;
 	try {
 		text = read(file);
 	} catch (cause) {
-		throw unreadable('credential-unreadable', 'service.headersFile', file, cause);
+		const remedy = `Put the file there, readable for the agent's user, with ${lines}`;
+		throw unreadable('credential-unreadable', 'service.headersFile', file, cause, remedy);
 	}
 	if (text.length > MAX_HEADERS_BYTES) throw wrong(` has more than ${MAX_HEADERS_BYTES} bytes`);
-	return readHeaderLines(text, true, (line, what) => wrong(`: line ${line} ${what}`));
+	const headers = readHeaderLines(text, true, (line, what) => wrong(`: line ${line} ${what}`));
+	if (Object.keys(headers).length === 0) throw wrong(' has no header in it');
+	return headers;
 }
 
 /** The runtime to start with, and the one whose way out is tried beside it where that differs from the last that worked. */
