@@ -1,11 +1,12 @@
 /** `idv-agent pair`: reads a code, shows what it would do, and has the running agent spend it. */
 import { AgentError, asError, asFailure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { AgentProblem } from '../client/agent-problem.ts';
 import { unsent, withWorth } from '../pairing/code-worth.ts';
 import { notACode } from '../pairing/rules.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
-import { asGivenCode, MAX_CODE_LENGTH } from '../protocol/pairing-code.ts';
+import { asGivenCode, MAX_CODE_LENGTH, SHORT_TOKEN_FORM } from '../protocol/pairing-code.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
@@ -22,6 +23,15 @@ export interface PairFlags extends AskFlags {
 
 /** Longest pairing: preflight, one request and the wait for the channel, each with a deadline of its own. */
 const PAIR_DEADLINE_MS = 90_000;
+
+/** What was typed may be a code that is not whole, or has spaces. */
+function withForm(preview: PairPreview): PairPreview {
+	const { problem } = preview;
+	if (problem?.code !== 'not-a-pairing-code' || !/^(?:digits|word|text)$/.test(String(problem.params?.['form'])))
+		return preview;
+	const remedy = joinSentences(problem.remedy, `A Short Token is ${SHORT_TOKEN_FORM}.`);
+	return { ...preview, problem: { ...problem, remedy } };
+}
 
 /** @param from the arguments: `-` for standard input, or none. */
 export async function pair(shell: Shell, flags: PairFlags, from: readonly string[]): Promise<void> {
@@ -42,7 +52,8 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 		replace: flags.replace ?? false,
 		...(flags.keepEvents ? { keepEvents: true } : {}),
 	};
-	const preview = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
+	const inspected = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
+	const preview = flags.image === undefined ? withForm(inspected) : inspected;
 	if (!shell.isJson) printPreview(shell, preview);
 	if (flags.inspect) {
 		if (preview.problem) shell.fail(asFailure(preview.problem), { preview });

@@ -6,7 +6,7 @@ import { readStandardInput } from '../cli/prompts.ts';
 import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOURCES } from '../protocol/api-key.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
-import { asGivenCode, MAX_CODE_LENGTH, readPairingCode } from '../protocol/pairing-code.ts';
+import { asGivenCode, MAX_CODE_LENGTH, readPairingCode, SHORT_TOKEN_FORM } from '../protocol/pairing-code.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { didYouMean, nearestName } from '../settings/resolve.ts';
 import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
@@ -121,8 +121,7 @@ export async function targetOfCode(
 	const from = isInput ? 'standard input' : codeFile;
 	if (code.kind === 'notACode')
 		throw new AgentError('credential-unreadable', `There is no pairing code in ${from}.`, {
-			remedy:
-				'Give the whole link of a pairing code, or its Short Token (one word of letters, digits and . ~ _ + / : -; without a digit as "Token WORD"), with --code-file FILE (- for standard input).',
+			remedy: `Give the whole link of a pairing code, or its Short Token (${SHORT_TOKEN_FORM}), with --code-file FILE (- for standard input).`,
 		});
 	const baseUrl = checkUrl(url ?? code.baseUrl ?? undefined, url === undefined ? 'The address in the code' : '--url');
 	const origin = code.baseUrl === null ? null : new URL(code.baseUrl).origin;

@@ -154,6 +154,10 @@ const SCHEME_WORD = /^\s*token\s/i;
 /** One word that is neither a piece of a link nor the beginning of a signed token. */
 const PLAUSIBLE = /^(?!https?\b|eyJ)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
 
+/** What {@link asGivenCode} takes, in words. */
+export const SHORT_TOKEN_FORM =
+	'one word of at least four letters, digits and . ~ _ + / : -; without a digit as "Token WORD"';
+
 /**
  * A text of which a person says that it is the code, as what it then means: the interface gives a Short Token no form, so one word with a digit
  * may be one, however short; one without is more often a slip, and takes its scheme before it. A text that a scanner, a picture or the camera gives has to look like a code.

@@ -188,6 +188,15 @@ describe('on a device that waits for its first code', () => {
 		expect(registrations()).toBe(before);
 	});
 
+	test.each(['482 913', 'horsebattery', '123'])(
+		'a typed text that may be a code in part is told the form of one: %s [F997]',
+		async (given) => {
+			const { stderr } = await device.pair(given);
+			expect(stderr).toMatch(/A Short Token is one word of at least four letters, .*"Token WORD"\./);
+			expect((await device.pair('https://www.example.com/menu')).stderr).not.toContain('Short Token is');
+		},
+	);
+
 	test('a code without a workflow, at a service that lists none, is refused and not used up', async () => {
 		const { pair, code, home } = device;
 		const missing = { status: 64, code: 'workflow-missing', words: /names no workflow/ };
