@@ -202,16 +202,18 @@ function pageInstead({ host, status }: HttpAnswer): Failure {
 	return failure('captive-portal', message, { params: { host, status } });
 }
 
+const BY_OPERATOR = 'The operator must complete the registration of this device; then pair it again.';
+
 /** The status says yes and the body no, or not yet. */
 function saidNo(answer: HttpAnswer): Failure {
-	const { host, status } = answer;
+	const { host, status, headers } = answer;
 	const isPending = refusalIn(answer) === 'pending';
 	if (!isPending && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused') return codeRefused(answer);
 	const detail = detailOf(answer);
 	const what = isPending ? 'has not finished the registration of this device' : 'has not registered this device';
 	return failure('request-rejected', `${host} answered ${status} and ${what}${afterColon(detail)}`, {
 		params: paramsOf(answer, detail),
-		...(isPending && { remedy: 'The operator must complete the registration of this device; then pair it again.' }),
+		...(isPending && { remedy: headers['retry-after'] === undefined ? BY_OPERATOR : 'Then pair it again.' }),
 	});
 }
 

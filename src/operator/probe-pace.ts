@@ -23,6 +23,8 @@ const MAX_PASSING = 4;
 interface Answered {
 	readonly status: number;
 	readonly retryAfter: string | undefined;
+	/** The service has taken the request, and wants the same again in the time that it names. */
+	readonly isPending?: boolean;
 	/** Why no answer came. */
 	readonly unanswered?: { readonly code: string };
 }
@@ -84,7 +86,7 @@ export function createPace(
 		},
 		/**
 		 * One request, made again after a wait where the answer is about this moment only.
-		 * @param isOnce the request may be repeated only after an answer that has surely not used it up (429).
+		 * @param isOnce the request may be repeated only after an answer that has surely not used it up (429), or that asks for it.
 		 * @throws AgentError `service-overloaded` when it lasts, or the wait is too long.
 		 */
 		async ask<Answer extends Answered>(request: () => Promise<Answer>, isOnce = false): Promise<Answer> {
@@ -94,7 +96,8 @@ export function createPace(
 				const { status, retryAfter } = answer;
 				const saidMs = readRetryAfter(retryAfter, new Date(clock.wallMs()).toUTCString());
 				const isPassing = PASSING_STATUSES.includes(status) || answer.unanswered?.code === 'connection-lost';
-				const isMomentary = status === 429 || (!isOnce && (status in USUAL_WAIT_MS || isPassing));
+				const isAwaited = answer.isPending && repeats === 0 && saidMs !== undefined && saidMs <= MAX_WAIT_MS;
+				const isMomentary = status === 429 || isAwaited || (!isOnce && (status in USUAL_WAIT_MS || isPassing));
 				const isUnasked = isPassing && saidMs === undefined;
 				if (!isMomentary || (isUnasked && (repeats === MAX_REPEATS || passing === MAX_PASSING))) return answer;
 				if (isUnasked) passing += 1;

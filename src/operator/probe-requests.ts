@@ -43,7 +43,7 @@ interface Registered {
 	readonly failure: Failure | null;
 }
 
-/** One registration. A code is sent again only after 429, or where nothing is at the path: the service has not looked at it. */
+/** One registration. A code is sent again only after 429, where nothing is at the path (the service has not looked at it), where it asks for that, or where the service has moved. */
 export async function register(
 	asking: Asking,
 	[path = '', ...others]: readonly string[] = REGISTRATION_PATHS,
@@ -51,19 +51,33 @@ export async function register(
 ): Promise<Registered> {
 	const isCode = asking.target.authorization.scheme === 'Token';
 	const { ask } = asking.pace;
-	const sent = await ask(() => send(asking, 'POST', path, asking.request), isCode).catch((error: unknown) => {
+	const post = async () => {
+		const sent = await send(asking, 'POST', path, asking.request);
+		const answer = { ...sent, body: new TextDecoder().decode(sent.body) };
+		return { ...answer, isPending: refusalIn(answer) === 'pending' };
+	};
+	const answer = await ask(post, isCode).catch((error: unknown) => {
 		const failure = toFailure(error);
 		const isUnused = failure.params?.['sent'] === 'no' || failure.code === 'service-overloaded';
 		throw asError(toldWorth(asking, failure, isUnused ? 'valid' : 'uncertain'));
 	});
-	const answer = { ...sent, body: new TextDecoder().decode(sent.body) };
 	const { status, headers, body } = answer;
 	const named = (!first && namedPath(answer)) || [];
 	if ((status === 404 || status === 405) && others.length > 0)
 		return register(asking, others.toSpliced(0, 0, ...[named].flat()), first ?? answer);
+	const moved = first ? undefined : movedPath(answer, endpointUrl(asking.target.baseUrl, path), asking.target.baseUrl);
+	if (moved !== undefined) return register(asking, [moved], answer);
 	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refusalIn(answer) === null;
 	const told = status === 404 || status === 405 ? (first ?? answer) : answer;
 	return { answer: told, path, failure: isGood ? null : unreadable(asking, told) };
+}
+
+/** Where a registration has moved to at the same address, which may be given the credential. Source: RFC 9110, 15.4.8 and 15.4.9. */
+function movedPath({ status, headers }: TextAnswer, asked: URL, baseUrl: string): string | undefined {
+	const target = [307, 308].includes(status) ? URL.parse(headers['location'] ?? '', asked) : null;
+	const prefix = new URL(baseUrl).pathname.replace(/\/$/, '');
+	const isOurs = target?.origin === asked.origin && target.search === '' && target.pathname.startsWith(`${prefix}/`);
+	return target && isOurs && target.pathname !== asked.pathname ? target.pathname.slice(prefix.length) : undefined;
 }
 
 /** The failure for an answer without a Connection, with the worth of the code. */
