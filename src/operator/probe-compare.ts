@@ -1,7 +1,7 @@
 /** Whether a channel of `idv probe` with one setting more is better than one without it. Pure. */
 import { type Finding, finding } from './probe-findings.ts';
 import { bringsNews, type Guess, notificationsIn } from './probe-guesses.ts';
-import { isError, messagesOf, type ReadingSettings, repeated } from './probe-readings.ts';
+import { cameAgain, isError, messagesOf, type ReadingSettings, repeated } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
 /** How long it is waited for what a silent channel may say. */
@@ -59,7 +59,7 @@ function isProof(life: Life, than: Life, compared: Comparison): boolean {
 
 const within = ({ heard }: Life, { form, ms }: Comparison) => messagesOf(heard, form).filter(({ atMs }) => atMs <= ms);
 const again = (life: Life, compared: Comparison) =>
-	repeated(within(life, compared), compared.form, compared.answerMs).length;
+	cameAgain(within(life, compared), compared.form, compared.answerMs).length;
 const refusals = (life: Life, compared: Comparison) =>
 	within(life, compared).filter(({ text }) => isError(text)).length;
 

@@ -131,7 +131,7 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 		return { ...base, status: 0, fingerprint: '0', ...(failure && isLate && { unanswered: failure }) };
 	}
 	const { status, headers, body } = refusal;
-	if (isRefusal(status) && status !== 404 && !isWebPage(headers, body)) run.words.add(readErrorWords(body));
+	if (isRefusal(status) && status !== 404 && !isWebPage(headers, body)) run.words.push(readErrorWords(body));
 	const told = `${headers['location'] ?? ''} ${headers['link'] ?? ''} ${body}`;
 	return {
 		...base,

@@ -1,8 +1,8 @@
 /** Messages that a service writes as examples in its words, as templates of the agent. Pure. */
-import { readWord } from '../protocol/channel.ts';
+import { readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
-import { ERROR, membersOf } from './probe-readings.ts';
+import { ERROR, membersOf, PLACEHOLDER } from './probe-readings.ts';
 
 export interface Example {
 	/** As the settings take it. */
@@ -11,9 +11,6 @@ export interface Example {
 	readonly pointer: string | undefined;
 }
 
-/** `<seq>`, `{seq}`, `${seq}`, `{{seq}}`, `%seq%`, and what stands for anything. */
-export const PLACEHOLDER =
-	/<([\w. -]{1,40})>|\$?\{\{?\s*([\w.]{1,40})\s*\}?\}|%(\w{1,40})%|^(?:\.{3}|\u2026|YOUR\W?\w+)$/i;
 const EVERY = new RegExp(PLACEHOLDER.source, 'gi');
 
 /** @param about what an example of this kind says, unless it asks for the Connection. @param documents notifications whose fields may be named. */
@@ -30,23 +27,37 @@ export function examplesIn(
 		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
 		const example = parseJson(quoted(text)) ?? parseJson(quoted(written));
 		const isOne =
-			about.test(lastNames(texts.slice(0, at))) ||
+			about.test(before(texts.slice(0, at))) ||
 			text.search(about) >= 0 ||
-			(purpose === 'first' && /<[^>]*token[^>]*>/i.test(text));
-		if (!isObject(example) || !isOne || ERROR.test(text) || wraps(example)) continue;
-		at += text.length - 1;
+			(purpose === 'first' && OF_DEVICE.test(text));
+		if (!isObject(example) || !isOne || ERROR.test(text) || wraps(example, about)) continue;
 		const filled = fill(example, purpose, documents);
-		if (filled) found.push(filled);
+		if (!filled) continue;
+		at += text.length - 1;
+		found.push(filled);
 	}
 	return found;
 }
 
-/** The names under which a message has the object that follows: `"heartbeat":{"message":`. */
-const lastNames = (before: string) => /(?:"\w+"\s*:\s*\{?\s*){1,3}$/.exec(before)?.[0] ?? '';
+/** What only a device can say: it introduces itself. */
+const OF_DEVICE = /<[^>]*(?:token|device|connection|workflow)[^>]*>/i;
 
-/** Whether an object says nothing itself, and another one in it does. */
-const wraps = (example: object) =>
-	readWord(example) === null && membersOf(example, 3).some(({ value }) => readWord(value) !== null);
+/** What a message says of the object that follows: the names that it has, `"heartbeat":{"message":`, or the words before it, `acknowledge with`. */
+const before = (text: string) =>
+	/(?:"\w+"\s*:\s*\{?\s*){1,3}$/.exec(text)?.[0] ?? /[^{}"]{0,40}$/.exec(text)?.[0] ?? '';
+
+/** Whether an object says nothing itself, and another one in it does: by its word, or as `{"ack":"<seq>"}`. */
+const wraps = (example: Record<string, unknown>, about: RegExp) =>
+	!hasWord(example) &&
+	!Object.values(example).some((value) => typeof value !== 'object' && PLACEHOLDER.test(String(value))) &&
+	membersOf(example, 3).some(({ value }) => isObject(value) && (hasWord(value) || saysIn(value, about)));
+
+/** Or a number in its place. */
+const hasWord = (example: Record<string, unknown>) =>
+	readWord(example) !== null || WORD_NAMES.some((name) => Number.isInteger(example[name]));
+
+const saysIn = (example: object, about: RegExp) =>
+	Object.entries(example).some(([name, value]) => about.test(name) && PLACEHOLDER.test(String(value)));
 
 const quoted = (text: string) => text.replace(/([:[,]\s*)(<[\w. -]+>)/g, '$1"$2"');
 
@@ -75,7 +86,7 @@ function fill(example: object, purpose: TemplatePurpose, documents: readonly unk
 		if (purpose === 'first' && /token|connection|credential|auth|secret|key|jwt/i.test(name)) return '{token}';
 		if (/time|date|now|^ts$/i.test(name)) return /ms|milli|epoch/i.test(name) ? '{sentAtMs}' : '{sentAt}';
 		if (/uptime/i.test(name)) return '{uptimeSeconds}';
-		if (/^(?:\w*(?:id|number)|n|nonce|count\w*|seq\w*)$/i.test(name)) return '{sequence}';
+		if (/^(?:\w*(?:id|number)|n|s|nonce|count\w*|seq\w*)$/i.test(name)) return '{sequence}';
 		missing.push(name);
 		return '';
 	};

@@ -5,18 +5,20 @@
 import { readNumber, readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { TemplatePurpose } from '../protocol/templates.ts';
-import { type Example, examplesIn, PLACEHOLDER } from './probe-examples.ts';
+import { type Example, examplesIn } from './probe-examples.ts';
+import { otherIds } from './probe-form.ts';
 import {
 	asides,
 	ERROR,
 	GREETS,
 	isError,
 	isMoment,
+	isTalk,
 	kindOf,
 	type Message,
 	messagesOf,
 	NAMELESS,
-	otherIds,
+	PLACEHOLDER,
 	type ReadingSettings,
 	repeated,
 	wordOf,
@@ -43,17 +45,16 @@ interface Seen {
 
 const SAID_FIRST = ['authenticate', 'auth', 'hello', 'login', 'register', 'identify', 'connect', 'subscribe'];
 const VERBS =
-	/\b(subscribe|authenticate|authorize|authorization|auth|login|log_in|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
+	/\b(subscribe|authenticate|authorize|authorization|auth|log_?(?:in|on)|sign_?(?:in|on)|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
 const ACKS = /\b(ack\w*|receiv\w*|confirm\w*|receipt)\b/gi;
 const ABOUT_FIRST =
-	/subscri|authent|\bauth\b|login|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?in|\binit/i;
+	/subscri|authent|\bauth\b|log.?in\b|log.?on\b|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?[io]n|\binit/i;
 const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
 const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
 const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
 const ABOUT_BEAT =
 	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
-const ASKS = /error|expect|requir|must|missing|send|first|please|unauth|reject|challenge|need/i;
 /** Where nothing is wrong but that nothing comes. */
 const MAX_SILENT = 2;
 const MAX_PINGED = 3;
@@ -73,9 +74,9 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 	const saidLate = life.said.some(({ atMs }) => ended !== null && ended.atMs >= atMs && ended.atMs - atMs <= settleMs);
 	const maySay = (name: string, isWanted: boolean) => isWanted && settings[name] === undefined;
 	const named = namedIn(life, form, settleMs, settings);
-	/** In the order of how likely they are: the service's own words count most, and what it writes out most of all. */
+	/** In the order of how likely they are: the service's own words count most, those of the end before others, and what it writes out most of all. */
 	const group = (about: RegExp, otherwise: number, examples: Guess[], isWanted: boolean, make: () => Guess[]) => ({
-		weight: otherwise + (about.test(words) ? 10 : 0),
+		weight: otherwise + (about.test(ended?.reason ?? '') ? 20 : about.test(words) ? 10 : 0),
 		examples,
 		make: () => (isWanted ? make() : []),
 	});
@@ -85,7 +86,7 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 			life.said.length === 0 || ended === null ? 4 : 2,
 			isPoor ? named.first : [],
 			maySay('firstMessages', isPoor),
-			() => firstMessages(words, messages, form),
+			() => firstMessages(words, life, messages, form),
 		),
 		group(
 			ABOUT_ACK,
@@ -130,9 +131,13 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 			.filter((text) => !isObject(parseJson(text)))
 			.flatMap((text) => examplesIn(text, purpose, about, documents)),
 		// The braces of a message itself are none of an example, nor is every object in it.
-		...[...new Set(told)]
-			.flatMap((text) => examplesIn(text.trim().slice(1), purpose, about, documents))
-			.filter(({ text }) => readWord(parseJson(text)) !== null || PLACEHOLDER.test(text)),
+		...[...new Set(told)].flatMap((told) =>
+			examplesIn(told.trim().slice(1), purpose, about, documents).filter(({ text }) => {
+				const word = readWord(parseJson(text));
+				// The kind of the message itself is none either.
+				return word === null ? PLACEHOLDER.test(text) : word !== wordOf(told, form);
+			}),
+		),
 	];
 	const before = saidFirst(settings).map(({ text }) => text);
 	const known = (text: string) => before.includes(text) || ABOUT_ALIVE.test(text) || ABOUT_ACKED.test(text);
@@ -172,9 +177,9 @@ export function bringsNews(life: Life, than: Life, form: ReadingSettings): boole
 
 const isNews = (life: Life, text: string) => !isError(text) && !life.said.some((one) => one.text === text);
 
-/** The words of the service about what it misses: the reason of the end, and messages that are about an error or a request. */
+/** The words of the service about what it misses: the reason of the end, and messages about the talk. */
 export function wordsIn({ ended, heard }: Life, form: ReadingSettings): string[] {
-	const said = messagesOf(heard, form).filter(({ text }) => ASKS.test(text) || PLACEHOLDER.test(text));
+	const said = messagesOf(heard, form).filter(({ text }) => isTalk(text, form));
 	const all = [ended?.reason ?? '', ...said.slice(-4).map(({ text }) => text.slice(0, 2000))];
 	return all.filter((words) => words !== '');
 }
@@ -194,9 +199,18 @@ const under = (keys: readonly string[], word: string) => Object.fromEntries(keys
 const saidFirst = ({ firstMessages = [] }: Readonly<Record<string, unknown>>): Message[] =>
 	(firstMessages as readonly string[]).map((text) => ({ atMs: 0, text }));
 
-function firstMessages(words: string, messages: readonly Message[], form: ReadingSettings): Guess[] {
+function firstMessages(
+	words: string,
+	{ subprotocol }: Life,
+	messages: readonly Message[],
+	form: ReadingSettings,
+): Guess[] {
 	const keys = [...new Set([...keysOf(messages, form), 'type', 'action'])];
-	const named = [...words.matchAll(VERBS)].map(([verb]) => (/^authoriz/i.test(verb) ? 'authenticate' : verb));
+	const isGraphql = /graphql/i.test(subprotocol ?? '');
+	const named = [
+		...(isGraphql ? ['connection_init'] : []),
+		...[...words.matchAll(VERBS)].map(([verb]) => (/^authoriz/i.test(verb) ? 'authenticate' : verb)),
+	];
 	const fields = {
 		token: '{token}',
 		authorization: 'Connection {token}',
@@ -209,11 +223,15 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 		// As Action Cable has it.
 		identifier: '{"channel":"ws/device"}',
 	};
-	const message = (verb: string) => JSON.stringify({ ...under([...keys, 'command'], verb), ...fields });
+	// As GraphQL has it.
+	const payload = isGraphql && { payload: { authorization: 'Connection {token}', token: '{token}' } };
+	const message = (verb: string) => JSON.stringify({ ...under([...keys, 'command'], verb), ...fields, ...payload });
 	const sets = [
 		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
 		[...new Set([...named, ...SAID_FIRST])].slice(0, 8).map(message),
 		['Connection {token}'],
+		// A service may end the channel at the first message that it does not know.
+		...SAID_FIRST.filter((verb) => !named.includes(verb)).map((verb) => [message(verb)]),
 	];
 	return sets.map((set) => ({ point: 'first-messages', settings: { firstMessages: set } }));
 }
@@ -258,32 +276,33 @@ function ackGuess({ text, pointer }: Example, form: ReadingSettings): Guess {
 	return { point: 'acknowledgement', settings: { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) } };
 }
 
+/** The word of a message, or a frame that is one word itself, such as `PING`; `''` for other texts. */
+function pingName(text: string, form: ReadingSettings): string {
+	const word = wordOf(text, form);
+	const name = NAMELESS.includes(word) ? text.trim() : word;
+	return /^\S{1,64}$/.test(name) ? name : '';
+}
+
 /** By its name, or because it has nothing but its kind, a number and times in it. */
 function mayBePing(text: string, form: ReadingSettings): boolean {
 	const document = parseJson(text);
 	const texts = isObject(document) ? Object.values(document).filter((value) => typeof value !== 'number') : [];
-	return ABOUT_PING.test(wordOf(text, form)) || texts.length === 1;
+	return ABOUT_PING.test(pingName(text, form)) || texts.length === 1;
 }
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
 function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings): Guess[] {
 	const rank = ({ text }: Message) => {
-		const kind = wordOf(text, form);
+		const kind = pingName(text, form);
 		const isAnswer = messages
-			.filter((one) => wordOf(one.text, form) === kind)
+			.filter((one) => pingName(one.text, form) === kind)
 			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
 		const answers = (isAnswer ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
 		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) + (mayBePing(text, form) ? 1 : 0) - answers;
 	};
-	const own = messages.filter(({ text }) => !isError(text));
-	const byKind = new Map(
-		own.map((one) => {
-			const kind = wordOf(one.text, form);
-			return [NAMELESS.includes(kind) ? one.text.trim() : kind, one];
-		}),
-	);
+	const own = messages.filter(({ text }) => !isError(text) && pingName(text, form) !== '');
+	const byKind = new Map(own.map((one) => [pingName(one.text, form), one]));
 	return [...byKind]
-		.filter(([kind]) => /^\S{1,64}$/.test(kind))
 		.sort(([, a], [, b]) => rank(b) - rank(a))
 		.slice(0, MAX_PINGED)
 		.flatMap(([pingKind, { text }]) =>

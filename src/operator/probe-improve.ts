@@ -6,8 +6,9 @@ import { enoughMs, helpedFinding, isBetter } from './probe-compare.ts';
 import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
 import { lifeFindings, settingsFrom } from './probe-findings.ts';
+import { readForm } from './probe-form.ts';
 import { guesses, wordsIn } from './probe-guesses.ts';
-import { heartbeatAnswers, type Ranked, type ReadingSettings, ranked, readForm } from './probe-readings.ts';
+import { heartbeatAnswers, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -48,7 +49,7 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 		last = life;
 		if (!life?.isOpen) return null;
 		seen.push(...ranked(life, Object(more['firstMessages']).length ?? 0, answerMs));
-		for (const words of wordsIn(life, readForm(seen))) run.words.add(readErrorDetail(words) || words);
+		for (const words of wordsIn(life, readForm(seen))) run.words.push(readErrorDetail(words) || words);
 		return life;
 	};
 	const watchWhole = async (more: Tried) => {
@@ -134,9 +135,10 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		form = read();
 	}
 	if (!best.ended) return;
-	// What only put the end off is not known to be right.
+	// What only put the end off is not known to be right, and is not in the file.
 	for (const { settings, ...helped } of run.findings())
-		if (Object.keys(settings ?? {}).some((name) => name in settled)) note({ ...helped, certainty: 'guessed' });
+		if (Object.keys(settings ?? {}).some((name) => name in settled))
+			note({ ...helped, found: `none; the end came later with ${helped.found}`, certainty: 'not seen' });
 	throw notLasting(run, best);
 }
 

@@ -1,7 +1,8 @@
 /** The life of a channel as `idv probe` reads it: how frames, kinds and ids are written, and which kinds answer heartbeats. Pure. */
 import { readNotification, readWord } from '../protocol/channel.ts';
 import { type FrameForm, messagesIn } from '../protocol/frame-messages.ts';
-import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
+import { parseJson } from '../protocol/json.ts';
+import { readErrorWords } from '../protocol/problem.ts';
 import { type AnswerText, looksLikeToken, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import type { Life } from './probe-wire.ts';
@@ -141,10 +142,29 @@ const kindsIn = (text: string) =>
 	);
 const greets = (text: string) => kindsIn(text).some((kind) => GREETS.test(kind));
 
+/**
+ * Whether a person may be shown a message: it is about the talk, and asks for something. Never what may be a notification, whatever its kind
+ * is called.
+ */
+export function isTalk(text: string, form: ReadingSettings): boolean {
+	const word = wordOf(text, form);
+	const { serviceId } = readNotification({ type: 'text', text }, form);
+	if (serviceId !== null && !/^err(?:or)?$/i.test(word)) return false;
+	if (isError(text) || PLACEHOLDER.test(text)) return true;
+	return GREETS.test(word.replaceAll('_', '.')) || (NAMELESS.includes(word) && ASKING.test(readErrorWords(text)));
+}
+
+const ASKING = /^\W*(?:please|send|must|expect\w*|missing|requir\w*|say|tell)\b/i;
+/** `<seq>`, `{seq}`, `${seq}`, `{{seq}}`, `%seq%`, and what stands for anything. */
+export const PLACEHOLDER =
+	/<([\w. -]{1,40})>|\$?\{\{?\s*([\w.]{1,40})\s*\}?\}|%(\w{1,40})%|^(?:\.{3}|\u2026|YOUR\W?\w+)$/i;
+
 /** Whether a message is about an error of the talk, by its kind or a field of that name. */
 export function isError(text: string): boolean {
 	const { error, errors } = Object(parseJson(text));
-	return Boolean(error ?? errors) || [text.trim(), ...kindsIn(text)].some((kind) => ERROR_KIND.test(kind));
+	// Of a plain text the first word says what it is.
+	const [word = ''] = text.trim().split(/[\s:]/, 1);
+	return Boolean(error ?? errors) || [word, ...kindsIn(text)].some((kind) => ERROR_KIND.test(kind));
 }
 
 /**
@@ -180,139 +200,12 @@ export function asides(
 	};
 }
 
-/** How the service writes messages, from all that came. @param ignored kinds of other messages. */
-export function readForm(heard: readonly Ranked[], ignored: readonly string[] = []): ReadingSettings {
-	const isBinary = heard.some(({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)));
-	const binary: ReadingSettings = isBinary ? { jsonInBinary: true } : {};
-	const whole = messagesOf(heard, { frameContents: 'one', ...binary }).map(({ text }) => text);
-	const isList = (text: string) => {
-		const list = parseJson(text);
-		return Array.isArray(list) && list.length > 0 && list.every(isObject);
-	};
-	const lone = messagesOf(deciding(heard), { frameContents: 'one', ...binary }).map(({ text }) => parseJson(text));
-	const frameContents = whole.some(isList) ? 'array' : listPlace(lone.filter(isObject));
-	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
-	const documents = messagesOf(deciding(heard), form)
-		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
-		.map(({ text }) => parseJson(text));
-	const kindPointer = kindPlace(documents);
-	const notificationIdPointer = idPlace(documents);
-	return { ...form, ...(kindPointer && { kindPointer }), ...(notificationIdPointer && { notificationIdPointer }) };
-}
-
-const LIST_NAME =
-	/^(?:notifications?|events?|messages?|msgs|items|batch|data|entries|records|updates|list|queue|values|payload)$/i;
-
-/** Where most frames that say nothing themselves hold an array of what does. */
-function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` | null {
-	const says = (one: unknown) =>
-		isObject(one) &&
-		membersOf(one, 2).some(({ name, value }) => KIND_NAME.test(name) && (isKindWord(value) || Number.isInteger(value)));
-	const bare = documents.filter(
-		(one) => !Object.entries(one).some(([name, value]) => KIND_NAME.test(name) && isKindWord(value)),
-	);
-	const places = bare.flatMap((one) => {
-		const lists = membersOf(one, 2).filter(
-			({ name, value }) =>
-				Array.isArray(value) &&
-				value.length > 0 &&
-				value.every(says) &&
-				(LIST_NAME.test(name) || Object.keys(one).length === 1),
-		);
-		return lists.length === 1 ? (lists[0]?.pointer ?? []) : [];
-	});
-	const place = places.find((one) => 2 * places.filter((other) => other === one).length > bare.length);
-	return (place as `/${string}` | undefined) ?? null;
-}
-
-const isJson = (text: string) => isObject(parseJson(text)) || Array.isArray(parseJson(text));
-
-const KIND_NAME =
+export const KIND_NAME =
 	/^(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
-/** What messages of every kind are called alike. */
-const ENVELOPE =
-	/^(?:v\d+(?:\.\d+)*|notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish|batch)$/i;
-const isKindWord = (value: unknown): value is string =>
-	typeof value === 'string' &&
-	/^[A-Za-z][\w.:/-]{0,63}$/.test(value) &&
-	!/\d{5,}|^[0-9a-f]{8}-/i.test(value) &&
-	!ENVELOPE.test(value) &&
-	!looksLikeToken({ place: '', text: value });
-
-/** The place with the highest rank above 0. */
-function bestPlace(documents: readonly unknown[], rank: (pointer: string, name: string, values: unknown[]) => number) {
-	const places = new Set(documents.flatMap((one) => membersOf(one, 3)).map(({ pointer }) => pointer));
-	const [best] = [...places]
-		.map((pointer) => {
-			// An element of a list is named by the list.
-			const name = pointer.split('/').findLast((part) => !/^\d*$/.test(part)) ?? '';
-			const values = documents.map((one) => resolvePointer(one, pointer));
-			return { pointer, rank: rank(pointer, name, values) - pointer.split('/').length };
-		})
-		.filter((one) => one.rank > 0)
-		.sort((a, b) => b.rank - a.rank);
-	return best?.pointer ?? null;
-}
-
-/** Where the kind is, if not at `type`, `event` or `kind` at the top; `null` where it is there, or nowhere. */
-function kindPlace(documents: readonly unknown[]): string | null {
-	const unnamed = documents.filter((one) => {
-		const kind = kindOf(JSON.stringify(one), {});
-		return kind === 'unknown' || ENVELOPE.test(kind);
-	});
-	return bestPlace(unnamed, (_, name, values) => {
-		const words = values.filter(isKindWord);
-		const numbers = values.filter((value) => Number.isInteger(value) && Number(value) < 100_000);
-		const isNamed = KIND_NAME.test(name);
-		const dotted = words.filter((word) => /[a-z][._:/-][a-z]/i.test(word)).length;
-		const fits = isNamed ? Math.max(words.length, numbers.length) : dotted;
-		if (/id$/i.test(name) || !(isNamed || new Set(words).size > 1)) return 0;
-		return 100 * (fits / unnamed.length) + (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) - 50;
-	});
-}
-
-const ID_NAMES = [
-	/^(?:message|msg|event|notification|delivery)[_-]?(?:id|uuid|no|number|ref)s?$/i,
-	/^(?:ids?|_id|uuid|guid|@id|mid|eid|nid)$/i,
-	/^(?:seq|sequence|offset|cursor|ref|reference|key|nr|no|number|n)$/i,
-	/(?:id|uuid|guid|seq|nr|ref)s?$/i,
-];
-/** Ids of what a message is about. */
-const OTHER_ID =
-	/session|device|workflow|person|user|tenant|account|correlation|trace|client|channel|connection|request/i;
-
-/** Where the id of a message is, if not at `id`; `null` where it is there, or nowhere. */
-function idPlace(documents: readonly unknown[]): string | null {
-	const place = bestPlace(documents, (pointer, name, values) => {
-		const own = documents.filter((_, index) => isScalar(values[index]));
-		const at = ID_NAMES.findIndex((pattern) => pattern.test(name));
-		const isTelling = new Set(values.filter(isScalar).map(String)).size >= new Set(own.map(withoutRepeating)).size;
-		if (at === -1 || OTHER_ID.test(pointer) || !isTelling) return 0;
-		return 100 * (own.length / documents.length) + (pointer === '/id' ? 30 : 0) - 8 * at - 20;
-	});
-	return place === '/id' ? null : place;
-}
-
-/** Other places than that of the id whose values tell messages apart as their ids do, the likely ones first. */
-export function otherIds(messages: readonly Message[], { notificationIdPointer = '/id' }: ReadingSettings): string[] {
-	const documents = messages.map(({ text }) => parseJson(text)).filter(isObject);
-	const numberOf = (...pointers: readonly string[]) =>
-		new Set(documents.map((one) => JSON.stringify(pointers.map((each) => resolvePointer(one, each))))).size;
-	const ids = numberOf(notificationIdPointer);
-	const rank = (name: string) => ID_NAMES.findIndex((pattern) => pattern.test(name));
-	const places = documents.slice(0, 1).flatMap((one) => membersOf(one, 2));
-	return places
-		.filter(({ name, pointer, value }) => rank(name) !== -1 && pointer !== notificationIdPointer && isScalar(value))
-		.filter(({ pointer }) => ids > 1 && numberOf(pointer) === ids && numberOf(pointer, notificationIdPointer) === ids)
-		.sort((a, b) => rank(a.name) - rank(b.name))
-		.map(({ pointer }) => pointer);
-}
-
-const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number';
 
 /** A repetition may count itself, and say when it was sent. */
-function withoutRepeating(document: unknown): string {
-	const left = membersOf(document, 3).filter(
+export function withoutRepeating(document: unknown): string {
+	const left = membersOf(document).filter(
 		({ name, value }) =>
 			typeof value !== 'object' &&
 			!isMoment(value) &&
@@ -383,8 +276,21 @@ export function isMoment(value: unknown): boolean {
 	return [ms, ms * 1000].some((one) => Math.abs(one - Date.now()) < 86_400_000);
 }
 
-/** Messages with an id that came again as they were, unacknowledged. @param afterMs what comes again sooner may have crossed its acknowledgement. */
+/** The ids of messages, `null` for one without; none where different messages have the same one. */
+export function idsOf(messages: readonly Pick<Message, 'text'>[], form: ReadingSettings): (string | null)[] {
+	const ids = messages.map(({ text }) => readNotification({ type: 'text', text }, form).serviceId);
+	const isConstant =
+		new Set(ids).size === 1 && new Set(messages.map(({ text }) => withoutRepeating(parseJson(text)))).size > 1;
+	return isConstant ? ids.map(() => null) : ids;
+}
+
+/** Whether messages came again as they were, and not only one: that may be no notification. */
 export function repeated(messages: readonly Message[], form: ReadingSettings, afterMs = 0): Message[] {
+	return new Set(idsOf(messages, form).filter((id) => id !== null)).size > 1 ? cameAgain(messages, form, afterMs) : [];
+}
+
+/** Messages with an id that came again as they were, unacknowledged. @param afterMs what comes again sooner may have crossed its acknowledgement. */
+export function cameAgain(messages: readonly Message[], form: ReadingSettings, afterMs = 0): Message[] {
 	const cameMs = new Map<string, number>();
 	return messages.filter(({ text, atMs }) => {
 		const { kind, serviceId } = readNotification({ type: 'text', text }, form);

@@ -18,17 +18,18 @@ import {
 	settingsFrom,
 	tokenFinding,
 } from './probe-findings.ts';
+import { readForm } from './probe-form.ts';
 import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
 import {
 	asides,
 	deciding,
+	idsOf,
 	likeTemplate,
 	messagesOf,
 	type ReadingSettings,
 	ranked,
-	readForm,
 	repeated,
 	tokenPlaces,
 } from './probe-readings.ts';
@@ -89,7 +90,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 			...(run.next ? [nextFinding(run.next.pointer, run.next.isProved ? 'proved' : 'guessed')] : []),
 		],
 		...{
-			words: new Set(),
+			words: [],
 			answer: null,
 			places: [],
 			candidate: 0,
@@ -114,7 +115,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		messages: run.sent,
 		connection: run.token === '' || (!run.isTaken && run.places.length > 1) ? null : run.token,
 		answer: run.isTaken ? null : keptAnswer(run),
-		words: [...run.words].filter((one) => one !== '').map((one) => withoutSecrets(one, run)),
+		words: counted(run.words.filter((one) => one !== '').map((one) => withoutSecrets(one, run))),
 	};
 }
 
@@ -126,6 +127,14 @@ function keptAnswer({ answer, places, candidate }: Run): KeptAnswer | null {
 		...{ status, headers, body },
 		candidates: likely.map(({ pointer, token }) => ({ tokenPointer: pointer, connection: token })),
 	};
+}
+
+/** The same words once, with their number. */
+function counted(words: readonly string[]): string[] {
+	return [...new Set(words)].map((one) => {
+		const times = words.filter((other) => other === one).length;
+		return times > 1 ? `${one} (${times} times)` : one;
+	});
 }
 
 function withoutSecrets(words: string, { token, places, offered, headers }: Run): string {
@@ -334,7 +343,10 @@ function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, service: S
 	return {
 		...{ isOnline, seconds, kinds: counted(own), others: counted(all.filter((one) => !own.includes(one))) },
 		repeats: repeats.length,
-		withId: own.filter(({ serviceId }) => serviceId !== null).length,
+		withId: idsOf(
+			own.map(({ content }) => ({ text: content })),
+			form,
+		).filter((id) => id !== null).length,
 		acknowledgements: lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
 		closes: lives.flatMap(({ ended }) =>
 			ended ? [{ code: ended.code, afterSeconds: Math.round(ended.atMs / 100) / 10, reason: ended.reason }] : [],
@@ -360,7 +372,9 @@ function amendments(run: Run, { lives }: Ran, settings: Service): Finding[] {
 	const found = (pointers: NotificationPointers) => {
 		const all = messagesOf(deciding(heard), form).map(({ text }) => readNotification({ type: 'text', text }, pointers));
 		const ids = new Set(all.flatMap(({ serviceId }) => serviceId ?? []));
-		return [all.filter(({ kind }) => kind !== 'unknown').length, ids.size, all.length] as const;
+		const kinds = all.map(({ kind }) => kind).filter((kind) => kind !== 'unknown');
+		// One kind for all of them may be that of their envelope.
+		return [new Set(kinds).size > 1 ? kinds.length : kinds.length / 2, ids.size, all.length] as const;
 	};
 	const [kinds, ids, all] = found(settings);
 	const [betterKinds, betterIds] = found(form);

@@ -140,7 +140,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 			{ ...base, inHeader: false, inQuery: others },
 			// Two credentials at once are refused by some.
 			{ ...base, inQuery: [] },
-			{ ...base, inHeader: false, inQuery: places.slice(0, 1) },
+			{ ...base, inHeader: false },
 			...(wantsSubprotocol(best.answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(best.answer) }]),
 			{ ...base, inQuery: [], subprotocols: subprotocolsFor(best.answer) },
 			...(isUnknown(answer) ? [] : more),
@@ -276,20 +276,22 @@ export function channelPlaces(
 	{ baseUrl, deviceId, workflowId }: Asked,
 ): { place: string; query: string[] }[] {
 	const base = new URL(baseUrl);
-	const found = text.match(/(?:wss?|https?):\/\/[^\s"'<>\\]+|\/[\w./{}:%~?=&-]*[\w}]/g) ?? [];
+	const found = text.match(/(?:wss?|https?):\/\/[^\s"'<>\\]+|\/(?:[\w./{}:%~?=&-]|<[\w:]+>)*(?:[\w}]|<[\w:]+>)/g) ?? [];
 	return found.flatMap((word) => {
 		const url = URL.parse(word, base);
 		if (
 			!url ||
-			!/\b(?:ws|wss|websocket|socket|channel|stream|notif\w*|push|realtime|rt|live|hub|events|feed)\b/i.test(word)
+			!/\b(?:ws|wss|websocket|socket|channel|stream|notif\w*|push|realtime|rt|live|hub|events|feed|gateway)\b/i.test(
+				word,
+			)
 		)
 			return [];
 		const names = [...url.searchParams.keys()];
 		const path = url.pathname
 			.replaceAll(encodeURIComponent(deviceId), '{deviceId}')
-			.replace(/%7B(?:device_?id|id)%7D|<(?:string:)?device_?id>|:device_?id\b/gi, '{deviceId}')
+			.replace(/%7B(?:device_?id|id)%7D|%3C(?:string:)?(?:device_?)?id%3E|:device_?id\b/gi, '{deviceId}')
 			.replaceAll(encodeURIComponent(workflowId), '{workflowId}')
-			.replace(/%7Bworkflow_?(?:id)?%7D|:workflow_?id\b/gi, '{workflowId}');
+			.replace(/%(?:7B|3C)workflow_?(?:id)?%(?:7D|3E)|:workflow_?id\b/gi, '{workflowId}');
 		const isOwn = url.host === base.host;
 		const prefix = base.pathname.replace(/\/$/, '');
 		if (isOwn && !path.startsWith(`${prefix}/`)) return [];

@@ -37,7 +37,7 @@ export interface ProbeReport {
 	readonly requests: number;
 	/** That were sent on channels. */
 	readonly messages: number;
-	/** Words of the service about what it misses, without secrets. */
+	/** Words of the service about what it misses, without secrets; the same once, with how often it said them. */
 	readonly words: readonly string[];
 	/** The device that ran at the end; `null` where it did not come to that. */
 	readonly device: DeviceReport | null;
@@ -80,8 +80,8 @@ export interface Run extends ProbeOptions, Asking {
 	/** What later lives do not show any more. */
 	readonly forget: (point: Finding['point']) => void;
 	readonly findings: () => Finding[];
-	/** Words of the service about what it misses, as it wrote them. */
-	readonly words: Set<string>;
+	/** Words of the service about what it misses, as it wrote them and as often. */
+	readonly words: string[];
 	/** What came for the registration: a secret. */
 	answer: TextAnswer | null;
 	/** Places of the answer to the registration that may hold the Connection. */
@@ -115,7 +115,7 @@ export function notFound(run: Run, answers: PathAnswers): AgentError {
 		.filter((path) => answers.has(path))
 		.map((path) => `${path}, which was named, answered ${statusesOf(answers.get(path) ?? [])}.`);
 	const said = [`No handshake that the probe tried opened the channel: ${words}.`, ...named].join(' ');
-	return stop(said, remedyNamed([...run.words]) ?? (isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY));
+	return stop(said, remedyNamed(run.words) ?? (isSeen ? REFUSED_REMEDY : NOT_FOUND_REMEDY));
 }
 
 const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'channel-path')?.found;
@@ -137,6 +137,6 @@ export function notAgain(run: Run, life: Life | undefined): AgentError {
 const NOT_FOUND_REMEDY = `Ask the operator for the path of the channel and name it with --channel-path; ${IN_TRANSCRIPT}`;
 const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: --header); ${IN_TRANSCRIPT}`;
 const NOT_AGAIN_REMEDY = `If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why; ${IN_TRANSCRIPT}`;
-export const NOT_LASTING_REMEDY = `Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody; ${IN_TRANSCRIPT}`;
+export const NOT_LASTING_REMEDY = `Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody, its own pings in service.pingKind and the answer to them in service.pongBody; ${IN_TRANSCRIPT}`;
 
 export const stop = (message: string, remedy: string) => new AgentError('channel-not-found', message, { remedy });

@@ -7,10 +7,10 @@ export function remedyNamed(words: readonly string[]): string | null {
 	const header = namedHeader(words);
 	if (header !== null)
 		return `The service names the header ${header}: ask its operator what belongs in it, and give it with --header '${header}: VALUE' (a secret one in --headers-file), which becomes service.headers; ${IN_TRANSCRIPT}`;
-	const parameter = namedParameter(words);
-	return parameter === null
+	const [parameter] = namedParameters(words);
+	return parameter === undefined
 		? null
-		: `The service names the query parameter ${parameter}: ask its operator what belongs in it, and name the path with it (--channel-path '/ws/device?${parameter}=VALUE', later service.channelPath); ${IN_TRANSCRIPT}`;
+		: `The service names the query parameter ${parameter}: ask its operator what belongs in it, and name the path with it (--channel-path '/ws/device?${parameter}=VALUE', where {deviceId} and {workflowId} are the device's own; later service.channelPath); ${IN_TRANSCRIPT}`;
 }
 
 /** A header, such as in "Header X-Device-Id is missing"; none that is there always. */
@@ -24,19 +24,26 @@ function namedHeader(words: readonly string[]): string | null {
 	return named[0] ?? null;
 }
 
-function namedParameter(words: readonly string[]): string | null {
-	const named = words.flatMap((text) => [
+function namedParameters(words: readonly string[]): string[] {
+	return words.flatMap((text) => [
 		...(/\bquery(?:[ -]?string)?(?: param(?:eter)?)?\W{1,3}(?!is\b|param)([\w.-]+)/i.exec(text)?.slice(1) ?? []),
 		...(/\bparam(?:eter)?\W{1,3}(?!is\b)([\w.-]+)/i.exec(text)?.slice(1) ?? []),
 	]);
-	return named[0] ?? null;
 }
+
+const OWN_ID = /(?<![\w-])(?:device|terminal|client|workflow)[_ -]?id\b/gi;
 
 /** The query parameters that are asked for and that a device can fill in, as they stand in a path. */
 export function neededParameters(body: string): string[] {
 	const said = body.slice(0, 2000);
 	if (!/query|param|missing|requir|need|must|provide|specif|without|expect/i.test(said)) return [];
 	if (/\bheader/i.test(said) && !/query|param/i.test(said)) return [];
-	const names = [...said.matchAll(/(?<![\w-])(?:device|terminal|client|workflow)[_-]?id\b/gi)].map(([name]) => name);
-	return [...new Set(names)].map((name) => `${name}={${/^w/i.test(name) ? 'workflowId' : 'deviceId'}}`);
+	const filled = (name: string, what = name) => `${name}={${/^w/i.test(what) ? 'workflowId' : 'deviceId'}}`;
+	const ids = [...new Set([...said.matchAll(OWN_ID)].map(([name]) => name))];
+	// A parameter under its own name, and what belongs in it: "query parameter device must be the deviceId".
+	const [named] = namedParameters([said]).filter((name) => !ids.includes(name));
+	const [what = named?.match(/^(?:device|terminal|kiosk|workflow)$/i)?.[0]] = ids;
+	return named && what && ids.length < 2
+		? [filled(named, what)]
+		: ids.filter((name) => !name.includes(' ')).map((name) => filled(name));
 }

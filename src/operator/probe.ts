@@ -6,7 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { closeSync, existsSync, openSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
-import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import { openShaper } from '../base/shapes.edge.ts';
 import { createTranscript } from '../base/transcript.ts';
@@ -16,6 +16,7 @@ import { openRuntime } from '../connection/runtime.runner.ts';
 import { createServiceClient } from '../connection/service-client.edge.ts';
 import { DEFAULT_HEARTBEAT_CADENCE, workflowIdSchema } from '../protocol/device-connection.ts';
 import { cleanText } from '../protocol/problem.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { targetOfCode } from './api-key.ts';
@@ -141,10 +142,11 @@ async function run(
 	const userAgent = `idv/${VERSION}`;
 	const nothing = { env: {}, sets: [] };
 	const document = { baseUrl: target.baseUrl, network: { caFile: target.caFile ?? null }, service: given };
-	const opened = await openRuntime(resolveWith([{ where: 'probe', document }], nothing), {
-		userAgent,
-		env: target.env,
-	});
+	const resolved = resolveWith([{ where: 'probe', document }], nothing);
+	// No device would take it either.
+	const [exposed] = await findExposedFiles({ ...resolved, documents: [] });
+	if (exposed) throw asError(exposed);
+	const opened = await openRuntime(resolved, { userAgent, env: target.env });
 	const { network } = opened;
 	const over = new AbortController();
 	let endedBy: Outcome['endedBy'] = null;
@@ -327,6 +329,10 @@ function tell(
 	if (answerFile !== undefined)
 		shell.line(
 			`Saved: ${answerFile} (the answer to the registration: a secret). No channel has opened with a Connection from it${deviceFile === undefined ? ': if the operator knows which of its candidates is the one, a provision.json with that brings this device online without another code' : ''}.`,
+		);
+	if (file !== undefined && flags.headersFile !== undefined)
+		shell.line(
+			`The settings name ${resolve(flags.headersFile)}, and none of its headers: put that file at the same path on each device, or name its place there in service.headersFile.`,
 		);
 	if (code) shell.line('The code is used up.');
 	if (device) tellDevice(shell, device);

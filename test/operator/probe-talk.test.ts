@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Comparison, enoughMs, isBetter } from '../../src/operator/probe-compare.ts';
+import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses, notificationsIn } from '../../src/operator/probe-guesses.ts';
-import { readForm } from '../../src/operator/probe-readings.ts';
+
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { parseJson } from '../../src/protocol/json.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -317,4 +318,115 @@ test('what comes after each heartbeat, and only then, without an id, is no notif
 	expect(new Set(kinds)).toEqual(new Set(['visit.open']));
 	const mixed = lifeOf(20, (second) => (second === 8 || isBeat(second) ? answer : { type: 'visit.open' }), said);
 	expect(notificationsIn(mixed, {}, 500)).toHaveLength(20);
+});
+
+test('a value that is the same in every message is no id and no kind: the notification is found in its envelope, and nothing counts as sent again [F990]', async () => {
+	let nr = 0;
+	const { outcome, settings } = await probed((socket, say) => {
+		every(socket, 120, () => {
+			nr += 1;
+			const notice = { kind: nr % 2 ? 'VISIT_OPENED' : 'VISIT_CLOSED', uuid: `u-${nr}`, visitId: `v${nr % 3}` };
+			say({ id: '1', type: 'next', payload: { data: { deviceNotice: notice } } });
+		});
+		return ({ type }) => void (type === 'ack' && socket.close(4400, 'Invalid message type ack'));
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toEqual({
+		kindPointer: '/payload/data/deviceNotice/kind',
+		notificationIdPointer: '/payload/data/deviceNotice/uuid',
+	});
+	expect(outcome.stdout).toMatch(/Notifications +VISIT_\w+ \(\d+\), VISIT_\w+ \(\d+\); (\d+) of \1 with an id/);
+	expect(outcome.stdout).toMatch(/Sent again by the service +0/);
+	expect(outcome.stdout).not.toContain('ackBody');
+}, 60_000);
+
+test('where no other value tells messages apart, one that all have is not counted as an id [F990]', async () => {
+	let nr = 0;
+	const { outcome } = await probed((socket, say) => {
+		every(socket, 120, () => say({ id: '1', type: 'tick', at: { row: nr++ % 5 } }));
+		return () => {};
+	});
+	expect(outcome.stdout).toMatch(/Notifications +tick \(\d+\); 0 of \d+ with an id/);
+	expect(outcome.stdout).toMatch(/Sent again by the service +0/);
+	expect(outcome.stdout).toContain('No notification has an id that was found');
+}, 60_000);
+
+test.each([
+	[
+		{ type: 'visit.done', id: 1, data: { type: 'passport', id: 'd1' } },
+		{ type: 'visit.done', id: 2, data: { type: 'visa', id: 'd2' } },
+		{},
+	],
+	[
+		{ topic: 'visit', eventId: 'a', of: { kind: 'x.y', id: 1 } },
+		{ topic: 'visit', eventId: 'b', of: { kind: 'z.y', id: 2 } },
+		{ notificationIdPointer: '/eventId' },
+	],
+	[
+		{ op: 'push', d: { kind: 'open', n: 1 } },
+		{ op: 'push', d: { kind: 'shut', n: 2 } },
+		{ kindPointer: '/d/kind', notificationIdPointer: '/d/n' },
+	],
+])('of %j and %j the form is %j', (one, other, form) => {
+	expect(readForm(lifeOf(6, (second) => (second % 2 ? other : one)).heard)).toMatchObject(form);
+});
+
+test('a frame PING that has to be answered is answered PONG, before anything that other messages of the service suggest [F991]', async () => {
+	let nr = 0;
+	const { outcome, settings } = await probed((socket, say) => {
+		let isAnswered = true;
+		const acknowledge = new Map<number, object>();
+		say({ meta: { t: 'hello' }, body: { acknowledge: { ack: '<meta.n>' }, note: 'confirms this one and all before' } });
+		every(socket, 150, () => {
+			for (const one of acknowledge.values()) say(one);
+			nr += 1;
+			const message = {
+				meta: { t: nr % 2 ? 'visit.rejected' : 'visit.open', n: nr },
+				body: { body: { of: `secret-${nr}` } },
+			};
+			acknowledge.set(nr, message);
+			say(message);
+		});
+		every(socket, 450, () => {
+			if (!isAnswered) return socket.close(4000, 'no PONG within 0.45 s');
+			isAnswered = false;
+			socket.send('PING');
+		});
+		socket.on('message', (frame) => {
+			isAnswered ||= String(frame) === 'PONG';
+		});
+		return ({ ack }) => {
+			for (const n of acknowledge.keys()) if (n <= ack) acknowledge.delete(n);
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toMatchObject({
+		...{ kindPointer: '/meta/t', notificationIdPointer: '/meta/n', pingKind: 'PING', pongBody: 'PONG' },
+		ackBody: { ack: '{id}' },
+	});
+	expect(outcome.stdout).toMatch(/application-ping .* proved/);
+	// What a notification holds is not shown, whatever its kind is called.
+	expect(outcome.stdout).not.toContain('secret-');
+	expect(outcome.stdout).toMatch(/The service says: no PONG within 0\.45 s( \(\d+ times\))?\n/);
+}, 120_000);
+
+test('texts that begin with ERROR are no notifications, and are shown once with their number [F994]', async () => {
+	const { outcome } = await probed((socket) => {
+		every(socket, 300, () => socket.send('ERROR\nmessage:malformed frame, expected CONNECT\n\n'));
+		return () => {};
+	});
+	expect(outcome.stdout).toMatch(/Notifications +none came/);
+	expect(outcome.stdout).toMatch(/No notification came .*service\.firstMessages/);
+	expect(outcome.stdout.match(/The service says: ERROR/g)).toHaveLength(1);
+	expect(outcome.stdout).toMatch(/The service says: ERROR message:malformed frame, expected CONNECT \(\d+ times\)/);
+}, 60_000);
+
+test('of a service that speaks GraphQL the first message is connection_init, and then what its answer writes out [F996]', () => {
+	const ended = { atMs: 8000, code: 4408, reason: 'Connection initialisation timeout' };
+	const life = { ...lifeOf(0, () => ({})), subprotocol: 'graphql-transport-ws', ended };
+	const [first] = guesses({ life, form: {}, settleMs: 3000, settings: { heartbeatMode: 'ping' } });
+	expect(JSON.parse(Object(first?.settings['firstMessages'])[0])).toMatchObject({
+		type: 'connection_init',
+		payload: { authorization: 'Connection {token}' },
+	});
 });

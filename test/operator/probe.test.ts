@@ -1,6 +1,6 @@
 /** `idv probe`: what it says before, what it never does, how it looks for a channel, and what it stops at. */
 import { once } from 'node:events';
-import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { createServer as createTcpServer, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -9,11 +9,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { examplesIn } from '../../src/operator/probe-examples.ts';
+import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses, pongsFor } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
-import { heartbeatAnswers, namedLife, ranked, readForm, tokenPlaces } from '../../src/operator/probe-readings.ts';
+import { heartbeatAnswers, namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
 import {
 	CHANNEL_PATHS,
+	channelPlaces,
 	findChannel,
 	type Handshake,
 	type HandshakeAnswer,
@@ -205,7 +207,7 @@ describe('what it does', () => {
 			const args = ['--url', 'https://id.example', ...QUICK, '--code-file', '-', '--json'];
 			const { stdout } = await idv(args, { XDG_CONFIG_HOME: operator.directory }, code);
 			expect(stdout).toContain('There is no pairing code in standard input');
-			expect(stdout).toContain('one word of letters, digits and');
+			expect(stdout).toContain('one word of at least four letters, digits and');
 		},
 	);
 
@@ -228,6 +230,83 @@ describe('what it does', () => {
 			/answered 308 and points at its own path .* service\.registrationPath to \/v2\/api\/device\/connection/,
 		);
 		expect(stderr).not.toContain('channelPath');
+	});
+
+	/** A service that takes the registration at `path` as `answers` says, and opens each channel. */
+	async function registering(answers: (path: string, times: number) => [number, object, string]) {
+		const asked: string[] = [];
+		const server = createServer((request, response) => {
+			const path = String(request.url);
+			asked.push(`${path} ${request.headers.authorization}`);
+			const [status, headers, body] = answers(path, asked.length);
+			response.writeHead(status, { ...headers }).end(body);
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		server.on('upgrade', (request, raw, head) => {
+			if (request.headers.authorization?.startsWith('Connection '))
+				channels.handleUpgrade(request, raw, head, () => {});
+			else raw.end('HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n');
+		});
+		const url = `http://127.0.0.1:${await listen(server)}`;
+		const out = join(operator.directory, 'registering.json');
+		const args = ['--url', url, ...QUICK, '--out', out, '--force', '--code-file', '-'];
+		const outcome = await idv(args, { XDG_CONFIG_HOME: operator.directory }, 'code-of-12345678');
+		const settings = JSON.parse(await readFile(out, 'utf8').catch(() => 'null'));
+		return { outcome, settings, asked: asked.filter((one) => one.endsWith('Token code-of-12345678')) };
+	}
+
+	test('a registration that is answered 202 with a time is sent once more then, and one that is not done after that is told in the words of the service [F992]', async () => {
+		const wait = { 'content-type': 'application/json', 'retry-after': '1' };
+		const words = '{"result":"accepted","reason":"device is being enrolled: repeat the same request"}';
+		const done = await registering((_, times) =>
+			times === 1 ? [202, wait, words] : [201, {}, '{"token":"foreign-token-0123456789"}'],
+		);
+		expect(done.outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(done.asked).toHaveLength(2);
+		const never = await registering(() => [202, wait, words]);
+		expect(never.asked).toHaveLength(2);
+		expect(never.outcome.stderr).toMatch(
+			/has not finished the registration of this device: device is being enrolled: repeat the same request.* Wait 1 s, as the service asks\. .*Try the same code again/,
+		);
+		expect(never.outcome.stdout + never.outcome.stderr).not.toMatch(/is used up|tokenPointer/);
+		const untimed = await registering(() => [202, {}, words]);
+		expect(untimed.asked).toHaveLength(1);
+	});
+
+	test('a registration that has moved at the same address is followed once, and becomes a setting; the code goes nowhere else [F998]', async () => {
+		const moved = await registering((path) =>
+			path === '/v3/enrol' ? [201, {}, '{"token":"foreign-token-0123456789"}'] : [308, { location: '/v3/enrol' }, ''],
+		);
+		expect(moved.outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(moved.settings.service).toEqual({ registrationPath: '/v3/enrol' });
+		const away = await registering((path) =>
+			path === '/v3/enrol'
+				? [201, {}, '{"token":"foreign-token-0123456789"}']
+				: [307, { location: 'http://localhost:1/v3/enrol' }, ''],
+		);
+		expect(away.asked).toHaveLength(1);
+		expect(away.outcome.status).not.toBe(0);
+	});
+
+	test('a file with headers that others can read, or without a header, is refused before a code is spent; the report says to take it along [F995]', async () => {
+		const before = operator.service.requests.length;
+		for (const [text, mode, words] of [
+			['X-Key: secret-of-the-gateway\n', 0o644, /\(service\.headersFile\) is not safe/],
+			['# none\n', 0o600, /has no header in it\. Write one header on each line/],
+		] as const) {
+			const headers = await file('headers-bad.txt', text);
+			await chmod(headers, mode);
+			const { status, stderr } = await idv([...QUICK, '--headers-file', headers], env('ApiKey'));
+			expect(status).not.toBe(0);
+			expect(stderr).toMatch(words);
+		}
+		const absent = await idv([...QUICK, '--headers-file', '/nowhere/at/all'], env('ApiKey'));
+		expect(absent.stderr).toMatch(/Put the file there, .* with one header on each line/);
+		expect(operator.service.requests).toHaveLength(before);
+		const good = await file('headers-good.txt', 'X-Key: secret-of-the-gateway\n');
+		const out = join(operator.directory, 'taken.json');
+		const { stdout } = await idv([...QUICK, '--force', '--out', out, '--headers-file', good], env('ApiKey'));
+		expect(stdout).toContain(`The settings name ${good}, and none of its headers: put that file`);
 	});
 
 	test('as we assume the service to be, its settings are the address alone; every user may read them', async () => {
@@ -672,8 +751,12 @@ describe('what a refusal of the channel names', () => {
 		['missing device_id', 'device_id', 'device_id={deviceId}'],
 		['Field required: workflowId', 'workflowId', 'workflowId={workflowId}'],
 		['bad request', 'deviceId', 'deviceId={deviceId}'],
+		// Under a name of its own. [F993]
+		['query parameter device must be the deviceId', 'device', 'device={deviceId}'],
+		["query parameter 'unit' must be the device id", 'unit', 'unit={deviceId}'],
+		['missing query parameter: device', 'device', 'device={deviceId}'],
 	])(
-		'"%s" is answered with the query that it names, and with the token that was not refused for itself [F967]',
+		'"%s" is answered with the query that it names, and with the token that was not refused for itself [F967] [F993]',
 		async (reason, name, expected) => {
 			const { outcome, settings, provision } = await probedNaming((query, workflow) => {
 				const own = query.get(name);
@@ -807,7 +890,7 @@ describe('channels that the service ends', () => {
 			socket.once('close', () => clearTimeout(late));
 		});
 		expect(outcome.status).toBe(69);
-		expect(outcome.stdout).not.toMatch(/heartbeat-message .*proved/);
+		expect(outcome.stdout).not.toMatch(/heartbeat-message .*(?:proved|guessed)/);
 		expect(outcome.stderr).toMatch(/code 4000 after .*service\.firstMessages/);
 		expect(settings).not.toHaveProperty('service');
 	});
@@ -834,7 +917,8 @@ describe('channels that the service ends', () => {
 			});
 			expect(outcome).toMatchObject({ status: 0, stderr: '' });
 			expect(settings.service).toEqual({ firstMessages: [expect.objectContaining({ type: verb })] });
-			if (reason !== '') expect(outcome.stdout).toContain(`The service says: ${reason}\n`);
+			if (reason !== '')
+				expect(outcome.stdout).toMatch(/The service says: connection_init expected( \(\d+ times\))?\n/);
 		},
 	);
 
@@ -851,7 +935,7 @@ describe('channels that the service ends', () => {
 		});
 		expect(outcome).toMatchObject({ status: 0, stderr: '' });
 		expect(settings.service).toEqual({ heartbeatBody: { type: 'hb' } });
-		expect(outcome.stdout).toContain("The service says: send {type:'hb'} every 20 s, [secret]\n");
+		expect(outcome.stdout).toMatch(/The service says: send \{type:'hb'\} every 20 s, \[secret\]( \(\d+ times\))?\n/);
 		expect(outcome.stdout).not.toContain('foreign-token');
 	});
 
@@ -999,6 +1083,29 @@ test.each([
 	["{op:'login', by:[{token:'x'}]}", ['{"op":"login","by":[{"token":"{token}"}]}']],
 ])('of the example %s it is sent %j', (example, sent) => {
 	expect(examplesIn(`please send ${example} first`, 'first', /login|subscribe/).map(({ text }) => text)).toEqual(sent);
+});
+
+test.each<[string, 'first' | 'answer' | 'heartbeat', RegExp, string[]]>([
+	[
+		'"op":10,"d":{"every":15000,"beat":{"op":1,"d":"<s>"},"identify":{"op":2,"d":{"token":"<token>"}}}}',
+		'first',
+		/identify/,
+		['{"op":2,"d":{"token":"{token}"}}'],
+	],
+	['3 events were not acknowledged with {"m":"seen","id":<id>}', 'answer', /acknowl/, ['{"m":"seen","id":"{id}"}']],
+	['"acknowledge":{"ack":"<n>"},"note":"all before"}', 'answer', /\back/, ['{"ack":"{id}"}']],
+	['"body":{"acknowledge":{"ack":"<n>"},"note":"all before"}}', 'answer', /\back/, ['{"ack":"{id}"}']],
+])('what a service writes out is taken as it is, however deep: %s [F999]', (words, purpose, about, expected) => {
+	expect(examplesIn(words, purpose, about, [{ n: 1 }]).map(({ text }) => text)).toEqual(expected);
+});
+
+test.each([
+	['channels are at /devices/<deviceId>/channel', '/devices/{deviceId}/channel'],
+	['see /ws/<string:device_id>', '/ws/{deviceId}'],
+	['<a href="/live/feed">here</a>', '/live/feed'],
+])('the path that %s names is %s [F999]', (text, expected) => {
+	const asked = { baseUrl: 'http://127.0.0.1:1', deviceId: 'd-1', workflowId: 'checkin' };
+	expect(channelPlaces(text, asked).map(({ place }) => place)).toEqual([expected]);
 });
 
 test('an acknowledgement whose placeholder nothing fills is not sent', () => {

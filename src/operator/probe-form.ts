@@ -1,0 +1,174 @@
+/** The form of a service's messages as `idv probe` reads it from them: how frames are written, where kinds and ids are. Pure. */
+import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
+import { looksLikeToken } from '../protocol/registration-answer.ts';
+import {
+	deciding,
+	KIND_NAME,
+	kindOf,
+	type Message,
+	membersOf,
+	messagesOf,
+	type Ranked,
+	type ReadingSettings,
+	withoutRepeating,
+} from './probe-readings.ts';
+
+const isJson = (text: string) => isObject(parseJson(text)) || Array.isArray(parseJson(text));
+
+/** How the service writes messages, from all that came. @param ignored kinds of other messages. */
+export function readForm(heard: readonly Ranked[], ignored: readonly string[] = []): ReadingSettings {
+	const isBinary = heard.some(({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)));
+	const binary: ReadingSettings = isBinary ? { jsonInBinary: true } : {};
+	const whole = messagesOf(heard, { frameContents: 'one', ...binary }).map(({ text }) => text);
+	const isList = (text: string) => {
+		const list = parseJson(text);
+		return Array.isArray(list) && list.length > 0 && list.every(isObject);
+	};
+	const lone = messagesOf(deciding(heard), { frameContents: 'one', ...binary }).map(({ text }) => parseJson(text));
+	const frameContents = whole.some(isList) ? 'array' : listPlace(lone.filter(isObject));
+	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
+	const documents = messagesOf(deciding(heard), form)
+		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
+		.map(({ text }) => parseJson(text));
+	const idPointer = idPlace(documents);
+	const kindPointer = kindPlace(documents, idPointer);
+	const notificationIdPointer = idPointer === '/id' ? null : idPointer;
+	return { ...form, ...(kindPointer && { kindPointer }), ...(notificationIdPointer && { notificationIdPointer }) };
+}
+
+const LIST_NAME =
+	/^(?:notifications?|events?|messages?|msgs|items|batch|data|entries|records|updates|list|queue|values|payload)$/i;
+
+/** Where most frames that say nothing themselves hold an array of what does. */
+function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` | null {
+	const says = (one: unknown) =>
+		isObject(one) &&
+		membersOf(one, 2).some(({ name, value }) => KIND_NAME.test(name) && (isKindWord(value) || Number.isInteger(value)));
+	const bare = documents.filter(
+		(one) => !Object.entries(one).some(([name, value]) => KIND_NAME.test(name) && isKindWord(value)),
+	);
+	const places = bare.flatMap((one) => {
+		const lists = membersOf(one, 2).filter(
+			({ name, value }) =>
+				Array.isArray(value) &&
+				value.length > 0 &&
+				value.every(says) &&
+				(LIST_NAME.test(name) || Object.keys(one).length === 1),
+		);
+		return lists.length === 1 ? (lists[0]?.pointer ?? []) : [];
+	});
+	const place = places.find((one) => 2 * places.filter((other) => other === one).length > bare.length);
+	return (place as `/${string}` | undefined) ?? null;
+}
+
+/** What messages of every kind are called alike. */
+const ENVELOPE =
+	/^(?:v\d+(?:\.\d+)*|notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish|batch)$/i;
+const isKindWord = (value: unknown): value is string =>
+	typeof value === 'string' &&
+	/^[A-Za-z][\w.:/-]{0,63}$/.test(value) &&
+	!/\d{5,}|^[0-9a-f]{8}-/i.test(value) &&
+	!ENVELOPE.test(value) &&
+	!looksLikeToken({ place: '', text: value });
+
+/** The place with the highest rank above 0. @param depth how deep it is looked for. */
+function bestPlace(
+	documents: readonly unknown[],
+	depth: number,
+	rank: (pointer: string, name: string, values: unknown[]) => number,
+) {
+	const places = new Set(documents.flatMap((one) => membersOf(one, depth)).map(({ pointer }) => pointer));
+	const [best] = [...places]
+		.map((pointer) => {
+			// An element of a list is named by the list.
+			const name = pointer.split('/').findLast((part) => !/^\d*$/.test(part)) ?? '';
+			const values = documents.map((one) => resolvePointer(one, pointer));
+			return { pointer, rank: rank(pointer, name, values) - pointer.split('/').length };
+		})
+		.filter((one) => one.rank > 0)
+		.sort((a, b) => b.rank - a.rank);
+	return best?.pointer ?? null;
+}
+
+const USUAL_DEPTH = 3;
+/** Of a message in envelopes of a protocol of its own, such as GraphQL's. */
+const MAX_DEPTH = 6;
+const above = (pointer: string) => pointer.slice(0, pointer.lastIndexOf('/'));
+
+/** Where the kind is, if not at `type`, `event` or `kind` at the top; `null` where it is there, or nowhere. */
+function kindPlace(documents: readonly unknown[], idPointer: string | null): string | null {
+	const beside = above(idPointer ?? '');
+	const unnamed = documents.filter((one) => {
+		const kind = kindOf(JSON.stringify(one), {});
+		return kind === 'unknown' || ENVELOPE.test(kind);
+	});
+	const place = bestPlace(unnamed, USUAL_DEPTH, (pointer, name, values) => {
+		const words = values.filter(isKindWord);
+		const numbers = values.filter((value) => Number.isInteger(value) && Number(value) < 100_000);
+		const isNamed = KIND_NAME.test(name);
+		const dotted = words.filter((word) => /[a-z][._:/-][a-z]/i.test(word)).length;
+		const fits = isNamed ? Math.max(words.length, numbers.length) : dotted;
+		const differs = new Set(words).size > 1;
+		if (/id$/i.test(name) || !(isNamed || differs)) return 0;
+		const isBeside = differs && beside !== '' && above(pointer) === beside;
+		const likely = (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) + (isBeside ? 8 : 0);
+		return 100 * (fits / unnamed.length) + likely - 50;
+	});
+	return beside === '' ? place : (kindInEnvelope(documents, idPointer ?? '', beside) ?? place);
+}
+
+/** A word that is the same in every message only says that there is one in it: the kind is then beside the id. */
+function kindInEnvelope(documents: readonly unknown[], idPointer: string, beside: string): string | null {
+	const own = documents.filter((one) => isScalar(resolvePointer(one, idPointer)));
+	const [kind = '', ...others] = new Set(own.map((one) => kindOf(JSON.stringify(one), {})));
+	if (others.length > 0 || !/^[a-z]+$/i.test(kind)) return null;
+	const isNumbered = own.every((one) => isScalar(resolvePointer(one, '/id')));
+	return bestPlace(own, MAX_DEPTH, (pointer, name, values) => {
+		const differs = isNumbered || new Set(values).size > 1;
+		return KIND_NAME.test(name) && above(pointer) === beside && differs && values.every(isKindWord) ? 50 : 0;
+	});
+}
+
+const ID_NAMES = [
+	/^(?:message|msg|event|notification|delivery)[_-]?(?:id|uuid|no|number|ref)s?$/i,
+	/^(?:ids?|_id|uuid|guid|@id|mid|eid|nid)$/i,
+	/^(?:seq|sequence|offset|cursor|ref|reference|key|nr|no|number|n)$/i,
+	/(?:id|uuid|guid|seq|nr|ref)s?$/i,
+];
+/** Ids of what a message is about. */
+const OTHER_ID =
+	/session|device|workflow|person|user|tenant|account|correlation|trace|client|channel|connection|request/i;
+
+const isOther = (pointer: string) =>
+	pointer.split('/').some((part) => OTHER_ID.test(part) && !/noti(?:f|ce)|event|message/i.test(part));
+
+/** Where the id of a message is; `null` for nowhere. A value that is the same in different messages is none. */
+function idPlace(documents: readonly unknown[]): string | null {
+	const rank = (pointer: string, name: string, values: unknown[]) => {
+		const own = documents.filter((_, index) => isScalar(values[index]));
+		const at = ID_NAMES.findIndex((pattern) => pattern.test(name));
+		const isTelling = new Set(values.filter(isScalar).map(String)).size >= new Set(own.map(withoutRepeating)).size;
+		if (at === -1 || isOther(pointer) || !isTelling) return 0;
+		return 100 * (own.length / documents.length) + (pointer === '/id' ? 30 : 0) - 8 * at - 20;
+	};
+	const place = bestPlace(documents, USUAL_DEPTH, rank);
+	// A single message shows nothing that differs.
+	return place ?? (new Set(documents.map(withoutRepeating)).size > 1 ? bestPlace(documents, MAX_DEPTH, rank) : null);
+}
+
+/** Other places than that of the id whose values tell messages apart as their ids do, the likely ones first. */
+export function otherIds(messages: readonly Message[], { notificationIdPointer = '/id' }: ReadingSettings): string[] {
+	const documents = messages.map(({ text }) => parseJson(text)).filter(isObject);
+	const numberOf = (...pointers: readonly string[]) =>
+		new Set(documents.map((one) => JSON.stringify(pointers.map((each) => resolvePointer(one, each))))).size;
+	const ids = numberOf(notificationIdPointer);
+	const rank = (name: string) => ID_NAMES.findIndex((pattern) => pattern.test(name));
+	const places = documents.slice(0, 1).flatMap((one) => membersOf(one, 2));
+	return places
+		.filter(({ name, pointer, value }) => rank(name) !== -1 && pointer !== notificationIdPointer && isScalar(value))
+		.filter(({ pointer }) => ids > 1 && numberOf(pointer) === ids && numberOf(pointer, notificationIdPointer) === ids)
+		.sort((a, b) => rank(a.name) - rank(b.name))
+		.map(({ pointer }) => pointer);
+}
+
+const isScalar = (value: unknown) => typeof value === 'string' || typeof value === 'number';
