@@ -24,7 +24,7 @@ export interface PairFlags extends AskFlags {
 /** Longest pairing: preflight, one request and the wait for the channel, each with a deadline of its own. */
 const PAIR_DEADLINE_MS = 90_000;
 
-/** What was typed may be a code that is not whole, or has spaces. */
+/** A typed text may be a code that is not whole, or has spaces. */
 function withForm(preview: PairPreview): PairPreview {
 	const { problem } = preview;
 	if (problem?.code !== 'not-a-pairing-code' || !/^(?:digits|word|text)$/.test(String(problem.params?.['form'])))

@@ -42,7 +42,7 @@ export function examplesIn(
 /** What only a device can say: it introduces itself. */
 const OF_DEVICE = /<[^>]*(?:token|device|connection|workflow)[^>]*>/i;
 
-/** What a message says of the object that follows: the names that it has, `"heartbeat":{"message":`, or the words before it, `acknowledge with`. */
+/** The words of a message about the object that follows: its names, `"heartbeat":{"message":`, or those before it, `acknowledge with`. */
 const before = (text: string) =>
 	/(?:"\w+"\s*:\s*\{?\s*){1,3}$/.exec(text)?.[0] ?? /[^{}"]{0,40}$/.exec(text)?.[0] ?? '';
 

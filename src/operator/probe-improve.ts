@@ -135,7 +135,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		form = read();
 	}
 	if (!best.ended) return;
-	// What only put the end off is not known to be right, and is not in the file.
+	// Settings that only put the end off are not known to be right, and are not in the file.
 	for (const { settings, ...helped } of run.findings())
 		if (Object.keys(settings ?? {}).some((name) => name in settled))
 			note({ ...helped, found: `none; the end came later with ${helped.found}`, certainty: 'not seen' });

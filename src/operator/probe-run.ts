@@ -281,11 +281,11 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 		});
 	};
 	let { ran, service } = await once();
-	const cadence = cadenceFindings(silenceEnded(run, ran));
+	const cadence = cadenceFindings(silenceEnded(run, ran, service));
 	const amended = run.signal.aborted ? [] : [...amendments(run, ran, service), ...cadence];
 	note(...amended);
 	if (amended.length > 0 && pace.left() > 0) ({ ran, service } = await once());
-	if (cadence.length > 0 && Number.isFinite(silenceEnded(run, ran)))
+	if (cadence.length > 0 && Number.isFinite(silenceEnded(run, ran, service)))
 		note(...cadence.map((one) => ({ ...one, certainty: 'guessed' as const })));
 	run.signal.throwIfAborted();
 	if (!ran.wasOnline) {
@@ -315,11 +315,16 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 
 const AGAIN = 'with these settings the service sent some again';
 
-/** The shortest silence of the device that the service ended, where the watch had not been silent for so long; infinite where there was none. */
-function silenceEnded(run: Run, { lives }: Ran): number {
-	const silences = lives.flatMap(({ ended, said }) =>
-		ended && !RESTARTS.includes(ended.code ?? 0) ? [ended.atMs - (said.at(-1)?.atMs ?? 0)] : [],
-	);
+/**
+ * The shortest silence of the device that the service ended, where the watch had not been silent for so long; infinite where there was none.
+ * Answers to the service do not count: it may want heartbeats.
+ */
+function silenceEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }: Service): number {
+	const replies = [ackBody ?? [], pingKind === null ? [] : pongBody].flat().map(likeTemplate);
+	const silences = lives.flatMap(({ ended, said }) => {
+		const last = said.findLast(({ text }) => !replies.some((isReply) => isReply(text)));
+		return ended && !RESTARTS.includes(ended.code ?? 0) ? [ended.atMs - (last?.atMs ?? 0)] : [];
+	});
 	return Math.min(...silences.filter((ms) => ms > watchedCadenceMs(run)));
 }
 

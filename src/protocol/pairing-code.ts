@@ -154,7 +154,7 @@ const SCHEME_WORD = /^\s*token\s/i;
 /** One word that is neither a piece of a link nor the beginning of a signed token. */
 const PLAUSIBLE = /^(?!https?\b|eyJ)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
 
-/** What {@link asGivenCode} takes, in words. */
+/** The form of a code that {@link asGivenCode} takes, in words. */
 export const SHORT_TOKEN_FORM =
 	'one word of at least four letters, digits and . ~ _ + / : -; without a digit as "Token WORD"';
 

@@ -151,25 +151,34 @@ test('an acknowledgement that the service answers with errors is none', () => {
 	expect(isBetter(errors, lifeOf(60, again), compared)).toBe(false);
 });
 
-test('the device at the end beats as its file says; a silence that the service ends becomes a heartbeatCadence that holds [F951]', async () => {
-	const { outcome, settings, provision } = await probed((socket, say) => {
-		let idle: NodeJS.Timeout;
-		const isAlive = () => {
-			clearTimeout(idle);
-			idle = setTimeout(() => socket.close(1000, 'idle'), 2600);
-		};
-		isAlive();
-		let id = 0;
-		every(socket, 500, () => say({ type: 'check', id: id++ }));
-		socket.once('close', () => clearTimeout(idle));
-		return isAlive;
-	}, 6);
-	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
-	expect(settings).toEqual({ baseUrl: settings.baseUrl, workflowId: 'checkin', heartbeatCadence: 1 });
-	expect(provision.settings).toMatchObject({ heartbeatCadence: 1 });
-	expect(outcome.stdout).toMatch(/heartbeat-cadence .* proved/);
-	expect(outcome.stdout).toMatch(/Channels that the service ended +none/);
-}, 60_000);
+test.each([
+	['nothing else', {}],
+	['acknowledgements', { ackBody: { type: 'ack', id: '{id}' } }],
+])(
+	'the device at the end beats as its file says, beside %s; a silence that the service ends becomes a heartbeatCadence that holds [F951]',
+	async (_, service) => {
+		const { outcome, settings, provision } = await probed((socket, say) => {
+			if ('ackBody' in service) say({ type: 'hello', confirm: { type: 'ack', id: '<id>' } });
+			let idle: NodeJS.Timeout;
+			const isAlive = () => {
+				clearTimeout(idle);
+				idle = setTimeout(() => socket.close(1000, 'idle'), 2600);
+			};
+			isAlive();
+			let id = 0;
+			every(socket, 500, () => say({ type: 'check', id: id++ }));
+			socket.once('close', () => clearTimeout(idle));
+			return ({ type }) => void (type === 'heartbeat' && isAlive());
+		}, 6);
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		const own = Object.keys(service).length > 0 && { service };
+		expect(settings).toEqual({ baseUrl: settings.baseUrl, workflowId: 'checkin', heartbeatCadence: 1, ...own });
+		expect(provision.settings).toMatchObject({ heartbeatCadence: 1 });
+		expect(outcome.stdout).toMatch(/heartbeat-cadence .* proved/);
+		expect(outcome.stdout).toMatch(/Channels that the service ended +none/);
+	},
+	60_000,
+);
 
 test('several notifications under a name in one message are told apart, and no pointer names an element [F952]', async () => {
 	const { outcome, settings } = await probed((socket, say) => {
@@ -340,7 +349,7 @@ test('a value that is the same in every message is no id and no kind: the notifi
 	expect(outcome.stdout).not.toContain('ackBody');
 }, 60_000);
 
-test('where no other value tells messages apart, one that all have is not counted as an id [F990]', async () => {
+test('where no other value tells messages apart, one that all have is not counted as an id', async () => {
 	let nr = 0;
 	const { outcome } = await probed((socket, say) => {
 		every(socket, 120, () => say({ id: '1', type: 'tick', at: { row: nr++ % 5 } }));

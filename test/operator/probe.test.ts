@@ -22,6 +22,7 @@ import {
 	subprotocolHints,
 } from '../../src/operator/probe-search.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
+import { neededParameters } from '../../src/operator/probe-words.ts';
 import type { DialectOptions } from '../../src/service/embedded-service.ts';
 import { follow } from '../cli/command.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -751,12 +752,8 @@ describe('what a refusal of the channel names', () => {
 		['missing device_id', 'device_id', 'device_id={deviceId}'],
 		['Field required: workflowId', 'workflowId', 'workflowId={workflowId}'],
 		['bad request', 'deviceId', 'deviceId={deviceId}'],
-		// Under a name of its own. [F993]
-		['query parameter device must be the deviceId', 'device', 'device={deviceId}'],
-		["query parameter 'unit' must be the device id", 'unit', 'unit={deviceId}'],
-		['missing query parameter: device', 'device', 'device={deviceId}'],
 	])(
-		'"%s" is answered with the query that it names, and with the token that was not refused for itself [F967] [F993]',
+		'"%s" is answered with the query that it names, and with the token that was not refused for itself [F967]',
 		async (reason, name, expected) => {
 			const { outcome, settings, provision } = await probedNaming((query, workflow) => {
 				const own = query.get(name);
@@ -796,6 +793,17 @@ describe('what a refusal of the channel names', () => {
 		expect(JSON.parse(kept.body).data.session.id).toBe('0123456789abcdef0123456789abcdef');
 		expect(await modeOf(`${device}.answer`)).toBe('600');
 	});
+});
+
+test.each([
+	['query parameter device must be the deviceId', ['device={deviceId}']],
+	["query parameter 'unit' must be the device id", ['unit={deviceId}']],
+	['missing query parameter: device', ['device={deviceId}']],
+	['query parameter workflow must name the workflowId', ['workflow={workflowId}']],
+	['query parameter clientVersion is required', []],
+	['the token of this device is unknown', []],
+])('a parameter has the name that "%s" gives it, and the id that belongs in it: %j [F993]', (words, expected) => {
+	expect(neededParameters(JSON.stringify({ error: { message: words } }))).toEqual(expected);
 });
 
 describe('handshakes without an answer', () => {
@@ -1103,7 +1111,7 @@ test.each([
 	['channels are at /devices/<deviceId>/channel', '/devices/{deviceId}/channel'],
 	['see /ws/<string:device_id>', '/ws/{deviceId}'],
 	['<a href="/live/feed">here</a>', '/live/feed'],
-])('the path that %s names is %s [F999]', (text, expected) => {
+])('the path that %s names is %s', (text, expected) => {
 	const asked = { baseUrl: 'http://127.0.0.1:1', deviceId: 'd-1', workflowId: 'checkin' };
 	expect(channelPlaces(text, asked).map(({ place }) => place)).toEqual([expected]);
 });
