@@ -32,20 +32,25 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	const isAck = guess.point === 'acknowledgement';
 	// A service that knows no such acknowledgement may say so to each.
 	if (isAck && refusals(life, compared) > refusals(than, compared) + 1) return false;
-	if (than.ended) return life.ended === null || isLater(life.ended, than.ended);
-	if (life.ended !== null) return false;
-	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
 	const before = isAck ? again(than, compared) : 0;
-	// What the service writes out only has to do no harm.
-	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
 	// What is acknowledged does not come again; a busy machine or service repeats fewer as well.
 	const all = { ...compared, answerMs: 0 };
-	return 5 * again(life, compared) < before && again(life, all) <= again(than, all);
+	const isFewer = 5 * again(life, compared) < before && again(life, all) <= again(than, all);
+	// The channel may end for another reason.
+	if (than.ended) return outlives(life, than.ended) || isFewer;
+	if (life.ended !== null) return false;
+	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
+	// What the service writes out only has to do no harm.
+	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
+	return isFewer;
 }
 
 /** The finding of a guess that helped: what is better may be so by chance, or do no harm only. */
 export function helpedFinding(life: Life, than: Life, settings: Guess['settings'], compared: Comparison): Finding {
-	const why = than.ended ? 'the channel ended without it' : 'without it less came, or it came again and again';
+	const why =
+		than.ended && outlives(life, than.ended)
+			? 'the channel ended without it'
+			: 'without it less came, or it came again and again';
 	const certainty = isProof(life, than, compared) ? 'proved' : 'guessed';
 	return finding(compared.guess.point, why, JSON.stringify(settings), certainty, { ...settings });
 }
@@ -62,6 +67,8 @@ const again = (life: Life, compared: Comparison) =>
 	cameAgain(within(life, compared), compared.form, compared.answerMs).length;
 const refusals = (life: Life, compared: Comparison) =>
 	within(life, compared).filter(({ text }) => isError(text)).length;
+
+const outlives = (life: Life, end: NonNullable<Life['ended']>) => life.ended === null || isLater(life.ended, end);
 
 /** Another end that comes later tells that this one is out of the way. */
 const isLater = (one: NonNullable<Life['ended']>, than: NonNullable<Life['ended']>) =>

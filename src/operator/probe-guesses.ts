@@ -279,7 +279,7 @@ function ackGuess({ text, pointer }: Example, form: ReadingSettings): Guess {
 /** The word of a message, or a frame that is one word itself, such as `PING`; `''` for other texts. */
 function pingName(text: string, form: ReadingSettings): string {
 	const word = wordOf(text, form);
-	const name = NAMELESS.includes(word) ? text.trim() : word;
+	const name = NAMELESS.includes(word) ? (isObject(parseJson(text)) ? '' : text.trim()) : word;
 	return /^\S{1,64}$/.test(name) ? name : '';
 }
 

@@ -112,7 +112,19 @@ function findKind(document: unknown, pointer: string | null | undefined): string
 }
 
 /** Usual names of the word that says what a message is. */
-export const WORD_NAMES = ['type', 'event', 'kind', 'op', 'action', 'cmd', 'command', 'method', 't', 'name'] as const;
+export const WORD_NAMES = [
+	'type',
+	'event',
+	'kind',
+	'op',
+	'action',
+	'cmd',
+	'command',
+	'method',
+	't',
+	'm',
+	'name',
+] as const;
 
 /** The word of a message that has no kind where notifications have theirs, such as `{"cmd":"PING"}`. */
 export function readWord(document: unknown): string | null {

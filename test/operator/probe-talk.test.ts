@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Comparison, enoughMs, isBetter } from '../../src/operator/probe-compare.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
-import { guesses, notificationsIn } from '../../src/operator/probe-guesses.ts';
+import { guesses, notificationsIn, pongsFor } from '../../src/operator/probe-guesses.ts';
 
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { parseJson } from '../../src/protocol/json.ts';
@@ -142,6 +142,21 @@ test('an acknowledgement that the service answers with the same again, as often 
 	const { heard, ...rest } = lifeOf(200, () => ({ type: 'check', id: 1 }));
 	const answered = { ...rest, heard: heard.map((one) => ({ ...one, atMs: one.atMs / 1000 })) };
 	expect(isBetter(answered, lifeOf(60, again), compared)).toBe(false);
+});
+
+test('an acknowledgement after which nothing comes again is right, also where the channel ends for another reason', () => {
+	const ended = { atMs: 20_000, code: 4002, reason: 'areyouthere was not answered' };
+	const repeating = { ...lifeOf(20, again), ended };
+	const fresh = { ...lifeOf(20, (id) => ({ type: 'check', id })), ended };
+	expect(isBetter(fresh, repeating, compared)).toBe(true);
+	expect(isBetter(repeating, repeating, compared)).toBe(false);
+	expect(isBetter(fresh, fresh, compared)).toBe(false);
+});
+
+test('a ping whose word has an unusual name is answered with its number under the same name', () => {
+	expect(pongsFor('ping', '{"m":"ping","n":7}', { kindPointer: '/p/topic', notificationIdPointer: '/p/seq' })[0]).toBe(
+		'{"m":"pong","n":"{id}"}',
+	);
 });
 
 test('an acknowledgement that the service answers with errors is none', () => {
