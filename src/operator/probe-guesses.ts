@@ -112,6 +112,9 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 		group(/^\b$/, life.failure?.code === 'channel-silent' ? 20 : -9, [], true, () => [
 			{ point: 'dead-channel', settings: { silenceLimitSeconds: 0 } },
 		]),
+		group(/^\b$/, 0, [], maySay('firstMessages', ended !== null), () =>
+			firstMessages(words, life, messages, form, true),
+		),
 	].sort((a, b) => b.weight - a.weight);
 	const written = likely.flatMap(({ examples }) => examples).map((one) => ({ ...one, isWritten: true as const }));
 	if (!isPoor && !repeats) return written;
@@ -204,6 +207,7 @@ function firstMessages(
 	{ subprotocol }: Life,
 	messages: readonly Message[],
 	form: ReadingSettings,
+	isLast = false,
 ): Guess[] {
 	const keys = [...new Set([...keysOf(messages, form), 'type', 'action'])];
 	const isGraphql = /graphql/i.test(subprotocol ?? '');
@@ -230,10 +234,10 @@ function firstMessages(
 		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
 		[...new Set([...named, ...SAID_FIRST])].slice(0, 8).map(message),
 		['Connection {token}'],
-		// A service may end the channel at the first message that it does not know.
-		...SAID_FIRST.filter((verb) => !named.includes(verb)).map((verb) => [message(verb)]),
 	];
-	return sets.map((set) => ({ point: 'first-messages', settings: { firstMessages: set } }));
+	// After everything else: a service may end the channel at the first message that it does not know.
+	const single = SAID_FIRST.filter((verb) => !named.includes(verb)).map((verb) => [message(verb)]);
+	return (isLast ? single : sets).map((set) => ({ point: 'first-messages', settings: { firstMessages: set } }));
 }
 
 function acknowledgements(
