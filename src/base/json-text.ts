@@ -3,16 +3,28 @@
  * which names are there twice. V8's own message quotes the text, which may hold a secret, and names a place only sometimes.
  * Pure; never quotes the text; knows nothing of what the object means.
  */
-import { isObject, parseJson } from '../protocol/json.ts';
+import { isObject, MAX_DEPTH, parseJson } from '../protocol/json.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
 
+/** Of what people write: none of it needs as many, and the state indents what it keeps of it. */
+const MOST_GROUPS = 32;
+/** Characters of all settings as the state keeps them: with the rest it stays below what is read of it. */
+const MOST_KEPT = 256 * 1024;
+
+/** Whether settings are too many to be kept in the state. */
+export const isTooLongToKeep = (documents: readonly unknown[]): boolean =>
+	JSON.stringify(documents, null, '\t').length > MOST_KEPT;
+
 /** @param what the word for the contents: `settings`. */
 export function readJsonObject(text: string, what: string): JsonObject {
-	const document = parseJson(text);
+	const document = parseJson(text, MOST_GROUPS);
 	if (document === undefined) {
-		const { offset, reason } = walk(text, { what }).fault ?? { offset: 0, reason: 'it cannot be read as JSON' };
+		const { offset, reason } = walk(text, { what }).fault ?? {
+			offset: 0,
+			reason: `it has more than ${MOST_GROUPS} groups and lists inside each other`,
+		};
 		return { fault: `${lineAndColumn(text, offset)}: ${reason}.` };
 	}
 	return isObject(document) ? { document } : { fault: `line 1, column 1: the ${what} must be one object in { }.` };
@@ -89,8 +101,6 @@ export function findJsonPlaces(text: string) {
 	};
 }
 
-/** Where the size is limited, the depth is: each level waits for its end. */
-const MAX_DEPTH = 1000;
 const NO_NAMES = new Set<string>();
 
 export interface JsonSize {

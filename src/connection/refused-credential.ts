@@ -20,8 +20,9 @@ export function refusedBesideOnline(event: SupervisorEvent, { current, next }: S
 	const said = event.event;
 	const isRefusal =
 		said.type === 'registerFailed' && said.failure.code === 'credential-refused' && said.attempt === attempt;
-	const isOnline = current?.state.name === 'online';
-	return isRefusal && isOnline && credentials[credentialIndex]?.kind === 'reusable' ? next.registration : null;
+	// A refusal by another service, which is only tried, is told as the reason why that one is not in force.
+	const isHere = current?.state.name === 'online' && current.registration.baseUrl === next.registration.baseUrl;
+	return isRefusal && isHere && credentials[credentialIndex]?.kind === 'reusable' ? next.registration : null;
 }
 
 /** The same state if nothing of this has changed. @param at ISO 8601. */

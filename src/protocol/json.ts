@@ -1,27 +1,29 @@
 /** JSON that others have written: reading it, and finding one value in it (RFC 6901). Never throws; what is not there is `undefined`. */
 
-/** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun, 4 MB in all. */
-const MAX_DEPTH = 100_000;
-const LONG_TEXT = 16 * 1024;
+/**
+ * Objects and lists inside each other: what is deeper can be read and not written again (V8 ends at some 8,000), and other parsers
+ * of an application end near 1,000.
+ */
+export const MAX_DEPTH = 500;
 
-/** The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper than any document does. */
-export function parseJson(text: string): unknown {
+/** The document in a text; `undefined` for a text that is not JSON, or nests deeper than any document does. @param most fewer objects and lists inside each other. */
+export function parseJson(text: string, most = MAX_DEPTH): unknown {
 	try {
-		return text.length > LONG_TEXT && isTooDeep(text) ? undefined : JSON.parse(text);
+		return text.length > most && isTooDeep(text, most) ? undefined : JSON.parse(text);
 	} catch {
 		return undefined;
 	}
 }
 
-function isTooDeep(text: string): boolean {
+function isTooDeep(text: string, most: number): boolean {
 	let depth = 0;
-	for (let at = 0; at < text.length && depth <= MAX_DEPTH; at += 1) {
+	for (let at = 0; at < text.length && depth <= most; at += 1) {
 		const unit = text.charCodeAt(at);
 		if (unit === 0x22) at = closingQuote(text, at);
 		else if (unit === 0x5b || unit === 0x7b) depth += 1;
 		else if (unit === 0x5d || unit === 0x7d) depth -= 1;
 	}
-	return depth > MAX_DEPTH;
+	return depth > most;
 }
 
 /** Whether a value of JSON is an object: no list, no `null`. */

@@ -2,6 +2,7 @@
 import { dirname } from 'node:path';
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { isTooLongToKeep } from '../base/json-text.ts';
 import { findGroup } from '../base/unix.edge.ts';
 import { findContradictions, relativeHooks } from './contradictions.ts';
 import { readSettingsLayers } from './files.edge.ts';
@@ -77,9 +78,15 @@ export async function loadSettings(
 			...sharedPorts(loaded.settings),
 			...findContradictions(loaded),
 			...relativeHooks(loaded.settings),
+			...(isTooLongToKeep(loaded.documents) ? [TOO_LONG] : []),
 		],
 	};
 }
+
+const TOO_LONG = failure(
+	'settings-invalid',
+	'The settings have more than 256 KiB in all: a start does not remember them where a push has broken them.',
+);
 
 /** Of the groups that settings name, those that are not there: their sockets would be for their owner alone. A number is any group. */
 async function missingGroups(...all: (ResolvedSettings | undefined)[]): Promise<ReadonlySet<string>> {

@@ -1,5 +1,6 @@
 /** The document that a device keeps for good; a single rename moves it from one truth to the next. */
 import * as z from 'zod';
+import { isTooLongToKeep } from '../base/json-text.ts';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
 import { planRecordSchema } from './plan-record.ts';
@@ -250,11 +251,11 @@ export function withRefusedWay(
 	return before === null || before.id === tried ? state : { ...state, refusedWay: null };
 }
 
+type Documents = readonly { readonly where: string; readonly document: unknown }[];
+
 /** The state with the settings that were good enough to be used; the same one if it has them already. */
-export function withLastSettings(
-	state: DeviceState,
-	documents: readonly { readonly where: string; readonly document: unknown }[],
-): DeviceState {
-	const unchanged = JSON.stringify(documents) === JSON.stringify(state.lastSettings);
-	return unchanged ? state : { ...state, lastSettings: [...documents] };
+export function withLastSettings(state: DeviceState, documents: Documents): DeviceState {
+	const kept = isTooLongToKeep(documents) ? [] : [...documents];
+	const unchanged = JSON.stringify(kept) === JSON.stringify(state.lastSettings);
+	return unchanged ? state : { ...state, lastSettings: kept };
 }

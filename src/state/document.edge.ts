@@ -28,10 +28,15 @@ const CLOSING = '",\n';
 const DIGEST_LENGTH = 43;
 const HEADER_LENGTH = OPENING.length + DIGEST_LENGTH + CLOSING.length;
 
-/** The text of a state that is known to be valid. */
+/** The text of a state that is known to be valid. @throws AgentError `state-unwritable` for one that would not be read again. */
 export function formDocument(state: DeviceState, newer: Fields, copy: CopyStamp): string {
 	const body = format({ copy, ...withNewerFields(state, newer) }).slice('{\n'.length);
-	return OPENING + digestOf(body) + CLOSING + body;
+	const text = OPENING + digestOf(body) + CLOSING + body;
+	if (Buffer.byteLength(text) <= MAX_STATE_BYTES) return text;
+	throw new AgentError(
+		'state-unwritable',
+		`The state would have more than ${MAX_STATE_BYTES} bytes, and is not written.`,
+	);
 }
 
 /** `whole`; why it is not; `null` where there is no digest at the head, nor what is left of one. */

@@ -99,7 +99,10 @@ describe('config check', () => {
 		[
 			'an address beside a credential and headers',
 			{ baseUrl: 7, credential: { selfRegistration: true }, service: { headersFile: '/nowhere' } },
-			[`baseUrl ${IS_NOT_TEXT}`, 'service.headersFile /nowhere cannot be read: it is not there (ENOENT).'],
+			[
+				`baseUrl ${IS_NOT_TEXT}`,
+				"service.headersFile /nowhere cannot be read: it is not there (ENOENT). Put the file there, readable for the agent's user, with one header on each line, such as X-Tenant: north.",
+			],
 		],
 		[
 			'a certificate beside its key',

@@ -67,9 +67,12 @@ describe('a notification', () => {
 			expect(notification.content).toBe(text);
 			expect(readAgentMessage(notification)).toBeNull();
 		}
-		const deep = `{"type":"workflow.changed","workflowId":"w","x":${'['.repeat(8000)}${']'.repeat(8000)}}`;
-		expect(readAgentMessage(readText(deep))).toEqual({ type: 'workflow.changed', workflowId: 'w' });
-		expect(readText(`[${deep},${deep}]`)).toMatchObject({ kind: 'unknown', format: 'json' });
+		const deep = (depth: number) =>
+			`{"type":"workflow.changed","workflowId":"w","x":${'['.repeat(depth)}${']'.repeat(depth)}}`;
+		expect(readAgentMessage(readText(deep(499)))).toEqual({ type: 'workflow.changed', workflowId: 'w' });
+		expect(readText(`[${deep(498)},${deep(498)}]`)).toMatchObject({ kind: 'unknown', format: 'json' });
+		// Parsers of applications would end at it.
+		expect(readText(deep(500))).toMatchObject({ kind: 'text', format: 'text', content: deep(500) });
 	});
 
 	test("has the service's own id where there is one", () => {

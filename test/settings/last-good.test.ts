@@ -265,3 +265,26 @@ test('what is in force while another address or workflow is tried is not logged 
 	]);
 	expect(await row(device, 'baseUrl')).toMatchObject({ value: service.url, source: 'file', where: configFile });
 });
+
+test.each<[what: string, text: string, files: number]>([
+	['3,000 groups deep', `{ "service": { "ackBody": ${'{"a":'.repeat(3000)}1${'}'.repeat(3000)} } }`, 1],
+	['20,000 lists deep under an unknown name', `{ "x": ${'['.repeat(20_000)}${']'.repeat(20_000)} }`, 1],
+	['wide within 30 lists', `{ "x": ${'['.repeat(28)}${'1,'.repeat(50_000)}1${']'.repeat(28)} }`, 1],
+	['long in six files', `{ "x": "${'y'.repeat(240_000)}" }`, 6],
+])('settings that are %s leave a paired device as it is, over a restart [F962]', async (_, text, files) => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const { home } = device;
+	await device.untilState('online');
+	const at = (index: number) => join(home.paths.confDirectory, `${index}-push.json`);
+	for (let index = 0; index < files; index += 1) await writeFile(at(index), text);
+	await device.daemon.reload();
+	await device.untilStatus(({ warnings }) => warnings.some(({ code }) => code.startsWith('settings-')));
+	expect(device.agent.status().warnings.map(({ code }) => code)).not.toContain('state-unwritable');
+	await device.stop();
+	const before = registrations(service).length;
+	const again = await givenAgent({ home });
+	await again.untilState('online');
+	expect(again.agent.status().warnings.map(({ code }) => code)).not.toContain('state-corrupt');
+	expect(registrations(service)).toHaveLength(before);
+});

@@ -309,3 +309,20 @@ test.each<[what: string, changed: object]>([
 		await device.untilStatus(({ warnings, problem }) => warnings.length > 0 || problem !== null);
 	},
 );
+
+test('what another service, which is only tried, says of a key is told as why its address is refused, and of no key in force [F961]', async () => {
+	const { home, good, device } = await given();
+	const other = await givenService({ tls: identity('server') });
+	await home.writeSettings({ ...good, baseUrl: other.url.replace('127.0.0.1', 'localhost') });
+	await device.daemon.reload();
+	const trying = await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+	expect(trying).toMatchObject({ state: 'online', warnings: [] });
+	device.clock.advance(20_000);
+	expect((await device.untilStatus(isRefused)).warnings).toMatchObject([
+		{
+			code: 'settings-not-followed',
+			message: expect.stringContaining('answered 401'),
+			params: { changed: 'baseUrl', problem: 'credential-refused' },
+		},
+	]);
+});
