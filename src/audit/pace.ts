@@ -1,4 +1,4 @@
-/** How often each kind of request may write to the audit log, so that no flood wears the disk. Pure; time is handed in. */
+/** How often a kind of request may write to the audit log, or changes to the history, so that no flood wears the disk. Pure; time is handed in. */
 
 /** Entries in a row, and then one for each interval, in milliseconds. */
 export const PACE = { burst: 20, intervalMs: 300_000 };
@@ -24,12 +24,13 @@ export function paced(
 	paces: Paces,
 	key: string,
 	nowMs: number,
+	pace = PACE,
 ): { paces: Paces; isAllowed: boolean; leftOut: number; isNoted: boolean } {
-	const before = paces.get(key) ?? { left: PACE.burst, atMs: nowMs, leftOut: 0 };
-	const earned = Math.floor(Math.max(0, nowMs - before.atMs) / PACE.intervalMs);
-	const left = Math.min(PACE.burst, before.left + earned);
+	const before = paces.get(key) ?? { left: pace.burst, atMs: nowMs, leftOut: 0 };
+	const earned = Math.floor(Math.max(0, nowMs - before.atMs) / pace.intervalMs);
+	const left = Math.min(pace.burst, before.left + earned);
 	const isAllowed = left > 0 && (paces.has(key) || paces.size < MAX_PACES);
-	const atMs = left === PACE.burst ? nowMs : before.atMs + earned * PACE.intervalMs;
+	const atMs = left === pace.burst ? nowMs : before.atMs + earned * pace.intervalMs;
 	const after: Allowance = isAllowed
 		? { left: left - 1, atMs, leftOut: 0 }
 		: { left, atMs, leftOut: before.leftOut + 1 };

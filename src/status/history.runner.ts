@@ -11,13 +11,16 @@ import { inWords, readTextNow } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import {
+	COUNTS,
 	foldChange,
 	type HistoryEntry,
 	isChange,
 	type Moment,
 	momentOf,
 	NOTHING_FOLDED,
+	type StateEntry,
 	unwrittenStepMs,
+	withoutReplaced,
 } from './history.ts';
 
 const NAME = 'history';
@@ -50,6 +53,7 @@ export function keepHistory(parts: {
 	const hosts = new Set(found.flatMap((entry) => (entry.kind === 'state' && entry.host !== null ? [entry.host] : [])));
 	let before: Moment | null = null;
 	let fold = NOTHING_FOLDED;
+	let cancelCount: (() => void) | null = null;
 	let isUnclean = false;
 	let leaving = Promise.resolve();
 	/** Of the service that the device was last online with. */
@@ -66,6 +70,17 @@ export function keepHistory(parts: {
 		}
 	}
 
+	/** @param ends whatever was counted is written. */
+	function take(change: StateEntry | null, ends = false): void {
+		// Goes on while the machine sleeps.
+		const next = foldChange(fold, change, clock.monotonicMs() + clock.sleptMs(), ends);
+		({ fold } = next);
+		write(...next.entries);
+		cancelCount?.();
+		const isDue = fold.counting !== null && !fold.counting.isWritten;
+		cancelCount = isDue ? schedule(COUNTS.intervalMs, () => take(null)) : null;
+	}
+
 	const now = <Given extends Fact>(fact: Given) => ({ at: new Date(wallMs()).toISOString(), ...fact });
 
 	function lookAtClock(): void {
@@ -74,7 +89,9 @@ export function keepHistory(parts: {
 		const byMs = Math.round(stepMs - (clock.sleptMs() - sleptThenMs));
 		[aheadThenMs, sleptThenMs] = [aheadMs(), clock.sleptMs()];
 		// Monotonic time stands still while the machine sleeps, which does not set the clock.
-		if (Math.abs(byMs) >= STEP_MS) write(now({ kind: 'clock', byMs }));
+		if (Math.abs(byMs) < STEP_MS) return;
+		take(null, true);
+		write(now({ kind: 'clock', byMs }));
 	}
 
 	/** Erases what is about other services than the one that the device belongs to. */
@@ -102,10 +119,7 @@ export function keepHistory(parts: {
 		lookAtClock();
 		const moment = momentOf(agent.status());
 		const hasChanged = moment !== null && isChange(before, moment);
-		const change = hasChanged ? now({ kind: 'state' as const, ...moment }) : null;
-		const next = foldChange(fold, change, clock.monotonicMs());
-		({ fold } = next);
-		write(...next.entries);
+		if (hasChanged) take(now({ kind: 'state' as const, ...moment }));
 		if (!moment || !hasChanged) return;
 		const isLeft = moment.state === 'unpaired' && before !== null && before.state !== 'unpaired';
 		before = moment;
@@ -147,7 +161,8 @@ export function keepHistory(parts: {
 		/** The run ends in good order: what the status says from here on counts for nothing. */
 		async close(): Promise<void> {
 			await parts.audit?.settled();
-			write(...foldChange(fold, null, clock.monotonicMs(), true).entries, now({ kind: 'ended' }));
+			take(null, true);
+			write(now({ kind: 'ended' }));
 			await leaving;
 			await log.close();
 		},
@@ -166,7 +181,8 @@ function readBoot(): string | null {
 /** All entries, also beside a running agent, oldest first, and which are missing. @throws AgentError `state-unreadable`. */
 export function readHistory(stateDir: string): Documents<HistoryEntry> {
 	try {
-		return readDocuments<HistoryEntry>(stateDir, NAME);
+		const found = readDocuments<HistoryEntry>(stateDir, NAME);
+		return { ...found, documents: withoutReplaced(found.documents) };
 	} catch (cause) {
 		throw new AgentError('state-unreadable', `The history in ${stateDir} cannot be read: ${inWords(cause)}.`, {
 			cause,

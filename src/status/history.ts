@@ -1,4 +1,5 @@
 /** The history of a device: the changes that are worth an entry, how flapping folds, and how entries read. Pure. */
+import { NO_PACES, type Paces, paced } from '../audit/pace.ts';
 import { plainDuration } from '../base/durations.ts';
 import type { ErrorCode, Params } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
@@ -25,7 +26,7 @@ export interface Moment {
 
 /** `at` is ISO 8601, by the device's clock; `audit` the newest number of the audit log. */
 export type HistoryEntry = { readonly at: string; readonly audit?: number } & (
-	| ({ readonly kind: 'state' } & Moment)
+	| ({ readonly kind: 'state'; readonly folded?: Folded } & Moment)
 	| {
 			readonly kind: 'started';
 			readonly version: string;
@@ -42,9 +43,16 @@ export type HistoryEntry = { readonly at: string; readonly audit?: number } & (
 	  }
 	| { readonly kind: 'ended' }
 	| { readonly kind: 'clock'; readonly byMs: number }
-	/** So many changes between `since` and `at` have no entry of their own. */
-	| { readonly kind: 'folded'; readonly changes: number; readonly since: string }
 );
+
+/** Changes before an entry that have none of their own. An entry with the same `since` replaces the one before. */
+interface Folded {
+	readonly changes: number;
+	/** The first of them, or this one. */
+	readonly since: string;
+	/** How long the device had not been online at this entry; `null` where it was until then; not there where no entry says so yet. */
+	readonly awayMs?: number | null;
+}
 
 export type StateEntry = Extract<HistoryEntry, { kind: 'state' }>;
 
@@ -92,48 +100,70 @@ export function unwrittenStepMs(
 
 // ---- Flapping ----
 
-/** Changes in a row that each have an entry, within this time; those that follow are counted until it is quiet, or for an hour. */
-const EACH = 10;
-const WITHIN_MS = 600_000;
+/** Each change has an entry, in a row so many, and then one for each interval, in milliseconds: the disk does not notice those. */
+const CHANGES = { burst: 100, intervalMs: 600_000 };
+/** Others are counted, until none came for so long, or for an hour: an entry has the newest one and the count so far. */
+const QUIET_MS = 600_000;
 const COUNTED_MS = 3_600_000;
+/** Such an entry is written at each of the first changes, and then once in each interval. */
+export const COUNTS = { burst: 20, intervalMs: 300_000 };
 
 export interface Fold {
-	/** When the newest entries were written. Monotonic, like all times here. */
-	readonly writtenMs: readonly number[];
+	readonly paces: Paces;
+	/** Since when the device is not online, `null` while it is. Times here go on while the machine sleeps, and are not set. */
+	readonly awaySinceMs: number | null | undefined;
 	readonly counting: {
 		readonly sinceMs: number;
 		readonly newestMs: number;
-		readonly count: number;
-		readonly since: string;
-		readonly latest: StateEntry;
+		readonly entry: StateEntry & { readonly folded: Folded };
+		readonly isWritten: boolean;
 	} | null;
 }
 
-export const NOTHING_FOLDED: Fold = { writtenMs: [], counting: null };
+export const NOTHING_FOLDED: Fold = { paces: NO_PACES, awaySinceMs: undefined, counting: null };
 
-/** The entries to be written now, after a change or a look that found none. @param ends whatever was counted is written. */
+/** The entries to be written now, after a change or without one. @param ends whatever was counted is written. */
 export function foldChange(
-	{ writtenMs, counting }: Fold,
+	before: Fold,
 	change: StateEntry | null,
 	nowMs: number,
 	ends = false,
 ): { readonly fold: Fold; readonly entries: readonly HistoryEntry[] } {
-	const isOver = counting && (ends || nowMs - counting.newestMs >= WITHIN_MS || nowMs - counting.sinceMs >= COUNTED_MS);
-	if (counting && isOver) {
-		const { latest, since, count } = counting;
-		const counted: HistoryEntry[] = count > 1 ? [{ at: latest.at, kind: 'folded', changes: count - 1, since }] : [];
-		return { fold: NOTHING_FOLDED, entries: [...counted, latest, ...(change ? [change] : [])] };
-	}
-	if (!change) return { fold: { writtenMs, counting }, entries: [] };
-	const recent = writtenMs.filter((ms) => nowMs - ms < WITHIN_MS);
-	if (!counting && recent.length < EACH)
-		return { fold: { writtenMs: [...recent, nowMs], counting }, entries: [change] };
-	const { sinceMs, since, count } = counting ?? { sinceMs: nowMs, since: change.at, count: 0 };
-	return {
-		fold: { writtenMs: recent, counting: { sinceMs, newestMs: nowMs, count: count + 1, since, latest: change } },
-		entries: [],
+	let { paces, awaySinceMs, counting } = before;
+	const entries: HistoryEntry[] = [];
+	const mayWrite = (what: string, pace: typeof CHANGES) => {
+		const next = paced(paces, what, nowMs, pace);
+		({ paces } = next);
+		return next.isAllowed;
 	};
+	const isQuiet = counting !== null && nowMs - counting.newestMs >= QUIET_MS;
+	if (counting && (ends || (change && (isQuiet || nowMs - counting.sinceMs >= COUNTED_MS)))) {
+		if (!counting.isWritten) entries.push(counting.entry);
+		counting = null;
+	}
+	if (change) {
+		if (!counting && mayWrite('changes', CHANGES)) entries.push(change);
+		else {
+			const { changes, since } = counting?.entry.folded ?? { changes: -1, since: change.at };
+			const awayMs = awaySinceMs == null ? awaySinceMs : nowMs - awaySinceMs;
+			const entry = { ...change, folded: { changes: changes + 1, since, ...(awayMs !== undefined && { awayMs }) } };
+			counting = { sinceMs: counting?.sinceMs ?? nowMs, newestMs: nowMs, entry, isWritten: false };
+		}
+		if (change.state === 'online' || change.state === 'unpaired') awaySinceMs = null;
+		else if (awaySinceMs === null) awaySinceMs = nowMs;
+	}
+	if (counting && !counting.isWritten && mayWrite('counts', COUNTS)) {
+		entries.push(counting.entry);
+		counting = { ...counting, isWritten: true };
+	}
+	return { fold: { paces, awaySinceMs, counting }, entries };
 }
+
+/** Without the entries of a count that a later one replaces. */
+export const withoutReplaced = (entries: readonly HistoryEntry[]): readonly HistoryEntry[] => {
+	const countOf = (entry?: HistoryEntry) => (entry?.kind === 'state' ? entry.folded?.since : undefined);
+	return entries.filter((entry, index) => !countOf(entry) || countOf(entry) !== countOf(entries[index + 1]));
+};
 
 // ---- Reading ----
 
@@ -215,6 +245,12 @@ export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & {
 	/** As if the clock had not been set meanwhile. */
 	let offlineSinceMs: number | null = null;
 	return entries.map((entry) => {
+		if (entry.kind === 'state' && entry.folded?.changes && entry.folded.awayMs !== undefined) {
+			// The entry before does not lead up to this one.
+			const { awayMs } = entry.folded;
+			before = awayMs === null ? null : { ...entry, state: 'offline' };
+			offlineSinceMs = awayMs === null ? null : Date.parse(entry.at) - awayMs;
+		}
 		const sentence = tell(entry);
 		if (entry.kind === 'started') before = null;
 		if (entry.kind === 'clock' && offlineSinceMs !== null) offlineSinceMs += entry.byMs;
@@ -236,11 +272,15 @@ export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & {
 				return 'agent stopped';
 			case 'clock':
 				return `the clock was set ${entry.byMs > 0 ? 'forward' : 'back'} by ${plainDuration(Math.abs(entry.byMs))}`;
-			case 'folded':
-				return `${entry.changes} more changes since ${new Date(entry.since).toTimeString().slice(0, 8)}`;
 			case 'state':
-				return tellState(entry);
+				return tellFolded(entry.folded) + tellState(entry);
 		}
+	}
+
+	function tellFolded(folded: Folded | undefined): string {
+		if (!folded?.changes) return '';
+		const changes = folded.changes === 1 ? '1 more change' : `${folded.changes} more changes`;
+		return `${changes} since ${new Date(folded.since).toTimeString().slice(0, 8)}, then `;
 	}
 
 	function tellState(entry: StateEntry): string {

@@ -13,6 +13,7 @@ import {
 	NOTHING_FOLDED,
 	type StateEntry,
 	toldHistory,
+	withoutReplaced,
 } from '../../src/status/history.ts';
 import { finish } from '../cli/command.ts';
 import { givenAgent, givenHome, givenPairedAgent } from '../harness/harness.ts';
@@ -60,9 +61,18 @@ function open(
 			status = shown(...next);
 			history.look();
 		},
+		/** Each second time it comes, and goes in between. */
+		flap(change: number) {
+			status = change % 2 ? shown('offline', NO_NAME) : shown('online');
+			history.look();
+		},
 		look: history.look,
 	};
 }
+
+/** Those that have an entry, and those that are counted. */
+const changesIn = (entries: readonly HistoryEntry[]) =>
+	entries.reduce((sum, entry) => sum + (entry.kind === 'state' ? 1 + (entry.folded?.changes ?? 0) : 0), 0);
 
 const sentences = (stateDir: string) => toldHistory(readHistory(stateDir).documents).map(({ sentence }) => sentence);
 const namesIn = (directory: string) => fs.readdirSync(directory).filter((name) => name.startsWith('history-'));
@@ -244,23 +254,86 @@ describe('a device', () => {
 
 	test('that comes and goes for a day stays within its bytes, and every change is there or counted [F608]', async () => {
 		const { directory } = await givenHome();
-		const { clock, become, close } = open(directory);
+		const { clock, flap, close } = open(directory);
 		const changes = (24 * HOUR) / 5000;
 		for (let change = 0; change < changes; change += 1) {
-			become(...((change % 2 ? ['online'] : ['offline', NO_NAME]) as Parameters<typeof shown>));
+			flap(change);
 			clock.advance(5000);
 		}
 		await close();
 		const entries = readHistory(directory).documents;
-		const counted = entries.map((entry) => (entry.kind === 'folded' ? entry.changes : Number(entry.kind === 'state')));
-		expect(counted.reduce((sum, count) => sum + count, 0)).toBe(changes);
+		expect(changesIn(entries)).toBe(changes);
 		expect(entries.length).toBeLessThan(400);
 		const names = namesIn(directory);
 		const bytes = names.reduce((sum, name) => sum + fs.statSync(join(directory, name)).size, 0);
-		expect(bytes).toBeLessThan(MAX_HISTORY_BYTES / 3);
+		expect(bytes).toBeLessThan((MAX_HISTORY_BYTES * 2) / 3);
 		expect(sentences(directory).find((each) => /more changes/.test(each))).toMatch(
-			/^\d+ more changes since \d\d:\d\d:\d\d$/,
+			/^\d+ more changes since \d\d:\d\d:\d\d, then /,
 		);
+	});
+
+	test('that comes and goes for some minutes has a line for each change and cause, while it runs [F1000]', async () => {
+		const { directory } = await givenHome();
+		const { clock, become } = open(directory);
+		for (let outage = 0; outage < 16; outage += 1) {
+			become('online');
+			clock.advance(4000);
+			become('offline', NO_NAME);
+			clock.advance(15_000);
+			become('blocked', REFUSED);
+			clock.advance(6000);
+		}
+		become('online');
+		await expect.poll(() => readHistory(directory).documents.length).toBe(50);
+		const told = sentences(directory).slice(1);
+		expect(told.filter((each) => each === 'online again after 21 s')).toHaveLength(16);
+		expect(told.filter((each) => each.startsWith('offline: DNS knows no'))).toHaveLength(16);
+		expect(told.filter((each) => each.startsWith('still offline, and a person'))).toHaveLength(16);
+	});
+
+	test('that comes and goes for hours and is killed tells what was folded, its newest state and how long that outage was [F1001]', async () => {
+		const { directory } = await givenHome();
+		const { clock, flap, become } = open(directory);
+		let changes = 0;
+		const killed = async () => {
+			const { directory: copy } = await givenHome();
+			fs.cpSync(directory, copy, { recursive: true });
+			return { told: sentences(copy).at(-1), isCounted: changesIn(readHistory(copy).documents) === changes };
+		};
+		// More than have a line each: the next ones are on the disk at once, those of a long flapping within five minutes.
+		for (; changes < 111; changes += 1) {
+			flap(changes);
+			clock.advance(3000);
+		}
+		await expect.poll(killed).toEqual({
+			...{
+				isCounted: true,
+				told: expect.stringMatching(/^10 more changes since [\d:]{8}, then online again after 3 s$/),
+			},
+		});
+		for (; changes < 2000; changes += 1) {
+			flap(changes);
+			clock.advance(3000);
+		}
+		become('online');
+		clock.advance(17_000);
+		become('offline', NO_NAME);
+		clock.advance(20_000);
+		become('offline', REFUSED);
+		clock.advance(25_000);
+		become('online');
+		changes += 4;
+		clock.advance(5 * MINUTE);
+		await expect.poll(killed).toEqual({
+			...{ isCounted: true, told: expect.stringMatching(/more changes since [\d:]{8}, then online again after 45 s$/) },
+		});
+		// A device that has been quiet since then has a line for its next outage.
+		clock.advance(HOUR);
+		become('offline', NO_NAME);
+		clock.advance(40 * MINUTE);
+		become('online');
+		changes += 2;
+		await expect.poll(killed).toEqual({ isCounted: true, told: 'online again after 40 min' });
 	});
 });
 
@@ -275,7 +348,7 @@ test.each(Object.keys(CATALOGUE) as ErrorCode[])(
 	},
 );
 
-test('whatever the rhythm, each change has an entry or is counted, in order, and the newest has an entry once it is quiet', () => {
+test('whatever the rhythm, each change has an entry or is counted, in order, the newest has one, and the disk has few', () => {
 	fc.assert(
 		fc.property(fc.array(fc.oneof(fc.nat(20_000), fc.nat(2 * HOUR)), { maxLength: 200 }), (waits) => {
 			let [fold, nowMs] = [NOTHING_FOLDED, 0];
@@ -292,12 +365,13 @@ test('whatever the rhythm, each change has an entry or is counted, in order, and
 				take(entryAt(nowMs));
 			}
 			take(null, true);
-			const total = written.reduce((sum, entry) => sum + (entry.kind === 'folded' ? entry.changes : 1), 0);
-			const times = written.map(({ at }) => at);
+			const read = withoutReplaced(written);
+			const times = read.map(({ at }) => at);
 			return (
-				total === waits.length &&
+				changesIn(read) === waits.length &&
 				times.join() === times.toSorted().join() &&
-				(waits.length === 0 || times.at(-1) === entryAt(nowMs).at)
+				(waits.length === 0 || times.at(-1) === entryAt(nowMs).at) &&
+				written.length <= 121 + nowMs / (2 * MINUTE)
 			);
 		}),
 	);
