@@ -9,27 +9,49 @@ const REST_BYTES = MIB;
 const PLANS_BYTES = 4 * MIB;
 /** Of the bound of the events: a new file is begun before an old one goes. */
 const SLACK = 1.25;
+/** A message may come in bytes, which are kept as base64; of its parts there is room in the rest. */
+const STORED = 4 / 3;
 /** Two files of the log. */
 const LEAST_BYTES = 64 * 1024;
 
 export interface DiskBounds {
 	readonly events: Pick<Settings['events'], 'durable' | 'maxBytes'>;
+	readonly service: Pick<Settings['service'], 'maxMessageBytes'>;
 	readonly update: Pick<Settings['update'], 'enabled'>;
 }
 
 const besideEvents = ({ update }: DiskBounds): number => REST_BYTES + (update.enabled ? PLANS_BYTES : 0);
 
-export const diskNeed = (bounds: DiskBounds): number =>
-	besideEvents(bounds) + (bounds.events.durable ? Math.ceil(bounds.events.maxBytes * SLACK) : 0);
+const storedBytes = ({ service }: DiskBounds) => Math.ceil(service.maxMessageBytes * STORED);
+
+/** The newest event is kept, however large it is, and stored before others go. */
+export function diskNeed(bounds: DiskBounds): number {
+	const { durable, maxBytes } = bounds.events;
+	const largest = storedBytes(bounds);
+	const kept = Math.max(maxBytes, largest) + Math.max(Math.ceil(maxBytes * (SLACK - 1)), largest);
+	return besideEvents(bounds) + (durable ? kept : 0);
+}
 
 /** As the end of a sentence: what the need consists of. */
-export const needInWords = ({ update }: DiskBounds): string =>
-	`events.maxBytes and a quarter of it, and 1 MiB${update.enabled ? '; 4 MiB for plans, since update.enabled is set' : ''}`;
+export function needInWords(bounds: DiskBounds): string {
+	const { maxBytes } = bounds.events;
+	const largest = storedBytes(bounds);
+	const message = 'service.maxMessageBytes and a third';
+	const messages =
+		largest > maxBytes
+			? `two of the largest messages, ${message}`
+			: `events.maxBytes and the largest message, ${message}`;
+	const events = largest <= maxBytes * (SLACK - 1) ? 'events.maxBytes and a quarter of it' : messages;
+	return `${events}, and 1 MiB${bounds.update.enabled ? '; 4 MiB for plans, since update.enabled is set' : ''}`;
+}
 
 /** The bound that fits. @param capacityBytes of the whole file system; `null` when it is not known. */
 export function fittingBytes(bounds: DiskBounds, capacityBytes: number | null): number {
 	if (capacityBytes === null) return bounds.events.maxBytes;
-	const fitting = Math.max(LEAST_BYTES, Math.floor((capacityBytes - besideEvents(bounds)) / SLACK));
+	const room = capacityBytes - besideEvents(bounds);
+	// At most half of it is left for one message.
+	const besideLargest = Math.max(room - storedBytes(bounds), room / 2);
+	const fitting = Math.max(LEAST_BYTES, Math.floor(Math.min(room / SLACK, besideLargest)));
 	return Math.min(bounds.events.maxBytes, fitting);
 }
 
@@ -43,9 +65,11 @@ export function tooSmall(directory: string, bounds: DiskBounds, capacityBytes: n
 	const { durable, maxBytes } = bounds.events;
 	const fitting = fittingBytes(bounds, capacityBytes);
 	const kept = durable ? ` At most ${plainBytes(fitting)} of events are kept, not ${plainBytes(maxBytes)}.` : '';
+	const largest = Math.max(1024, Math.floor((capacityBytes - besideEvents(bounds)) / 2 / STORED));
+	const messages = largest < bounds.service.maxMessageBytes ? ` and service.maxMessageBytes to ${largest}` : '';
 	return failure(
 		'disk-low',
 		`The file system of ${directory} has ${plainBytes(capacityBytes)}; the agent may need ${plainBytes(need)}.${kept}`,
-		{ remedy: `Give it ${plainBytes(need)}, or set events.maxBytes to ${fitting} or less.` },
+		{ remedy: `Give it ${plainBytes(need)}, or set events.maxBytes to ${fitting}${messages} or less.` },
 	);
 }

@@ -55,7 +55,7 @@ const CONTRADICTIONS: readonly Rule[] = [
 	[
 		'service.maxMessageBytes',
 		({ service, events }) => service.maxMessageBytes > events.maxBytes,
-		'is more than events.maxBytes: the largest messages would not be kept',
+		'is more than events.maxBytes: a message larger than that is kept alone, until the next event',
 	],
 	[
 		'update.judgeSeconds',

@@ -16,7 +16,10 @@ import { assessHooks } from '../../src/diagnosis/hook-rights.ts';
 import { isOpenToGroup } from '../../src/diagnosis/machine-probes.edge.ts';
 
 const MIB = 1024 * 1024;
-const BOUNDS = { events: { durable: true, maxBytes: 4 * MIB }, update: { enabled: false } };
+const BOUNDS = {
+	...{ events: { durable: true, maxBytes: 4 * MIB }, update: { enabled: false } },
+	service: { maxMessageBytes: 65_536 },
+};
 const NOW = Date.UTC(2026, 10, 21);
 const DAY = 86_400_000;
 
