@@ -7,6 +7,7 @@ const MAX_PACES = 256;
 /** Up to here each repetition is noted on the disk, then each time that there are an eighth more: of a million, some hundred notes. */
 const NOTED_EACH = 16;
 const noteOf = (leftOut: number) => Math.floor(Math.log(leftOut / NOTED_EACH) / Math.log(9 / 8));
+export const isNoted = (leftOut: number): boolean => leftOut <= NOTED_EACH || noteOf(leftOut) > noteOf(leftOut - 1);
 
 export interface Allowance {
 	readonly left: number;
@@ -38,7 +39,7 @@ export function paced(
 		paces: new Map(paces).set(key, after),
 		isAllowed,
 		leftOut: isAllowed ? before.leftOut : 0,
-		isNoted: !isAllowed && (after.leftOut <= NOTED_EACH || noteOf(after.leftOut) > noteOf(after.leftOut - 1)),
+		isNoted: !isAllowed && isNoted(after.leftOut),
 	};
 }
 

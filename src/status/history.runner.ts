@@ -11,10 +11,10 @@ import { inWords, readTextNow } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import {
-	COUNTS,
 	foldChange,
 	type HistoryEntry,
 	isChange,
+	MOMENT_MS,
 	type Moment,
 	momentOf,
 	NOTHING_FOLDED,
@@ -78,7 +78,7 @@ export function keepHistory(parts: {
 		write(...next.entries);
 		cancelCount?.();
 		const isDue = fold.counting !== null && !fold.counting.isWritten;
-		cancelCount = isDue ? schedule(COUNTS.intervalMs, () => take(null)) : null;
+		cancelCount = isDue ? schedule(MOMENT_MS, () => take(null)) : null;
 	}
 
 	const now = <Given extends Fact>(fact: Given) => ({ at: new Date(wallMs()).toISOString(), ...fact });

@@ -1,5 +1,5 @@
 /** The history of a device: the changes that are worth an entry, how flapping folds, and how entries read. Pure. */
-import { NO_PACES, type Paces, paced } from '../audit/pace.ts';
+import { isNoted, NO_PACES, type Paces, paced } from '../audit/pace.ts';
 import { plainDuration } from '../base/durations.ts';
 import type { ErrorCode, Params } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
@@ -102,11 +102,12 @@ export function unwrittenStepMs(
 
 /** Each change has an entry, in a row so many, and then one for each interval, in milliseconds: the disk does not notice those. */
 const CHANGES = { burst: 100, intervalMs: 600_000 };
-/** Others are counted, until none came for so long, or for an hour: an entry has the newest one and the count so far. */
+/** Others are counted, until none came for so long, or for four hours: an entry has the newest one and the count so far. */
 const QUIET_MS = 600_000;
-const COUNTED_MS = 3_600_000;
-/** Such an entry is written at each of the first changes, and then once in each interval. */
-export const COUNTS = { burst: 20, intervalMs: 300_000 };
+const COUNTED_MS = 4 * 3_600_000;
+/** It is written when there are an eighth more, and when no other came for a moment; not more often than this. */
+const COUNTS = { burst: 100, intervalMs: 240_000 };
+export const MOMENT_MS = 10_000;
 
 export interface Fold {
 	readonly paces: Paces;
@@ -122,7 +123,7 @@ export interface Fold {
 
 export const NOTHING_FOLDED: Fold = { paces: NO_PACES, awaySinceMs: undefined, counting: null };
 
-/** The entries to be written now, after a change or without one. @param ends whatever was counted is written. */
+/** The entries to be written now, after a change or when none came for a moment. @param ends whatever was counted is written. */
 export function foldChange(
 	before: Fold,
 	change: StateEntry | null,
@@ -152,7 +153,8 @@ export function foldChange(
 		if (change.state === 'online' || change.state === 'unpaired') awaySinceMs = null;
 		else if (awaySinceMs === null) awaySinceMs = nowMs;
 	}
-	if (counting && !counting.isWritten && mayWrite('counts', COUNTS)) {
+	const isDue = counting && !counting.isWritten && (!change || isNoted(counting.entry.folded.changes + 1));
+	if (counting && isDue && mayWrite('counts', COUNTS)) {
 		entries.push(counting.entry);
 		counting = { ...counting, isWritten: true };
 	}
