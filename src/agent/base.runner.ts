@@ -87,7 +87,7 @@ export function openBase(options: AgentOptions) {
 	const dates = keepDates(clock, stateWriter);
 	const kept = keepWarnings(log, publish, dates);
 	/** Ends come without an event: they are looked at whenever the warnings are. */
-	const list = () => [...kept.list(), ...tellEnds(runtime.ends ?? [], time.nowMs())];
+	const list = () => [...kept.list(), ...tellEnds((tried ?? runtime).ends ?? [], time.nowMs())];
 	const warnings = { ...kept, list };
 	const events = createEventsFeed(options.openEvents(warnings.set), counters);
 	let shownAtMs = Number.NEGATIVE_INFINITY;

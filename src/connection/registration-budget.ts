@@ -79,6 +79,6 @@ export function refund(budget: RegistrationBudget): RegistrationBudget {
 export function budgetWarning({ heldBackAtMs, cause }: RegistrationBudget, nowMs: number): Failure | null {
 	if (heldBackAtMs === null || nowMs - heldBackAtMs >= HOUR) return null;
 	const limits = LIMITS.map(({ most, words }) => `${most} times ${words}`).join(' or ');
-	const message = `This device would register more often than ${limits}, ${BECAUSE[cause]}; the newest registration follows when there is room.`;
+	const message = `Within the last hour this device wanted to register more often than ${limits}, ${BECAUSE[cause]}; while it does, the newest registration waits for room.`;
 	return failure('registering-too-often', message, { remedy: REMEDIES[cause] });
 }

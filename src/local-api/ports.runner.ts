@@ -128,25 +128,34 @@ function keepPort(
 	open: (port: number) => Promise<Opened>,
 ) {
 	let opened: (Opened & { readonly desired: number }) | null = null;
+	/** The one that was left. */
+	let before: number | null = null;
+	const openAt = async (desired: number) => {
+		const { url, close } = await open(desired);
+		opened = { url, close, desired };
+		log.info(`${what} at ${url}`);
+	};
 	return {
 		url: () => opened?.url ?? null,
 		/** Closes it unless it is the wanted one already. */
 		async leave(desired: number | null): Promise<void> {
+			before = opened?.desired ?? null;
 			if (!opened || opened.desired === desired) return;
 			const { close } = opened;
 			opened = null;
 			await close();
 		},
-		/** Opens it unless it is open; one that could not be opened is tried again each time. */
+		/** Opens it unless it is open; one that could not be opened is tried again each time, and the one from before meanwhile. */
 		async take(desired: number | null): Promise<void> {
 			if (desired !== null && !opened)
 				try {
-					const { url, close } = await open(desired);
-					opened = { url, close, desired };
-					log.info(`${what} at ${url}`);
+					await openAt(desired);
 				} catch (error) {
 					const { code, message, remedy } = toFailure(error);
-					warn(setting, failure(code, `${setting}: ${message}`, { remedy }));
+					// Another listener of these may have it by now.
+					if (before !== null) await openAt(before).catch(() => {});
+					const stays = opened ? ` Port ${before} stays in use.` : '';
+					warn(setting, failure(code, `${setting}: ${message}${stays}`, { remedy }));
 					return;
 				}
 			warn(setting, null);

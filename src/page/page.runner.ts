@@ -260,6 +260,7 @@ export async function openPage(parts: PageParts) {
 			stopListening();
 			clearInterval(refresh);
 			if (announcing) clearImmediate(announcing);
+			parts.agent.warn('page.html', null);
 			return server.close();
 		},
 	};

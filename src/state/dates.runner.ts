@@ -11,7 +11,7 @@ export function keepDates(
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 	stateWriter: Pick<PersistedState, 'state' | 'keep'>,
 ) {
-	const { dates: before } = stateWriter.state;
+	const before = new Map(Object.entries(stateWriter.state.dates));
 	const endMs = clock.monotonicMs() + FIRST_MS;
 	const kept = new Map<string, string>();
 	const save = () =>
@@ -22,7 +22,7 @@ export function keepDates(
 	return {
 		/** It is so. @returns since when, ISO 8601. */
 		begin(key: string): string {
-			const early = clock.monotonicMs() < endMs ? before[key] : undefined;
+			const early = clock.monotonicMs() < endMs ? before.get(key) : undefined;
 			const at = kept.get(key) ?? early ?? isoNow(clock);
 			kept.set(key, at);
 			save();
@@ -30,6 +30,7 @@ export function keepDates(
 		},
 		/** It is so no longer. */
 		end(key: string): void {
+			before.delete(key);
 			if (kept.delete(key)) save();
 		},
 		/** What was so before the start and is not told again is forgotten. */

@@ -70,7 +70,30 @@ describe('the port for health and metrics', () => {
 		expect(warningsOf(device)).toEqual([]);
 		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
 	});
+
+	test('that is taken leaves the one from before in use, until it is free [F963]', async () => {
+		const other = createServer();
+		const [taken, first] = [await listen(other), await freePort()];
+		const home = await givenHome();
+		const device = await givenAgent({ home, settings: { local: { metricsPort: first } } });
+		await home.writeSettings({ local: { metricsPort: taken } });
+		await device.daemon.reload();
+		expect(warningsOf(device)[0]?.message).toContain(`Port ${first} stays in use.`);
+		expect(new URL(device.daemon.addresses.metrics ?? '').port).toBe(String(first));
+		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
+		await new Promise((resolve) => other.close(resolve));
+		await device.daemon.reload();
+		expect(warningsOf(device)).toEqual([]);
+		expect(new URL(device.daemon.addresses.metrics ?? '').port).toBe(String(taken));
+	});
 });
+
+async function freePort(): Promise<number> {
+	const server = createServer();
+	const port = await listen(server);
+	await new Promise((resolve) => server.close(resolve));
+	return port;
+}
 
 describe('applications in a browser', () => {
 	async function givenDevice() {

@@ -164,6 +164,15 @@ test('since when a workflow, a value and a file are refused outlives a restart, 
 	await home.writeSettings(bad);
 	const third = await start(second.device.clock);
 	for (const [at, [code, since]] of third.told.entries()) expect([code, since]).not.toEqual(first.told[at]);
+	// Also within a minute of a start with them.
+	third.device.clock.advance(5000);
+	await home.writeSettings(good);
+	await third.device.daemon.reload();
+	await third.device.untilStatus((now) => now.problem === null && now.warnings.length === 0);
+	await home.writeSettings(bad);
+	await third.device.daemon.reload();
+	const again = await third.device.untilStatus((now) => now.problem !== null && now.warnings.length > 1);
+	for (const [at, [code, since]] of dated(again).entries()) expect([code, since]).not.toEqual(third.told[at]);
 });
 
 test('a credential that never brought the device online does not stay when its file is cut off [F811]', async () => {
