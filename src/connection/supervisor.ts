@@ -132,7 +132,7 @@ function makeRoom(supervision: Supervision, atMs: number, random: () => number):
 	};
 }
 
-/** After a start: the saved Connection that fits; else the saved one that still works, and the wanted one next to it. */
+/** After a start: the saved Connection that fits and has worked; else the saved one that still works, and the wanted one next to it. */
 function startFirst(
 	supervision: Supervision,
 	desired: DesiredRegistration,
@@ -141,9 +141,13 @@ function startFirst(
 	random: () => number,
 ): SupervisorStep {
 	const fitting = newestFor(desired, known, isSameLink);
-	const last = known.at(-1);
-	if (fitting || !last) return start(supervision, desired, 'desired', fitting, atMs, random);
-	const old = start(supervision, last.registration, 'desired', last.connection, atMs, random);
+	// By a credential that never brought the device online it is not started alone.
+	const proven = known.find(
+		({ registration, connection }) => connection.worked && registration.credentialId !== desired.credentialId,
+	);
+	const first = fitting === null ? known.at(-1) : fitting.worked ? undefined : proven;
+	if (!first) return start(supervision, desired, 'desired', fitting, atMs, random);
+	const old = start(supervision, first.registration, 'desired', first.connection, atMs, random);
 	const moved = reconcile(old.supervision, known, atMs, random);
 	return followedBy(old.effects, moved);
 }

@@ -85,18 +85,22 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		gauge(
 			'credential_unusable_time_seconds',
 			'Since when the service refuses the credential of the settings, or its file cannot be read.',
-			unusableSince(warnings),
+			earliest(warnings.filter(isUnusable), 'since'),
 		),
 		gauge(
 			'credential_ends_time_seconds',
 			'When the key or the client certificate that ends first ends, or has ended; from 30 days before.',
-			endOf(warnings),
+			earliest(
+				warnings.filter(({ code }) => code === 'credential-ending'),
+				'at',
+			),
 		),
 		gauge(
 			'settings_refused_time_seconds',
 			'Since when settings are refused while others are in force: the workflow, or what leads to the service.',
-			sinceOf(
-				[problem, ...warnings].find((one) => one && REFUSED_SETTINGS.includes(one.code) && one.params?.['since']),
+			earliest(
+				[problem, ...warnings].filter((one) => one && REFUSED_SETTINGS.includes(one.code)),
+				'since',
 			),
 		),
 		gauge(
@@ -288,19 +292,17 @@ function formatValue(value: number): string {
 	return Number.isFinite(value) ? String(value) : value > 0 ? '+Inf' : '-Inf';
 }
 
-function unusableSince(warnings: Status['warnings']): number | null {
-	const told = warnings.find(
-		({ code, params }) => code === 'credential-refused' || params?.['setting'] === 'credential',
-	);
-	return sinceOf(told);
-}
+const isUnusable = ({ code, params }: Status['warnings'][number]) =>
+	code === 'credential-refused' || params?.['setting'] === 'credential';
 
-function endOf(warnings: Status['warnings']): number | null {
-	const ends = warnings.flatMap(({ code, params }) => (code === 'credential-ending' ? [String(params?.['at'])] : []));
-	return ends.length > 0 ? Date.parse(ends.toSorted()[0] ?? '') / 1000 : null;
-}
-
-function sinceOf(told: Pick<Status['warnings'][number], 'params'> | null | undefined): number | null {
-	const since = told?.params?.['since'];
-	return typeof since === 'string' ? Date.parse(since) / 1000 : null;
+/** Seconds since 1970. */
+function earliest(
+	told: readonly (Pick<Status['warnings'][number], 'params'> | null)[],
+	field: 'since' | 'at',
+): number | null {
+	const times = told.flatMap((one) => {
+		const time = one?.params?.[field];
+		return typeof time === 'string' ? [Date.parse(time) / 1000] : [];
+	});
+	return times.length > 0 ? Math.min(...times) : null;
 }

@@ -48,6 +48,26 @@ describe('a device goes online without a person', () => {
 		expect(schemesOf(service)).toEqual(['ApiKey']);
 	});
 
+	test('with the Connection that has worked, while the file holds one that never did, over a restart [F964]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const token = await registerDevice(service, DEVICE_ID, 'check-in');
+		const connectionFile = await home.secretFile('connection', token);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { connectionFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		await home.untilSaved(({ connections }) => connections[0]?.worked === true);
+		await home.secretFile('connection', `${token.slice(0, -20)}${'x'.repeat(20)}`);
+		await device.daemon.reload();
+		await device.untilStatus(({ state, problem }) => state === 'online' && problem?.code === 'credential-refused');
+		await device.stop();
+		const again = await givenAgent({ home });
+		await again.untilStatus(({ state, problem }) => state === 'online' && problem?.code === 'credential-refused');
+		await home.secretFile('connection', await registerDevice(service, DEVICE_ID, 'check-in'));
+		await again.daemon.reload();
+		await again.untilStatus(({ state, problem }) => state === 'online' && problem === null);
+	});
+
 	test('by registering itself, where both sides have that switched on', async () => {
 		const service = await givenService({ selfRegistration: true });
 		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { selfRegistration: true } };
