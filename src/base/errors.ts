@@ -232,7 +232,8 @@ export const CATALOGUE = {
 			'Make the change to the other packages on the device first: apt full-upgrade shows it. The order is tried again.',
 		'provision-failed': 'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
 		'state-unwritable': 'Give the user of the agent a writable state directory with free space.',
-		'state-unreadable': 'Make the state directory readable for the user of the agent; nothing in it was changed.',
+		'state-unreadable':
+			'Make the state directory readable for the user of the agent, or replace a disk that reports errors; nothing in it was changed.',
 		'state-corrupt': 'Pair again unless the agent is online. The damaged file was set aside next to the state.',
 		'socket-failed': 'Give the user of the agent a run directory it may write to, with a short path.',
 		'disk-low': 'Make room on the file system of the state directory.',

@@ -7,8 +7,7 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import type { Checked } from '../base/checked.ts';
-import { AgentError } from '../base/errors.ts';
-import { errnoOf, inWords, readText } from '../base/files.edge.ts';
+import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
 import { isObject } from '../protocol/json.ts';
 import type { Copy, CopyStamp } from './copies.ts';
 import { type DeviceState, deviceStateSchema, STATE_SCHEMA_VERSION } from './device-state.ts';
@@ -16,8 +15,6 @@ import { newerFields, withNewerFields } from './newer-fields.ts';
 
 /** A larger state file is taken for damaged, in bytes. */
 const MAX_STATE_BYTES = 1024 * 1024;
-/** The system has no room to open any file: no word on this one. */
-const NOT_OF_THE_FILE: readonly string[] = ['EMFILE', 'ENFILE', 'ENOMEM'];
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -49,7 +46,7 @@ function judgeDigest(text: string, document: unknown): 'whole' | 'mismatch' | 'd
 
 /**
  * @param mayChange whether its permissions may be corrected.
- * @throws AgentError `state-unreadable` when the system can open no file at all.
+ * @throws AgentError `memory-low` when the system can open no file at all.
  */
 export async function readCopy(file: string, checked: Checked, mayChange: boolean): Promise<Copy> {
 	let text: string;
@@ -69,14 +66,25 @@ export async function readCopy(file: string, checked: Checked, mayChange: boolea
 		if (code === 'ENOENT') return { kind: 'missing' };
 		if (code === 'too-large') return { kind: 'damaged', reason: 'it is far too large' };
 		if (code === 'not-utf8') return { kind: 'damaged', reason: CUT };
-		if (NOT_OF_THE_FILE.includes(code)) throw unreadable(file, `cannot be read: ${inWords(error)}`, error);
+		if (isOutOfRoom(error)) throw unreadable('state-unreadable', 'The state file', file, error);
+		const other = whatElse(file);
+		if (other) return { kind: 'damaged', reason: other };
 		return { kind: 'unreadable', reason: inWords(error), newerVersion: false };
 	}
 	return readDocument(text, inode, checked);
 }
 
-export const unreadable = (file: string, what: string, cause?: unknown) =>
-	new AgentError('state-unreadable', `The state file ${file} ${what}.`, { cause });
+/** What is in the place of a file: a save leaves nothing of the kind. `null` for a file, and where it cannot be seen. */
+function whatElse(file: string): string | null {
+	try {
+		const found = fs.lstatSync(file);
+		if (found.isSymbolicLink()) return 'it is a link';
+		if (found.isDirectory()) return 'it is a directory';
+		return found.isFile() ? null : 'it is a pipe, a socket or a device';
+	} catch {
+		return null;
+	}
+}
 
 const CUT = 'it is cut short or overwritten';
 

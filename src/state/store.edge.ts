@@ -11,12 +11,13 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
-import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { AgentError, type Failure } from '../base/errors.ts';
 import * as files from '../base/files.edge.ts';
 import { areStrangers, type Copy, type CopyStamp, chooseCopy, holdsPairing, type WholeCopy } from './copies.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from './device-state.ts';
-import { formDocument, readCopy, unreadable } from './document.edge.ts';
+import { formDocument, readCopy } from './document.edge.ts';
 import { takeLock, unwritableError } from './lock.edge.ts';
+import { healed, lost, refusal } from './losses.ts';
 import { withNewerFields } from './newer-fields.ts';
 
 /** Damaged files that are kept; the oldest go. */
@@ -33,8 +34,8 @@ const TEMPORARIES = [TEMPORARY, TEMPORARY_COPY];
 const NO_ROOM: readonly string[] = ['ENOSPC', 'EDQUOT'];
 const ID = 'state.id';
 const QUARANTINED = `${STATE}.corrupt-`;
-/** In the name of a file that was set aside when there was no whole copy. */
-const LOST = '-lost';
+/** In the name of a file that was set aside when there was no whole copy, and of an empty one that says that there was none at all. */
+const [LOST, GONE] = ['-lost', '-gone'];
 
 export interface LoadedState {
 	readonly state: DeviceState;
@@ -120,7 +121,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		if (choice.isPair) durable = contentOf(chosen.state, newer);
 		else if (lock && loaded) await writeBoth(chosen.state).catch(() => undefined);
 		if (told !== null) notices.push(healed(other, told, choice.areStrangers));
-		else if (!holdsPairing(chosen.state) && wasLost()) notices.push(lost('was damaged', true));
+		else if (!holdsPairing(chosen.state)) notices.push(...toldLost());
 		return { state: chosen.state, notices };
 	}
 
@@ -162,17 +163,20 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			reasons.push(copy.reason);
 		}
 		loaded = damaged.length === 0 || (await quarantine(damaged, LOST));
-		if (damaged.length > 0) return [lost(`is damaged (${reasons[0]})`, loaded)];
-		return wasLost() ? [lost('was damaged', true)] : [];
+		if (damaged.length > 0) return [lost(at(STATE), `is damaged (${reasons[0]})`, loaded)];
+		const told = toldLost();
+		// An unpaired device has a state as well: one that was saved here was removed. Later starts find one, and say so too.
+		if (told.length > 0 || (await savedId()) === null) return told;
+		const mark = at(`${QUARANTINED}${nowInName()}${GONE}`);
+		if (lock) await fs.promises.writeFile(mark, '', { mode: 0o600 }).catch(() => undefined);
+		return [lost(at(STATE), 'was removed', false)];
 	}
 
-	const wasLost = () => listQuarantined().some((name) => name.includes(LOST));
-
 	/** Told at every start until the device is paired again, or a person unpairs it. */
-	function lost(how: string, isAside: boolean): Failure {
-		const message = `The state file ${at(STATE)} ${how} and there is no whole copy of it: this device starts unpaired.`;
-		const remedy = isAside ? {} : { remedy: 'Pair again unless the agent is online.' };
-		return failure('state-corrupt', message, { ...remedy, params: { path: at(STATE), wholeCopies: 0 } });
+	function toldLost(): Failure[] {
+		const isThere = (mark: string) => listQuarantined().some((name) => name.includes(mark));
+		if (isThere(LOST)) return [lost(at(STATE), 'was damaged', true)];
+		return isThere(GONE) ? [lost(at(STATE), 'was removed', false)] : [];
 	}
 
 	/**
@@ -197,18 +201,21 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	/** Sets files aside; whether all of them are. */
 	async function quarantine(damaged: readonly string[], mark = ''): Promise<boolean> {
 		if (lock === null) return false;
-		const time = new Date().toISOString().replaceAll(':', '-');
+		const time = nowInName();
 		try {
 			for (const file of damaged) fs.renameSync(file, at(`${QUARANTINED}${time}${mark}${path.extname(file)}`));
 			await files.syncDirectory(stateDir);
 			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
+			// A directory stays: what is in it may be another's.
 			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
-				removeAll(at(name));
+				await files.remove(at(name)).catch(() => undefined);
 			return true;
 		} catch {
 			return false;
 		}
 	}
+
+	const nowInName = () => new Date().toISOString().replaceAll(':', '-');
 
 	function listQuarantined(): string[] {
 		const names = fs.existsSync(stateDir) ? fs.readdirSync(stateDir) : [];
@@ -364,22 +371,7 @@ function newestStamp(copies: readonly Copy[], chosen: CopyStamp | null): CopySta
 	return { id, save: Math.max(0, ...stamps.filter((one) => one.id === id).map(({ save }) => save)) };
 }
 
-const healed = (file: string, told: string, isStranger: boolean) =>
-	failure('state-corrupt', `The state file ${file} ${told}; the other copy is used.`, {
-		remedy: isStranger
-			? 'Check that the device has the service and workflow that it should have: one of its two state files was put there. The one that is not used is kept beside it.'
-			: 'Nothing of the state is lost: the agent writes it again. If it happens again, replace the disk or SD card of this device.',
-		params: { path: file, wholeCopies: 1 },
-	});
-
 const directoryOf = (stateDir: string) => String(fs.statSync(stateDir, { bigint: true }).ino);
-
-function refusal(file: string, copy: Extract<Copy, { kind: 'unreadable' }>): AgentError {
-	if (!copy.newerVersion) return unreadable(file, `cannot be read: ${copy.reason}`);
-	return new AgentError('state-unreadable', `The state file ${file} was written by a newer version of the agent.`, {
-		remedy: 'Install that version again, or move the file away and pair this device again; nothing was changed.',
-	});
-}
 
 const contentOf = (state: DeviceState, newer: WholeCopy['newer']) => JSON.stringify(withNewerFields(state, newer));
 

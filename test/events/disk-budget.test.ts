@@ -124,7 +124,7 @@ test('a message that is larger than events.maxBytes is kept alone until the next
 		most = Math.max(most, bytesNow());
 		unlinkSync(name);
 	});
-	onTestFinished(() => vi.restoreAllMocks());
+	onTestFinished(() => void vi.restoreAllMocks());
 	const about = { type: 'notification', kind: 'a', workflowId: null, serviceId: null } as const;
 	const send = async (bytes: number) => {
 		const content = Buffer.alloc(bytes).toString('base64');

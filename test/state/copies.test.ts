@@ -16,7 +16,7 @@ const at = (name: string) => path.join(stateDir, name);
 const bytesOf = (name: string) => fs.readFileSync(at(name));
 const write = (name: string, content: string | Uint8Array) => fs.writeFileSync(at(name), content, { mode: 0o600 });
 const otherOf = (name: string) => (name === STATE ? COPY : STATE);
-const setAside = () => fs.readdirSync(stateDir).filter((name) => name.includes('.corrupt-'));
+const setAside = () => fs.readdirSync(stateDir).filter((name) => name.includes('.corrupt-') && !name.endsWith('-gone'));
 
 beforeEach(() => {
 	stateDir = fs.mkdtempSync(path.join(os.tmpdir(), 'copies-'));

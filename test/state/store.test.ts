@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AgentError, CATALOGUE, type Failure } from '../../src/base/errors.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
-import { MAX_QUARANTINED, openStateStore, type StateStore } from '../../src/state/store.edge.ts';
+import { lookAtState, MAX_QUARANTINED, openStateStore, type StateStore } from '../../src/state/store.edge.ts';
 import { linesOf, writerProcesses } from '../fixtures/writer-processes.ts';
 
 const WRITER = path.join(import.meta.dirname, 'state-writer.ts');
@@ -265,6 +265,52 @@ describe('damaged files', () => {
 		},
 	);
 
+	test.each<[string, (file: string) => void]>([
+		['a directory', (file) => fs.mkdirSync(path.join(file, 'within'), { recursive: true })],
+		['a pipe', (file) => execFileSync('mkfifo', [file])],
+		['a link', (file) => fs.symlinkSync(path.join(directory, 'elsewhere'), file)],
+	])(
+		'%s in the place of the file and of its copy is set aside: the device starts unpaired and says so [F1004]',
+		async (what, put) => {
+			await withStore((store) => store.save(paired));
+			fs.writeFileSync(path.join(directory, 'elsewhere'), 'not the agent’s');
+			for (const name of COPIES) {
+				fs.rmSync(at(name));
+				put(at(name));
+			}
+			const { state, notices } = await withStore((store) => store.load());
+			expect(state).toEqual(EMPTY_STATE);
+			expect(notices).toMatchObject([
+				{ code: 'state-corrupt', message: expect.stringContaining(`is damaged (it is ${what}`) },
+			]);
+			await withStore((store) => store.save(paired));
+			expect(await withStore((store) => store.load())).toEqual({ state: paired, notices: [] });
+			const aside = files().filter((name) => name.startsWith('state.json.corrupt-'));
+			expect(aside).toHaveLength(2);
+			for (let year = 2101; year < 2110; year += 1)
+				fs.writeFileSync(at(`state.json.corrupt-${year}-01-01T00-00-00.000Z.json`), '');
+			fs.writeFileSync(at('state.json'), '{');
+			await withStore((store) => store.load());
+			// Of what is set aside too often, only files go.
+			expect(files().filter((name) => aside.includes(name))).toHaveLength(what === 'a directory' ? 2 : 0);
+			expect(fs.readFileSync(path.join(directory, 'elsewhere'), 'utf8')).toBe('not the agent’s');
+		},
+	);
+
+	test('a state that was saved here and removed is told, also at later starts, until the device is paired [F1005]', async () => {
+		await withStore((store) => store.save(paired));
+		for (const name of COPIES) fs.rmSync(at(name));
+		const removed = [{ code: 'state-corrupt', message: expect.stringContaining('was removed') }];
+		expect((await lookAtState(stateDir)).notices).toMatchObject(removed);
+		const { state, notices } = await withStore((store) => store.load());
+		expect([state, notices]).toEqual([EMPTY_STATE, [expect.objectContaining(removed[0])]]);
+		expect(notices[0]?.remedy).toBe('Pair again unless the agent is online.');
+		await withStore((store) => store.save(named('unpaired')));
+		expect((await withStore((store) => store.load())).notices).toMatchObject(removed);
+		await withStore((store) => store.save(paired));
+		expect(await withStore((store) => store.load())).toEqual({ state: paired, notices: [] });
+	});
+
 	test('a file and a copy that are both damaged are both set aside', async () => {
 		await withStore((store) => store.load());
 		fs.writeFileSync(at('state.json'), '{');
@@ -336,7 +382,6 @@ describe('damaged files', () => {
 
 describe('files that must not be touched', () => {
 	test.each([
-		['a directory in the place of the file', () => fs.mkdirSync(at('state.json'))],
 		['a state of a newer agent', () => fs.writeFileSync(at('state.json'), '{"schemaVersion":2,"tokens":{}}')],
 		[
 			'a damaged file beside a copy of a newer agent',

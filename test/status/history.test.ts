@@ -306,12 +306,10 @@ describe('a device', () => {
 			flap(changes);
 			clock.advance(3000);
 		}
-		await expect
-			.poll(killed)
-			.toMatchObject({
-				isExact: true,
-				told: expect.stringMatching(/^10 more changes since [\d:]{8}, then online again after 3 s$/),
-			});
+		await expect.poll(killed).toMatchObject({
+			isExact: true,
+			told: expect.stringMatching(/^10 more changes since [\d:]{8}, then online again after 3 s$/),
+		});
 		for (; changes < 2000; changes += 1) {
 			flap(changes);
 			clock.advance(3000);
