@@ -228,7 +228,7 @@ export function unreadable(
 ): AgentError {
 	const remedy = Object.hasOwn(REMEDIES, errnoOf(cause)) ? REMEDIES[errnoOf(cause) as FileFault] : otherwise;
 	const message = `${what} ${file} cannot be read: ${inWords(cause)}.`;
-	const more = { cause, params: { path: file }, ...(remedy && { remedy }) };
+	const more = { cause, params: { path: file }, ...(remedy && { remedy }), ...roomRemedy(cause) };
 	return new AgentError(isOutOfRoom(cause) ? 'memory-low' : code, message, more);
 }
 
@@ -240,6 +240,13 @@ export function capacityOf(directory: string): number | null {
 	} catch {
 		return null;
 	}
+}
+
+/** As a part of a failure: the remedy of its own where it is a limit of open files. */
+export function roomRemedy(error: unknown): { readonly remedy?: string } {
+	const code = errnoOf(error);
+	if (code === 'EMFILE') return { remedy: 'Let this process open more files: LimitNOFILE of its unit, or ulimit -n.' };
+	return code === 'ENFILE' ? { remedy: 'Let this machine open more files: sysctl fs.file-max.' } : {};
 }
 
 /** Whether the system has no room to open any file: that says nothing of this one, and passes. */

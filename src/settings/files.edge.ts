@@ -5,7 +5,7 @@
 import { lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
+import { errnoOf, inWords, isOutOfRoom, readText, roomRemedy, unreadable } from '../base/files.edge.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject, withoutComments } from '../base/json-text.ts';
 import { type Watched, watchDirectories } from '../base/watch.edge.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
@@ -51,7 +51,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	} catch (error) {
 		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
 		if (!isAbsent(confDirectory, error)) {
-			problems.push(failure(isOutOfRoom(error) ? 'memory-low' : 'settings-unreadable', message));
+			problems.push(failure(isOutOfRoom(error) ? 'memory-low' : 'settings-unreadable', message, roomRemedy(error)));
 			unread.push(confDirectory);
 		}
 	}

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { AgentError } from '../base/errors.ts';
-import { errnoOf, inWords } from '../base/files.edge.ts';
+import { errnoOf, inWords, roomRemedy } from '../base/files.edge.ts';
 
 /** The lock of this directory, held until the connection closes or the process dies. It writes nothing. */
 export async function takeLock(stateDir: string): Promise<DatabaseSync> {
@@ -65,5 +65,6 @@ function lockFile(file: string): DatabaseSync {
 
 export function unwritableError(stateDir: string, error: unknown, what: string): AgentError {
 	if (error instanceof AgentError) return error;
-	return new AgentError('state-unwritable', `${what} in ${stateDir}: ${inWords(error)}.`, { cause: error });
+	const message = `${what} in ${stateDir}: ${inWords(error)}.`;
+	return new AgentError('state-unwritable', message, { cause: error, ...roomRemedy(error) });
 }

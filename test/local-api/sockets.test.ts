@@ -7,7 +7,12 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createLocalClient } from '../../src/client/local-client.edge.ts';
-import { type LocalReply, type LocalRoute, openLocalServer } from '../../src/local-api/server/local-server.ts';
+import {
+	type LocalReply,
+	type LocalRoute,
+	openLocalServer,
+	socketFailed,
+} from '../../src/local-api/server/local-server.ts';
 import {
 	ask,
 	consume,
@@ -258,3 +263,14 @@ describe('closing', () => {
 		expect(faults).toEqual([]);
 	});
 });
+
+test.each([
+	['EMFILE', 'Let this process open more files: LimitNOFILE of its unit, or ulimit -n.'],
+	['ENFILE', 'Let this machine open more files: sysctl fs.file-max.'],
+])(
+	'a socket for which there is no room (%s) is told with the limit, and tried again by systemd [F1006]',
+	(code, remedy) => {
+		const { failure } = socketFailed('Cannot listen on /run/x.sock', Object.assign(new Error(code), { code }));
+		expect(failure).toMatchObject({ code: 'memory-low', message: `Cannot listen on /run/x.sock (${code}).`, remedy });
+	},
+);

@@ -100,16 +100,19 @@ describe('reading the layers', () => {
 		if (reason.startsWith('not') || reason.startsWith('larger')) expect(problems[0]?.remedy).not.toMatch(/may read it/);
 	});
 
-	test('a start without room for open files ends with a status after which it is tried again, not as for invalid settings [F610]', () => {
+	test('a start without room for open files ends with a status after which it is tried again, not as for invalid settings, and says which limit [F610]', () => {
 		write(configFile, '{}');
 		const program = path.join(import.meta.dirname, '../../bin/idv-agent');
-		const statuses = [24, 28, 32].map((files) => {
+		const ends = [20, 22, 24, 26, 28, 32].map((files) => {
 			const command = `ulimit -n ${files}; exec timeout 10 "$0" "$@"`;
 			const args = ['run', '--config', configFile, '--state-dir', directory, '--run-dir', path.join(directory, 'run')];
-			return spawnSync('bash', ['-c', command, process.execPath, program, ...args], { encoding: 'utf8' }).status;
+			return spawnSync('bash', ['-c', command, process.execPath, program, ...args], { encoding: 'utf8' });
 		});
+		const statuses = ends.map(({ status }) => status);
 		expect(statuses).toContain(75);
 		expect(statuses).not.toContain(78);
+
+		for (const { stderr } of ends.filter(({ status }) => status === 75)) expect(stderr).toContain('LimitNOFILE');
 	});
 
 	test('a directory that cannot be listed is a problem', async () => {

@@ -9,7 +9,7 @@ import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
 import { AgentError, type Failure, failure } from '../../base/errors.ts';
-import { checkSocketPath, errnoOf } from '../../base/files.edge.ts';
+import { checkSocketPath, errnoOf, isOutOfRoom, roomRemedy } from '../../base/files.edge.ts';
 import { findGroup } from '../../base/unix.edge.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { type BrowserApplication, letInAs } from './browser-applications.ts';
@@ -171,5 +171,6 @@ export async function openToGroup(
 }
 
 export function socketFailed(what: string, error: unknown): AgentError {
-	return new AgentError('socket-failed', `${what} (${errnoOf(error) || String(error)}).`, { cause: error });
+	const code = isOutOfRoom(error) ? 'memory-low' : 'socket-failed';
+	return new AgentError(code, `${what} (${errnoOf(error) || String(error)}).`, { cause: error, ...roomRemedy(error) });
 }

@@ -10,8 +10,9 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import type http from 'node:http';
 import { AgentError } from '../../base/errors.ts';
-import { errnoOf } from '../../base/files.edge.ts';
+import { errnoOf, isOutOfRoom } from '../../base/files.edge.ts';
 import { type BrowserApplication, letInAs } from './browser-applications.ts';
+import { socketFailed } from './local-server.ts';
 import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import { type Authorize, createContext, createServer, shutDown } from './requests.ts';
 import type { ReplyHeaders, ServingOptions } from './types.ts';
@@ -50,6 +51,7 @@ export async function openLoopbackServer(options: LoopbackServerOptions) {
 	try {
 		await once(server.listen({ host: '127.0.0.1', port: options.port }), 'listening');
 	} catch (error) {
+		if (isOutOfRoom(error)) throw socketFailed(`Cannot listen on 127.0.0.1:${options.port}`, error);
 		const reason = errnoOf(error) || String(error);
 		throw new AgentError('socket-failed', `Cannot listen on 127.0.0.1:${options.port} (${reason}).`, {
 			remedy: 'Choose another port, or stop the program that uses it.',
