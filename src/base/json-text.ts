@@ -3,7 +3,7 @@
  * which names are there twice. V8's own message quotes the text, which may hold a secret, and names a place only sometimes.
  * Pure; never quotes the text; knows nothing of what the object means.
  */
-import { isObject, MAX_DEPTH, parseJson } from '../protocol/json.ts';
+import { COMMON_DEPTH, isObject, nestsDeeper, parseJson } from '../protocol/json.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
@@ -19,7 +19,7 @@ export const isTooLongToKeep = (documents: readonly unknown[]): boolean =>
 
 /** @param what the word for the contents: `settings`. */
 export function readJsonObject(text: string, what: string): JsonObject {
-	const document = parseJson(text, MOST_GROUPS);
+	const document = nestsDeeper(text, MOST_GROUPS) ? undefined : parseJson(text);
 	if (document === undefined) {
 		const { offset, reason } = walk(text, { what }).fault ?? {
 			offset: 0,
@@ -261,7 +261,7 @@ function walk(text: string, { what = '', paths = [], most, passOver }: WalkOptio
 		// Of a name that is there twice the first is as good.
 		if (found.size === paths.length && found.size > 0) return done(null);
 		isTooMuch =
-			most !== undefined && (exceeds({ parts, values, names: different.size }, most) || open.length > MAX_DEPTH);
+			most !== undefined && (exceeds({ parts, values, names: different.size }, most) || open.length > COMMON_DEPTH);
 		if (isTooMuch) return done(null);
 		if (next === null) {
 			const spareComma = afterComma && holder !== undefined && first === closing;

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
-import { isObject, parseJson, resolvePointer } from './json.ts';
+import { COMMON_DEPTH, isObject, nestsDeeper, parseJson, resolvePointer } from './json.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
@@ -98,7 +98,9 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.
 	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
 	const named = isExact || isName(id) ? { serviceId: String(id), writtenId: id } : { serviceId: null };
-	return { kind, ...named, format: 'json', content: frame.text };
+	// An application's own parser may give up on all that comes with it.
+	const format = nestsDeeper(frame.text, COMMON_DEPTH) ? 'text' : 'json';
+	return { kind, ...named, format, content: frame.text };
 }
 
 const KIND_POINTERS = ['/type', '/event', '/kind'];
@@ -154,11 +156,11 @@ const agentMessageSchema = later(() =>
 
 /** The message to act on in a notification, or `null`. */
 export function readAgentMessage(notification: Notification): AgentMessage | null {
-	if (notification.format !== 'json') return null;
 	if (notification.kind !== 'workflow.changed' && notification.kind !== 'connection.revoked') return null;
 	const document = parseJson(notification.content);
+	if (!isObject(document)) return null;
 	// The kind may be at a configured place; the fields are the document's own.
-	const message = agentMessageSchema.safeParse({ ...Object(document), type: notification.kind });
+	const message = agentMessageSchema.safeParse({ ...document, type: notification.kind });
 	return message.success ? message.data : null;
 }
 

@@ -1,21 +1,23 @@
 /** JSON that others have written: reading it, and finding one value in it (RFC 6901). Never throws; what is not there is `undefined`. */
 
-/**
- * Objects and lists inside each other: what is deeper can be read and not written again (V8 ends at some 8,000), and other parsers
- * of an application end near 1,000.
- */
-export const MAX_DEPTH = 500;
+/** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun, 4 MB in all. */
+const MAX_DEPTH = 100_000;
+const LONG_TEXT = 16 * 1024;
+/** So many are read by every parser that an application may have: Python's gives up before 1,000. */
+export const COMMON_DEPTH = 500;
 
-/** The document in a text; `undefined` for a text that is not JSON, or nests deeper than any document does. @param most fewer objects and lists inside each other. */
-export function parseJson(text: string, most = MAX_DEPTH): unknown {
+/** The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper than any document does. */
+export function parseJson(text: string): unknown {
 	try {
-		return text.length > most && isTooDeep(text, most) ? undefined : JSON.parse(text);
+		return text.length > LONG_TEXT && nestsDeeper(text, MAX_DEPTH) ? undefined : JSON.parse(text);
 	} catch {
 		return undefined;
 	}
 }
 
-function isTooDeep(text: string, most: number): boolean {
+/** Whether more objects and lists of a document are inside each other. */
+export function nestsDeeper(text: string, most: number): boolean {
+	if (text.length <= most) return false;
 	let depth = 0;
 	for (let at = 0; at < text.length && depth <= most; at += 1) {
 		const unit = text.charCodeAt(at);

@@ -67,12 +67,22 @@ describe('a notification', () => {
 			expect(notification.content).toBe(text);
 			expect(readAgentMessage(notification)).toBeNull();
 		}
-		const deep = (depth: number) =>
-			`{"type":"workflow.changed","workflowId":"w","x":${'['.repeat(depth)}${']'.repeat(depth)}}`;
-		expect(readAgentMessage(readText(deep(499)))).toEqual({ type: 'workflow.changed', workflowId: 'w' });
-		expect(readText(`[${deep(498)},${deep(498)}]`)).toMatchObject({ kind: 'unknown', format: 'json' });
-		// Parsers of applications would end at it.
-		expect(readText(deep(500))).toMatchObject({ kind: 'text', format: 'text', content: deep(500) });
+		const deep = `{"type":"workflow.changed","workflowId":"w","x":${'['.repeat(8000)}${']'.repeat(8000)}}`;
+		expect(readAgentMessage(readText(deep))).toEqual({ type: 'workflow.changed', workflowId: 'w' });
+		expect(readText(`[${deep},${deep}]`)).toMatchObject({ kind: 'unknown' });
+	});
+
+	test('that nests deeper than common parsers take is handed on as text, with its kind and its id [F1007]', () => {
+		const nesting = (depth: number) => `{"type":"a","id":"n-1","x":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`;
+		expect(readText(nesting(500))).toMatchObject({ kind: 'a', serviceId: 'n-1', format: 'json' });
+		expect(readText(nesting(501))).toMatchObject({
+			kind: 'a',
+			serviceId: 'n-1',
+			format: 'text',
+			content: nesting(501),
+		});
+		const side = JSON.stringify({ type: 'a', x: Array(2000).fill([]), y: '['.repeat(2000) });
+		expect(readText(side)).toMatchObject({ format: 'json' });
 	});
 
 	test("has the service's own id where there is one", () => {

@@ -82,11 +82,9 @@ describe('the parts of a list', () => {
 	});
 });
 
-test('a text that nests deeper than any document is no JSON; signs in its texts do not count [F700]', () => {
+test('a long text that nests deeper than any document is no JSON; signs in its texts do not count [F700]', () => {
 	const lists = (depth: number, size = 200_000) => `${'['.repeat(depth)}"${'['.repeat(size)}\\""${']'.repeat(depth)}`;
-	expect(parseJson(lists(500))).toBeDefined();
-	expect(parseJson(lists(501))).toBeUndefined();
-	expect(parseJson(lists(500, 0))).toBeDefined();
-	expect(parseJson(lists(501, 0))).toBeUndefined();
+	expect(parseJson(lists(100_000))).toBeDefined();
+	expect(parseJson(lists(100_001))).toBeUndefined();
 	expect(parseJson('['.repeat(1_000_000))).toBeUndefined();
 });
