@@ -266,6 +266,8 @@ export interface FirstRuntime {
 	readonly tried: OpenRuntime | null;
 	/** The files that could not be used; of the settings themselves, `resolved` says it. */
 	readonly problems: readonly Unusable[];
+	/** All that the newest settings name, usable or not. */
+	readonly files: readonly string[];
 	/** Those that were last good, if there ever were any. */
 	readonly last: LoadedSettings | null;
 }
@@ -291,7 +293,7 @@ export async function openFirstRuntime(
 	const withLast = { ...parts, last: lastOnline(state) };
 	const runtime = await openRuntime(loaded, withLast, { way: state.lastWay, barely: last !== null });
 	const beside = await besideLast(runtime, withLast);
-	return { ...beside, problems: runtime.problems, last };
+	return { ...beside, problems: runtime.problems, files: namedFiles(loaded), last };
 }
 
 /** The runtime by the last way that worked, and beside it the new one, where they differ; else only the new one. */

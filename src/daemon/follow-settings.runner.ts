@@ -26,8 +26,9 @@ export function followSettings(parts: {
 	readonly runtimeParts: RuntimeParts;
 	/** Takes note of each runtime that is opened, to close it, and of what it was to have, to name it in the log. */
 	readonly opened: (runtime: OpenRuntime, pushed: LoadedSettings) => void;
-	/** Of the start. */
+	/** Of the start, and the files that the newest settings name then, also while earlier ones are in force because one cannot be used. */
 	readonly unusable: readonly Unusable[];
+	readonly files: readonly string[];
 	/** Has the rest of the device follow what is in force now. */
 	readonly onTaken: (settings: LoadedSettings) => Promise<void>;
 }) {
@@ -96,8 +97,7 @@ export function followSettings(parts: {
 		/** Watches the files from now on. */
 		begin(): void {
 			watch = watchSettings(paths, () => void reload(false));
-			// The files of the newest settings, also while earlier ones are in force because one of these files is missing.
-			watch.follow(namedFiles(ways.wanted().resolved));
+			watch.follow(parts.files);
 		},
 		/** Reads nothing any more; resolves when the last change has been applied. */
 		close(): Promise<void> {

@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import type { Checked } from '../base/checked.ts';
+import { AgentError } from '../base/errors.ts';
 import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
 import { isObject } from '../protocol/json.ts';
 import type { Copy, CopyStamp } from './copies.ts';

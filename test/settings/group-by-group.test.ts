@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import { fixture } from '../connection/network-peers.ts';
 import { examine } from '../diagnosis/examine.ts';
 import { givenAgent, givenHome, type RunningAgent, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -272,6 +274,20 @@ test.each([
 		'Put a text file in its place.',
 	]);
 	expect(offline).toEqual([]);
+});
+
+test.each([
+	['network.caFile', (file: string) => ({ network: { caFile: file } }), readFileSync(fixture('ca.pem'), 'utf8')],
+	['service.headersFile', (file: string) => ({ service: { headersFile: file } }), 'X-Tenant: north\n'],
+])('a newly named %s that is bad at a start is taken as soon as it is mended [F1020]', async (_, settings, mended) => {
+	const { home, good, device } = await given();
+	const file = await home.secretFile('named', 'rubbish');
+	await home.writeSettings({ ...good, ...settings(file) });
+	await device.stop();
+	const again = await givenAgent({ home });
+	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length > 0);
+	await writeFile(file, mended);
+	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
 test('every file of a push that cannot be used is told, with what is in force in its place and since when [F636]', async () => {
