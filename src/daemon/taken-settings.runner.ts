@@ -89,7 +89,12 @@ export function keepTaken(parts: {
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
 				changed.add(path);
 			for (const path of changed) {
-				const value = listSettings().has(path) ? valueAt(settings, path) : null;
+				// The variables of proxies are no setting.
+				if (!listSettings().has(path)) {
+					take(path, ', from the environment');
+					continue;
+				}
+				const value = valueAt(settings, path);
 				const { where, source } = now.resolved.origins.get(path) ?? { where: null, source: 'default' };
 				const isOther = source === 'default' && !isSame(value, listSettings().get(path)?.fallback ?? null);
 				const from = isOther ? 'while what was set is refused' : (where ?? source);

@@ -429,12 +429,18 @@ describe('a device that is paired', () => {
 			message: expect.stringContaining(said),
 			remedy: expect.stringContaining('systemd-creds encrypt --name=idv-agent.api-key'),
 		});
+		// Also while the agent is starting, which has been offered the old one then.
+		const dropIn = '/run/systemd/system/idv-agent.service.d/slow.conf';
+		await put(dropIn, '[Service]\nExecStartPre=/bin/sleep 2\n');
+		await device.must('systemctl daemon-reload; systemctl restart --no-block idv-agent.service');
+		await device.must('until [ "$(systemctl is-active idv-agent.service)" = activating ]; do :; done');
 		const online = service.next('device-online');
 		await device.must(
 			'systemd-creds encrypt --with-key=host --name=idv-agent.api-key - /etc/credstore.encrypted/idv-agent.api-key',
 			API_KEY,
 		);
 		expect((await online).deviceId).toBe(SERIAL);
+		await device.must(`rm ${dropIn} && systemctl daemon-reload`);
 	});
 
 	test('writes two lines for an outage, and one for each further cause', async () => {
