@@ -11,6 +11,7 @@ import { readHttpDate } from './clock-skew.ts';
 import { type CodeFate, codeFateIn } from './code-fate.ts';
 import { refusalIn, unreadAnswer } from './unread-answer.ts';
 
+const SUBPROTOCOL_REMEDY = 'Set service.subprotocol to the one that the service asks for in its answer.';
 /** For what is found by its form alone. */
 const UPGRADE_REMEDY =
 	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
@@ -109,9 +110,7 @@ function classifyStatus(answer: HttpAnswer): Failure {
 	if (status === 409 && purpose === 'channel') return said('channel-occupied');
 	if (status >= 500 && status < 600) return said('service-failed');
 	if (status >= 400 && status < 500)
-		return purpose === 'channel'
-			? said('channel-rejected', lacksUpgrade(answer) ? { remedy: UPGRADE_REMEDY } : {})
-			: said('request-rejected');
+		return purpose === 'channel' ? said('channel-rejected', rejectionRemedy(answer)) : said('request-rejected');
 	return said('bad-response', { remedy: 'The operator must look at what answers at this address.' });
 }
 
@@ -139,6 +138,11 @@ function codeRefused(answer: HttpAnswer): Failure {
 	return failure('code-expired-or-used', `${FATES[reason]}: ${host} answered ${status}${afterColon(detail)}`, {
 		params: { ...paramsOf(answer, detail), reason },
 	});
+}
+
+function rejectionRemedy(answer: HttpAnswer): { remedy?: string } {
+	if (/sub-?protocol|sec-websocket-protocol/i.test(answer.body)) return { remedy: SUBPROTOCOL_REMEDY };
+	return lacksUpgrade(answer) ? { remedy: UPGRADE_REMEDY } : {};
 }
 
 /** An upgrade was asked for, and what answers says that it was not: something on the way has taken it out. */

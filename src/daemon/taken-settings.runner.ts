@@ -89,7 +89,7 @@ export function keepTaken(parts: {
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
 				changed.add(path);
 			for (const path of changed) {
-				// The variables of proxies are no setting.
+				// It may be the variables of proxies, which are not settings.
 				if (!listSettings().has(path)) {
 					take(path, ', from the environment');
 					continue;

@@ -413,6 +413,12 @@ describe('the cause is told by what distinguishes it', () => {
 			'channel-rejected',
 			/Upgrade/,
 		],
+		[
+			'a service that asks for a subprotocol',
+			channel(400, { server: 'nginx' }, '{"message":"Sec-WebSocket-Protocol must offer idv.device.v1"}'),
+			'channel-rejected',
+			/^Set service\.subprotocol/,
+		],
 		['a path that is not there', channel(404, {}), 'channel-not-found', /^Check baseUrl and service\.channelPath/],
 		[
 			'a web application that answers for every path',
