@@ -63,7 +63,8 @@ export function createEnding(signal: AbortSignal | null | undefined): Ending {
 	const over = new AbortController();
 	const abort = () => over.abort(signal?.reason);
 	// As fetch does: one signal may end many requests. Newer Nodes have no bound for signals.
-	if (signal instanceof EventTarget && getMaxListeners(signal) === defaultMaxListeners) setMaxListeners(0, signal);
+	if (signal instanceof EventTarget && getMaxListeners(signal) === defaultMaxListeners)
+		setMaxListeners(Number.POSITIVE_INFINITY, signal);
 	signal?.addEventListener('abort', abort);
 	if (signal?.aborted) abort();
 	return {

@@ -1,4 +1,4 @@
-import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
@@ -222,11 +222,10 @@ describe('the state directory', () => {
 	test('whose state cannot be read leaves identity, pairing and channel unchecked', async () => {
 		const { home, url } = await givenStopped();
 		const state = join(home.paths.stateDir, 'state.json');
-		await rename(state, `${state}.old`);
-		await mkdir(state);
+		await writeFile(state, '{ "schemaVersion": 99 }');
 		await rm(`${state}.bak`);
 		const report = await examine({ home, settings: { baseUrl: url } }, 'state', 'identity', 'pairing', 'heartbeat');
-		expectProblem(report.checks.state, 'failed', 'state-unreadable', /not a regular file/);
+		expectProblem(report.checks.state, 'failed', 'state-unreadable', /newer version/);
 		expectSkipped(report, 'state', 'identity', 'pairing', 'channel', 'heartbeat');
 	});
 });

@@ -409,9 +409,12 @@ describe('events in one answer', () => {
 
 	test('carry a deeply nested notification untouched [F030]', async () => {
 		const { service, device } = await givenDevice();
-		const deep = `{"type":"deep","data":${'['.repeat(50_000)}1.0${']'.repeat(50_000)}}`;
+		const nested = (kind: string, depth: number) =>
+			`{"type":"${kind}","data":${'['.repeat(depth)}1.0${']'.repeat(depth)}}`;
+		const [deep, deeper] = [nested('deep', 400), nested('deeper', 50_000)];
 		service.sendRaw(deep);
-		await device.untilEvent(({ kind }) => kind === 'deep');
+		service.sendRaw(deeper);
+		await device.untilEvent(({ kind }) => kind === 'deeper');
 		const socketPath = join(device.home.paths.runDir, LOCAL_SOCKETS.agent);
 		const text = await new Promise<string>((resolve, reject) => {
 			const asking = request({ socketPath, path: LOCAL_ROUTES.events, agent: false }, (response) => {
@@ -423,6 +426,7 @@ describe('events in one answer', () => {
 			asking.end();
 		});
 		expect(text.includes(`"data":${deep}}`)).toBe(true);
+		expect(text.includes(`"data":${JSON.stringify(deeper)}}`)).toBe(true);
 	});
 });
 

@@ -64,8 +64,11 @@ const MANAGERS: Readonly<Record<string, (files: readonly string[]) => readonly [
 	bun: (files) => ['@oven/bun-linux-x64/bin/bun', 'add', ...files],
 };
 
+// One signal for two calls: older Nodes refuse what newer ones take.
 const SAME = `const client = createClient({ socketPath: '/nowhere' });
-startService({ selfRegistration: true }).then(async (service) => { await service.close(); console.log(typeof client.status, process.version); });`;
+const { signal } = new AbortController();
+const call = () => client.service('x', { signal }).catch(({ code }) => console.log(code));
+startService({ selfRegistration: true }).then(async (service) => { await call(); await call(); await service.close(); console.log(typeof client.status, process.version); });`;
 const USES = {
 	'use.mjs': `import { createClient } from 'idv-agent/client'; import { startService } from 'idv-agent/testing'; ${SAME}`,
 	'use.cjs': `const { createClient } = require('idv-agent/client'); const { startService } = require('idv-agent/testing'); ${SAME}`,
@@ -89,7 +92,7 @@ function installed(manager: string, node: string, packages: readonly string[]): 
 		for (const [file, text] of Object.entries(USES)) {
 			await writeFile(join(project, file), text);
 			const said = await run(node, project, 'node', file);
-			if (said !== `function ${before}`) throw new Error(`${file} says ${said}`);
+			if (said !== `agent-not-running\nagent-not-running\nfunction ${before}`) throw new Error(`${file} says ${said}`);
 		}
 		const command = run(node, project, 'node', 'node_modules/idv-agent/bin/idv-agent', 'service', '--help');
 		const told = await command.catch(String);
