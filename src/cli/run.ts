@@ -28,8 +28,9 @@ export function runReported(caller: Caller, flags: AskFlags, isJson = false): Pr
 }
 
 async function run(shell: Shell, flags: AskFlags): Promise<void> {
-	// Before libuv starts them: one thread for flushes, and one for names, of which it lets no more than half be looked up at once. No time and 0.1 MiB, but two threads less.
-	process.env['UV_THREADPOOL_SIZE'] ??= '2';
+	// Before libuv starts them: one thread for flushes, and two for names, of which it lets no more than half be looked up at once: a
+	// name server that is silent about IPv6 must not keep the address of IPv4 away.
+	process.env['UV_THREADPOOL_SIZE'] ??= '3';
 	const starting = startDaemon({
 		hooksProgram: process.env['NOTIFY_SOCKET'] ? null : hooksBeside(asArguments(flags)),
 		version: VERSION,

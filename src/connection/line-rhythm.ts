@@ -8,8 +8,8 @@ const MINUTE = 60 * SECOND;
 
 /** So many cuts after equal silence are an idle timeout. */
 const CUTS_TO_LEARN = 3;
-/** So many lines in a row that were dead after the same silence, too: each has cost what came until it was noticed. */
-const SILENT_DEATHS_TO_LEARN = 2;
+/** So many lines in a row that were dead after a silence, too, the same one or any: each has cost what came until it was noticed. */
+const SILENT_DEATHS_TO_LEARN = { same: 2, any: 3 } as const;
 /** After this many further cuts in spite of the shorter ping, the idle timeout is dropped. */
 const CUTS_TO_UNLEARN = 3;
 /** What is remembered of the silences before the newest cuts. */
@@ -40,7 +40,7 @@ export interface LineRhythm {
 	/** Silences before the newest cuts that may be an idle timeout, in milliseconds, newest last. */
 	readonly silencesMs: readonly number[];
 	readonly idleMs: number | null;
-	/** The silence after which the newest lines were dead, longer than any that they had borne, and how many they were. */
+	/** The shortest silence after which the newest lines were dead, longer than any that each had borne, and how many they were. */
 	readonly deaths: (SilentDeath & { readonly count: number }) | null;
 	/** The deaths that taught the present ping, until a line lives longer than all that died of it. */
 	readonly unproved: SilentDeath | null;
@@ -107,11 +107,16 @@ export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {
  */
 function afterDeath(rhythm: LineRhythm, afterMs: number | null, lifeMs: number): LineRhythm {
 	if (afterMs === null || afterMs <= LEAST_PING_MS) return { ...rhythm, deaths: null };
-	const same = rhythm.deaths && isEqual(rhythm.deaths.afterMs, afterMs) ? rhythm.deaths : null;
-	const death = { afterMs, lifeMs: Math.max(lifeMs, same?.lifeMs ?? 0) };
-	const count = (same?.count ?? 0) + 1;
-	if (count < SILENT_DEATHS_TO_LEARN) return { ...rhythm, deaths: { ...death, count } };
-	return { ...UNKNOWN_RHYTHM, idleMs: (3 / 4) * afterMs, unproved: death };
+	const { deaths: before } = rhythm;
+	const isSame = before !== null && isEqual(before.afterMs, afterMs);
+	const death = {
+		// Heartbeats and notifications come at their own times: every silence is an upper bound.
+		afterMs: Math.min(afterMs, before?.afterMs ?? afterMs),
+		lifeMs: Math.max(lifeMs, before?.lifeMs ?? 0),
+	};
+	const count = (before?.count ?? 0) + 1;
+	if (count < SILENT_DEATHS_TO_LEARN[isSame ? 'same' : 'any']) return { ...rhythm, deaths: { ...death, count } };
+	return { ...UNKNOWN_RHYTHM, idleMs: (3 / 4) * death.afterMs, unproved: death };
 }
 
 /** An idle timeout cuts in the longest silence of all: a line that has borne a longer one was cut for another reason. */

@@ -23,6 +23,26 @@ export type Lookup = (
 	done: (error: Error | null, addresses: LookupAddress[]) => void,
 ) => void;
 
+type Resolved = Parameters<Lookup>[2];
+
+/** By lookup, then by family and name: a name server that is silent about one of them takes a thread for 10 s each time. */
+const underWay = new WeakMap<Lookup, Map<string, Resolved[]>>();
+
+/** Whoever asks while the same is being asked gets that answer. */
+const lookUpOnce: (lookup: Lookup, ...asked: Parameters<Lookup>) => void = (lookup, host, options, done) => {
+	const all = underWay.get(lookup) ?? new Map<string, Resolved[]>();
+	underWay.set(lookup, all);
+	const key = `${options.family} ${host}`;
+	const waiting = all.get(key);
+	if (waiting) return void waiting.push(done);
+	const told = [done];
+	all.set(key, told);
+	lookup(host, options, (error, found) => {
+		all.delete(key);
+		for (const one of told) one(error, found);
+	});
+};
+
 export type Target = Pick<TcpNetConnectOpts, 'host' | 'port' | 'keepAlive' | 'keepAliveInitialDelay' | 'timeout'>;
 
 export interface Race {
@@ -45,7 +65,8 @@ export function race(
 	doubted: readonly string[] = [],
 ): Race {
 	const family = isIP(host);
-	const pending = new Set<4 | 6>(family === 0 ? [6, 4] : []);
+	// That of IPv4 first: where one of both is not answered, it is that of IPv6.
+	const pending = new Set<4 | 6>(family === 0 ? [4, 6] : []);
 	const won = Promise.withResolvers<Socket>();
 	const resolved = Promise.withResolvers<readonly string[]>();
 	const waiting = new Set<Address>();
@@ -126,7 +147,7 @@ export function race(
 
 	function resolve(family: 4 | 6): void {
 		// A host without IPv6 does not ask for it. IPv4 is asked for on every host: a host with loopback alone counts as one without it.
-		lookup(host, { family, hints: family === 6 ? ADDRCONFIG : 0, all: true }, (error, found) => {
+		lookUpOnce(lookup, host, { family, hints: family === 6 ? ADDRCONFIG : 0, all: true }, (error, found) => {
 			pending.delete(family);
 			if (isOver) return;
 			// What is said of IPv4 is true of the name; this host may simply have no IPv6.

@@ -329,6 +329,15 @@ describe('something that forgets a quiet line without a word', () => {
 		expect(deaths.slice(5)).not.toContain(1);
 	});
 
+	test('is learned from three different silences in a row as well: the shortest of them is too long [F1021]', () => {
+		const end = { ...measureSilence(0).end(90_000), withoutCloseFrame: false };
+		const learned = (...silences: (number | null)[]) =>
+			silences.map((deadAfterMs): ChannelEnd => ({ ...end, deadAfterMs })).reduce(afterEnd, UNKNOWN_RHYTHM).idleMs;
+		expect(learned(19_000, 16_000, 30_000)).toBe(12_000);
+		expect(learned(30_000, 16_000)).toBeNull();
+		expect(learned(19_000, null, 16_000, 30_000)).toBeNull();
+	});
+
 	test('is not what ends a line that has borne as long a silence, or that dies after different ones', () => {
 		const silence = measureSilence(0);
 		for (const [direction, atMs] of [

@@ -110,6 +110,18 @@ test('of a name with seven dead addresses and a live one, registration, channel 
 	expect(await connected).toEqual({ address: LIVE });
 });
 
+test('the address of IPv4 is asked for first, and a question about IPv6 that is not answered is not asked again meanwhile [F1022]', async () => {
+	const port = await listenAt(createServer(), LIVE);
+	const known = names({ 4: [LIVE] });
+	const asked: number[] = [];
+	const lookup: Lookup = (host, options, done) => {
+		asked.push(options.family);
+		known(host, options, done);
+	};
+	for (let count = 0; count < 3; count += 1) (await race({ host: 'service.test', port }, lookup).won).destroy();
+	expect(asked).toEqual([4, 6, 4, 4]);
+});
+
 test('a proxy with seven dead addresses and a live one is reached within 3 s', async () => {
 	const target = await listenAt(
 		createHttpServer((_request, response) => response.end('behind')),
