@@ -3,6 +3,7 @@
  * that imports modules of Node only. Must never hold a credential or cache an answer.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isObject } from '../protocol/json.ts';
 import type {
 	AckResult,
 	EventPage,
@@ -159,6 +160,7 @@ export function createClient(options: ClientOptions = {}) {
 	): Promise<Answer> => {
 		try {
 			const answer = await ask(socketPath, { method, path, body, deadlineMs, ...more });
+			if (!isObject(answer)) throw unreadable('The answer is not a document of the agent.');
 			// An agent that is back may be another one, which knows no lease.
 			if (isAway) for (const { renew } of works.values()) renew();
 			isAway = false;

@@ -881,6 +881,14 @@ test.each<[string, Readonly<Record<string, string[]>>, number]>([
 	expect(seen).toHaveLength(most);
 });
 
+test.each([null, [], 'tea'])('a call ends with an error where the agent answers with %j', async (answer) => {
+	const client = await givenAnswers(() => answer);
+	for (const asking of [client.status(), client.acknowledge('kiosk', 'a-1'), client.leases(), client.forget('kiosk')]) {
+		const { status, code, message } = await problemOf(asking);
+		expect([status, code, message]).toEqual([0, 'bad-response', 'The answer is not a document of the agent.']);
+	}
+});
+
 test.each<[string, unknown]>([
 	['events that are no list', { events: 'none', next: 'a-1' }],
 	['an event that is nothing', { events: [null], next: 'a-1' }],
