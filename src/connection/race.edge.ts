@@ -28,7 +28,7 @@ type Resolved = Parameters<Lookup>[2];
 /** By lookup, then by family and name: a name server that is silent about one of them takes a thread for 10 s each time. */
 const underWay = new WeakMap<Lookup, Map<string, Resolved[]>>();
 
-/** Whoever asks while the same is being asked gets that answer. */
+/** A caller that asks while the same is being asked gets that answer. */
 const lookUpOnce: (lookup: Lookup, ...asked: Parameters<Lookup>) => void = (lookup, host, options, done) => {
 	const all = underWay.get(lookup) ?? new Map<string, Resolved[]>();
 	underWay.set(lookup, all);
