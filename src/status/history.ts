@@ -188,7 +188,7 @@ const CAUSES: Words = {
 	'proxy-refused': ({ host }) => `the proxy refused a connection to ${host}`,
 	'captive-portal': ({ host }) => `a captive portal or a proxy answered in place of ${host}`,
 	'service-failed': ({ host, status }) => `${host} failed${status === undefined ? '' : ` (${status})`}`,
-	'service-overloaded': ({ host }) => `${host} asked this device to wait`,
+	'service-overloaded': ({ host }) => `${host} had too much to do, or was not ready`,
 	'handshake-timeout': ({ host }) => `${host} did not open the channel in time`,
 	'request-timeout': ({ host }) => `${host} did not answer in time`,
 	'certificate-expired': ({ host }) => `the certificate of ${host} had expired`,
