@@ -85,10 +85,11 @@ export function nextFinding(nextConnection: string, certainty: Certainty): Findi
 	return finding('next-connection', 'the one that a channel had named', found, certainty, { nextConnection });
 }
 
-/** The findings of a handshake that was accepted. @param certainty `proved` only where it was refused without the Connection. */
+/** The findings of a handshake that was accepted. @param certainty `proved` only where it was refused without the Connection. @param given no handshake was made without the subprotocol. */
 export function handshakeFindings(
 	{ path, inHeader, inQuery, subprotocols }: Handshake,
 	certainty: Certainty,
+	given?: string,
 ): Finding[] {
 	const [place] = inHeader ? [] : inQuery;
 	const auth = place === undefined ? 'header' : place.form === 'token' ? 'queryToken' : 'query';
@@ -121,7 +122,9 @@ export function handshakeFindings(
 			: []),
 		...(subprotocol === undefined
 			? []
-			: [found('subprotocol', subprotocol, 'names that the service gave, and usual ones', { subprotocol })]),
+			: given === undefined
+				? [found('subprotocol', subprotocol, 'names that the service gave, and usual ones', { subprotocol })]
+				: [finding('subprotocol', 'the one that was given', subprotocol, 'guessed', { subprotocol })]),
 	];
 }
 

@@ -186,7 +186,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 			onStep(`${named}, which was named, answered ${statusesOf(answers.get(named) ?? [])}.`);
 	const opening = way ?? (cutOff && { path: cutOff.path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
 	if (!opening) throw notFound(run, answers);
-	note(...handshakeFindings(opening, 'guessed'));
+	note(...handshakeFindings(opening, 'guessed', run.known.subprotocol));
 	await improve(run, cutOff && !way ? cutOff : null);
 	run.isTaken = true;
 	noteToken(true);
@@ -195,7 +195,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 		const { token, next } = run;
 		const { status } = await pace.ask(() => dial(run, { ...opening, inQuery: [], inHeader: false }));
 		const isRefused = status >= 400 && status < 500;
-		if (isRefused) note(...handshakeFindings(opening, 'proved'));
+		if (isRefused) note(...handshakeFindings(opening, 'proved', run.known.subprotocol));
 		// A service that asks for no Connection says nothing about the one that was shown.
 		const isNext = isRefused || next?.isProved || status !== 101;
 		if (next) Object.assign(run, { token, next: isNext ? { ...next, isProved: isRefused || next.isProved } : null });

@@ -256,14 +256,19 @@ export function answersInWords(answers: PathAnswers) {
 const subprotocolsFor = ({ hints }: HandshakeAnswer) =>
 	[...new Set([...hints, ...SUBPROTOCOLS])].slice(0, MAX_SUBPROTOCOLS);
 
-/** Words of a refusal that may be the name of a subprotocol, what stands behind the word itself first. */
+/** Words of a refusal that may be the name of a subprotocol: what looks like one (`acme.v7`) first, then what stands behind the word itself. */
 export function subprotocolHints(header = '', body = ''): string[] {
 	const said = body.slice(0, 2000).replaceAll('\\"', '"');
-	const after = /protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)/gi;
+	const names = /protocol/i.test(said) ? (said.match(/(?<![\w./~-])\w+[.~\d-][\w.~-]*(?![\w/~-])/g) ?? []) : [];
+	const after = /protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)(?![\w/])/gi;
 	const quoted = /["'`]([\w.~-]{2,64})["'`]/g;
-	return [...header.split(','), ...[...said.matchAll(after), ...said.matchAll(quoted)].map((hit) => hit[1] ?? '')]
+	return [
+		...header.split(','),
+		...names,
+		...[...said.matchAll(after), ...said.matchAll(quoted)].map((hit) => hit[1] ?? ''),
+	]
 		.map((word) => word.trim().replace(/\.+$/, ''))
-		.filter((word) => /^[\w~.-]{2,64}$/.test(word))
+		.filter((word, index, all) => /^(?!sec-websocket-)[\w~.-]{2,64}$/i.test(word) && all.indexOf(word) === index)
 		.slice(0, 8);
 }
 

@@ -9,6 +9,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { examplesIn } from '../../src/operator/probe-examples.ts';
+import { handshakeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses, pongsFor } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
@@ -1317,6 +1318,24 @@ describe('the search for the channel', () => {
 		expect(found).toMatchObject({ inHeader: true, subprotocols: ['acme.v7'] });
 	});
 
+	test.each([
+		['{"message":"Sec-WebSocket-Protocol must offer idv.device.v1"}', 'idv.device.v1'],
+		['{"error":"subprotocol_required","detail":"Offer the subprotocol identity.2"}', 'identity.2'],
+		['Missing subprotocol: kiosk-v3', 'kiosk-v3'],
+		['{"error":"unsupported","supported":["idv.v2.json"]} subprotocol', 'idv.v2.json'],
+		["The subprotocol 'acme' is required", 'acme'],
+	])('of the words %s the subprotocol is offered as it is written [F1010]', (words, name) => {
+		expect(subprotocolHints(undefined, words)).toContain(name);
+		if (name.includes('.')) expect(subprotocolHints(undefined, words)[0]).toBe(name);
+	});
+
+	test('a subprotocol that was given is not called proved: no handshake without it was made [F1010]', () => {
+		const way = { path: '/ws', candidate: 0, inHeader: true, inQuery: [], subprotocols: ['acme'] };
+		const certainty = (given?: string) =>
+			handshakeFindings(way, 'proved', given).find(({ point }) => point === 'subprotocol')?.certainty;
+		expect([certainty(), certainty('acme')]).toEqual(['proved', 'guessed']);
+	});
+
 	test.each(CHANNEL_PATHS.slice(0, 5))('a path that is only there without a query is found: %s [F969]', (own) => {
 		const { found, tried } = search(({ path, inQuery }) => (path === own && inQuery.length === 0 ? 101 : 404));
 		expect(found).toMatchObject({ path: own, inHeader: true, inQuery: [] });
@@ -1423,7 +1442,8 @@ describe('the messages of a channel', () => {
 	test('what the service says at the end of a channel decides what is tried first', () => {
 		const firstTried = (reason: string) => {
 			const ended = { atMs: 800, code: 4400, reason };
-			const seen = life([[300, { type: 'session.started', id: 'n-1' }]], ended);
+			const messages = [[300, { type: 'session.started', id: 'n-1' }] as const, [400, { type: 'there?' }] as const];
+			const seen = life(messages, ended);
 			return guesses({ life: seen, form: {}, settleMs: 50, settings: {} })[0];
 		};
 		expect(firstTried('subscribe first')).toMatchObject({
