@@ -30,8 +30,9 @@ export function enoughMs(than: Life, form: ReadingSettings, settleMs: number): n
 export function isBetter(life: Life, than: Life, compared: Comparison): boolean {
 	const { form, settleMs, settings, guess } = compared;
 	const isAck = guess.point === 'acknowledgement';
-	// A service that knows no such acknowledgement may say so to each.
-	if (isAck && refusals(life, compared) > refusals(than, compared) + 1) return false;
+	const isPong = guess.point === 'application-ping';
+	// A service that knows no such answer may say so to each.
+	if ((isAck || (isPong && !than.ended)) && refusals(life, compared) > refusals(than, compared) + 1) return false;
 	const before = isAck ? again(than, compared) : 0;
 	// What is acknowledged does not come again; a busy machine or service repeats fewer as well.
 	const all = { ...compared, answerMs: 0 };
@@ -39,6 +40,7 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	// The channel may end for another reason.
 	if (than.ended) return outlives(life, than.ended) || isFewer;
 	if (life.ended !== null) return false;
+	if (isPong) return true;
 	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
 	// What the service writes out only has to do no harm.
 	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
@@ -50,7 +52,9 @@ export function helpedFinding(life: Life, than: Life, settings: Guess['settings'
 	const why =
 		than.ended && outlives(life, than.ended)
 			? 'the channel ended without it'
-			: 'without it less came, or it came again and again';
+			: compared.guess.isWritten
+				? 'it is asked for, and does no harm'
+				: 'without it less came, or it came again and again';
 	const certainty = isProof(life, than, compared) ? 'proved' : 'guessed';
 	return finding(compared.guess.point, why, JSON.stringify(settings), certainty, { ...settings });
 }

@@ -11,11 +11,13 @@ import {
 	asides,
 	ERROR,
 	GREETS,
+	greeting,
 	isError,
 	isMoment,
 	isTalk,
 	kindOf,
 	type Message,
+	membersOf,
 	messagesOf,
 	NAMELESS,
 	PLACEHOLDER,
@@ -53,6 +55,7 @@ const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
 const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
 const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
+const BEAT = /\b(?:heart_?beat|hb|keep_?alive|alive)\b/i;
 const ABOUT_BEAT =
 	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
 /** Where nothing is wrong but that nothing comes. */
@@ -92,13 +95,13 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 			ABOUT_ACK,
 			repeats ? 8 : 1,
 			maySay('ackBody', true) ? named.acks : [],
-			maySay('ackBody', messages.length > 0 && (ended !== null || repeats)),
+			maySay('ackBody', repeats || (messages.length > 0 && ended !== null && ABOUT_ACK.test(words))),
 			() => acknowledgements(words, messages, form, keysOf([...messages, ...saidFirst(settings)], form)),
 		),
 		group(
 			ABOUT_PING,
 			messages.some((one) => mayBePing(one.text, form)) ? 6 : 0,
-			[],
+			maySay('pingKind', true) ? named.pongs : [],
 			maySay('pingKind', ended !== null),
 			() => pongs(life, messages, form),
 		),
@@ -107,7 +110,7 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 			saidLate ? 7 : -1,
 			maySay('heartbeatMode', maySay('heartbeatBody', true)) ? named.beats : [],
 			maySay('heartbeatMode', maySay('heartbeatBody', ended !== null)),
-			() => heartbeats(saidLate, messages, form),
+			() => heartbeats(words, saidLate, [...saidFirst(settings), ...messages.filter(({ text }) => isTalk(text, form))]),
 		),
 		group(/^\b$/, life.failure?.code === 'channel-silent' ? 20 : -9, [], true, () => [
 			{ point: 'dead-channel', settings: { silenceLimitSeconds: 0 } },
@@ -144,15 +147,25 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	];
 	const before = saidFirst(settings).map(({ text }) => text);
 	const known = (text: string) => before.includes(text) || ABOUT_ALIVE.test(text) || ABOUT_ACKED.test(text);
+	// What answers a ping is another thing than a heartbeat.
+	const isPong = ({ text }: Example) => /pong/i.test(readWord(parseJson(text)) ?? '');
+	const [ping] = pongs(life, messages, form);
+	// While the channel lasts it may be counted until the service ends it, after the watch.
+	const pinged = String(ping?.settings['pingKind']);
+	const isCounted =
+		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form).join());
 	return {
 		first: examples('first', VERBS)
 			.filter(({ text }) => !known(text))
 			.map(({ text }) => ({ point: 'first-messages', settings: { firstMessages: [...before, text] } })),
 		acks: examples('answer', ABOUT_ACK).map((one) => ackGuess(one, form)),
-		beats: examples('heartbeat', ABOUT_ALIVE).map(({ text }) => ({
-			point: 'heartbeat-message',
-			settings: { heartbeatBody: text },
-		})),
+		beats: examples('heartbeat', ABOUT_ALIVE)
+			.filter((one) => !isPong(one))
+			.map(({ text }) => ({ point: 'heartbeat-message', settings: { heartbeatBody: text } })),
+		pongs: [
+			...(ping ? examples('answer', ABOUT_PING).filter(isPong) : []).map(({ text }) => pongGuess(pinged, text)),
+			...(ping && isCounted ? [ping] : []),
+		],
 	};
 }
 
@@ -183,7 +196,10 @@ const isNews = (life: Life, text: string) => !isError(text) && !life.said.some((
 /** The words of the service about what it misses: the reason of the end, and messages about the talk. */
 export function wordsIn({ ended, heard }: Life, form: ReadingSettings): string[] {
 	const said = messagesOf(heard, form).filter(({ text }) => isTalk(text, form));
-	const all = [ended?.reason ?? '', ...said.slice(-4).map(({ text }) => text.slice(0, 2000))];
+	const greets = greeting(heard, form);
+	const beat = greets !== null && BEAT.test(greets) ? greets : '';
+	const others = said.map(({ text }) => text).filter((text) => text !== beat);
+	const all = [ended?.reason ?? '', ...[beat, ...others.slice(-4)].map((text) => text.slice(0, 2000))];
 	return all.filter((words) => words !== '');
 }
 
@@ -215,14 +231,17 @@ function firstMessages(
 		...(isGraphql ? ['connection_init'] : []),
 		...[...words.matchAll(VERBS)].map(([verb]) => (/^authoriz/i.test(verb) ? 'authenticate' : verb)),
 	];
+	const talk = messages.filter(({ text }) => isTalk(text, form)).flatMap(({ text }) => membersOf(parseJson(text), 4));
+	const offered = talk.find(({ pointer, value }) => /\/channels\/0$/.test(pointer) && typeof value === 'string');
+	const channel = offered?.value ?? 'ws/device';
 	const fields = {
 		token: '{token}',
 		authorization: 'Connection {token}',
 		connection: '{token}',
 		deviceId: '{deviceId}',
 		workflowId: '{workflowId}',
-		channel: 'ws/device',
-		channels: ['ws/device'],
+		channel,
+		channels: [channel],
 		topics: ['*'],
 		// As Action Cable has it.
 		identifier: '{"channel":"ws/device"}',
@@ -249,7 +268,7 @@ function acknowledgements(
 	const own = form.notificationIdPointer?.split('/').findLast((name) => /\D/.test(name)) ?? 'id';
 	const named = [...words.matchAll(ACKS)].map(([verb]) => verb.toLowerCase());
 	const ids = under([own, 'id', 'messageId', 'eventId', 'notificationId', 'ack'], '{id}');
-	const usual = [...new Set([...named, 'ack', 'acknowledge', 'received', 'confirm'])].map((verb) => ({
+	const usual = [...new Set([...named, 'ack'])].map((verb) => ({
 		text: JSON.stringify({ ...under(keys, verb), ...ids }),
 		pointer: undefined,
 	}));
@@ -289,9 +308,10 @@ function pingName(text: string, form: ReadingSettings): string {
 
 /** By its name, or because it has nothing but its kind, a number and times in it. */
 function mayBePing(text: string, form: ReadingSettings): boolean {
+	const name = pingName(text, form);
 	const document = parseJson(text);
 	const texts = isObject(document) ? Object.values(document).filter((value) => typeof value !== 'number') : [];
-	return ABOUT_PING.test(pingName(text, form)) || texts.length === 1;
+	return ABOUT_PING.test(name) || (texts.length === 1 && !GREETS.test(name));
 }
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
@@ -302,46 +322,43 @@ function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettin
 			.filter((one) => pingName(one.text, form) === kind)
 			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
 		const answers = (isAnswer ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
-		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) + (mayBePing(text, form) ? 1 : 0) - answers;
+		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) - answers;
 	};
-	const own = messages.filter(({ text }) => !isError(text) && pingName(text, form) !== '');
+	// Nothing is ever said to what may be a notification.
+	const own = messages.filter(({ text }) => !isError(text) && pingName(text, form) !== '' && mayBePing(text, form));
 	const byKind = new Map(own.map((one) => [pingName(one.text, form), one]));
 	return [...byKind]
 		.sort(([, a], [, b]) => rank(b) - rank(a))
 		.slice(0, MAX_PINGED)
-		.flatMap(([pingKind, { text }]) =>
-			pongsFor(pingKind, text, form).map((pongBody) => {
-				const isUsual = pongBody === '{"type":"pong"}';
-				return { point: 'application-ping', settings: { pingKind, ...(!isUsual && { pongBody }) } };
-			}),
-		);
+		.flatMap(([pingKind, { text }]) => pongsFor(pingKind, text, form).map((pongBody) => pongGuess(pingKind, pongBody)));
 }
+
+const pongGuess = (pingKind: string, pongBody: string): Guess => ({
+	point: 'application-ping',
+	settings: { pingKind, ...(pongBody !== '{"type":"pong"}' && { pongBody }) },
+});
 
 /** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
 export function pongsFor(kind: string, text: string, form: ReadingSettings): string[] {
 	const message = parseJson(text);
-	const reply = kind
-		.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`)
-		.replace(/request/, 'response');
+	const reply = kind.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`);
 	if (!isObject(message)) return [...new Set([reply, 'pong'])];
 	const key = WORD_NAMES.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
 	// A ping without an id wants none in its answer, wherever other messages have theirs.
 	const name = (form.notificationIdPointer ?? '/id').slice(1);
 	const own = name in message ? name : readNumber(message, kind)?.[0];
 	const whole = own !== undefined && !isMoment(message[own]) ? { [own]: '{id}' } : {};
-	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
-		JSON.stringify({ [key]: answer, ...whole }),
-	);
+	return [...new Set([reply, 'pong'])].map((answer) => JSON.stringify({ [key]: answer, ...whole }));
 }
 
-/** @param saidLate a heartbeat came just before the end; otherwise the service may miss one of another form. */
-function heartbeats(saidLate: boolean, messages: readonly Message[], form: ReadingSettings): Guess[] {
-	const keys = keysOf(messages, form);
-	const beat = {
-		...under(keys, 'heartbeat'),
-		...{ deviceId: '{deviceId}', workflowId: '{workflowId}', sequence: '{sequence}' },
-	};
-	const bodies = saidLate ? [] : [JSON.stringify(beat), JSON.stringify(under(keys, 'ping')), 'ping'];
-	const others = bodies.map((heartbeatBody) => ({ point: 'heartbeat-message', settings: { heartbeatBody } }));
-	return saidLate ? [...others, { point: 'heartbeat-message', settings: { heartbeatMode: 'ping' } }] : others;
+/** @param talk what the device says, and what the service says about the talk. @param saidLate a heartbeat came just before the end: the service may want a ping alone. */
+function heartbeats(words: string, saidLate: boolean, talk: readonly Message[]): Guess[] {
+	// It is written as all else in the talk, and named as the service names it.
+	const [key = 'type'] = keysOf(talk, {});
+	const heartbeatBody = JSON.stringify({ [key]: BEAT.exec(words)?.[0] ?? 'heartbeat' });
+	const bodies = heartbeatBody === '{"type":"heartbeat"}' ? [] : [{ heartbeatBody }];
+	return [...bodies, ...(saidLate ? [{ heartbeatMode: 'ping' }] : [])].map((settings) => ({
+		point: 'heartbeat-message',
+		settings,
+	}));
 }

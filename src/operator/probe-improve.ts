@@ -1,16 +1,18 @@
 /** `idv probe` watches the channel by the agent's own link, and tries settings until it lasts and brings each message once. */
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
+import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { resolveWith } from '../settings/load.runner.ts';
 import { enoughMs, helpedFinding, isBetter } from './probe-compare.ts';
 import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
-import { lifeFindings, settingsFrom } from './probe-findings.ts';
+import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
-import { guesses, wordsIn } from './probe-guesses.ts';
+import { bringsNews, guesses, wordsIn } from './probe-guesses.ts';
 import { heartbeatAnswers, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
+import { namedCadence } from './probe-words.ts';
 
 /** Kept for the run with the file. */
 export const LAST_REQUESTS = 2;
@@ -68,6 +70,8 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const answerMs = Math.min(1000, windowMs / 8);
 	const settled: Record<string, unknown> = {};
 	const tried = new Set<string>();
+	/** Settings after which the service said what it had not said before. */
+	const confirmed = new Set<string>();
 	const { seen, watch, watchWhole } = createWatch(run, windowMs, answerMs);
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
@@ -75,6 +79,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const form = { ...readForm(seen, answers), ...(notificationIdPointer && { notificationIdPointer }) };
 		run.forget('notification-id');
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
+		const told = namedCadence(wordsIn(best, form)) ?? DEFAULT_HEARTBEAT_CADENCE;
+		if (told < DEFAULT_HEARTBEAT_CADENCE)
+			note(finding('heartbeat-cadence', 'words of the service', `${told} s`, 'guessed', { heartbeatCadence: told }));
 		return form;
 	};
 	onStep(`Watches the channel for ${run.seconds} s.`);
@@ -123,12 +130,13 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		tell(life, lastsMs);
 		// One that was watched for a part of the time only may end as well, or repeat what is sent more slowly.
 		const whole = life.ended || lastsMs === windowMs ? life : await watchWhole({ ...settled, ...settings });
-		if (guess.point === 'acknowledgement' && !helps(whole, windowMs)) {
+		if (['acknowledgement', 'application-ping'].includes(guess.point) && !helps(whole, windowMs)) {
 			run.forget(guess.point);
 			continue;
 		}
 		tell(whole, windowMs);
 		Object.assign(settled, settings);
+		if (guess.point === 'first-messages' && bringsNews(whole, than, form)) confirmed.add('firstMessages');
 		tried.clear();
 		best = whole;
 		ends = best.ended ? [best] : [];
@@ -137,7 +145,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	if (!best.ended) return;
 	// Settings that only put the end off are not known to be right, and are not in the file.
 	for (const { settings, ...helped } of run.findings())
-		if (Object.keys(settings ?? {}).some((name) => name in settled))
+		if (Object.keys(settings ?? {}).some((name) => name in settled && !confirmed.has(name)))
 			note({ ...helped, found: `none; the end came later with ${helped.found}`, certainty: 'not seen' });
 	throw notLasting(run, best);
 }

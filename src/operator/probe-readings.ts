@@ -136,6 +136,21 @@ export const GREETS =
 const GREETS_TOO =
 	/[./:_](?:hello|welcome|greeting|p[io]ng)$|^(?:heart_?beat|hb|pong|subscribed|confirm_subscription|keep_?alive)(?![a-z])/i;
 
+/** The first message of a channel, where it only greets: what it holds is about the talk, also where it has an id. */
+export function greeting(heard: readonly Ranked[], form: ReadingSettings): string | null {
+	const [first] = messagesOf(heard, form);
+	return first && /^(?:hello|hi|welcome|connected|ready|greetings?)$/i.test(wordOf(first.text, form))
+		? first.text
+		: null;
+}
+
+/** A message that is named as one and says nothing but numbers and times, whether or not one of them is an id. */
+function isPing(text: string, form: ReadingSettings): boolean {
+	const isNamed = /^(?:.*[./:_-])?(?:p[io]ng|keep.?alive|heart.?beat|hb)$/i.test(wordOf(text, form));
+	const words = membersOf(parseJson(text)).filter(({ value }) => typeof value === 'string' && !isMoment(value));
+	return isNamed && words.length < 2;
+}
+
 const kindsIn = (text: string) =>
 	membersOf(parseJson(text), 2).flatMap(({ name, value }) =>
 		KIND_NAME.test(name) && typeof value === 'string' ? [value.replaceAll('_', '.')] : [],
@@ -185,6 +200,7 @@ export function asides(
 			const now = { texts: texts.add(withoutRepeating(parseJson(text))), count: count + 1 };
 			came.set(wordOf(text, form), { ...now, least: Math.min(least, one.rank ?? 0) });
 		}
+	const greets = greeting(life.heard, form);
 	const echoes = new Set(life.said.map(({ text }) => text));
 	return (text) => {
 		const word = wordOf(text, form);
@@ -195,7 +211,14 @@ export function asides(
 		const isAnswer = least === 1 && count > 1 && texts?.size === 1 && !hasId;
 		const isGreeting = !hasId && (GREETS.test(word.replaceAll('_', '.')) || GREETS_TOO.test(word));
 		return (
-			isReply || isAnswer || isGreeting || isError(text) || echoes.has(text) || answers.includes(kindOf(text, form))
+			isPing(text, form) ||
+			text === greets ||
+			isReply ||
+			isAnswer ||
+			isGreeting ||
+			isError(text) ||
+			echoes.has(text) ||
+			answers.includes(kindOf(text, form))
 		);
 	};
 }

@@ -129,12 +129,10 @@ function keptAnswer({ answer, places, candidate }: Run): KeptAnswer | null {
 	};
 }
 
-/** The same words once, with their number. */
+/** The same words once, with their number: an id or a time in them makes no others. */
 function counted(words: readonly string[]): string[] {
-	return [...new Set(words)].map((one) => {
-		const times = words.filter((other) => other === one).length;
-		return times > 1 ? `${one} (${times} times)` : one;
-	});
+	const times = Map.groupBy(words, (one) => one.replace(/[\w-]*\d[\w-]*/g, '#'));
+	return [...times.values()].map((same) => (same.length > 1 ? `${same[0]} (${same.length} times)` : `${same[0]}`));
 }
 
 function withoutSecrets(words: string, { token, places, offered, headers }: Run): string {

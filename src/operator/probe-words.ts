@@ -31,6 +31,22 @@ function namedParameters(words: readonly string[]): string[] {
 	]);
 }
 
+/** The seconds of a heartbeat that the service names: those of `every`, or half of a silence that it ends. */
+export function namedCadence(words: readonly string[]): number | null {
+	const told = /(?:heart.?beat|\bhb\b|keep.?alive)([^\d]{0,60}?)(\d+(?:\.\d+)?)\s*(ms\b|milli|min)?/gi;
+	const named = words.flatMap((text) =>
+		[...text.matchAll(told)].flatMap(([, how = '', number, unit = '']) => {
+			const seconds = Number(number) * (/^mi?n/i.test(unit) ? 60 : /m(?:illi)?s/i.test(unit + how) ? 0.001 : 1);
+			return /every|each|interval|period/i.test(how)
+				? [seconds]
+				: /\b(?:for|within|in)\b/i.test(how)
+					? [seconds / 2]
+					: [];
+		}),
+	);
+	return named.map(Math.floor).find((seconds) => seconds >= 1) ?? null;
+}
+
 const OWN_ID = /(?<![\w-])(?:device|terminal|client|workflow)[_ -]?id\b/gi;
 
 /** The query parameters that are asked for and that a device can fill in, as they stand in a path. */

@@ -322,7 +322,7 @@ function tell(
 	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}; messages on channels: ${messages}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
 	const worth = device
-		? 'a device was online with it'
+		? `a device was online with it${endedBy(device).length > 0 ? ' until the service ended its channel' : ''}`
 		: `no device was online with it${'service' in settings ? '' : ': the address alone'}`;
 	if (file !== undefined) shell.line(`Saved: ${file} (${worth})`);
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
@@ -358,11 +358,18 @@ function tellDevice(shell: Shell, device: DeviceReport): void {
 	for (const one of doubts(device)) shell.line(one);
 }
 
+/** The ends that are about the device, and not about the service (RFC 6455 7.4, IANA). */
+const endedBy = ({ closes }: DeviceReport) =>
+	closes.filter(({ code }) => ![1001, 1011, 1012, 1013].includes(code ?? 0));
+
 /** What a device online with the settings does not show: that applications get what the service sends. */
-function doubts({ seconds, kinds, withId, repeats }: DeviceReport): string[] {
+function doubts(device: DeviceReport): string[] {
+	const { seconds, kinds, withId, repeats } = device;
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const named = total - (kinds['unknown'] ?? 0);
 	return [
+		endedBy(device).length > 0 &&
+			'The service ended the channel of the device: these settings may not be the whole. Look at service.heartbeatBody, at service.pingKind and at heartbeatCadence.',
 		total === 0 &&
 			`No notification came in ${seconds} s: if the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
 		total > 0 &&

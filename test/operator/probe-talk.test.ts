@@ -454,3 +454,131 @@ test('of a service that speaks GraphQL the first message is connection_init, and
 		payload: { authorization: 'Connection {token}' },
 	});
 });
+
+test('a heartbeat that the words of the service name is said as its other messages are, and a first message that it has confirmed stays [F1011]', async () => {
+	const { outcome, settings } = await probed((socket, say) => {
+		let isIn = false;
+		let atMs = Date.now();
+		setTimeout(() => isIn || socket.close(4401, 'send {"action":"authenticate","token":"<accessKey>"}'), 300);
+		every(socket, 50, () => isIn && Date.now() - atMs > 700 && socket.close(4408, 'no heartbeat for 45 s'));
+		every(
+			socket,
+			100,
+			() => isIn && say({ action: 'notify', topic: 'consent.requested', payload: { id: Date.now() } }),
+		);
+		return ({ action, token }) => {
+			if (action === 'authenticate' && token) {
+				isIn = true;
+				atMs = Date.now();
+				say({ action: 'authenticated' });
+			} else if (action === 'heartbeat') atMs = Date.now();
+			else say({ action: 'error', reason: 'unknown action; known are authenticate, heartbeat' });
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings).toMatchObject({
+		heartbeatCadence: 22,
+		service: { firstMessages: [{ action: 'authenticate', token: '{token}' }], heartbeatBody: { action: 'heartbeat' } },
+	});
+}, 60_000);
+
+test('a first message that the service has confirmed stays in the file, and no notification is answered, also where every channel ends [F1014]', async () => {
+	const said: string[] = [];
+	const { outcome, settings } = await probed((socket, say) => {
+		let isIn = false;
+		setTimeout(() => socket.close(4401, isIn ? 'over' : 'send {"action":"authenticate","token":"<accessKey>"}'), 500);
+		every(socket, 60, () => isIn && say({ action: 'notify', topic: 'consent.requested', payload: { id: Date.now() } }));
+		socket.on('message', (frame) => void said.push(String(frame)));
+		return ({ action }) => {
+			if (action === 'authenticate') isIn = true;
+		};
+	});
+	expect(outcome.status).toBe(69);
+	expect(settings.service).toMatchObject({ firstMessages: [{ action: 'authenticate', token: '{token}' }] });
+	expect(said.join(' ')).not.toContain('consent');
+	expect(outcome.stdout).not.toContain('"ackBody"');
+}, 120_000);
+
+test('a heartbeat in a greeting with an id is taken with its number of seconds, the greeting is shown, and words that differ by an id once [F1012]', async () => {
+	let nr = 0;
+	const of = (name: string, body: object) => [{ header: { name, messageId: `m-${++nr}` }, body }];
+	const { outcome, settings } = await probed((socket, say) => {
+		let atMs = Date.now();
+		say(of('Welcome', { heartbeat: { cmd: 'hb' }, heartbeatEverySeconds: 20 }));
+		every(socket, 50, () => Date.now() - atMs > 700 && socket.close(4100, 'heartbeat missing'));
+		every(socket, 100, () => say(of(nr % 2 ? 'VisitOpened' : 'VisitClosed', { of: `v${nr}` })));
+		return ({ cmd }) => {
+			if (cmd === 'hb') atMs = Date.now();
+			else say(of('Error', { text: 'command not understood' }));
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings).toMatchObject({ heartbeatCadence: 20, service: { heartbeatBody: { cmd: 'hb' } } });
+	expect(outcome.stdout).toMatch(/The service says: .*heartbeatEverySeconds/);
+	expect(outcome.stdout.match(/The service says: .*not understood/g)).toHaveLength(1);
+	expect(outcome.stdout).toMatch(/Other messages .*Welcome \(\d+\)/);
+}, 60_000);
+
+test('the answer to a ping that the end of a channel writes out answers that ping, and is no heartbeat [F1013]', async () => {
+	const { outcome, settings } = await probed((socket, say) => {
+		let missed = 0;
+		every(socket, 100, () => say({ kind: 'visit.open', id: `n-${Date.now()}`, session: `s${Date.now()}` }));
+		every(socket, 200, () => {
+			if (missed > 2) return socket.close(4000, 'ping not answered, expected {"kind":"pong"}');
+			missed += 1;
+			say({ kind: 'ping', ts: Math.floor(Date.now() / 1000) });
+		});
+		return ({ kind }) => {
+			if (kind === 'pong') missed = 0;
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toEqual({ pingKind: 'ping', pongBody: { kind: 'pong' } });
+	expect(outcome.stdout).toMatch(/application-ping .* proved/);
+	expect(outcome.stdout).not.toMatch(/Notifications .*ping/);
+}, 60_000);
+
+test('pings with a number of their own are no notifications: the report says that none came, with and without an answer [F1015]', async () => {
+	let nr = 900;
+	const { outcome, settings } = await probed((socket, say) => {
+		every(socket, 250, () => say({ event: 'ping', id: ++nr }));
+		return ({ event }) => void (event && say({ event: 'error', message: 'nothing is to be said here' }));
+	});
+	expect(settings).not.toHaveProperty('service');
+	expect(outcome.stdout).toMatch(/Other messages .*ping \(\d+\)/);
+	expect(outcome.status, outcome.stdout).toBe(0);
+	expect(outcome.stdout).toMatch(/Notifications +none came/);
+	expect(outcome.stdout).toMatch(/No notification came /);
+}, 60_000);
+
+test('a ping that comes while the channel lasts is answered where the service names the answer, and what it offers is subscribed to [F1016]', async () => {
+	let nr = 900;
+	const { outcome, settings } = await probed((socket, say) => {
+		let isIn = false;
+		say({ event: 'connected', data: { channels: ['device'], pingInterval: 20 } });
+		every(socket, 250, () => say({ event: 'ping', id: ++nr }));
+		every(socket, 100, () => isIn && say({ event: 'notification', data: { type: 'face.requested', id: ++nr } }));
+		return ({ event, channel }) => {
+			if (event === 'subscribe' && channel === 'device') isIn = true;
+			else if (event === 'subscribe') say({ event: 'error', data: { message: 'unknown channel' } });
+			else if (event !== 'pong')
+				say({ event: 'error', data: { message: 'unknown event, expected subscribe or pong' } });
+		};
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toMatchObject({ pingKind: 'ping', pongBody: { event: 'pong', id: '{id}' } });
+	expect(outcome.stdout).toMatch(/Notifications +face\.requested \((\d+)\); \1 of \1 with an id/);
+}, 60_000);
+
+test('a device whose channels the service ends is not told as online with the file, without more [F1017]', async () => {
+	const { outcome } = await probed((socket, say) => {
+		let atMs = Date.now();
+		every(socket, 50, () => Date.now() - atMs > 500 && socket.close(4002, 'silent'));
+		every(socket, 100, () => say({ type: 'visit.open', id: `n-${Date.now()}` }));
+		return () => {
+			atMs = Date.now();
+		};
+	});
+	expect(outcome.stdout).toMatch(/a device was online with it until the service ended its channel/);
+	expect(outcome.stdout).toContain('these settings may not be the whole');
+}, 60_000);
