@@ -2,7 +2,7 @@
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';
-import { hintsOf } from '../diagnosis/checks.ts';
+import { hintsOf } from '../diagnosis/check-results.ts';
 import {
 	becomeServiceUser,
 	findInspectionTarget,

@@ -1,5 +1,6 @@
 /** The events of a link in the light of the other one. Pure. */
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { RECENTLY_MS } from './backoff.ts';
 import { connectionOf, type LinkEvent, lastOnlineAtMs } from './link.ts';
 import { isSameLink, type Link, type Supervision } from './supervision.ts';
@@ -36,6 +37,8 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
-	const message = 'The service ended the old channel because of the new registration.';
+	const message = isRegistered
+		? 'The service ended the old channel because of the new registration.'
+		: joinSentences(event.failure.message, 'A new registration is under way');
 	return { ...event, failure: failure('connection-replaced', message) };
 }

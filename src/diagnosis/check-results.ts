@@ -8,6 +8,7 @@ import type { ShownCertificate } from '../connection/inspect.edge.ts';
 import { type DiskBounds, diskNeed, plainBytes, tooSmall } from '../events/disk-budget.ts';
 import { endedTrust } from '../fleet/record.ts';
 import { applicationsBytes } from '../local-api/memory-budget.ts';
+import { hintsFor } from '../protocol/assumptions.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
@@ -158,4 +159,12 @@ export function assessUnit(unit: string, shown: UnitProperties): Finding {
 
 function mebibytes(bytes: number): string {
 	return bytes >= 10 * 1024 * MIB ? `${Math.round(bytes / MIB / 1024)} GiB` : `${Math.round(bytes / MIB)} MiB`;
+}
+
+/** The open points of the interface that a failure of the channel may come from, without those that its remedy names. */
+export function hintsOf(id: string, finding: Finding): readonly string[] {
+	if (finding.status !== 'failed' || (id !== 'channel' && id !== 'heartbeat')) return [];
+	const isNamed = (hint: string) =>
+		hint.match(/service\.\w+/g)?.every((name) => finding.remedy.includes(name)) ?? false;
+	return hintsFor(finding.code).filter((hint) => !isNamed(hint));
 }

@@ -1,6 +1,5 @@
 /** A check of `idv-agent doctor`: what it needs, what it may find, and what all findings together mean. Pure. */
 import { type ErrorCode, EXIT, exitStatusOf, type Failure, type Params } from '../base/errors.ts';
-import { hintsFor } from '../protocol/assumptions.ts';
 
 /** One row of the list of checks. */
 export interface Check<Context> {
@@ -40,14 +39,6 @@ export const blockedBy = (id: string): Finding => ({
 	message: `Not checked, because ${id} failed.`,
 	blockedBy: id,
 });
-
-/** The open points of the interface that a failure of the channel may come from, without those that its remedy names. */
-export function hintsOf(id: string, finding: Finding): readonly string[] {
-	if (finding.status !== 'failed' || (id !== 'channel' && id !== 'heartbeat')) return [];
-	const isNamed = (hint: string) =>
-		hint.match(/service\.\w+/g)?.every((name) => finding.remedy.includes(name)) ?? false;
-	return hintsFor(finding.code).filter((hint) => !isNamed(hint));
-}
 
 type Row = Pick<Check<never>, 'id' | 'needs'>;
 

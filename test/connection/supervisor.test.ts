@@ -312,7 +312,9 @@ describe('an old channel that the service ends because the new link has register
 	test('is no refusal either before the answer has come, and the new link registers once [F435]', () => {
 		const { supervision, effects } = tell(moving, 'current', ended(refused, 1008));
 		expect(said(effects)).toEqual(['1 wait']);
-		expect(supervision.current?.state).toMatchObject({ failure: { code: 'connection-replaced' } });
+		// Why it ended is not known yet: the words of the service stay.
+		const message = `${refused.message} A new registration is under way.`;
+		expect(supervision.current?.state).toMatchObject({ failure: { code: 'connection-replaced', message } });
 		const answered = tell(supervision, 'next', registered('token-2'));
 		expect(said(answered.effects)).toEqual(['2 keepConnection', '2 openChannel']);
 		expect(said(tell(answered.supervision, 'next', confirmed).effects)).toEqual(['2 linkPromoted', '1 linkEnded']);

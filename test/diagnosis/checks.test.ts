@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId } from '../../src/diagnosis/check-list.runner.ts';
+import { hintsOf } from '../../src/diagnosis/check-results.ts';
 import {
 	assess,
 	blockedBy,
 	blockerTo,
 	type Finding,
 	failed,
-	hintsOf,
 	notApplicable,
 	ok,
 	warning,
