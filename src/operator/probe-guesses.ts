@@ -348,7 +348,9 @@ export function pongsFor(kind: string, text: string, form: ReadingSettings): str
 	const name = (form.notificationIdPointer ?? '/id').slice(1);
 	const own = name in message ? name : readNumber(message, kind)?.[0];
 	const whole = own !== undefined && !isMoment(message[own]) ? { [own]: '{id}' } : {};
-	return [...new Set([reply, 'pong'])].map((answer) => JSON.stringify({ [key]: answer, ...whole }));
+	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
+		JSON.stringify({ [key]: answer, ...whole }),
+	);
 }
 
 /** @param talk what the device says, and what the service says about the talk. @param saidLate a heartbeat came just before the end: the service may want a ping alone. */
