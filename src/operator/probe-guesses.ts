@@ -100,7 +100,7 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 		),
 		group(
 			ABOUT_PING,
-			messages.some((one) => mayBePing(one.text, form)) ? 6 : 0,
+			messages.some(({ text }) => mayBePing(text, form) && !GREETS.test(pingName(text, form))) ? 6 : 0,
 			maySay('pingKind', true) ? named.pongs : [],
 			maySay('pingKind', ended !== null),
 			() => pongs(life, messages, form),
@@ -311,7 +311,7 @@ function mayBePing(text: string, form: ReadingSettings): boolean {
 	const name = pingName(text, form);
 	const document = parseJson(text);
 	const texts = isObject(document) ? Object.values(document).filter((value) => typeof value !== 'number') : [];
-	return ABOUT_PING.test(name) || (texts.length === 1 && !GREETS.test(name));
+	return ABOUT_PING.test(name) || texts.length === 1;
 }
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
@@ -321,7 +321,7 @@ function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettin
 		const isAnswer = messages
 			.filter((one) => pingName(one.text, form) === kind)
 			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
-		const answers = (isAnswer ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
+		const answers = (isAnswer || GREETS.test(kind) ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
 		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) - answers;
 	};
 	// Nothing is ever said to what may be a notification.
