@@ -10,6 +10,13 @@ export type JsonObject = { readonly document: Record<string, unknown> } | { read
 
 /** Of what people write: none of it needs as many, and the state indents what it keeps of it. */
 const MOST_GROUPS = 32;
+/** Characters of all settings as the state keeps them, indented: with the rest it stays below what is read of it. */
+const MOST_KEPT = 256 * 1024;
+
+/** Whether settings are too many to be kept in the state. */
+export const isTooLongToKeep = (documents: readonly unknown[]): boolean =>
+	JSON.stringify(documents, null, '\t').length > MOST_KEPT;
+
 /** @param what the word for the contents: `settings`. */
 export function readJsonObject(text: string, what: string): JsonObject {
 	const document = nestsDeeper(text, MOST_GROUPS) ? undefined : parseJson(text);

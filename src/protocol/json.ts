@@ -100,10 +100,3 @@ function keysOf(pointer: string): readonly string[] {
 	read.set(pointer, keys);
 	return keys;
 }
-
-/** Characters of all settings as the state keeps them, indented: with the rest it stays below what is read of it. */
-const MOST_KEPT = 256 * 1024;
-
-/** Whether settings are too many to be kept in the state. */
-export const isTooLongToKeep = (documents: readonly unknown[]): boolean =>
-	JSON.stringify(documents, null, '\t').length > MOST_KEPT;

@@ -2,8 +2,8 @@
 import { dirname } from 'node:path';
 import type { Checked } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
+import { isTooLongToKeep } from '../base/json-text.ts';
 import { findGroup } from '../base/unix.edge.ts';
-import { isTooLongToKeep } from '../protocol/json.ts';
 import { findContradictions, relativeHooks } from './contradictions.ts';
 import { readSettingsLayers } from './files.edge.ts';
 import type { bearGone } from './gone-files.ts';

@@ -1,7 +1,7 @@
 /** The document that a device keeps for good; a single rename moves it from one truth to the next. */
 import * as z from 'zod';
+import { isTooLongToKeep } from '../base/json-text.ts';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
-import { isTooLongToKeep } from '../protocol/json.ts';
 import { later } from '../protocol/later.ts';
 import { planRecordSchema } from './plan-record.ts';
 
