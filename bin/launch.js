@@ -18,6 +18,8 @@ const OLDEST_NODE = [22, 19];
 const SOURCES = { 'idv-agent': 'src/cli/idv-agent.ts', idv: 'src/operator/idv.ts' };
 /** sysexits EX_UNAVAILABLE: something that this command needs is missing. */
 const EXIT_UNAVAILABLE = 69;
+/** sysexits EX_TEMPFAIL: the same command may work later. */
+const EXIT_TEMPORARY = 75;
 /**
  * What is passed on to a Node that runs as a child.
  * @type {NodeJS.Signals[]}
@@ -153,10 +155,13 @@ function spawnUnder(node, args) {
 			if (!(onTerminal && TERMINAL_SIGNALS.includes(signal))) child.kill(signal);
 		});
 	child.on('error', (error) => {
-		process.stderr.write(
-			`${node} could not be started (${error.message}); install Node ${OLDEST_NODE.join('.')} or newer.\n`,
-		);
-		process.exit(EXIT_UNAVAILABLE);
+		const { code } = /** @type {NodeJS.ErrnoException} */ (error);
+		const full = ['EMFILE', 'ENFILE', 'EAGAIN', 'ENOMEM'].includes(code ?? '');
+		const remedy = full
+			? 'the machine or a limit (ulimit -n, -u) has no room for it now: end something, then try again'
+			: `install Node ${OLDEST_NODE.join('.')} or newer`;
+		process.stderr.write(`${node} could not be started (${error.message}); ${remedy}.\n`);
+		process.exit(full ? EXIT_TEMPORARY : EXIT_UNAVAILABLE);
 	});
 	child.on('exit', (code, signal) => {
 		if (signal === null) process.exit(code);

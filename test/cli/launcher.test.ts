@@ -297,6 +297,20 @@ describe('handing over to another Node', () => {
 			);
 		},
 	);
+
+	test('a limit of descriptors is one line that names the limits, and 75, with no word of another Node', async () => {
+		const full = [
+			"require('node:child_process'), require('node:tty'), require('node:os');",
+			`const { spawnUnder } = require(${launchScript});`,
+			"try { for (;;) require('node:fs').openSync('/dev/null'); } catch {}",
+			`spawnUnder(${JSON.stringify(process.execPath)}, []);`,
+		].join('\n');
+		const result = await run('/bin/sh', ['-c', 'ulimit -n 80; exec "$0" -e "$1"', process.execPath, full]);
+		expect(result).toMatchObject({ code: 75, stdout: '' });
+		expect(result.stderr).toMatch(
+			/^\S+ could not be started \(.*EMFILE\); the machine or a limit \(ulimit -n, -u\) .*\.\n$/,
+		);
+	});
 });
 
 /** A Node on PATH that is too old for the sources; the machine's own often is. */
