@@ -21,7 +21,7 @@ export default defineConfig({
 		pool: 'forks',
 		isolate: false,
 		// Left to itself it takes one worker on two cores; most of the time these tests wait for other processes.
-		maxWorkers: 4,
+		maxWorkers: 6,
 		include: FILES,
 		testTimeout: 90_000,
 		hookTimeout: 90_000,

@@ -1,0 +1,330 @@
+/** `idv probe`: the decisions, without a service: the pace, the search for a channel, what messages show. */
+import { setImmediate } from 'node:timers/promises';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { handshakeFindings } from '../../src/operator/probe-findings.ts';
+import { readForm } from '../../src/operator/probe-form.ts';
+import { guesses, pongsFor } from '../../src/operator/probe-guesses.ts';
+import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
+import { heartbeatAnswers, namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
+import {
+	CHANNEL_PATHS,
+	findChannel,
+	type Handshake,
+	type HandshakeAnswer,
+	subprotocolHints,
+} from '../../src/operator/probe-search.ts';
+import type { Life } from '../../src/operator/probe-wire.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
+
+describe('its pace', () => {
+	/** Asks as often as it may until it has been answered so often, second by second. @returns when each request was made, in seconds. */
+	async function asking(
+		answers: readonly {
+			readonly status: number;
+			readonly retryAfter?: string;
+			readonly unanswered?: { readonly code: string };
+		}[],
+	) {
+		const clock = createSteppedClock();
+		const beganMs = clock.monotonicMs();
+		const pace = createPace('service', clock, new AbortController().signal, () => {});
+		const atSeconds: number[] = [];
+		const asked = async () => {
+			const { status = 200, retryAfter, unanswered } = answers[atSeconds.length] ?? {};
+			atSeconds.push(Math.round((clock.monotonicMs() - beganMs) / 1000));
+			return { status, retryAfter, ...(unanswered && { unanswered }) };
+		};
+		const all = (async () => {
+			while (atSeconds.length < 25) await pace.ask(asked);
+		})();
+		const isOver = () => true;
+		while (!(await Promise.race([all.then(isOver, isOver), setImmediate(false)]))) clock.advance(1000);
+		await all;
+		return atSeconds;
+	}
+
+	test('no more than ten requests in a minute: the eleventh waits', async () => {
+		const atSeconds = await asking([]);
+		expect(atSeconds).toHaveLength(25);
+		for (const [index, second] of atSeconds.entries()) {
+			const tenth = atSeconds[index - 10];
+			if (tenth !== undefined) expect(second - tenth).toBeGreaterThanOrEqual(61);
+		}
+		expect(atSeconds.at(-1)).toBe(122);
+	});
+
+	test('a 429 puts off every further request for as long as it asks', async () => {
+		const atSeconds = await asking([{ status: 200 }, { status: 429, retryAfter: '90' }]);
+		expect(atSeconds.slice(0, 4)).toEqual([0, 0, 90, 90]);
+	});
+
+	test.each([[500], [502], [503], [504], [0]])(
+		'%i without a word of when is asked again after 5 s and 10 s, four times in all',
+		async (status) => {
+			const answer = { status, ...(status === 0 && { unanswered: { code: 'connection-lost' } }) };
+			const atSeconds = await asking(Array.from({ length: 8 }, () => answer));
+			expect(atSeconds.slice(0, 8)).toEqual([0, 5, 15, 15, 20, 30, 30, 30]);
+		},
+	);
+
+	test('a signal ends a wait with its reason', async () => {
+		const over = new AbortController();
+		const clock = createSteppedClock();
+		const waits: number[] = [];
+		const pace = createPace('service', clock, over.signal, (seconds) => waits.push(seconds));
+		const ask = () => pace.ask(async () => ({ status: 200, retryAfter: undefined }));
+		for (let sent = 0; sent < 10; sent += 1) await ask();
+		const eleventh = ask();
+		over.abort(new Error('over'));
+		await expect(eleventh).rejects.toThrow('over');
+		expect(pace.used).toBe(10);
+		expect(waits).toEqual([61]);
+		expect(clock.pending).toBe(0);
+	});
+});
+
+/** Counts the handshakes until a service is satisfied. */
+function search(accepts: (way: Handshake) => Partial<HandshakeAnswer> | number): {
+	found: Handshake | null;
+	tried: number;
+} {
+	const looking = findChannel(CHANNEL_PATHS, 1);
+	let step = looking.next();
+	let tried = 0;
+	while (!step.done) {
+		tried += 1;
+		const answer = accepts(step.value);
+		const { status = 404, ...more } = typeof answer === 'number' ? { status: answer } : answer;
+		const usual = { isPage: false, hints: [], subprotocol: null, fingerprint: String(status) };
+		step = looking.next({ ...usual, status, ...more });
+	}
+	return { found: step.value, tried };
+}
+
+describe('the search for the channel', () => {
+	const names = [
+		'authorization',
+		'token',
+		'access_token',
+		'auth',
+		'connectionToken',
+		'connection_token',
+		'connection',
+		'key',
+	];
+
+	test('ends within the requests that it may make, on whatever path, by whatever parameter', () => {
+		const drawn = fc.record({
+			path: fc.constantFrom(...CHANNEL_PATHS),
+			name: fc.constantFrom(...names),
+			form: fc.constantFrom('scheme' as const, 'token' as const),
+			refusal: fc.constantFrom(401, 403, 404, 410),
+		});
+		fc.assert(
+			fc.property(drawn, ({ path, name, form, refusal }) => {
+				const { found, tried } = search((way) => {
+					if (way.path !== path) return 404;
+					const isThere = way.inQuery.some((place) => place.name === name && place.form === form);
+					return isThere ? 101 : { status: refusal, fingerprint: 'refused' };
+				});
+				expect(found).toMatchObject({ path, inHeader: false, inQuery: [{ name, form }] });
+				expect(tried).toBeLessThan(MAX_REQUESTS - 4);
+			}),
+		);
+	});
+
+	test('a service that refuses every wrong path with 403 is found all the same', () => {
+		const { found } = search(({ path, inHeader }) => (path === '/ws' && inHeader ? 101 : 403));
+		expect(found).toMatchObject({ path: '/ws', inHeader: true, inQuery: [] });
+	});
+
+	test('two credentials at once may be too many', () => {
+		const { found } = search(({ path, inHeader, inQuery }) =>
+			path !== '/ws/device' ? 404 : inHeader && inQuery.length === 0 ? 101 : 401,
+		);
+		expect(found).toMatchObject({ inHeader: true, inQuery: [] });
+	});
+
+	test('a subprotocol that the refusal names is offered first', () => {
+		const hints = subprotocolHints(undefined, 'This channel requires the subprotocol acme.v7.');
+		expect(hints).toEqual(['acme.v7']);
+		const { found } = search(({ subprotocols }) =>
+			subprotocols.includes('acme.v7') ? { status: 101, subprotocol: 'acme.v7' } : { status: 400, hints },
+		);
+		expect(found).toMatchObject({ inHeader: true, subprotocols: ['acme.v7'] });
+	});
+
+	test.each([
+		['{"message":"Sec-WebSocket-Protocol must offer idv.device.v1"}', 'idv.device.v1'],
+		['{"error":"subprotocol_required","detail":"Offer the subprotocol identity.2"}', 'identity.2'],
+		['Missing subprotocol: kiosk-v3', 'kiosk-v3'],
+		['{"error":"unsupported","supported":["idv.v2.json"]} subprotocol', 'idv.v2.json'],
+		["The subprotocol 'acme' is required", 'acme'],
+	])('of the words %s the subprotocol is offered as it is written [F1010]', (words, name) => {
+		expect(subprotocolHints(undefined, words)).toContain(name);
+		if (name.includes('.')) expect(subprotocolHints(undefined, words)[0]).toBe(name);
+	});
+
+	test('a subprotocol that was given is not called proved: no handshake without it was made [F1010]', () => {
+		const way = { path: '/ws', candidate: 0, inHeader: true, inQuery: [], subprotocols: ['acme'] };
+		const certainty = (given?: string) =>
+			handshakeFindings(way, 'proved', given).find(({ point }) => point === 'subprotocol')?.certainty;
+		expect([certainty(), certainty('acme')]).toEqual(['proved', 'guessed']);
+	});
+
+	test.each(CHANNEL_PATHS.slice(0, 5))('a path that is only there without a query is found: %s [F969]', (own) => {
+		const { found, tried } = search(({ path, inQuery }) => (path === own && inQuery.length === 0 ? 101 : 404));
+		expect(found).toMatchObject({ path: own, inHeader: true, inQuery: [] });
+		expect(tried).toBeLessThan(MAX_REQUESTS - 8);
+	});
+
+	test('gives up where nothing is', () => {
+		expect(search(() => 404).found).toBeNull();
+	});
+});
+
+test.each([
+	['{"expiresIn":3600}', 3600],
+	['{"data":{"expires_at":"2030-01-01T01:00:00Z"}}', 3600],
+	['{"ttl":5}', null],
+	['plain', null],
+])('the life in %s is %s', (body, life) => expect(namedLife(body, Date.UTC(2030, 0, 1))).toBe(life));
+
+test('of the texts of an answer a JWT comes first, and what was sent is none', () => {
+	const jwt = `eyJhbGciOiJub25lIn0.${btoa('{"exp":1}')}.x`;
+	const texts = [
+		{ place: '/refreshToken', text: 'r-0123456789abcdefghij' },
+		{ place: '/device', text: 'kiosk-0123456789abcdefghij' },
+		{ place: '/a/b', text: jwt },
+	];
+	expect(tokenPlaces(texts, ['kiosk-0123456789abcdefghij']).map(({ pointer }) => pointer)).toEqual([
+		'/a/b',
+		'/refreshToken',
+	]);
+});
+
+describe('the messages of a channel', () => {
+	const BEATS = [100, 500, 700];
+	const life = (messages: readonly (readonly [number, object])[], ended: Life['ended'] = null): Life => ({
+		...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, pings: 1, pongs: 1, failure: null },
+		heard: messages.map(([atMs, message]) => ({ atMs, frame: { type: 'text', text: JSON.stringify(message) } })),
+		said: BEATS.map((atMs) => ({ atMs, text: '{"type":"heartbeat"}' })),
+		ended,
+	});
+	const answersIn = (messages: readonly (readonly [number, object])[], beats = BEATS) =>
+		heartbeatAnswers({ ...life(messages), said: beats.map((atMs) => ({ atMs, text: 'beat' })) }, 50, {});
+	const answering = (...fields: [object, object, object]) =>
+		[110, 510, 710].map((atMs, index) => [atMs, { type: 'got', ...fields[index] }] as const);
+
+	test('what follows each heartbeat, and only then, is an acknowledgement', () => {
+		const got = answering({}, {}, {});
+		expect(answersIn([...got, [300, { type: 'news' }]])).toEqual(['got']);
+		expect(answersIn([...got, [900, { type: 'got' }]])).toEqual([]);
+		expect(answersIn(got.slice(1))).toEqual([]);
+		expect(answersIn([...got.slice(1), [120, { type: 'got' }], [720, { type: 'got' }]])).toEqual([]);
+		expect(answersIn(got.slice(0, 2), [100, 500])).toEqual([]);
+	});
+
+	test('an acknowledgement may say the number of the heartbeat and the time, and nothing else that changes', () => {
+		const at = () => ({ at: new Date().toISOString(), ms: Date.now() });
+		expect(answersIn(answering({ n: 1, ...at() }, { n: 2, ...at() }, { n: 3, ...at() }))).toEqual(['got']);
+		expect(answersIn(answering({ session: 'a' }, { session: 'b' }, { session: 'c' }))).toEqual([]);
+		expect(answersIn(answering({ session: 7 }, { session: 9 }, { session: 8 }))).toEqual([]);
+	});
+
+	test('an answer without a kind is never ignored: notifications without one would be as well', () => {
+		expect(answersIn([110, 510, 710].map((atMs) => [atMs, { ok: true }] as const))).toEqual([]);
+	});
+
+	test.each<[readonly unknown[], object]>([
+		[[{ meta: { op: 'x', uuid: 'u-1' } }], { kindPointer: '/meta/op', notificationIdPointer: '/meta/uuid' }],
+		[[{ type: 'session.started', id: 'n-1' }], {}],
+		[[{ op: 0, t: 'SESSION_STARTED', s: 7 }], { kindPointer: '/t' }],
+		[
+			[
+				{ type: 'notification', data: { event: 'session.started', eventId: 4, sessionId: 's-1' } },
+				{ type: 'notification', data: { event: 'session.ended', eventId: 5, sessionId: 's-1' } },
+			],
+			{ kindPointer: '/data/event', notificationIdPointer: '/data/eventId' },
+		],
+		[
+			[
+				[
+					{ kind: 7, seq: 1 },
+					{ kind: 8, seq: 2 },
+				],
+			],
+			{ frameContents: 'array', notificationIdPointer: '/seq' },
+		],
+	])('%j is read by %j', (documents, settings) => {
+		const { heard } = life(documents.map((document, index) => [index, document as object]));
+		expect(readForm(heard)).toEqual(settings);
+	});
+
+	test('answers to the device and errors do not say where notifications have their kind, however many they are', () => {
+		const errors = [110, 300, 510, 600, 710].map((atMs) => [atMs, { op: 'error', why: 'unknown' }] as const);
+		const news = [[400, { what: { name: 'visit.open' } }] as const, [900, { what: { name: 'visit.shut' } }] as const];
+		expect(readForm(ranked(life([...errors, ...news]), 0, 50))).toEqual({ kindPointer: '/what/name' });
+		const answers = [110, 510, 710].map((atMs) => [atMs, { op: 'got', n: atMs }] as const);
+		expect(readForm(ranked(life([...answers, ...news]), 0, 50))).toEqual({ kindPointer: '/what/name' });
+	});
+
+	test('JSON in binary frames is told by what they hold', () => {
+		const bytes = new TextEncoder().encode('{"type":"session.started","id":"1"}');
+		expect(readForm([{ atMs: 1, frame: { type: 'binary', bytes } }])).toEqual({ jsonInBinary: true });
+		expect(readForm([{ atMs: 1, frame: { type: 'binary', bytes: new Uint8Array([1, 2]) } }])).toEqual({});
+	});
+
+	test('what the service says at the end of a channel decides what is tried first', () => {
+		const firstTried = (reason: string) => {
+			const ended = { atMs: 800, code: 4400, reason };
+			const messages = [[300, { type: 'session.started', id: 'n-1' }] as const, [400, { type: 'there?' }] as const];
+			const seen = life(messages, ended);
+			return guesses({ life: seen, form: {}, settleMs: 50, settings: {} })[0];
+		};
+		expect(firstTried('subscribe first')).toMatchObject({
+			settings: { firstMessages: [expect.stringContaining('"subscribe"')] },
+		});
+		expect(firstTried('message n-1 was not acknowledged')).toMatchObject({ point: 'acknowledgement' });
+		expect(firstTried('no pong')).toMatchObject({ point: 'application-ping' });
+	});
+
+	test('a channel that lasts and brings each message once needs nothing', () => {
+		const messages = [1, 2, 3].map((id) => [id * 100, { type: 'session.started', id }] as const);
+		expect(guesses({ life: life(messages), form: {}, settleMs: 50, settings: {} })).toEqual([]);
+		const again = guesses({ life: life([...messages, ...messages]), form: {}, settleMs: 50, settings: {} });
+		expect(new Set(again.map(({ point }) => point))).toEqual(new Set(['acknowledgement']));
+	});
+
+	test('of two kinds before the end the one that answers heartbeats is the last to be taken for a ping', () => {
+		const ended = { atMs: 800, code: 4408, reason: 'ping not answered' };
+		const messages = [[100, { type: 'heartbeat.ack', sequence: 1 }] as const, [300, { type: 'ping' }] as const];
+		const all = guesses({ life: life(messages, ended), form: {}, settleMs: 50, settings: {} });
+		expect(all[0]).toMatchObject({ settings: { pingKind: 'ping' } });
+	});
+
+	test('a kind that comes at once after each heartbeat is taken for a ping after one that does not', () => {
+		const messages = [
+			[105, { type: 'xyz', sequence: 1 }] as const,
+			[505, { type: 'xyz', sequence: 2 }] as const,
+			[400, { type: 'are-you-there' }] as const,
+		];
+		const all = guesses({
+			life: life(messages, { atMs: 800, code: 4408, reason: '' }),
+			...{ form: {}, settleMs: 50, settings: {} },
+		});
+		const pings = all.filter(({ point }) => point === 'application-ping');
+		expect(pings[0]).toMatchObject({ settings: { pingKind: 'are-you-there' } });
+	});
+
+	test('an answer to heartbeats may have a number as its kind', () => {
+		const { heard, said, ended } = life(answering({ type: 204 }, { type: 204 }, { type: 204 }));
+		expect(heartbeatAnswers({ heard, said, ended }, 50, {})).toEqual(['204']);
+	});
+
+	test('the answer to a ping keeps its shape', () => {
+		expect(pongsFor('ping', '{"type":"ping"}', { notificationIdPointer: '/sequence' })[0]).toBe('{"type":"pong"}');
+		expect(pongsFor('PING', '{"op":"PING","id":"p-1"}', { kindPointer: '/op' })[0]).toBe('{"op":"PONG","id":"{id}"}');
+	});
+});

@@ -1,0 +1,227 @@
+/** `idv probe` at services that others wrote: their words, their paths, their chatter. */
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { examplesIn } from '../../src/operator/probe-examples.ts';
+import { channelPlaces } from '../../src/operator/probe-search.ts';
+import { listen } from '../connection/network-peers.ts';
+import { probesOfFile, QUICK } from './probing.ts';
+
+const { operator, probedForeign } = probesOfFile();
+const { env, idv } = operator;
+// biome-ignore lint/suspicious/noExplicitAny: messages of a service.
+type Dictionary = any;
+
+describe('a service that others wrote', () => {
+	const every = (socket: WebSocket, ms: number, say: () => void) => {
+		const timer = setInterval(say, ms);
+		socket.once('close', () => clearInterval(timer));
+	};
+
+	test('one that answers every unknown message with an error is not flooded, and no error is taken for a ping [F641]', async () => {
+		let received = 0;
+		const { outcome, settings } = await probedForeign((socket) => {
+			setTimeout(() => socket.close(4408, 'idle'), 700);
+			socket.on('message', () => {
+				received += 1;
+				socket.send('{"type":"error","message":"unknown message type"}');
+			});
+		});
+		expect(outcome.stdout).not.toContain('pingKind');
+		expect(Number(/messages on channels: (\d+)/.exec(outcome.stdout)?.[1])).toBe(received);
+		expect(settings.service).toBeUndefined();
+	});
+
+	test.each([
+		['{"op":"login","payload":{"connection":"<token>"}}', (one: Dictionary) => one.payload?.connection],
+		[
+			'{"type":"connection_init","payload":{"authorization":"Connection <token>"}}',
+			(one: Dictionary) => one.payload?.authorization?.slice(11),
+		],
+		[
+			'{"jsonrpc":"2.0","id":1,"method":"device.attach","params":{"accessKey":"<token>"}}',
+			(one: Dictionary) => one.method === 'device.attach' && one.params?.accessKey,
+		],
+	])('the example %s is sent as it is written, and errors do not say where kinds are', async (example, tokenIn) => {
+		const { outcome, settings } = await probedForeign((socket) => {
+			let isIn = false;
+			setTimeout(() => {
+				if (isIn) return;
+				socket.send(JSON.stringify({ op: 'error', text: 'log in first', example: JSON.parse(example) }));
+				socket.close(4401, 'please log in');
+			}, 400);
+			socket.on('message', (frame) => {
+				isIn ||= tokenIn(JSON.parse(String(frame))) === 'foreign-token-0123456789';
+			});
+			let no = 300;
+			every(socket, 150, () => {
+				no += 1;
+				const name = no % 2 === 0 ? 'visit.open' : 'visit.shut';
+				if (isIn) socket.send(JSON.stringify({ what: { name }, no, id: 'kiosk-7', type: 'v1' }));
+			});
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toEqual({
+			firstMessages: [JSON.parse(example.replace('<token>', '{token}'))],
+			kindPointer: '/what/name',
+			notificationIdPointer: '/no',
+		});
+		expect(outcome.stdout).toMatch(/Notifications +visit\.\w+ \(\d+\), visit\.\w+ \(\d+\); (\d+) of \1 with an id/);
+	});
+
+	test('an acknowledgement names the field of the notification that the example does', async () => {
+		let seq = 40;
+		const { outcome, settings } = await probedForeign((socket) => {
+			const open = new Map<number, { try: number }>();
+			every(socket, 150, () => {
+				for (const one of open.values()) {
+					one.try += 1;
+					socket.send(JSON.stringify(one));
+				}
+				if ([...open.values()].some((one) => one.try > 3))
+					return socket.close(4100, 'unacknowledged: send {"op":"ack","seq":"<event.seq>"}');
+				seq += 1;
+				const event = { name: seq % 2 === 0 ? 'visit.open' : 'visit.shut', seq, id: `event-${seq}` };
+				open.set(seq, { op: 'event', event, try: 1 } as { try: number });
+				socket.send(JSON.stringify(open.get(seq)));
+			});
+			socket.on('message', (frame) => {
+				const { op, seq: acknowledged } = JSON.parse(String(frame));
+				if (op === 'ack') open.delete(acknowledged);
+			});
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toEqual({
+			ackBody: { op: 'ack', seq: '{id}' },
+			kindPointer: '/event/name',
+			notificationIdPointer: '/event/seq',
+		});
+	});
+
+	test('a registration at the path that a 404 names is tried, and no code is lost by it', async () => {
+		const server = createServer((request, response) => {
+			const isThere = request.url === '/v2/terminals/enroll';
+			const said = isThere
+				? '{"token":"foreign-token-0123456789"}'
+				: '{"error":"not found","hint":"enroll with POST /v2/terminals/enroll"}';
+			response.writeHead(isThere ? 201 : 404).end(said);
+		});
+		const upgraded = new WebSocketServer({ server, path: '/ws/device' });
+		const out = join(operator.directory, 'named.json');
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const outcome = await idv([...QUICK, '--force', '--out', out], variables);
+		upgraded.close();
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(JSON.parse(await readFile(out, 'utf8')).service).toEqual({ registrationPath: '/v2/terminals/enroll' });
+	});
+
+	test('an id that every notification has is no redelivery', async () => {
+		let no = 0;
+		const { outcome } = await probedForeign((socket) => {
+			every(socket, 150, () => {
+				no += 1;
+				socket.send(JSON.stringify({ kind: 'visit.open', id: 'device-1', at: { row: no } }));
+			});
+		});
+		expect(outcome.stdout).not.toContain('ackBody');
+	});
+});
+
+test.each([
+	['{"op":"subscribe","to":"<shop>"}', []],
+	[
+		'{"op":"login","as":{"device":"<deviceId>","key":"<token>"}}',
+		['{"op":"login","as":{"device":"{deviceId}","key":"{token}"}}'],
+	],
+	["{op:'login', by:[{token:'x'}]}", ['{"op":"login","by":[{"token":"{token}"}]}']],
+])('of the example %s it is sent %j', (example, sent) => {
+	expect(examplesIn(`please send ${example} first`, 'first', /login|subscribe/).map(({ text }) => text)).toEqual(sent);
+});
+
+test.each<[string, 'first' | 'answer' | 'heartbeat', RegExp, string[]]>([
+	[
+		'"op":10,"d":{"every":15000,"beat":{"op":1,"d":"<s>"},"identify":{"op":2,"d":{"token":"<token>"}}}}',
+		'first',
+		/identify/,
+		['{"op":2,"d":{"token":"{token}"}}'],
+	],
+	['3 events were not acknowledged with {"m":"seen","id":<id>}', 'answer', /acknowl/, ['{"m":"seen","id":"{id}"}']],
+	['"acknowledge":{"ack":"<n>"},"note":"all before"}', 'answer', /\back/, ['{"ack":"{id}"}']],
+	['"body":{"acknowledge":{"ack":"<n>"},"note":"all before"}}', 'answer', /\back/, ['{"ack":"{id}"}']],
+])('what a service writes out is taken as it is, however deep: %s [F999]', (words, purpose, about, expected) => {
+	expect(examplesIn(words, purpose, about, [{ n: 1 }]).map(({ text }) => text)).toEqual(expected);
+});
+
+test.each([
+	['channels are at /devices/<deviceId>/channel', '/devices/{deviceId}/channel'],
+	['see /ws/<string:device_id>', '/ws/{deviceId}'],
+	['<a href="/live/feed">here</a>', '/live/feed'],
+])('the path that %s names is %s', (text, expected) => {
+	const asked = { baseUrl: 'http://127.0.0.1:1', deviceId: 'd-1', workflowId: 'checkin' };
+	expect(channelPlaces(text, asked).map(({ place }) => place)).toEqual([expected]);
+});
+
+test('an acknowledgement whose placeholder nothing fills is not sent', () => {
+	const sent = (body: string) => examplesIn(`send ${body}`, 'answer', /ack/, [{ event: { seq: 7, lane: 'x' } }]);
+	expect(sent('{"op":"ack","who":"<person>"}')).toEqual([]);
+	expect(sent('{"op":"ack","seq":<seq>}')).toEqual([{ text: '{"op":"ack","seq":"{id}"}', pointer: '/event/seq' }]);
+	expect(sent('{"op":"ack","of":{"lane":"<event.lane>"}}')).toMatchObject([{ pointer: '/event/lane' }]);
+});
+
+describe('what it does not write', () => {
+	const chatter = ['check.completed', 'poll.started', 'probe.alive', 'ping', 'keepalive', 'heartbeat'];
+
+	test('notifications are not ignored for their names', async () => {
+		const { settings } = await probedForeign((socket) => {
+			for (const type of chatter) {
+				const timer = setInterval(() => socket.send(JSON.stringify({ type })), 190);
+				socket.once('close', () => clearInterval(timer));
+			}
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('one end of the channel makes no ping of the message before it', async () => {
+		let ended = false;
+		const { settings } = await probedForeign((socket) => {
+			if (ended) return;
+			ended = true;
+			setTimeout(() => socket.send('{"type":"session.ended","id":"1"}'), 400);
+			setTimeout(() => socket.close(4000), 500);
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('a life that every channel has makes no ping of the message before its end', async () => {
+		const { settings } = await probedForeign((socket) => {
+			setTimeout(() => socket.send('{"type":"session.ended","id":"1"}'), 400);
+			setTimeout(() => socket.close(4000), 500);
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test.each([
+		{ type: 'message', about: 'heartbeat.ok' },
+		{ type: 'session.started', id: 'n-1' },
+	])('%o after each heartbeat ignores no kind: others of the kind may say more', async (answer) => {
+		const { settings } = await probedForeign((socket) => {
+			socket.on('message', () => socket.send(JSON.stringify(answer)));
+		});
+		expect(settings.service).toBeUndefined();
+	});
+
+	test('a notification that each heartbeat sets off is kept, an answer to it is ignored', async () => {
+		const { settings } = await probedForeign((socket) => {
+			let session = 100;
+			socket.on('message', (frame) => {
+				const { sequence } = JSON.parse(String(frame));
+				socket.send(JSON.stringify({ type: 'got', re: sequence, at: new Date().toISOString() }));
+				session += 7;
+				socket.send(JSON.stringify({ type: 'session.waiting', session }));
+			});
+		});
+		expect(settings.service).toEqual({ ignoreKinds: ['got'] });
+	});
+});
