@@ -1,17 +1,24 @@
 /** A real agent with its page, an embedded service for it, and the page open in a browser, as the browser suite wants them. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
-import { expect, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
 import { ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import type { RunningCommand } from '../cli/command.ts';
 import { asProcess, type Device, givenDevice } from '../cli/device.ts';
+import { findBarriers, launchChromium } from './chromium.ts';
 
 export interface PageDevice extends Device<RunningCommand> {
 	readonly pageUrl: string;
 }
+
+export const TALL = { width: 1080, height: 1920 };
+export const LOW = { width: 800, height: 480 };
+export const PHONE = { width: 390, height: 844 };
+/** Where pictures of the page are left for a person to look at. */
+const PICTURES = process.env['PAGE_PICTURES'] ?? resolve(import.meta.dirname, '../../build/pictures');
 
 /** The PIN of the site. */
 export const PIN = '471100';
@@ -91,4 +98,51 @@ export async function savePairingCode(service: EmbeddedService, directory: strin
 /** Waits until the page shows the state. */
 export async function untilState(page: Page, state: string): Promise<void> {
 	await page.locator(`body[data-state="${state}"]`).waitFor();
+}
+
+/** One browser and one directory for a whole file. To be called once, at its top. */
+export function browserOfFile(): { readonly browser: Browser; readonly files: string } {
+	let browser: Browser;
+	let files: string;
+	beforeAll(async () => {
+		files = mkdtempSync(join(tmpdir(), 'page-'));
+		mkdirSync(PICTURES, { recursive: true });
+		browser = await launchChromium();
+	});
+	afterAll(async () => {
+		await browser?.close();
+		rmSync(files, { recursive: true, force: true });
+	});
+	return {
+		get browser() {
+			return browser;
+		},
+		get files() {
+			return files;
+		},
+	};
+}
+
+/** Keeps a picture, and looks at what a person could stumble over. */
+export async function keep(page: Page, name: string): Promise<void> {
+	// As it is on the screen: what has to be pressed next must not have to be looked for.
+	await page.screenshot({ path: join(PICTURES, `${name}.png`) });
+	expect(await page.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+	expect(await findBarriers(page)).toEqual([]);
+}
+
+/** Types the PIN with a finger and says yes: one confirmation. */
+export async function confirmAndPair(page: Page, { service }: PageDevice): Promise<void> {
+	await page.locator('#host').getByText(new URL(service.url).host, { exact: true }).waitFor();
+	for (const digit of PIN) await page.locator('#pad').getByText(digit, { exact: true }).click();
+	await expectInView(page, '#yes');
+	await page.locator('#yes').click();
+	await untilState(page, 'online');
+}
+
+export async function expectInView(page: Page, selector: string): Promise<void> {
+	const box = await page.locator(selector).boundingBox();
+	const { height } = page.viewportSize() ?? { height: 0 };
+	expect(box?.y, `the upper edge of ${selector}`).toBeGreaterThanOrEqual(0);
+	expect((box?.y ?? 0) + (box?.height ?? 0), `the lower edge of ${selector}`).toBeLessThanOrEqual(height);
 }
