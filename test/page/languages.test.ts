@@ -120,18 +120,19 @@ const parameters = (sentence: string) => (sentence.match(/\{\w+\}/g) ?? []).toSo
 
 /** By language, words with a second meaning that a person at the screen takes first. */
 const TWO_MEANINGS: Record<string, RegExp> = {
-	// "Wipe", "site" or "website", and "put off"; "relied on" beside "access".
-	ar: /امسح|ممسوح|الموقع|مؤجل|اعتماد/,
-	// "Name" or "login".
-	fr: /\bce site\b|\bidentifiant\b/,
-	es: /\bdispositivo\b|\beste lugar\b|\bcredencial\b/,
-	// "Disk" or "memory"; "news"; the state has another word.
-	de: /\bDer Speicher\b|\bLetzte Nachrichten\b|\bonline\b(?!\})/,
-	// A pairing code is the only code.
-	en: /\bcode (?:that stands|shown)\b/,
+	// "Wipe", "site" or "website", and "put off"; "relied on" beside "access"; what answers a question, not a request; "subsidy" where it is not technical.
+	ar: /امسح|ممسوح|الموقع|مؤجل|اعتماد|إجابة|(?<!س)تجيب|دعم(?! الفني)/,
+	// "Name" or "login"; "tap" or "type"; "save" or "register".
+	fr: /\bce site\b|\bidentifiant\b|\b[Tt]ap(?:ez|er|é)|\bréenregistr|\bs’enregistre/,
+	// A stand, or the people who help; a command, or an order of things.
+	es: /\bdispositivo\b|\beste lugar\b|\bcredencial\b|\bsoporte\b(?! técnico)|\borden\b/,
+	// "Disk" or "memory"; "news"; the state has another word; "tap" or "type"; what the device may not do reads as forbidden to the person.
+	de: /\bDer Speicher\b|\bLetzte Nachrichten\b|\bonline\b(?!\})|\b[Tt]ipp(?:en|t)\b|\bdarf nicht verwendet\b/,
+	// A pairing code is the only code; "perhaps not" or "not allowed".
+	en: /\bcode (?:that stands|shown)\b|\bmay not\b|\bsigns\b/,
 };
 
-test.each(TAGS)('%s has no word that means something else at the screen', (tag) => {
+test.each(TAGS)('%s has no word that means something else at the screen [F1070]', (tag) => {
 	const found = TWO_MEANINGS[tag];
 	for (const [place, sentence] of sentences(wordsOf(tag))) if (found) expect(sentence, place).not.toMatch(found);
 });
@@ -222,6 +223,20 @@ test('French has a space that does not break before each colon, semicolon, quest
 	for (const script of ['page.js', 'pair.js'])
 		expect(readFileSync(join(PAGE, script), 'utf8')).not.toMatch(/\}: (?:\\u2068)?\$\{(?!message|content|value)/);
 });
+
+test.each(TAGS)(
+	'%s writes its marks as its readers do: an ellipsis, quotation marks, the two of a question [F1071]',
+	(tag) => {
+		const QUOTED: Record<string, RegExp> = { en: /“[^“”„]+”/g, de: /„[^“”„]+“/g };
+		for (const [place, sentence] of sentences(wordsOf(tag))) {
+			// German alone has a space before the mark where whole words are left out.
+			expect(sentence, place).not.toMatch(tag === 'de' ? /[^ ]…/ : /\s…/);
+			expect(sentence.replaceAll(QUOTED[tag] ?? /«[^«»]+»/g, ''), place).not.toMatch(/["“”„«»']/);
+			if (tag === 'es') expect(sentence, place).toMatch(/^(?:[^¿?¡!]|¿[^¿?]+\?|¡[^¡!]+!)*$/);
+			if (tag === 'ar') expect(sentence, place).not.toMatch(/[,;?]/);
+		}
+	},
+);
 
 test.each(TAGS.filter((tag) => tag !== 'en'))('%s is nowhere English by mistake', (tag) => {
 	const english = sentences(EN);

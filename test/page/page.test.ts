@@ -392,7 +392,7 @@ describe('pairing', () => {
 
 	test.each([
 		['valid', 'The code was not used and stays valid. Wait a few minutes.', 'service-overloaded'],
-		['uncertain', 'try the same code once more. If it is refused, ask for a new pairing code.', 'pairing-uncertain'],
+		['uncertain', 'try the same code once more. If the code is refused, ask for a new pairing code.', 'pairing-uncertain'],
 		['used', 'The code is used up. Ask for a new pairing code and scan it.', 'pairing-uncertain'],
 		['invalid', 'or is not whole. Scan or type the whole code once more; if', 'code-expired-or-used'],
 	] as const)('that is refused says that the code is %s', async (pairingCode, said, code) => {
@@ -647,7 +647,7 @@ describe('pairing', () => {
 	});
 
 	test.each([
-		['code-expired-or-used', { reason: 'refused', form: 'token' }, 'The scanner may have changed its signs'],
+		['code-expired-or-used', { reason: 'refused', form: 'token' }, 'The scanner may have changed some characters'],
 		['service-overloaded', { pairingCode: 'valid', waitSeconds: 120 }, 'stays valid. Try the same code in 2 minutes.'],
 		['workflow-unknown', { pairingCode: 'uncertain', workflowBy: 'code' }, 'Scan or type the whole code once more'],
 	] as const)('that is refused with %s says what comes first: %j', async (code, params, said) => {
