@@ -193,7 +193,7 @@ function seeHelp(program: Command, words: readonly string[]): string {
 /** Words that people try, and the command that does what they look for. */
 const MEANT: Readonly<Record<string, string>> = {
 	...{ log: 'history', logs: 'history', bundle: 'support-bundle', support: 'support-bundle' },
-	...{ info: 'status', start: 'run', restart: 'reconnect', retry: 'reconnect', reset: 'unpair', forget: 'unpair' },
+	...{ info: 'status', health: 'status', retry: 'reconnect', reset: 'unpair', forget: 'unpair' },
 	...{ journal: 'history', code: 'pair', token: 'pair', qr: 'pair', qrcode: 'pair' },
 	...{ scan: 'pair', register: 'pair', settings: 'config', set: 'show', get: 'show', list: 'show' },
 	...{
@@ -205,6 +205,9 @@ const MEANT: Readonly<Record<string, string>> = {
 		diagnostics: 'doctor',
 	},
 };
+
+/** Of idv-agent: what systemd does with its unit, and the program itself does not. */
+const UNIT_VERBS: readonly string[] = ['start', 'stop', 'restart', 'reload', 'enable', 'disable'];
 
 /** Of idv, which pairs nothing itself. */
 const MEANT_OF_OPERATORS: typeof MEANT = {
@@ -219,8 +222,11 @@ function meantBy(word: string, parent: Command): string | null {
 	const typed = word.toLowerCase();
 	const own = parent.name() === 'idv' ? { ...MEANT, ...MEANT_OF_OPERATORS } : MEANT;
 	// A slip in such a word as well; a word behind a command may be a name.
-	const names = [...parent.commands.map((known) => known.name()), ...Object.keys(own)];
+	// A slip in a short one is another word: "setup" is not "stop".
+	const verbs = UNIT_VERBS.filter((verb) => parent.name() === 'idv-agent' && (verb.length > 4 || verb === typed));
+	const names = [...parent.commands.map((known) => known.name()), ...Object.keys(own), ...verbs];
 	const near = (parent.parent ? null : nearestName(typed, names)) ?? '';
+	if (verbs.includes(near)) return `systemctl ${near} idv-agent`;
 	const meant = [typed, ...[typed, near].map((name) => (Object.hasOwn(own, name) ? own[name] : name))].find(
 		(name) => name !== undefined && commandOf(parent, name),
 	);

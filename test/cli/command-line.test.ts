@@ -58,7 +58,6 @@ test.each([
 	['support', 'support-bundle'],
 	['diag', 'doctor'],
 	['diagnostics', 'doctor'],
-	['restart', 'reconnect'],
 	['reset', 'unpair'],
 	['statsu', 'status'],
 	['scan', 'pair'],
@@ -94,11 +93,42 @@ test.each([
 	['idv-agent', 'journal', 'history'],
 	['idv-agent', 'dignose', 'doctor'],
 	['idv-agent', 'dockter', 'doctor'],
+	['idv-agent', 'info', 'status'],
+	['idv-agent', 'health', 'status'],
+	['idv-agent', 'test', 'doctor'],
+	['idv-agent', 'log', 'history'],
 	['idv', 'qr', 'qrcode'],
 	['idv', 'journal', 'idv-agent history'],
 ])('%s %s, which people type, also with a slip, is answered with %s [F934]', async (program, word, meant) => {
 	const words = new RegExp(`^Error: Unknown command '${word}'\\. Did you mean ${meant}\\? See`);
 	expectRefusal(await run(program as 'idv', [word]), { status: 64, code: 'usage', words });
+});
+
+test.each([
+	['stop', 'stop'],
+	['STOP', 'stop'],
+	['start', 'start'],
+	['restart', 'restart'],
+	['reload', 'reload'],
+	['enable', 'enable'],
+	['disable', 'disable'],
+	['restrat', 'restart'],
+])(
+	'%s, which systemd does with the unit of the agent, is answered with "systemctl %s idv-agent" [F1072]',
+	async (word, verb) => {
+		const meant = `Did you mean systemctl ${verb} idv-agent\\? See "idv-agent --help"\\.`;
+		const ways: [string[], RegExp][] = [
+			[[word], new RegExp(`^Error: Unknown command '${word}'\\. ${meant}`)],
+			[[word, '--help'], new RegExp(`^Error: Unknown command "${word}"\\. ${meant}`)],
+		];
+		for (const [words, said] of ways)
+			expectRefusal(await run('idv-agent', words), { status: 64, code: 'usage', words: said });
+	},
+);
+
+test.each(['setup', 'show', 'top'])('%s is not taken for a slip in "stop" [F1072]', async (word) => {
+	const words = new RegExp(`^Error: Unknown command '${word}'\\.(?!.*systemctl)`);
+	expectRefusal(await run('idv-agent', [word]), { status: 64, code: 'usage', words });
 });
 
 test('version names the program and the formats that it reads', async () => {
