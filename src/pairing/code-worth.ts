@@ -60,15 +60,17 @@ export interface SentCode {
 
 /** A refusal that may come from signs that are missing, added or changed: the next code would be refused as well. */
 export function withReading(cause: Failure, { isBare, namesWorkflow }: SentCode): Failure {
-	const { code, remedy, params } = cause;
+	const { code, message, remedy, params } = cause;
 	if (isBare && code === 'code-expired-or-used' && params?.['reason'] === 'refused')
 		return { ...cause, remedy: joinSentences(remedy, SCANNER), params: { ...params, form: 'token' } };
 	if (!namesWorkflow || code !== 'workflow-unknown') return cause;
-	return { ...cause, remedy: joinSentences(WHOLE_WORKFLOW, remedy), params: { ...params, workflowBy: 'code' } };
+	const told = { message: joinSentences(message, BY_CODE), remedy: joinSentences(WHOLE_WORKFLOW, remedy) };
+	return { ...cause, ...told, params: { ...params, workflowBy: 'code' } };
 }
 
 const SCANNER =
 	'If a scanner has read it, check first with "idv-agent scanner test" that it types what is printed (y and z, capitals): it may change the next code too.';
+const BY_CODE = 'The code itself names that workflow: its end may have been cut off.';
 const WHOLE_WORKFLOW =
 	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. If it is right:';
 

@@ -80,7 +80,7 @@ export async function redeemCode(
 	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
-	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows).failure, plan.sent));
+	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
 	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
 }
 
@@ -112,9 +112,15 @@ function uncertain(host: string, { failure: cause, worth }: Extract<RegisterResu
 const MAX_OFFERED = 500;
 
 /** The code is still good: the refusal says what to choose from. */
-function offering({ workflowId, baseUrl }: RedeemedPlan, { message }: Failure, list: readonly WorkflowChoice[]) {
+function offering({ workflowId, baseUrl, sent }: RedeemedPlan, { message }: Failure, list: readonly WorkflowChoice[]) {
 	const { host } = new URL(baseUrl);
 	const named = workflowId !== null && { workflowId };
+	const offer = `${host} offers: ${listWorkflows(list)}`;
+	if (named && sent.namesWorkflow) {
+		// No other is taken with this code: there is nothing to choose.
+		const told = { remedy: 'Ask for a new pairing code, for one of these workflows.', params: { host, ...named } };
+		return withWorth(failure('workflow-unknown', joinSentences(message, offer), told), 'valid', '');
+	}
 	const more = list.length > MAX_OFFERED && { moreWorkflows: list.length - MAX_OFFERED };
 	const params = {
 		host,
@@ -125,10 +131,9 @@ function offering({ workflowId, baseUrl }: RedeemedPlan, { message }: Failure, l
 	};
 	const remedy =
 		'Choose one: pair --workflow with its name or id, or workflowId in the settings. The code was not used and stays valid.';
-	const offer = `${host} offers: ${listWorkflows(list)}`;
 	return workflowId === null
-		? new AgentError('workflow-missing', joinSentences('This code names no workflow', offer), { remedy, params })
-		: new AgentError('workflow-unknown', joinSentences(message, offer), { remedy, params });
+		? failure('workflow-missing', joinSentences('This code names no workflow', offer), { remedy, params })
+		: failure('workflow-unknown', joinSentences(message, offer), { remedy, params });
 }
 
 /** The service said yes, and the code is used up: what it answered is all that the device has. */

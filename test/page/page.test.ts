@@ -392,7 +392,11 @@ describe('pairing', () => {
 
 	test.each([
 		['valid', 'The code was not used and stays valid. Wait a few minutes.', 'service-overloaded'],
-		['uncertain', 'try the same code once more. If the code is refused, ask for a new pairing code.', 'pairing-uncertain'],
+		[
+			'uncertain',
+			'try the same code once more. If the code is refused, ask for a new pairing code.',
+			'pairing-uncertain',
+		],
 		['used', 'The code is used up. Ask for a new pairing code and scan it.', 'pairing-uncertain'],
 		['invalid', 'or is not whole. Scan or type the whole code once more; if', 'code-expired-or-used'],
 	] as const)('that is refused says that the code is %s', async (pairingCode, said, code) => {
@@ -433,7 +437,9 @@ describe('pairing', () => {
 		expect(at('code').hasAttribute('maxlength')).toBe(false);
 		at('code').value = `https://id.example.com/mobile?authorization=Token%20${'a'.repeat(200_000)}`;
 		submit('code-form');
-		await expect.poll(() => text('answer'), LOOK).toMatch(/^This is not a pairing code\. Scan the pairing code/);
+		await expect
+			.poll(() => text('answer'), LOOK)
+			.toMatch(/^This is not a pairing code\. The code was not used\. Scan the pairing code/);
 		expect(agent.asked.filter(({ path }) => path === '/api/inspect')).toEqual([]);
 	});
 
@@ -616,6 +622,39 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toMatch(said);
 		choose('de');
 		await expect.poll(() => text('answer'), LOOK).toMatch(inGerman);
+	});
+
+	test.each([
+		['otherText', {}, /^This is not a pairing code\. The code was not used\. Scan/],
+		['badBaseUrl', {}, /^This is not a pairing code\. The code was not used\. Scan/],
+		['otherScheme', { kind: 'link' }, /^This is the code of a web page\. The code was not used\. Scan/],
+	] as const)('that cannot be read (%s) says that it was not used [F1074]', async (reason, kind, said) => {
+		const { agent, submit, text, choose } = await givenTyped();
+		const params = { reason, ...kind };
+		agent.answer('/api/inspect', 200, { problem: { code: 'not-a-pairing-code', params } });
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toMatch(said);
+		choose('fr');
+		await expect.poll(() => text('answer'), LOOK).toContain('Le code n’a pas servi.');
+	});
+
+	test('whose workflow was cut is told as that and is not kept; one that is kept gives way to the next scan [F1073]', async () => {
+		const { agent, at, submit, text } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		const refusedWith = async (problem: object) => {
+			submit('code-form');
+			await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+			agent.answer('/api/pair', 400, problem);
+			submit('confirm');
+			await expect.poll(() => text('answer'), LOOK).toContain('stays valid.');
+		};
+		await refusedWith({ code: 'service-overloaded', params: { pairingCode: 'valid' } });
+		expect([at('code').value, at('code').selectionStart, at('code').selectionEnd]).toEqual(['a-code', 0, 6]);
+		await refusedWith({ code: 'workflow-unknown', params: { pairingCode: 'valid', workflowBy: 'code' } });
+		expect(text('answer')).toMatch(
+			/^The service does not know the workflow in this code: .* Scan or type the whole code/,
+		);
+		expect(at('code').value).toBe('');
 	});
 
 	test('lets each of 300 workflows be chosen, and has a field where there are more than its list has [F946]', async () => {

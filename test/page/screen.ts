@@ -176,6 +176,8 @@ export async function givenScreen({
 			hidden: boolean;
 			type: string;
 			click(): void;
+			readonly selectionStart: number | null;
+			readonly selectionEnd: number | null;
 		};
 	await expect
 		.poll(() => [at('language').children.length, at('pad').children.length])

@@ -278,12 +278,32 @@ test('a workflow that the code itself names, and the service does not know, asks
 		expect(refusal).toMatchObject({ code: 'workflow-unknown', params: { workflowBy: 'code' } });
 		expect(refusal.remedy).toMatch(/^First scan or type the whole code once more/);
 	}
-	const list = '{"workflows":[{"id":"a"},{"id":"b"}]}';
-	const listing = await givenAnswer((_request, response) => response.writeHead(404).end(list));
-	expect((await refusalOf(device, listing)).remedy).toMatch(/^First scan or type the whole code once more.*Choose one/);
 	const named = await refusalOf(device, url.replace('&workflowId=check-in', ''), { workflowId: 'boarding' });
 	expect(named).toMatchObject({ code: 'workflow-unknown' });
 	expect(named.remedy).not.toContain('whole code');
+});
+
+test('a code that was cut in its workflow, at a service that lists them, is told as that and as valid, with nothing to choose [F1073]', async () => {
+	const service = await givenService({
+		dialect: { workflowNames: { 'check-in': 'Check in', 'check-out': 'Check out' } },
+	});
+	const device = await givenAgent();
+	const { url } = service.createPairingCode('check-in');
+	const refusal = await refusalOf(device, url.slice(0, -3));
+	expect(refusal).toMatchObject({ code: 'workflow-unknown', params: { workflowBy: 'code', pairingCode: 'valid' } });
+	expect(refusal.message).toMatch(
+		/does not know the workflow check \(404\)\. .* offers: Check in .*\. The code was not used/,
+	);
+	expect(refusal.message).toMatch(
+		/stays valid\. The code itself names that workflow: its end may have been cut off\.$/,
+	);
+	expect(refusal.remedy).toMatch(
+		/^First scan or type the whole code once more.*Ask for a new pairing code, for one of/,
+	);
+	// Another workflow beside the one that the code names would be refused.
+	expect(refusal.params).not.toHaveProperty('workflows');
+	await device.pair(url);
+	await device.untilLive('check-in');
 });
 
 test('a wait that the service asks for is told, for people and for programs [F947]', async () => {

@@ -80,7 +80,11 @@ describe('situations at the screen', () => {
 		const device = await givenPageDevice();
 		const page = await openPage(ofFile.browser, device.pageUrl, LOW);
 		await page.locator('#start').click();
-		await type(page, 'https://www.example.com/menu', /^This is the code of a web page\. Scan the pairing code/);
+		await type(
+			page,
+			'https://www.example.com/menu',
+			/^This is the code of a web page\. The code was not used\. Scan the pairing code/,
+		);
 		await type(page, '4006381333931', /^This is a bar code of a product or a label\./);
 		await type(page, 'BEGIN:VCARD', /^This is the code of a contact\./);
 		await type(page, 'shelf label 12', /^This is not a pairing code\./);

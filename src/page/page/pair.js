@@ -135,7 +135,7 @@ function say(answer) {
 at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
 	const typed = { text: at('code').value, format: '' };
-	if (typed.text.length > LONGEST) return say(() => problemWords('not-a-pairing-code').join(' '));
+	if (typed.text.length > LONGEST) return sayNotACode(typed);
 	take([typed]).catch(sayUnasked);
 });
 
@@ -270,7 +270,10 @@ function sayNotACode(one, { reason, kind: named } = {}) {
 	if (reason === 'capitals') return say(() => [text('codeValid'), text('capitals')].join(' '));
 	say(() => {
 		const [what, todo] = problemWords('not-a-pairing-code');
-		return [kind === null ? what : fill(words.kinds[kind], { kind: one.format }), todo].join(' ');
+		// It may be a pairing code that was changed on the way; of a bar code of goods no person asks what it is worth.
+		const worth = kind === null || kind === 'link' ? text('codeUnused') : '';
+		const told = kind === null ? what : fill(words.kinds[kind], { kind: one.format });
+		return [told, worth, todo].filter(Boolean).join(' ');
 	});
 }
 
@@ -302,7 +305,7 @@ for (const key of ['1', '2', '3', '4', '5', '6', '7', '8', '9', '', '0', 'delete
 
 at('no').addEventListener('click', () => {
 	dismiss();
-	forget(() => text('cancelled'));
+	forget(() => [text('cancelled'), text('codeUnused')].join(' '));
 	at('code').focus();
 });
 
@@ -364,11 +367,15 @@ async function pairNow() {
 		handled = Math.max(handled, proposal);
 		forget();
 		const worth = body.code === undefined ? 'uncertain' : body.params?.pairingCode;
-		if (worth === 'valid' || worth === 'uncertain') at('code').value = code;
+		// What was cut would be refused again.
+		if ((worth === 'valid' || worth === 'uncertain') && !isByCode(body)) at('code').value = code;
 	}
 	if (body.code === undefined) say(() => [text('noAnswer'), text('codeUncertain')].join(' '));
 	else sayProblem(body);
-	at(isWrongPin ? 'pin' : 'code').focus();
+	const field = at(isWrongPin ? 'pin' : 'code');
+	field.focus();
+	// The next scan takes the place of a code that is kept.
+	field.select();
 }
 
 /** @param {Params} params */
@@ -422,12 +429,20 @@ function sentenceOf({ code: named, params = {} }) {
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
 	const isOver = named === 'code-expired-or-used';
 	if (isOver && params.reason === 'used') return text('codeUsed');
-	const [what] = problemWords(named);
+	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];
 	const todo = todoOf(named, params);
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
 	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];
 	return [what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' ');
+}
+
+/**
+ * Whether the service does not know the workflow that the code itself names: it may have been cut, or have a sign of the scanner behind it.
+ * @param {{ code?: string, params?: Params | undefined }} problem
+ */
+function isByCode({ code, params }) {
+	return code === 'workflow-unknown' && params?.workflowBy === 'code';
 }
 
 /** The next step after a code was refused. @param {string} code @param {Params} params */
@@ -438,8 +453,7 @@ function todoOf(code, params) {
 		if (params.reason === 'expired') return problemWords('credential-refused')[1];
 		return params.form === 'token' ? `${todo} ${text('scannerChanges')}` : todo;
 	}
-	// The name of a workflow may have been cut, or have a sign of the scanner behind it.
-	if (code === 'workflow-unknown' && params.workflowBy === 'code') return problemWords('code-expired-or-used')[1];
+	if (isByCode({ code, params })) return problemWords('code-expired-or-used')[1];
 	return params.waitSeconds === undefined ? todo : text('tryIn', { duration: duration(Number(params.waitSeconds)) });
 }
 

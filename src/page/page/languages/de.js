@@ -235,7 +235,7 @@ export default {
 		searching: 'Es wird ein Code gesucht …',
 		pairing: 'Wird gekoppelt …',
 		paired: 'Gekoppelt.',
-		cancelled: 'Abgebrochen. Der Code wurde nicht verbraucht.',
+		cancelled: 'Abgebrochen.',
 		pinMissing: 'Geben Sie die PIN des Standorts ein.',
 		pinWrong: 'Die PIN ist falsch. Versuchen Sie es noch einmal.',
 		pinPause: 'Zu viele falsche PINs. Nächster Versuch in {duration}.',
@@ -262,12 +262,15 @@ export default {
 		justStarted: 'Vor weniger als einer Minute gestartet.',
 		onlineFor: 'In den letzten {known} war das Gerät {online} verbunden.',
 		codeValid: 'Der Code wurde nicht verwendet und bleibt gültig.',
+		codeUnused: 'Der Code wurde nicht verwendet.',
 		codeUsed: 'Der Code ist verbraucht. Lassen Sie sich einen neuen Kopplungscode geben und scannen Sie ihn.',
 		codeUncertain: 'Der Code ist vielleicht verbraucht: Versuchen Sie es noch einmal mit demselben Code.',
 		thenAgain: 'Versuchen Sie es dann noch einmal mit demselben Code.',
 		tryIn: 'Versuchen Sie es in {duration} noch einmal mit demselben Code.',
 		scannerChanges:
 			'Vielleicht hat der Scanner Zeichen verändert: Nehmen Sie die Kamera oder geben Sie den Code von Hand ein.',
+		workflowOfCode:
+			'Der Dienst kennt den Workflow in diesem Code nicht: Vielleicht wurde nur ein Teil des Codes gelesen.',
 		moreWorkflows: 'Es gibt mehr Workflows als in dieser Liste: Geben Sie die ID eines anderen ein.',
 		otherLayout:
 			'Scanner und Gerät haben verschiedene Tastaturbelegungen. Stellen Sie beide gleich ein und scannen Sie den Code noch einmal.',

@@ -219,7 +219,7 @@ export default {
 		searching: 'Buscando un código…',
 		pairing: 'Vinculando…',
 		paired: 'Vinculado.',
-		cancelled: 'Cancelado. El código no se ha usado.',
+		cancelled: 'Cancelado.',
 		pinMissing: 'Escriba el PIN de esta sede.',
 		pinWrong: 'El PIN es incorrecto. Inténtelo de nuevo.',
 		pinPause: 'Demasiados PIN incorrectos. Inténtelo de nuevo dentro de {duration}.',
@@ -246,11 +246,14 @@ export default {
 		justStarted: 'Iniciado hace menos de un minuto.',
 		onlineFor: 'Conectado durante {online} de un total de {known}.',
 		codeValid: 'El código no se ha usado y sigue siendo válido.',
+		codeUnused: 'El código no se ha usado.',
 		codeUsed: 'El código ya se ha usado. Pida un nuevo código de vinculación y escanéelo.',
 		codeUncertain: 'Puede que el código ya se haya usado: inténtelo una vez más con el mismo código.',
 		thenAgain: 'Después, inténtelo una vez más con el mismo código.',
 		tryIn: 'Inténtelo con el mismo código dentro de {duration}.',
 		scannerChanges: 'Puede que el lector haya cambiado caracteres: use la cámara o escriba el código a mano.',
+		workflowOfCode:
+			'El servicio no conoce el flujo de trabajo de este código: puede que solo se haya leído una parte del código.',
 		moreWorkflows: 'Hay más flujos de trabajo que los de esta lista: escriba el ID de otro.',
 		otherLayout:
 			'El lector y este equipo tienen distribuciones de teclado distintas. Ajuste ambos a la misma y escanee el código de nuevo.',

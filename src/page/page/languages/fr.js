@@ -244,7 +244,7 @@ export default {
 		searching: 'Recherche d’un code…',
 		pairing: 'Appairage…',
 		paired: 'Appairé.',
-		cancelled: 'Annulé. Le code n’a pas été utilisé.',
+		cancelled: 'Annulé.',
 		pinMissing: 'Saisissez le code PIN de l’établissement.',
 		pinWrong: 'Le code PIN est incorrect. Réessayez.',
 		pinPause: 'Trop de codes PIN incorrects. Réessayez dans {duration}.',
@@ -271,12 +271,15 @@ export default {
 		justStarted: 'Démarré il y a moins d’une minute.',
 		onlineFor: 'En ligne pendant {online} sur les {known} écoulées.',
 		codeValid: 'Le code n’a pas servi et reste valable.',
+		codeUnused: 'Le code n’a pas servi.',
 		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
 		thenAgain: 'Essayez ensuite encore une fois le même code.',
 		tryIn: 'Essayez de nouveau le même code dans {duration}.',
 		scannerChanges:
 			'Le lecteur a peut-être modifié des caractères\u00a0: utilisez la caméra ou saisissez le code à la main.',
+		workflowOfCode:
+			'Le service ne connaît pas le workflow de ce code\u00a0: peut-être seule une partie du code a-t-elle été lue.',
 		moreWorkflows: 'Il y a plus de workflows que dans cette liste\u00a0: saisissez l’ID d’un autre.',
 		otherLayout:
 			'Le lecteur et cet appareil ont des dispositions de clavier différentes. Réglez-les sur la même, puis scannez de nouveau le code.',
