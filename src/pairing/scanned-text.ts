@@ -29,24 +29,38 @@ const MAX_TYPED = 2000;
 export function readScannedText(scanned: string): ScannedText {
 	const text = scanned.replace(FRAME, '');
 	const direct = readInside(text);
+	if (direct.kind === 'notACode' || direct.form === 'token') {
+		const [token, ...others] = retypedTokens(text);
+		if (token) return readAs([token, ...others]);
+	}
 	if (direct.kind === 'pairingCode') {
-		const changed = direct.form === 'token' ? whyNotToken(text) : isInSmallLetters(text, direct) ? 'capitals' : null;
+		const isSmall = isInSmallLetters(text, direct);
+		const changed = isSmall ? 'capitals' : direct.form === 'token' && typedKind(text) !== null ? 'otherText' : null;
 		return changed === null ? { code: direct, typed: null } : { code: null, reason: changed };
 	}
 	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason: direct.reason };
-	const readings = retypings(text);
-	const found = readings.find(({ typed }) => typed.scanner === typed.device) ?? readings[0];
-	if (found?.isSmall) return { code: null, reason: 'capitals' };
-	if (found && readings.every(({ code }) => isSame(code, found.code))) {
-		const { scanner, device } = found.typed;
-		const isOne = scanner === device || readings.every(({ typed }) => typed.scanner === scanner);
-		return { code: found.code, typed: isOne ? found.typed : { ...found.typed, scanner: null } };
-	}
-	if (found || looksRetyped(text)) return { code: null, reason: 'otherLayout' };
+	const [first, ...others] = retypings(text);
+	if (first) return readAs([first, ...others]);
+	if (looksRetyped(text)) return { code: null, reason: 'otherLayout' };
 	const isCapitals = text === text.toUpperCase() && readInside(text.toLowerCase()).kind === 'pairingCode';
 	if (isCapitals && /[A-Z]/.test(text)) return { code: null, reason: 'capitals' };
-	const changed = changedToken(text);
-	return { code: null, reason: changed ?? (typedKind(text) === null ? direct.reason : 'otherText') };
+	return { code: null, reason: typedKind(text) === null ? direct.reason : 'otherText' };
+}
+
+/** A code that the text may have been. `isSmall`: of which nothing says which letters were small. */
+interface Reading {
+	readonly code: PairingCode;
+	readonly typed: Typed;
+	readonly isSmall: boolean;
+}
+
+/** The code that is meant, where all readings are the same; else the change is named. */
+function readAs(readings: readonly [Reading, ...Reading[]]): ScannedText {
+	const { code, typed, isSmall } = readings.find(({ typed }) => typed.scanner === typed.device) ?? readings[0];
+	if (isSmall) return { code: null, reason: 'capitals' };
+	if (!readings.every((other) => isSame(other.code, code))) return { code: null, reason: 'otherLayout' };
+	const isOne = typed.scanner === typed.device || readings.every((other) => other.typed.scanner === typed.scanner);
+	return { code, typed: isOne ? typed : { ...typed, scanner: null } };
 }
 
 /** The kind of a text that cannot pair, also where another keyboard layout has changed it. */
@@ -62,9 +76,6 @@ function typedKind(text: string): OtherKind | null {
 	return found ? kindOf(found.meant) : null;
 }
 
-/** Why a bare token is not sent as it is. */
-const whyNotToken = (text: string) => changedToken(text) ?? (typedKind(text) === null ? null : 'otherText');
-
 /** The form of Short Tokens in the field. Source: service-interface, Facts from the field. */
 const USUAL = /^tr-[\w-]{26,30}$/;
 /** Longest text that is one, with its scheme and the mark of its kind, in characters. */
@@ -72,16 +83,20 @@ const MAX_TOKEN = 64;
 
 const isUsual = (text: string) => USUAL.test(text.replace(/^(?:\][A-Za-z][0-9A-Za-z])?(?:token\s+)?/i, ''));
 
-/** The change of a bare token, where its own form tells that it was printed as another. */
-function changedToken(text: string): 'capitals' | 'otherLayout' | null {
-	if (isUsual(text) || text.length > MAX_TOKEN) return null;
-	if (isUsual(text.replace(/TR-/, 'tr-'))) return 'capitals';
-	const ways = everyWay([text, swapCase(text)]).filter(({ here, there }) => here === US || there === US);
-	return ways.some(({ meant }) => isUsual(meant)) ? 'otherLayout' : null;
+/** The tokens that a bare one may have been, where the usual form tells that it was printed as another. */
+function retypedTokens(text: string): Reading[] {
+	if (isUsual(text) || text.length > MAX_TOKEN) return [];
+	return everyWay([text, swapCase(text)]).flatMap(({ from, meant, here, there }) => {
+		if ((here !== US && there !== US) || !isUsual(meant)) return [];
+		const code = readInside(meant);
+		if (code.kind === 'notACode') return [];
+		const typed = { scanner: there.name, device: here.name, capsLock: from !== text };
+		return [{ code, typed, isSmall: typed.capsLock && text === text.toUpperCase() }];
+	});
 }
 
-/** What the text was if it is a link or a JSON code: nothing tells in which layout a bare token was typed. */
-function retypings(text: string) {
+/** The codes that a link or a JSON code may have been. Nothing tells in which layout a token of another form was typed. */
+function retypings(text: string): Reading[] {
 	return everyWay([text, swapCase(text)]).flatMap(({ from, meant, here, there }) => {
 		// One of hundreds of ways to read it: what is neither a link nor JSON is not looked at any further.
 		if (!meant.includes(':/') && !meant.includes('{')) return [];

@@ -90,7 +90,7 @@ describe('scanner test', () => {
 	test('names both keyboard layouts where they differ, and what to do where nothing can be read for certain', async () => {
 		const home = await givenHome();
 		const german = 'httpsÖ--id.example.com-mobile_authoriyation´Token%20trßA1b2C3d4E5f6/workflowId´checkßin';
-		const input = `${german}\n${CODE.toUpperCase()}\ntrßA1b2C3d4E5f6G7h8I9j0K1l2M3n4\n${CODE.replace('%20', '20')}\n`;
+		const input = `${german}\n${CODE.toUpperCase()}\ntr/A1b2C3d4E5f6G7h8I9j0K1l2M3y4\n${CODE.replace('%20', '20')}\n`;
 		const [plain, json] = await Promise.all([
 			home.agent(['scanner', 'test', '-'], { input }),
 			home.agent(['scanner', 'test', '-', '--json'], { input }),

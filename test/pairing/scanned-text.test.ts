@@ -39,9 +39,9 @@ describe.each(OTHERS.map(({ name }) => name))('with a keyboard layout that is %s
 		expect(readScannedText(text)).toMatchObject({ code: CODE, typed: { device: 'US English' } });
 	});
 
-	test('a bare token is named, because nothing in it proves the layout', () => {
-		const text = mangled(TOKEN, US, other);
-		expect(reasonOf(text)).toBe(text === TOKEN ? 'a code' : 'otherLayout');
+	test('a token alone of another form is never read as another one', () => {
+		const text = mangled('ABCD-efgh_yz-1234-AQ', US, other);
+		expect(readScannedText(text).code?.token ?? text).toBe(text);
 	});
 });
 
@@ -157,18 +157,48 @@ describe('a bare token', () => {
 	const PRINTED = 'tr-qtlNusrncZoHKiTmUKwluf7FszcG';
 	const exchanged = [...PRINTED].map((sign) => (/[a-z]/.test(sign) ? sign.toUpperCase() : sign.toLowerCase())).join('');
 
+	/** Has neither y nor z, which some layouts exchange, nor b, which Arabic types with one key or with two. */
+	const PLAINER = 'tr-qtlNusrncXoHKiTmUKwluf-Fsxc4';
+
 	test.each(OTHERS.map(({ name }) => name))(
-		'of the usual form from a %s scanner is named, not sent as another [F941]',
+		'of the usual form, where %s is one of the layouts, is read or named, and never sent as another [F941]',
 		(name) => {
-			for (const token of [PRINTED, `Token ${PRINTED}`, `]Q1${PRINTED}`]) {
-				const text = mangled(token, named(name), US);
-				if (text !== '') expect([text, reasonOf(text)]).toEqual([text, text === token ? 'a code' : 'otherLayout']);
+			for (const token of [PRINTED, PLAINER, TOKEN].flatMap((one) => [one, `Token ${one}`, `]Q1${one}`])) {
+				for (const text of [mangled(token, named(name), US), mangled(token, US, named(name))]) {
+					if (text === '') continue;
+					const { code, ...named } = readScannedText(text);
+					expect([text, code?.token ?? named]).toEqual([
+						text,
+						code ? token.replace(/^.*tr-/, 'tr-') : { reason: 'otherLayout' },
+					]);
+				}
 			}
 		},
 	);
 
-	test('of the usual form whose capitals were changed is named, not sent as another', () => {
-		for (const text of [PRINTED.toUpperCase(), exchanged, `Token ${exchanged}`, `]Q1${PRINTED.toUpperCase()}`])
+	test.each(['German', 'French', 'Spanish', 'Turkish', 'Arabic', 'Italian', 'Swedish'])(
+		'of the usual form is read on a %s device, where it can be one alone [F1075]',
+		(device) => {
+			const read = readScannedText(mangled(PLAINER, US, named(device)));
+			expect(read).toMatchObject({
+				code: { token: PLAINER, form: 'token' },
+				typed: { scanner: 'US English', capsLock: false },
+			});
+			const locked = readScannedText(mangled(PLAINER, named(device), US));
+			if (device !== 'Arabic')
+				expect(locked).toMatchObject({ code: { token: PLAINER }, typed: { device: 'US English' } });
+		},
+	);
+
+	test('of the usual form that could be two is named: with y or z, a US device does not tell a German scanner from a Spanish one', () => {
+		expect(reasonOf(mangled(PRINTED, named('German'), US))).toBe('otherLayout');
+		expect(readScannedText(mangled(PRINTED, US, named('German')))).toMatchObject({ code: { token: PRINTED } });
+	});
+
+	test('of the usual form whose capitals and small letters were exchanged is read; in capitals alone it is named [F1075]', () => {
+		for (const text of [exchanged, `Token ${exchanged}`, `]Q1${exchanged}`])
+			expect(readScannedText(text)).toMatchObject({ code: { token: PRINTED }, typed: { capsLock: true } });
+		for (const text of [PRINTED.toUpperCase(), `TOKEN ${PRINTED.toUpperCase()}`, `]Q1${PRINTED.toUpperCase()}`])
 			expect([text, reasonOf(text)]).toEqual([text, 'capitals']);
 		expect(reasonOf(PRINTED)).toBe('a code');
 	});
