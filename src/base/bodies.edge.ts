@@ -1,8 +1,7 @@
 /** A body from outside, read and unpacked within bounds. Names what is wrong and leaves the words to who asked for it. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import { pipeline, type Readable, type Transform } from 'node:stream';
-import type { Zlib } from 'node:zlib';
+import { pipeline, type Transform } from 'node:stream';
 
 /** `socket`: the line that it comes by, where that is known. */
 type Body = AsyncIterable<Uint8Array> & { readonly socket?: { readonly bytesRead: number } | null };
@@ -90,19 +89,27 @@ export function unpack(
 }
 
 /** The same piece by piece, without a bound; `null` where nothing is packed, or in a way that is not known. */
-export function unpacking(body: Readable, encoding: string | undefined): Readable | null {
+export function unpacking(body: AsyncIterable<Buffer>, encoding: string | undefined): AsyncIterable<Buffer> | null {
 	const codings = codingsOf(encoding);
 	const unpackers = unpackersOf(codings);
 	if (codings.length === 0 || unpackers.length < codings.length) return null;
-	// Its reader is told by the last of them.
-	return pipeline([body, ...unpackers.map(([, create]) => unlessEmpty(create()))], () => {}) as Transform;
+	return unpackers.reduce((packed, [, create]) => unpacked(packed, create), body);
 }
 
 /** No bytes at all are an empty body, as for `unpack`, and not one that was cut. */
-function unlessEmpty(unpacker: Transform & Zlib): Transform {
-	const flush = unpacker._flush.bind(unpacker);
-	unpacker._flush = (done) => (unpacker.bytesWritten === 0 ? done() : flush(done));
-	return unpacker;
+async function* unpacked(packed: AsyncIterable<Buffer>, create: Unpacker[1]): AsyncGenerator<Buffer> {
+	const rest = packed[Symbol.asyncIterator]();
+	const first = await rest.next();
+	if (first.done) return;
+	// Its reader is told by the last of them.
+	yield* pipeline(continued(first, rest), create(first.value), () => {});
+}
+
+/** An iteration whose first step was taken already. */
+export async function* continued<Piece>(first: IteratorResult<Piece, unknown>, rest: AsyncIterator<Piece>) {
+	if (first.done) return;
+	yield first.value;
+	yield* { [Symbol.asyncIterator]: () => rest };
 }
 
 /** Each takes memory and time before there is a byte of the body; 64 KiB of headers name 21,000 of them. */
@@ -120,8 +127,12 @@ function codingsOf(encoding = ''): readonly string[] {
 
 type Unpacker = readonly [
 	whole: (packed: Uint8Array, options: { maxOutputLength: number }) => Uint8Array,
-	stream: () => Transform & Zlib,
+	/** @param first of the bytes. */
+	stream: (first: Uint8Array) => Transform,
 ];
+
+/** Of deflate: many servers leave the header of zlib out, and browsers take both. Source: RFC 9110, 8.4.1.2; RFC 1950, 2.2. */
+const hasHeader = ([first = 0]: Uint8Array) => (first & 15) === 8;
 
 /** Those that are known. */
 function unpackersOf(codings: readonly string[]): readonly Unpacker[] {
@@ -129,11 +140,17 @@ function unpackersOf(codings: readonly string[]): readonly Unpacker[] {
 	// Loaded here: most answers are not packed.
 	const zlib = process.getBuiltinModule('node:zlib');
 	const known = new Map<string, Unpacker>([
-		['gzip', [zlib.gunzipSync, zlib.createGunzip]],
-		['x-gzip', [zlib.gunzipSync, zlib.createGunzip]],
-		['deflate', [zlib.inflateSync, zlib.createInflate]],
-		['br', [zlib.brotliDecompressSync, zlib.createBrotliDecompress]],
-		['zstd', [zlib.zstdDecompressSync, zlib.createZstdDecompress]],
+		['gzip', [zlib.gunzipSync, () => zlib.createGunzip()]],
+		['x-gzip', [zlib.gunzipSync, () => zlib.createGunzip()]],
+		[
+			'deflate',
+			[
+				(packed, options) => (hasHeader(packed) ? zlib.inflateSync : zlib.inflateRawSync)(packed, options),
+				(first) => (hasHeader(first) ? zlib.createInflate : zlib.createInflateRaw)(),
+			],
+		],
+		['br', [zlib.brotliDecompressSync, () => zlib.createBrotliDecompress()]],
+		['zstd', [zlib.zstdDecompressSync, () => zlib.createZstdDecompress()]],
 	]);
 	return codings.map((coding) => known.get(coding)).filter((unpacker) => unpacker !== undefined);
 }

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { unpacking } from '../base/bodies.edge.ts';
+import { continued, unpacking } from '../base/bodies.edge.ts';
 import { AgentError, asError, failure } from '../base/errors.ts';
 import type { Answer, RequestNetwork } from '../connection/ask.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
@@ -297,10 +297,4 @@ async function* withoutSecret(source: AsyncIterable<Buffer>, secret: string, fou
 		if (safe.length > 0) yield safe;
 	}
 	yield guard.rest();
-}
-
-async function* continued(first: IteratorResult<Uint8Array, unknown>, rest: AsyncGenerator<Uint8Array>) {
-	if (first.done) return;
-	yield first.value;
-	yield* rest;
 }

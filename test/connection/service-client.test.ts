@@ -1,7 +1,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
-import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
@@ -331,8 +331,9 @@ describe('an answer that cannot be read', () => {
 	test.each([
 		['gzip', gzipSync],
 		['deflate', deflateSync],
+		['deflate', deflateRawSync],
 		['br', brotliCompressSync],
-	])('is unpacked first: %s', async (encoding, pack) => {
+	])('is unpacked first: %s (%#)', async (encoding, pack) => {
 		const body = pack(JSON.stringify({ token: 'tr-0123456789' }));
 		const { url } = await service((_request, response) => {
 			response.writeHead(200, { 'content-encoding': encoding }).end(body);

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
-import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
@@ -235,6 +235,7 @@ describe('a service that', () => {
 			[
 				['gzip', gzipSync(LONG), { status: 200, cut: true }],
 				['deflate', deflateSync(LONG), { status: 200, cut: true }],
+				['deflate', deflateRawSync(LONG), { status: 200, cut: true }],
 				['br', brotliCompressSync(LONG), { status: 200, cut: true }],
 				// Nothing of a block can be had before its end.
 				['zstd', zstdCompressSync(LONG), possible(502, 'bad-response')],
@@ -312,6 +313,30 @@ describe('a service that', () => {
 		expect(faults).toEqual([]);
 	});
 
+	test.each([
+		['gzip', gzipSync('tea')],
+		['x-gzip', gzipSync('tea')],
+		['gzip', Buffer.concat([gzipSync('tea'), gzipSync(' for two')])],
+		['deflate', deflateSync('tea')],
+		['deflate', deflateRawSync('tea')],
+		['deflate', deflateRawSync('tea', { level: 0 })],
+		['deflate', deflateRawSync(LONG)],
+		['deflate', deflateRawSync('')],
+		['deflate, gzip', gzipSync(deflateRawSync('tea'))],
+		['gzip, Deflate', deflateRawSync(gzipSync('tea'))],
+		['own', Buffer.from('tea')],
+		['own, gzip', gzipSync('tea')],
+	])('packs by %s (%#): an application reads what fetch reads [F1050]', async (coding, bytes) => {
+		// In pieces of a byte at first, as a network may bring them.
+		const hostile: Hostile = (socket) => {
+			socket.write(compressed(coding, bytes)[0]);
+			socket.write(bytes.subarray(0, 1), () => socket.write(bytes.subarray(1)));
+		};
+		const { socketPath, port } = await givenForwarding(hostile);
+		const asFetch = await (await fetch(`http://127.0.0.1:${port}/tenant/api/x`)).arrayBuffer();
+		expect(await ask(socketPath)).toMatchObject(passed(200, Buffer.from(asFetch).toString('latin1')));
+	});
+
 	test.each<[string, Hostile, RegExp]>([
 		['of headers that are too large', afterAsked(answer('', `X: ${'x'.repeat(70_000)}\r\n`)), /headers .* 65536 bytes/],
 		['of a damaged gzip', afterAsked(...compressed('gzip', Buffer.from('no gzip'))), /compression is damaged/],
@@ -320,6 +345,7 @@ describe('a service that', () => {
 			afterAsked(...compressed('br', brotliCompressSync('tea').subarray(0, 2))),
 			/compression is damaged/,
 		],
+		['of a damaged deflate', afterAsked(...compressed('deflate', Buffer.from('no deflate'))), /compression is damaged/],
 		['of a damaged zstd', afterAsked(...compressed('zstd', Buffer.from('no zstd'))), /compression is damaged/],
 	])('an answer %s is named for what it is, and not as no HTTP [F678]', async (_, hostile, words) => {
 		const { socketPath } = await givenForwarding(hostile);
