@@ -184,8 +184,6 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	response.setHeader('Cache-Control', 'no-store');
 	response.setHeader('Connection', 'close');
 	response.once('close', finish);
-	// A caller that has left is known by the bytes that it does not take.
-	response.req.socket.once('end', beat);
 	response.on('timeout', () => end('slow'));
 	response.on('drain', () => {
 		tookAll = true;

@@ -130,7 +130,7 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	// On loopback, where a caller that has left cannot be told from it, a request that is closed for writing is given up.
 	if (listener in LOCAL_SOCKETS) {
 		Object.assign(server, { httpAllowHalfOpen: true });
-		server.on('connection', (socket) => socket.on('end', () => lookForCaller(context, pending.get(socket))));
+		server.on('connection', (socket) => socket.on('end', () => lookForCaller(context, socket, pending.get(socket))));
 	}
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
@@ -169,17 +169,15 @@ const TOO_MUCH = problemResponse(
 	},
 );
 
-/** A Unix socket refuses the bytes where the caller has left, and takes them where it has only closed its own side. */
-function lookForCaller({ limits }: Context, answers: Iterable<Response> = []): void {
+/** A Unix socket refuses a write where the caller has left, also one of no bytes, and takes it where the caller has only closed its own side. */
+function lookForCaller({ limits }: Context, socket: net.Socket, answers: Iterable<Response> = []): void {
 	const last = [...answers].at(-1);
-	if (last) last.shouldKeepAlive = false;
-	for (const response of [...answers].slice(0, 1)) {
-		// Most answers come before, and a stream looks when it is between two events; HTTP/1.0 has no interim ones.
-		const look = setTimeout(() => {
-			if (!response.headersSent && response.req.httpVersionMinor > 0) response.writeContinue();
-		}, limits.lingerMs);
-		response.once('close', () => clearTimeout(look));
-	}
+	if (!last) return;
+	last.shouldKeepAlive = false;
+	const look = () => void (socket.writable && socket.writableLength === 0 && socket.write(''));
+	look();
+	const looks = setInterval(look, limits.lingerMs);
+	socket.once('close', () => clearInterval(looks));
 }
 
 /** The last answer on a connection, to bytes that are not a request. */
