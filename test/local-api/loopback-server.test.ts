@@ -156,6 +156,30 @@ describe('applications in a browser', () => {
 		}
 	});
 
+	test.each([
+		['a header of 9,000 characters', `X-Long: ${'x'.repeat(9000)}`, 431],
+		['a header that is none', 'X Y', 400],
+	])(
+		'%s is refused in an answer that a page of a known origin, and no other, may read [F1052]',
+		async (_, line, status) => {
+			const { port } = await openForBrowsers();
+			const refusal = async (origin: string, host = `127.0.0.1:${port}`) => {
+				const socket = net.connect(port, '127.0.0.1');
+				socket.write(`GET /v1/status HTTP/1.1\r\nHost: ${host}\r\norigin:${origin}\r\n${line}\r\n\r\n`);
+				return Buffer.concat(await socket.toArray()).toString();
+			};
+			const readable = await refusal(KIOSK.origin);
+			expect(readable).toMatch(
+				new RegExp(`^HTTP/1.1 ${status} .*\r\nAccess-Control-Allow-Origin: ${KIOSK.origin}\r\n`, 's'),
+			);
+			expect(readable).toMatch(/\r\nAccess-Control-Expose-Headers: \*\r\n.*"code":"/s);
+			for (const told of [await refusal('https://evil.example'), await refusal(KIOSK.origin, 'evil.example')]) {
+				expect(told).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+				expect(told).not.toMatch(/access-control-/i);
+			}
+		},
+	);
+
 	test('an error is readable for the page as well', async () => {
 		const { port } = await openForBrowsers();
 		const answer = await ask(port, { headers: from(KIOSK), path: '/v1/nothing' });

@@ -144,8 +144,9 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 	server.on('clientError', (error, socket) => {
 		const underWay = [...(pending.get(socket) ?? [])];
 		// A problem cannot be written into the middle of another answer.
+		const { code, rawPacket } = error as NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 		if (socket.writable && underWay.length <= 1 && !underWay[0]?.headersSent)
-			endWith(context, socket, unreadable((error as NodeJS.ErrnoException).code, limits.headerBytes), underWay[0]);
+			endWith(context, socket, unreadable(code, limits.headerBytes), underWay[0], rawPacket);
 		else socket.destroy();
 	});
 	return server;
@@ -180,10 +181,18 @@ function lookForCaller({ limits }: Context, socket: net.Socket, answers: Iterabl
 	socket.once('close', () => clearInterval(looks));
 }
 
-/** The last answer on a connection, to bytes that are not a request. */
-function endWith(context: Context, socket: Duplex, problem: ProblemResponse, begun?: Response): void {
+/** The last answer on a connection, to bytes that are not a request. @param packet what came of it last. */
+function endWith(context: Context, socket: Duplex, problem: ProblemResponse, begun?: Response, packet?: Buffer): void {
 	const response = begun ?? new http.ServerResponse(new http.IncomingMessage(socket as net.Socket));
-	if (!begun) response.assignSocket(socket as net.Socket);
+	if (!begun) {
+		response.assignSocket(socket as net.Socket);
+		// For the headers by which a page may read the answer; whatever is decided, this is its answer.
+		for (const name of ['host', 'origin'])
+			response.req.headers[name] = new RegExp(`^${name}:[ \\t]*(\\S+)`, 'im').exec(
+				packet?.toString('latin1') ?? '',
+			)?.[1];
+		context.authorize(response.req, response);
+	}
 	response.setHeader('Connection', 'close');
 	response.once('finish', () => socket.destroy());
 	// Some of a request that is passed on may have gone.
