@@ -115,8 +115,10 @@ async function* bytesOf(stream: AsyncIterable<unknown>, fail: (why: unknown) => 
 			yield piece;
 		}
 	} catch (error) {
-		fail(error);
-		throw error;
+		// Without an error, for which the end of a request would look like an abort of the application's.
+		const why = error ?? new TypeError(`The stream of the body failed with ${error}.`);
+		fail(why);
+		throw why;
 	}
 }
 

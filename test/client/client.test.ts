@@ -633,6 +633,19 @@ async function blobThatChanged(): Promise<Blob> {
 	return blob;
 }
 
+test.each([undefined, null])(
+	'a stream that fails with %s ends the request with a TypeError, as for fetch [F1055]',
+	async (nothing) => {
+		const { client } = await givenServer(() => {});
+		const body = () => new ReadableStream({ pull: (controller) => controller.error(nothing) });
+		for (const given of [body(), failing(nothing)]) {
+			const error = await client.service('api/scans', { method: 'POST', body: given }).catch((why: unknown) => why);
+			expect(error).toBeInstanceOf(TypeError);
+			expect(error).toMatchObject({ message: expect.stringContaining(String(nothing)) });
+		}
+	},
+);
+
 test('a stream that fails after the answer has begun ends the answer with its own error', async () => {
 	const { client } = await givenServer((_, response) => void response.write('half'));
 	const begun = Promise.withResolvers<void>();
