@@ -248,7 +248,10 @@ async function exchange(
 		const local = location === null ? null : localLocation(location, url, baseUrl);
 		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304) throw redirected(statusCode, location, local);
 		if (method !== 'HEAD' && Number(headers['content-length'] ?? 0) > maxBytes) throw tooLargeAnswer();
-		return { ...headersToCaller(headers), 'cache-control': 'no-store', ...(local !== null && { location: local }) };
+		// No body follows, and HTTP lets no length say so. Source: RFC 9110, 8.6.
+		const { 'content-length': size, ...rest } = headersToCaller(headers);
+		const sized = size !== undefined && statusCode !== 204 && { 'content-length': size };
+		return { ...rest, ...sized, 'cache-control': 'no-store', ...(local !== null && { location: local }) };
 	}
 
 	/** Without the query of the target, which may hold a credential; of an address of an application, such as `mailto:`, the scheme alone. */

@@ -363,6 +363,29 @@ describe('a service that', () => {
 		expect(await read(response)).toMatchObject(passed(200, 'tea'));
 	});
 
+	test.each([
+		['Content-Length: 0', '', ''],
+		['Content-Length: 3', '', ''],
+		['Content-Length: 3', 'tea', ''],
+		['Transfer-Encoding: chunked', '3\r\ntea\r\n0\r\n\r\n', ''],
+		['Content-Length: 3', '', 'content-length: 3\r\n'],
+		['Content-Length: 3', 'tea', 'content-length: 3\r\n'],
+	])(
+		'says with 204, or 304, %s and "%s": an answer without a body, and the next one after it [F1054]',
+		async (line, body, length) => {
+			const status = length ? '304 Not Modified' : '204 No Content';
+			const hostile: Hostile = (socket, head) =>
+				socket.write(head.includes('/tenant/next') ? answer('next') : `HTTP/1.1 ${status}\r\n${line}\r\n\r\n${body}`);
+			const { socketPath } = await givenForwarding(hostile);
+			const request = (path: string, more = '') => `GET /v1/service/${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`;
+			const told = await exchange(socketPath, request('first') + request('next', 'Connection: close\r\n'));
+			const [first = '', next = ''] = told.split(/(?<=\r\n\r\n)/);
+			expect(first).toMatch(new RegExp(`^HTTP/1.1 ${status}\r\n`));
+			expect(/^(?:content-length|transfer-encoding): .*\r\n/im.exec(first)?.[0] ?? '').toBe(length);
+			expect(next).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+		},
+	);
+
 	test('a redirect is named with its target, without its query, and with the path to ask for where there is one', async () => {
 		const away = await givenForwarding(redirect(303, 'https://user:word@other.example/way?secret=1#part'));
 		const told = JSON.parse((await ask(away.socketPath, 'POST', '{}')).text);
