@@ -15,6 +15,8 @@ export interface Asked {
 	readonly method: string;
 	/** http or https. */
 	readonly url: URL;
+	/** In place of those of the URL, path and query exactly as they are asked for. */
+	readonly path?: string;
 	readonly headers: Readonly<Record<string, string | string[]>>;
 	/** A stream has its length or `transfer-encoding` among the headers. */
 	readonly body: string | Uint8Array | Readable | null;
@@ -44,7 +46,7 @@ export interface RequestNetwork {
 
 /** As {@link RequestNetwork.ask}. @param agent makes the connection. */
 export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
-	const { method, url, headers, body, idleMs, signal, onWrite = () => {} } = asked;
+	const { method, url, path, headers, body, idleMs, signal, onWrite = () => {} } = asked;
 	const isSecure = url.protocol === 'https:';
 	return new Promise((resolve, reject) => {
 		let answer: IncomingMessage | null = null;
@@ -56,6 +58,7 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, {
 			...{ method, headers, agent, maxHeaderSize: MAX_HEAD_BYTES },
+			...(path !== undefined && { path }),
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
 		});

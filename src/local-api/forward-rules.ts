@@ -16,7 +16,12 @@ export const MAX_FORWARD_LENGTH = 4096;
 const AUTHORIZATION_ENDPOINTS = Object.values(ENDPOINTS).flat().map(fold);
 
 export type ForwardDecision =
-	| { readonly ok: true; readonly url: URL }
+	| {
+			readonly ok: true;
+			readonly url: URL;
+			/** What stands in the request line: services may sign a query, and a URL would not keep it as it is. */
+			readonly path: string;
+	  }
 	| { readonly ok: false; readonly failure: Failure };
 
 /**
@@ -57,8 +62,10 @@ export function decideForward(
 		);
 	if (allow.length > 0 && !allow.some((prefix) => isUnder(decoded, prefix)))
 		return refused('This path is not among those that may be forwarded.', 'Add it to forward.allow if it should be.');
-	url.search = query;
-	return { ok: true, url };
+	const search = target.slice(path.length);
+	url.search = search;
+	// What no URL may hold is encoded, as browsers do.
+	return { ok: true, url, path: url.pathname + search.replaceAll(/["<>]/g, encodeURIComponent) };
 }
 
 /** The path as the service will understand it; `null` if services could understand different ones. */

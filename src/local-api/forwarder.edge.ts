@@ -135,7 +135,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 				remedy: 'Add it to allow= in its line of the applications file if it should be.',
 			});
 		const added = options.serviceHeaders?.(service.baseUrl) ?? {};
-		return { method, url: decision.url, more: options.headers?.() ?? [], added, ...service };
+		return { method, url: decision.url, path: decision.path, more: options.headers?.() ?? [], added, ...service };
 	}
 }
 
@@ -158,6 +158,7 @@ const serviceWasSilent = ({ host }: URL, idleMs: number) =>
 interface Exchange {
 	readonly method: (typeof FORWARDED_METHODS)[number];
 	readonly url: URL;
+	readonly path: string;
 	readonly baseUrl: string;
 	readonly token: string;
 	readonly more: readonly string[];
@@ -169,7 +170,7 @@ interface Exchange {
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, baseUrl, token, more, added, maxBytes, headMs }: Exchange,
+	{ method, url, path, baseUrl, token, more, added, maxBytes, headMs }: Exchange,
 	parts: { readonly network: ForwarderOptions['network']; readonly progress: Progress; readonly signal: AbortSignal },
 ): Promise<void> {
 	const { network, progress, signal } = parts;
@@ -226,7 +227,7 @@ async function exchange(
 		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = progress.pass(request.iterator({ destroyOnReturn: false }), 'caller');
 		return network.ask({
-			...{ url, method, signal, idleMs: 0, keeps: KEPT_MS },
+			...{ url, path, method, signal, idleMs: 0, keeps: KEPT_MS },
 			onWrite() {
 				isWritten = true;
 			},

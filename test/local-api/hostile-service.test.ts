@@ -417,6 +417,19 @@ describe('a service that', () => {
 		},
 	);
 
+	test.each([
+		['?', '?'],
+		['??', '??'],
+		['?a=1?', '?a=1?'],
+		["?filter=(name='tea')&&b", "?filter=(name='tea')&&b"],
+		['?%7e=%c3%A4&a={b}|c', '?%7e=%c3%A4&a={b}|c'],
+		['?a="<b>"', '?a=%22%3Cb%3E%22'],
+	])('is asked with the query %s as it is, but for what no URL may hold [F1051]', async (query, asked) => {
+		const { socketPath, heads } = await givenForwarding(afterAsked(answer('tea')));
+		expect(await ask(socketPath, 'GET', undefined, `/v1/service/x${query}`)).toMatchObject(passed(200, 'tea'));
+		expect(heads[0]).toMatch(`GET /tenant/x${asked} HTTP/1.1\r\n`);
+	});
+
 	test('answers twice: the second answer is nobody’s', async () => {
 		const { socketPath } = await givenForwarding((socket, head) => {
 			const [, path = ''] = /^\w+ \/tenant(\S+)/.exec(head) ?? [];
