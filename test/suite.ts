@@ -83,7 +83,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: '128 readers of full stores, and unread answers of the service, within the memory of the unit (--seconds S --stores 0,1,2,3,4,5,6,7,8)',
 		needs: 'shows more with control groups',
 		run: ['node', '--no-warnings', 'test/memory/run.ts'],
-		short: { args: ['--seconds', '3', '--stores', '1,2,4,6,7'] },
+		short: { args: ['--seconds', '3', '--stores', '1,2,4,7,8'] },
 	},
 	clients: {
 		says: "clients generated from docs/openapi.json, and the packed library in a developer's project",

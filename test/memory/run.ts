@@ -86,6 +86,12 @@ function makeGroup() {
 const peakOf = ({ pid }: ChildProcess) =>
 	Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Number.NaN) / 1024;
 
+/** Of the time in which its first thread could have run, the part in which other work of the machine kept it from a core, in per cent. */
+function keptOff({ pid }: ChildProcess): number {
+	const [ran = 0, waited = 0] = readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ').map(Number);
+	return (100 * waited) / (ran + waited);
+}
+
 /** Of the service: shared by all who ask, and more than the agent and the kernel hold. */
 const LARGE = Buffer.alloc(16 * MIB, 'x');
 
@@ -124,6 +130,7 @@ async function run(of: Store) {
 		...(of.applications ? [`local.http.applicationsFile=${file}`] : []),
 	].flatMap((set) => ['--set', set]);
 	let rss = 0;
+	let off = 0;
 	const start = () => {
 		const program = [join(ROOT, 'node_modules/.bin/node'), ...(group ? [] : ['--max-old-space-size=96'])];
 		const args = [...program, join(directory, 'dist/idv-agent.cjs'), 'run', ...flags, ...sets];
@@ -143,6 +150,7 @@ async function run(of: Store) {
 	await pause(phaseMs);
 	const died = [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	good.pause();
+	if (!died) off = keptOff(agent);
 	agent.kill('SIGTERM');
 	if (!died) await once(agent, 'exit');
 	agent = start();
@@ -158,6 +166,7 @@ async function run(of: Store) {
 	const diedAgain = !isBack || [agent.exitCode, agent.signalCode].some((one) => one !== null);
 	const { worstMs, seen, ownMs } = good.stop();
 	const { bytes, connections } = await callers.stop();
+	if (!diedAgain) off = Math.max(off, keptOff(agent));
 	agent.kill('SIGTERM');
 	if (agent.exitCode === null && agent.signalCode === null) await once(agent, 'exit');
 	await service.close();
@@ -176,6 +185,7 @@ async function run(of: Store) {
 		seen,
 		worstMs,
 		ownMs,
+		off,
 	};
 }
 
@@ -296,14 +306,18 @@ try {
 		rows.push(isLate(row) ? await run(of) : row);
 	}
 	console.table(
-		rows.map(({ store, kept, readers, connections, bytes, rss, inGroup, deaths, seen, worstMs, ownMs }) => ({
+		rows.map(({ store, kept, readers, connections, bytes, rss, inGroup, deaths, seen, worstMs, ownMs, off }) => ({
 			...{ store, events: kept, readers: readers + 1, connections, 'MiB read': Math.round(bytes / MIB) },
 			...{ 'peak RSS, MiB': Math.round(rss), 'peak of the group, MiB': Math.round(inGroup), deaths },
 			...{ notifications: seen, 'latest, ms': Math.round(worstMs), 'this process itself, ms': Math.round(ownMs) },
+			'agent kept off, %': Math.round(off),
 		})),
 	);
 	for (const row of rows)
-		if (isLate(row)) console.log(`${row.store}: a good reader was more than ${LATEST_MS} ms late, twice.`);
+		if (isLate(row))
+			console.log(
+				`${row.store}: a good reader was more than ${LATEST_MS} ms late, twice; other work kept the agent from a core ${Math.round(row.off)} % of its time.`,
+			);
 	// Lateness is printed only: these machines are noisy.
 	if (rows.some((row) => row.deaths > 0 || row.seen === 0)) process.exitCode = 1;
 } finally {
