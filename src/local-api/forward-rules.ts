@@ -19,7 +19,7 @@ export type ForwardDecision =
 	| {
 			readonly ok: true;
 			readonly url: URL;
-			/** What stands in the request line: services may sign a query, and a URL would not keep it as it is. */
+			/** Path and query of the request line: services may sign a query, and a URL would not keep it as it is. */
 			readonly path: string;
 	  }
 	| { readonly ok: false; readonly failure: Failure };
@@ -64,7 +64,7 @@ export function decideForward(
 		return refused('This path is not among those that may be forwarded.', 'Add it to forward.allow if it should be.');
 	const search = target.slice(path.length);
 	url.search = search;
-	// What no URL may hold is encoded, as browsers do.
+	// Characters that no URL may hold are encoded, as browsers do.
 	return { ok: true, url, path: url.pathname + search.replaceAll(/["<>]/g, encodeURIComponent) };
 }
 

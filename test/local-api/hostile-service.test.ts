@@ -17,6 +17,8 @@ import { exchange, open } from './local-server.ts';
 const TOKEN = 'connection-token-0123456789';
 const MAX_BYTES = 100_000;
 const LIMITS = { maxBytes: MAX_BYTES, idleMs: 300 };
+/** Where a busy machine must not look like a service that is silent. */
+const AT_LEISURE = { idleMs: 30_000 };
 
 /** Answers each request, whose head is there, and whose body may still come; `null` refuses connections. */
 type Hostile = (socket: Socket, head: string) => unknown;
@@ -623,7 +625,7 @@ describe('an application that', () => {
 			const { socketPath, heads } = await givenForwarding((socket, head) => {
 				const [, path = ''] = /^\w+ \/tenant(\S+)/.exec(head) ?? [];
 				socket.write(answer(path));
-			});
+			}, AT_LEISURE);
 			const socket = connect(socketPath);
 			let text = '';
 			socket.on('data', (chunk) => {

@@ -173,11 +173,10 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		for (const frame of frames) response.write(frame);
 		return true;
 	};
-	const beat = () => void (isMidway || write(KEEP_ALIVE));
 	const beats = setInterval(() => {
-		if (response.writableLength === 0) beat();
-		else if (tookAll) tookAll = false;
-		else end('slow');
+		if (response.writableLength > 0 && !tookAll) end('slow');
+		else if (response.writableLength > 0) tookAll = false;
+		else if (!isMidway) write(KEEP_ALIVE);
 	}, context.limits.keepAliveMs).unref();
 
 	response.setHeader('Content-Type', 'text/event-stream');
