@@ -5,9 +5,9 @@ export default defineConfig({
 	test: {
 		include: ['test/system/**/*.test.ts'],
 		pool: 'forks',
-		// Beside the packages, a device did not see a credential that came (2 of 3).
-		fileParallelism: false,
+		// Beside the packages: one builds and reads files, the other waits for a machine that boots.
+		maxWorkers: 2,
 		testTimeout: 60_000,
-		hookTimeout: 180_000,
+		hookTimeout: 600_000,
 	},
 });
