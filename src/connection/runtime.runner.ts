@@ -90,9 +90,9 @@ export function toldUnusable({ told, stays }: Unusable): Failure {
 /** The faults of settings, with what follows from each. */
 export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {
 	// Of a restriction that was refused and not set before, what is held back is told as well, and nothing from before stays.
-	const held = unknown.flatMap(({ message }) => /: (\S+) was refused\.$/.exec(message)?.[1] ?? []);
-	const isHeld = ({ message }: Failure) =>
-		message.includes(' Until it is mended it ') || held.some((path) => message.includes(` ${path} `));
+	const held = unknown.flatMap(({ params }) => params?.['refused'] ?? []).map(String);
+	const isHeld = ({ params: { setting, meanwhile } = {} }: Failure) =>
+		meanwhile !== undefined || held.some((path) => `${path}.`.startsWith(`${setting}.`));
 	return problems.map((told) => (unknown.includes(told) || isHeld(told) ? told : toldUnusable({ told, stays: true })));
 }
 

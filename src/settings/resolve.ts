@@ -101,7 +101,8 @@ export function resolveSettings(
 			if ('message' in problem) {
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				const at = place ? `${where}: ${place}` : where;
-				const told = failure('settings-invalid', `${at}: ${shortened(path)} ${problem.message}`);
+				const params = { setting: shortened(path) };
+				const told = failure('settings-invalid', `${at}: ${params.setting} ${problem.message}`, { params });
 				problems.push(told);
 				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
 				// It keeps no agent from starting.
@@ -133,11 +134,12 @@ export function resolveSettings(
 		}
 	};
 	const tellOwn = (path: string, meanwhile: unknown) => {
-		const at = before ? problems.findIndex(({ message }) => ` ${message}`.includes(` ${path} `)) : -1;
+		const at = before ? problems.findIndex(({ params }) => params?.['setting'] === path) : -1;
 		const fault = problems[at];
 		if (!fault || unknown.includes(fault)) return false;
 		const is = Array.isArray(meanwhile) ? 'allows nothing' : `is ${meanwhile}`;
-		problems[at] = { ...fault, message: joinSentences(fault.message, `Until it is mended it ${is}`) };
+		const message = joinSentences(fault.message, `Until it is mended it ${is}`);
+		problems[at] = { ...fault, message, params: { ...fault.params, meanwhile: is } };
 		return true;
 	};
 	const allHeld = [

@@ -68,7 +68,9 @@ export function holdBack(
 				const isOwn = held === path && tellOwn(path, meanwhile);
 				const waits = Array.isArray(meanwhile) ? 'allows nothing' : 'waits';
 				if (!isOwn && !isSame(values.get(held), wanted))
-					told.push(failure('settings-invalid', `${held} ${waits}: ${path} was refused.`));
+					told.push(
+						failure('settings-invalid', `${held} ${waits}: ${path} was refused.`, { params: { refused: path } }),
+					);
 			}
 	}
 	return told;

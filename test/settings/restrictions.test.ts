@@ -2,6 +2,7 @@
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { toldProblems } from '../../src/connection/runtime.runner.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../../src/protocol/local-api.ts';
 import { type LoadedSettings, loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
 import { resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
@@ -337,6 +338,24 @@ test.each<[string, object, object]>([
 		expect(resolveSettings([layer({})], undefined, again).settings).toEqual(resolveSettings([]).settings);
 	}
 });
+
+test.each<[what: string, bad: object, whole: RegExp]>([
+	['in itself', { service: { actOnMessages: 'no' } }, /Until it is mended it is false\.$/],
+	['with its group', { forward: 'none' }, /^a: forward must be a group of settings: \{ … \}\.$/],
+	['of another setting', { update: { enabled: true, window: '2-5' } }, /update\.window \S.*\w\.$/],
+])(
+	'of a restriction that is refused %s nothing is said to stay where nothing from before does [F1040]',
+	(_, bad, whole) => {
+		const { problems, unknown } = resolveSettings([layer(bad)], undefined, resolveSettings([layer({})]));
+		const told = toldProblems(problems, unknown).map(({ message }) => message);
+		expect(told).toContainEqual(expect.stringMatching(whole));
+		expect(told.join(' ')).not.toContain('from before stay');
+		const other = resolveSettings([layer({ ...bad, deviceType: 7 })], undefined, resolveSettings([layer({})]));
+		expect(toldProblems(other.problems, other.unknown).map(({ message }) => message)).toContainEqual(
+			expect.stringMatching(/deviceType must be a text\. The settings from before stay in force\.$/),
+		);
+	},
+);
 
 test('the address of a plan that is in force stays, whichever way its keys come to be refused, but not that of a variable', () => {
 	const url = (name: string) => `https://plans.example/${name}`;
