@@ -47,7 +47,8 @@ export interface Network extends RequestNetwork {
 	reach(url: URL, limitMs: number): Reach;
 	/** Looks at what answers at the URL, also where its certificate is not accepted. For diagnosis; never rejects. */
 	inspect(url: URL, limitMs: number): Promise<Inspection>;
-	/** When the client certificate ends, milliseconds since 1970; left out without one. */
+	/** When the client certificate begins and ends, milliseconds since 1970; left out without one. */
+	readonly certificateStartMs?: number | undefined;
 	readonly certificateEndMs?: number | undefined;
 	/** Ends every connection that is kept for a next request; a channel that is being opened goes on. */
 	retire(): void;
@@ -71,7 +72,7 @@ export async function createNetwork(
 ): Promise<Network> {
 	const proxyFor = readProxies(settings.proxy, env);
 	const tls = readTls(settings, read);
-	const certificateEndMs = endOfCertificate(settings, read);
+	const certificateLife = lifeOfCertificate(settings, read);
 	const agents = new Map<string, HttpAgent>();
 	const names: Names = { lookup, taken: new Map(), doubted: new Map(), trusted: new Map() };
 
@@ -99,7 +100,7 @@ export async function createNetwork(
 		},
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
-		certificateEndMs,
+		...certificateLife,
 		inspect(url, limitMs) {
 			const agent = createAgent(usesTls(url), proxyFor(url), tls, { names, acceptsAll: true });
 			return inspect(url, agent, limitMs);
@@ -340,11 +341,9 @@ export const readFileOfWay: ReadFile = (path) => readTextNow(path, MAX_FILE_BYTE
 
 function readTls(settings: NetworkSettings, read: ReadFile): SecureContext | null {
 	const { caFile, systemCa = false, clientCertificateFile, clientKeyFile } = settings;
+	const both = 'network.clientCertificateFile and network.clientKeyFile';
 	if ((clientCertificateFile === undefined) !== (clientKeyFile === undefined))
-		throw new AgentError(
-			'settings-invalid',
-			'network.clientCertificateFile and network.clientKeyFile must be set together.',
-		);
+		throw new AgentError('settings-invalid', `${both} must be set together.`);
 	if (caFile === undefined && !systemCa && clientCertificateFile === undefined) return null;
 
 	const own = caFile === undefined ? null : readAuthorities(caFile, read);
@@ -356,10 +355,8 @@ function readTls(settings: NetworkSettings, read: ReadFile): SecureContext | nul
 		return context;
 	} catch {
 		// The library's words may quote the key.
-		throw new AgentError(
-			'settings-invalid',
-			'network.clientCertificateFile and network.clientKeyFile are not a PEM certificate and its key without a passphrase.',
-		);
+		const message = `${both} are not a PEM certificate and its key without a passphrase.`;
+		throw new AgentError('settings-invalid', message);
 	}
 }
 
@@ -385,9 +382,11 @@ function readAuthorities(path: string, read: ReadFile): string[] {
 	});
 }
 
-function endOfCertificate({ clientCertificateFile }: NetworkSettings, read: ReadFile): number | undefined {
+function lifeOfCertificate({ clientCertificateFile }: NetworkSettings, read: ReadFile) {
 	const text = readSetting('network.clientCertificateFile', clientCertificateFile, read);
-	return text === null ? undefined : Date.parse(new X509Certificate(text).validTo);
+	if (text === null) return {};
+	const { validFrom, validTo } = new X509Certificate(text);
+	return { certificateStartMs: Date.parse(validFrom), certificateEndMs: Date.parse(validTo) };
 }
 
 function readSetting(name: string, path: string | undefined, read: ReadFile): string | null {

@@ -28,7 +28,7 @@ export interface Runtime {
 	readonly client: ServiceClient;
 	/** Those of `service.headers` and `service.headersFile`; of the file only for the service of the settings, and for that at which the device was online last with the same file. */
 	readonly headersFor: (baseUrl: string) => Headers;
-	/** When its key and its client certificate end, as far as they say so. */
+	/** When its key and its client certificate begin and end, as far as they say so. */
 	readonly ends?: readonly CredentialEnd[];
 	/** The way by which links go; left out, they are not told apart by it. */
 	readonly way?: Way;
@@ -342,14 +342,14 @@ function assemble(
 
 function endsOf(
 	{ settings: { credential, network } }: LoadedSettings,
-	{ endsAtMs }: Credentials,
-	{ certificateEndMs }: Network,
+	{ beginsAtMs, endsAtMs }: Credentials,
+	{ certificateStartMs, certificateEndMs }: Network,
 ): CredentialEnd[] {
-	const end = (what: string, path: string | null, atMs: number | undefined) =>
-		path !== null && atMs !== undefined ? [{ what, path, atMs }] : [];
+	const end = (what: string, path: string | null, fromMs: number | undefined, atMs: number | undefined) =>
+		path === null ? [] : [{ what, path, fromMs, atMs }];
 	return [
-		...end('The API key', credential.apiKeyFile, endsAtMs),
-		...end('The client certificate', network.clientCertificateFile, certificateEndMs),
+		...end('The API key', credential.apiKeyFile, beginsAtMs, endsAtMs),
+		...end('The client certificate', network.clientCertificateFile, certificateStartMs, certificateEndMs),
 	];
 }
 

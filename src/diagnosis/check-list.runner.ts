@@ -10,6 +10,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
+import { tellEnds } from '../connection/credential-ends.ts';
 import { type OpenRuntime, openFirstRuntime, toldProblems, toldUnusable } from '../connection/runtime.runner.ts';
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
@@ -154,9 +155,9 @@ export const CHECKS = [
 		'settings',
 		'Settings',
 		[],
-		async ({ settings, firstRuntime, stateOrEmpty, inspected, daemon, machineRoot = '/' }) => {
+		async ({ settings, firstRuntime, stateOrEmpty, inspected, daemon, clock, machineRoot = '/' }) => {
 			const { documents, notices } = await settings();
-			const { problems, runtime } = await firstRuntime();
+			const { problems, runtime, tried } = await firstRuntime();
 			const running = await daemon();
 			// Only the agent knows what it has tried or refused.
 			const told = running.kind === 'runs' ? running.status.warnings : [];
@@ -182,8 +183,8 @@ export const CHECKS = [
 			const unread = refusals.filter(({ code }) => code === 'settings-unreadable');
 			const isNamed = ({ params }: Failure) => unread.some(({ message }) => message.includes(`${params?.['path']}`));
 			refusals.push(...having('settings-unreadable').filter((one) => one.params?.['path'] && !isNamed(one)));
-			const [ending] = having('credential-ending');
-			const [problem = ending ?? missing ?? exposed ?? notices[0] ?? withoutUpdates] = refusals;
+			refusals.push(...tellEnds((tried ?? runtime).ends ?? [], clock.wallMs()));
+			const [problem = missing ?? exposed ?? notices[0] ?? withoutUpdates] = refusals;
 			const others = refusals.slice(1).map(({ message }) => message);
 			if (problem) return warning({ ...problem, message: joinSentences(problem.message, ...others) });
 			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;

@@ -8,6 +8,9 @@ export interface TokenLife {
 	readonly expiresAtSeconds: number;
 }
 
+/** Beyond it there is no date. */
+const MAX_DATE_SECONDS = 8.64e12;
+
 /** The claims of a token that has the three parts of a JWT; none for any other token. */
 export function readClaims(token: string): Readonly<Record<string, unknown>> {
 	const [, payload = '', ...more] = token.split('.');
@@ -27,6 +30,12 @@ export function readTokenLife(token: string): TokenLife | null {
 	return { expiresAtSeconds: exp, issuedAtSeconds: isTime(iat) && iat < exp ? iat : null };
 }
 
+/** The same and `nbf`, each where the token says it. */
+export function readTokenTimes(token: string) {
+	const { nbf, exp } = readClaims(token);
+	return { notBeforeSeconds: isTime(nbf) ? nbf : undefined, expiresAtSeconds: isTime(exp) ? exp : undefined };
+}
+
 function isTime(value: unknown): value is number {
-	return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+	return typeof value === 'number' && value >= 0 && value <= MAX_DATE_SECONDS;
 }

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';
-import { readTokenLife } from '../protocol/token-life.ts';
+import { readTokenTimes } from '../protocol/token-life.ts';
 import type { Settings } from './table.ts';
 
 export interface Credentials {
@@ -12,8 +12,9 @@ export interface Credentials {
 	readonly provisioned: string | null;
 	/** Names whichever of them there is without saying anything of it; empty when there is none. */
 	readonly id: string;
-	/** When it ends, milliseconds since 1970, where it says so. */
-	readonly endsAtMs?: number;
+	/** When it begins and ends, milliseconds since 1970, where it says so. */
+	readonly beginsAtMs?: number | undefined;
+	readonly endsAtMs?: number | undefined;
 	/** Why the one that the settings name is not among them. */
 	readonly unreadable?: Failure;
 }
@@ -37,9 +38,9 @@ export async function readCredentials(
 	};
 	if (apiKeyFile !== null) {
 		const credential = await token(apiKeyFile, 'ApiKey');
-		const life = readTokenLife(credential);
-		const key = reusable({ scheme: 'ApiKey', credential });
-		return life ? { ...key, endsAtMs: life.expiresAtSeconds * 1000 } : key;
+		const { notBeforeSeconds, expiresAtSeconds } = readTokenTimes(credential);
+		const [beginsAtMs, endsAtMs] = [notBeforeSeconds, expiresAtSeconds].map((at) => at && at * 1000);
+		return { ...reusable({ scheme: 'ApiKey', credential }), beginsAtMs, endsAtMs };
 	}
 	if (basicFile !== null) {
 		const pair = await read(basicFile, 'Basic');

@@ -1,7 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
+import { givenHome as givenShell } from '../cli/command.ts';
 import { fixture } from '../connection/network-peers.ts';
+import { examine } from '../diagnosis/examine.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService, registerDevice, send } from '../service/fixture.ts';
@@ -313,4 +315,33 @@ test('a client certificate is told of 30 days before it ends, and when it has en
 	expect(toldBefore(31)).toEqual([]);
 	expect(toldBefore(29)).toMatchObject([{ message: expect.stringContaining(`${of} ends at`) }]);
 	expect(toldBefore(-1)).toMatchObject([{ message: expect.stringContaining(`${of} has ended at`) }]);
+});
+
+test('a key or a client certificate that is not valid yet is told with the day and the clock, as ends are [F1041]', async () => {
+	const home = await givenHome();
+	const [clientCertificateFile, clientKeyFile] = [fixture('not-yet-valid.pem'), fixture('server.key')];
+	const claims = { nbf: Date.parse('2118-01-01') / 1000, exp: 1e300 };
+	const apiKeyFile = await home.secretFile('key', `h.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.s`);
+	const network = { clientCertificateFile, clientKeyFile };
+	const device = await givenAgent({
+		home,
+		settings: { network, baseUrl: 'http://127.0.0.1:1', credential: { apiKeyFile } },
+	});
+	const notYet = () => {
+		const told = device.agent.status().warnings.map(({ message }) => message);
+		return told.filter((message) => message.includes('is not valid before'));
+	};
+	const whole = [
+		`The API key in ${apiKeyFile} is not valid before 2118-01-01T00:00:00.000Z, and the clock of this device shows `,
+		`The client certificate in ${clientCertificateFile} is not valid before 2119-01-01T00:00:00.000Z, and the clock of`,
+	].map((words) => expect.stringContaining(words));
+	expect(notYet()).toEqual(whole);
+	const { settings } = (await examine({ home, clock: device.clock }, 'settings')).checks;
+	expect(settings).toMatchObject({ status: 'warning', message: expect.stringContaining('is not valid before 2118') });
+	expect(settings?.message).toContain('is not valid before 2119');
+	const checked = await (await givenShell()).agent(['config', 'check', '--json', '--config', home.paths.configFile]);
+	const { notices } = JSON.parse(checked.stdout) as { notices: { message: string }[] };
+	expect(notices.map(({ message }) => message)).toEqual(expect.arrayContaining(whole));
+	device.clock.setWall(Date.parse('2119-01-02'));
+	expect(notYet()).toEqual([]);
 });
