@@ -81,7 +81,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	}
 
 	const leaveAll = (desired: readonly (number | null)[]) =>
-		Promise.all(ports.map((port, at) => port.leave(desired[at] ?? null)));
+		Promise.all(ports.map((port, at) => port.leave(desired[at] ?? null, desired.toSpliced(at, 1))));
 
 	return {
 		/** The URL of each, or `null`. */
@@ -104,7 +104,6 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			await readApplications(http.applicationsFile);
 			await openSockets();
 			const desired = [port, metricsPort, http.port];
-			// All are closed first: one may be given the port that another has left.
 			await leaveAll(desired);
 			await Promise.all(ports.map((each, at) => each.take(desired[at] ?? null)));
 		},
@@ -131,29 +130,31 @@ function keepPort(
 	/** The one that was left. */
 	let before: number | null = null;
 	const openAt = async (desired: number) => {
-		const { url, close } = await open(desired);
-		opened = { url, close, desired };
-		log.info(`${what} at ${url}`);
+		opened = { ...(await open(desired)), desired };
+		log.info(`${what} at ${opened.url}`);
 	};
 	return {
 		url: () => opened?.url ?? null,
-		/** Closes it unless it is the wanted one already. */
-		async leave(desired: number | null): Promise<void> {
+		/** Closes it where none is wanted, and where another one of these is given its port. */
+		async leave(desired: number | null, others: readonly (number | null)[]): Promise<void> {
 			before = opened?.desired ?? null;
 			if (!opened || opened.desired === desired) return;
-			const { close } = opened;
+			const { close, url } = opened;
+			if (desired !== null && !others.includes(Number(new URL(url).port))) return;
 			opened = null;
 			await close();
 		},
-		/** Opens it unless it is open; one that could not be opened is tried again each time, and the one from before meanwhile. */
+		/** Opens it unless it is open, before the one from before is closed; one that cannot be opened is tried again each time. */
 		async take(desired: number | null): Promise<void> {
-			if (desired !== null && !opened)
+			const old = opened;
+			if (desired !== null && old?.desired !== desired)
 				try {
 					await openAt(desired);
+					await old?.close();
 				} catch (error) {
 					const { code, message, remedy } = toFailure(error);
 					// Another listener of these may have it by now.
-					if (before !== null) await openAt(before).catch(() => {});
+					if (!opened && before !== null) await openAt(before).catch(() => {});
 					const stays = opened ? ` Port ${before} stays in use.` : '';
 					warn(setting, failure(code, `${setting}: ${message}${stays}`, { remedy }));
 					return;

@@ -1,4 +1,6 @@
 /** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
+
+import { once } from 'node:events';
 import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
@@ -85,6 +87,46 @@ describe('the port for health and metrics', () => {
 		await device.daemon.reload();
 		expect(warningsOf(device)).toEqual([]);
 		expect(new URL(device.daemon.addresses.metrics ?? '').port).toBe(String(taken));
+	});
+
+	test('that is taken cuts off no answer of the one from before, however often the settings change [F1042]', async () => {
+		const other = createServer();
+		const [taken, first] = [await listen(other), await freePort()];
+		const home = await givenHome();
+		const device = await givenAgent({ home, settings: { local: { metricsPort: first } } });
+		const socket = connect(first, '127.0.0.1');
+		let isCut = false;
+		socket.once('close', () => {
+			isCut = true;
+		});
+		const answer = async () => {
+			socket.write(`GET /livez HTTP/1.1\r\nHost: 127.0.0.1:${first}\r\n\r\n`);
+			const [bytes] = await once(socket, 'data');
+			return String(bytes).split('\r\n')[0];
+		};
+		expect(await answer()).toBe('HTTP/1.1 200 OK');
+		for (let change = 0; change < 5; change += 1) {
+			await home.writeSettings({ local: { metricsPort: taken }, deviceType: `kiosk-${change}` });
+			await device.daemon.reload();
+			expect(warningsOf(device)[0]?.message).toContain(`Port ${first} stays in use.`);
+			expect(isCut).toBe(false);
+			expect(await answer()).toBe('HTTP/1.1 200 OK');
+		}
+		expect(device.log.filter(({ msg }) => msg.startsWith('health and metrics at'))).toHaveLength(1);
+		expect(warningsOf(device)).toHaveLength(1);
+		socket.destroy();
+		await new Promise((resolve) => other.close(resolve));
+	});
+
+	test('and another one can swap with each other in one change', async () => {
+		const [first, second] = [await freePort(), await freePort()];
+		const home = await givenHome();
+		const device = await givenAgent({ home, settings: { page: { port: first }, local: { metricsPort: second } } });
+		await home.writeSettings({ page: { port: second }, local: { metricsPort: first } });
+		await device.daemon.reload();
+		const portOf = (url: string | null) => Number(new URL(url ?? '').port);
+		expect([portOf(device.daemon.addresses.page), portOf(device.daemon.addresses.metrics)]).toEqual([second, first]);
+		expect(warningsOf(device)).toEqual([]);
 	});
 });
 
