@@ -52,7 +52,7 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 			shell.folded('  ', aboutOf(row.path));
 			for (const { open, assumed } of assumptionsOf(row.path))
 				shell.folded('  ', `The interface leaves open: ${open} Assumed: ${assumed}`);
-			shell.line(`  ${environmentName(row.path)}\n`);
+			shell.line(`  ${listSettings().has(row.path) ? environmentName(row.path) : row.path}\n`);
 		}
 	else shell.table(rows.map((row) => [row.path, showValue(row.value), describeOrigin(row)]));
 	if (!shell.isJson) {
@@ -65,7 +65,7 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 	reportProblems(shell, { notices: notices as readonly Failure[] }, problems as readonly Failure[]);
 }
 
-const aboutOf = (path: string) => listSettings().get(path)?.about ?? '';
+const aboutOf = (path: string) => listSettings().get(path)?.about ?? 'Variable of the agent, for proxies.';
 
 function rowsOf({ settings, origins }: LoadedSettings): SettingsReport['settings'] {
 	return [...listSettings().keys()].map((path) => {

@@ -13,11 +13,9 @@ import type { DeviceState, Way } from '../state/device-state.ts';
 import type { CredentialEnd } from './credential-ends.ts';
 import { createNetwork, type Network, type NetworkSettings, readFileOfWay } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
-import { headersTextOf, type LastOnline, lastOnline, wayOf, withWay } from './way.ts';
+import { headersTextOf, type LastOnline, lastOnline, proxiesOf, wayOf, withWay } from './way.ts';
 
 const MAX_HEADERS_BYTES = 16 * 1024;
-/** Checked with the settings. */
-type Pairs = [string, string][];
 
 export interface Runtime {
 	readonly resolved: LoadedSettings;
@@ -163,12 +161,10 @@ export async function openRuntime(
 /** The same runtime by another way: as it was when the device was online by it. */
 async function openByWay(runtime: Runtime, way: Way, parts: RuntimeParts): Promise<OpenRuntime> {
 	const resolved = withWay(runtime.resolved, way);
-	const others = Object.entries(parts.env).filter(([name]) => !isProxyName(name));
-	const env = { ...Object.fromEntries(others), ...way.env };
 	const read = (path: string) => way.files[path] ?? readFileOfWay(path);
-	const network = await createNetwork(networkSettings(resolved), env, undefined, read);
+	const network = await createNetwork(networkSettings(resolved), way.env, undefined, read);
 	const made = { resolved, network, headers: headersOf(resolved, read), way };
-	return assemble(made, runtime.credentials, runtime.pin, [], { ...parts, env });
+	return assemble(made, runtime.credentials, runtime.pin, [], parts);
 }
 
 async function readPin({ settings: { page } }: LoadedSettings): Promise<string | null> {
@@ -188,42 +184,45 @@ interface MadeWay {
 /** Network and headers; the pieces that cannot be used as they are now are as they were before. All that is wrong is told. */
 async function makeWay(
 	wanted: LoadedSettings,
-	env: RuntimeParts['env'],
+	variables: RuntimeParts['env'],
 	before: Before | null,
 	problems: Unusable[],
 ): Promise<MadeWay> {
 	let resolved = wanted;
+	let env = proxiesOf(variables);
 	const files = new Map<string, string>();
 	const read = (path: string) => {
-		const text = files.get(path) ?? readFileOfWay(path);
-		files.set(path, text);
-		return text;
+		if (!files.has(path)) files.set(path, readFileOfWay(path));
+		return files.get(path) ?? '';
 	};
-	const make = async (of: LoadedSettings) => {
+	const make = async (of: LoadedSettings, by = env) => {
 		const headers = headersOf(of, read);
-		return { network: await createNetwork(networkSettings(of), env, undefined, read), headers };
+		return { network: await createNetwork(networkSettings(of), by, undefined, read), headers };
 	};
+	const faultOf = (of: LoadedSettings, by: Way['env']) =>
+		make(of, by).then(({ network }) => void network.close(), toFailure);
 	const { network, headers } = await make(wanted).catch(async (error) => {
 		if (!before) throw error;
 		const { way } = before;
 		let usable = wanted;
-		for (const piece of PIECES) {
+		// The variables are a piece of their own, which is no setting.
+		for (const piece of [[], ...PIECES]) {
 			const others = PIECES.flat().filter((path) => !piece.includes(path));
-			const fault = await make(withNone(wanted, others)).then(({ network }) => void network.close(), toFailure);
+			const isOfSettings = piece.length > 0;
+			const fault = await faultOf(withNone(wanted, others), isOfSettings ? {} : env);
 			if (!fault) continue;
 			problems.push({ told: fault, stays: way != null });
-			const isOfNetwork = piece[0]?.startsWith('network.') === true;
-			if (!way && isOfNetwork && before.barely !== true) throw error;
+			if (!way && !piece.includes('service.headersFile') && before.barely !== true) throw error;
+			if (!isOfSettings) env = way?.env ?? {};
 			if (way) resolved = withWay(resolved, way, (path) => piece.includes(path));
 			usable = way ? withWay(usable, way, (path) => piece.includes(path)) : withNone(usable, piece);
 		}
 		for (const [path, text] of Object.entries(way?.files ?? {})) files.set(path, text);
 		return make(usable);
 	});
-	const proxies = Object.entries(env).filter((one): one is [string, string] => isProxyName(one[0]) && !!one[1]);
 	const ofWay = PIECES.flat().map((path) => valueAt(resolved.settings, path));
 	const named = [...files].filter(([path]) => ofWay.includes(path));
-	const way = wayOf(resolved, Object.fromEntries(named), Object.fromEntries(proxies), hashOf);
+	const way = wayOf(resolved, Object.fromEntries(named), env, hashOf);
 	return { resolved, network, headers, way };
 }
 
@@ -234,7 +233,6 @@ function withNone(loaded: LoadedSettings, paths: readonly string[]): LoadedSetti
 	return withWay(loaded, { id: '', files: {}, env: {}, settings });
 }
 
-const isProxyName = (name: string) => /_proxy$/i.test(name);
 const hashOf = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 16);
 
 /** Those of the file. @throws AgentError `credential-unreadable`, without a word of a value. */
@@ -314,7 +312,9 @@ function assemble(
 	problems: readonly Unusable[],
 	{ userAgent, wallMs, last }: RuntimeParts,
 ): OpenRuntime {
-	const plain = Object.fromEntries(resolved.settings.service.headers.map((line) => readHeader(line, true)) as Pairs);
+	const plain = Object.fromEntries(
+		resolved.settings.service.headers.map((line) => readHeader(line, true)) as [string, string][],
+	);
 	const known = [
 		resolved.settings.baseUrl,
 		...(last && headersTextOf(last.way) === headersTextOf(way) ? [last.baseUrl] : []),

@@ -65,14 +65,21 @@ export function withWay<Loaded extends ResolvedSettings>(
 	return { ...loaded, settings, origins };
 }
 
-/** The settings in which two ways differ; a file whose contents do counts as its setting. */
+/** The variables of proxies among these, as far as they are set. */
+export function proxiesOf(env: Readonly<Record<string, string | undefined>>): Way['env'] {
+	const isSet = (one: [string, string | undefined]): one is [string, string] => /_proxy$/i.test(one[0]) && !!one[1];
+	return Object.fromEntries(Object.entries(env).filter(isSet));
+}
+
+/** The settings and variables in which two ways differ; a file whose contents do counts as its setting. */
 export function differences(one: Way, other: Way): string[] {
 	const shown = (way: Way, path: string) => {
 		const value = way.settings[path]?.value;
 		return JSON.stringify([value, path.endsWith('File') && typeof value === 'string' ? way.files[value] : null]);
 	};
 	const found = [...listSettings().keys()].filter((path) => isOfWay(path) && shown(one, path) !== shown(other, path));
-	return found.length > 0 ? found : ['the variables of proxies'];
+	const names = Object.keys({ ...one.env, ...other.env }).filter((name) => one.env[name] !== other.env[name]);
+	return [...found, ...names];
 }
 
 /** Where, and by which way, a device with a Connection was online last. */

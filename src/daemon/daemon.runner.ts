@@ -220,7 +220,7 @@ export async function startDaemon(options: DaemonOptions) {
 			const { devices } = await scanning.report();
 			return settings().scanner.kind === 'off' ? null : devices.some(({ chosen }) => chosen);
 		});
-		const taken = keepTaken({ agent, clock, log, audit, atStart, load: () => loadSettings(sources) });
+		const taken = keepTaken({ agent, clock, log, audit, atStart, env: options.env, load: () => loadSettings(sources) });
 		closers.push(agent.onStatus(taken.look));
 		const ofRoutes = {
 			audit,

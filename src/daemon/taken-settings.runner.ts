@@ -3,8 +3,9 @@ import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { dispositionOf, type ErrorCode, type Failure } from '../base/errors.ts';
+import { SECRET_MARK } from '../base/escapes.ts';
 import type { Log } from '../base/log.edge.ts';
-import { differences } from '../connection/way.ts';
+import { differences, proxiesOf } from '../connection/way.ts';
 import type { SettingsReport } from '../protocol/local-api.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { shownValue } from '../settings/shown.runner.ts';
@@ -13,7 +14,7 @@ import { isSame, listSettings, type Settings, valueAt } from '../settings/table.
 /** Settings that sockets and files are opened with. All others follow a reload. */
 export const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durable'] as const;
 /** Trust in a service or a person, and by which means: changes of these are also in the audit log. */
-const OF_TRUST = /^(baseUrl$|credential|pairing\.|network\.|service\.headers|update\.|local\.|page\.pin)/;
+const OF_TRUST = /^(baseUrl$|credential|pairing\.|network\.|service\.headers|update\.|local\.|page\.pin)|_proxy$/i;
 
 /** What is in force when the device is with it. */
 const MOVES = ['baseUrl', 'workflowId'] as const;
@@ -34,6 +35,8 @@ export function keepTaken(parts: {
 	readonly log: Pick<Log, 'info'>;
 	readonly audit: Pick<Audit, 'record'>;
 	readonly atStart: Settings;
+	/** The variables of the process, for proxies. */
+	readonly env: Readonly<Record<string, string | undefined>>;
 	/** Reads the settings as they are on the disk now. */
 	readonly load: () => Promise<LoadedSettings>;
 }) {
@@ -78,6 +81,22 @@ export function keepTaken(parts: {
 		take('credential', id === '' ? ': there is none' : ', from its file');
 	}
 
+	/** The variables of proxies: those in force, and as the agent was started with them. */
+	function ofVariables(faultOf: (name: string) => Pick<Failure, 'message'> | undefined): SettingsReport['settings'] {
+		const [used, set] = [seen.way?.env ?? {}, proxiesOf(parts.env)];
+		return Object.keys({ ...used, ...set }).map((path) => {
+			const shown = (value: string | null = null) => (value === null || /^no_/i.test(path) ? value : SECRET_MARK);
+			const isOther = used[path] !== set[path];
+			const fault = faultOf(path);
+			return {
+				...{ path, value: shown(used[path]), source: 'environment', where: path },
+				since: since.get(path) ?? startedAt,
+				...(isOther && { disk: shown(set[path]) }),
+				...(isOther && (fault ? { refused: fault.message } : { waitsFor: 'try' as const })),
+			};
+		});
+	}
+
 	return {
 		/** Settings may have been taken since the last look. */
 		look(): void {
@@ -89,9 +108,9 @@ export function keepTaken(parts: {
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
 				changed.add(path);
 			for (const path of changed) {
-				// It may be the variables of proxies, which are not settings.
+				// It may be a variable of proxies, which is no setting.
 				if (!listSettings().has(path)) {
-					take(path, ', from the environment');
+					take(path, path in (now.way?.env ?? {}) ? ', from the environment' : ': the environment has it no more');
 					continue;
 				}
 				const value = valueAt(settings, path);
@@ -150,7 +169,10 @@ export function keepTaken(parts: {
 					...(refused && { refused: refused.message }),
 				};
 			});
-			return { settings, problems: [...disk.problems], notices: [...disk.notices] };
+			const variables = ofVariables((path) =>
+				notFollowed.includes(path) ? refusal : told.find((one) => isAbout(one, path)),
+			);
+			return { settings: [...settings, ...variables], problems: [...disk.problems], notices: [...disk.notices] };
 		},
 	};
 }

@@ -326,3 +326,44 @@ test('what another service, which is only tried, says of a key is told as why it
 		},
 	]);
 });
+
+test('variables of proxies that came with a refused way out are told by their names, and shown as refused beside those in force [F1043]', async () => {
+	const { home, good, device } = await given();
+	await device.stop();
+	await home.writeSettings({ ...good, service: { channelPath: '/no/such/channel' } });
+	const env = { HTTPS_PROXY: 'http://kiosk:geheim@proxy.test:3128', NO_PROXY: 'intranet.test' };
+	const again = await givenAgent({ home, env });
+	await again.untilState('online');
+	const rowOf = async (name: string) => {
+		const { settings } = (await again.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		return settings.find(({ path }) => path === name);
+	};
+	const [message] = told(await untilRefused(again)).map((one) => one.message);
+	expect(message).toMatch(/^service\.channelPath, HTTPS_PROXY, NO_PROXY: The device was not online/);
+	const row = { value: null, source: 'environment', refused: message };
+	expect(await rowOf('HTTPS_PROXY')).toMatchObject({ ...row, disk: '[secret]', since: expect.any(String) });
+	expect(await rowOf('NO_PROXY')).toMatchObject({ ...row, disk: 'intranet.test', where: 'NO_PROXY' });
+	expect(JSON.stringify([again.agent.status(), again.logText()])).not.toContain('geheim');
+	await home.writeSettings(good);
+	await again.daemon.reload();
+	await again.untilLogged(({ msg }) => msg === 'setting taken: HTTPS_PROXY, from the environment');
+	const now = await rowOf('NO_PROXY');
+	expect(now).toMatchObject({ value: 'intranet.test' });
+	for (const name of ['disk', 'waitsFor', 'refused']) expect(now).not.toHaveProperty(name);
+});
+
+test('a variable that names no proxy leaves a device that was online by the one from before, and is told as refused [F1044]', async () => {
+	const { home, good, device } = await given();
+	await device.stop();
+	await home.writeSettings({ ...good, network: { caFile: '/nowhere/ca.pem' } });
+	const again = await givenAgent({ home, env: { HTTPS_PROXY: 'ftp://proxy.test' } });
+	const { warnings } = await again.untilStatus(({ state }) => state === 'online');
+	const words = [
+		'HTTPS_PROXY is not the address of an http:// or https:// proxy.',
+		'network.caFile /nowhere/ca.pem cannot',
+	];
+	expect(warnings.map((one) => one.message)).toEqual(words.map((one) => expect.stringContaining(one)));
+	const { settings } = (await again.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	const row = settings.find(({ path }) => path === 'HTTPS_PROXY');
+	expect(row).toMatchObject({ value: null, disk: '[secret]', refused: expect.stringContaining(words[0] ?? '') });
+});
