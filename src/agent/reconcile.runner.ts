@@ -118,6 +118,14 @@ export function keepReconciled(
 		return id !== '' && inForce && id !== inForce.credentialId ? ['credential'] : [];
 	}
 
+	/** What became of it: the service of the other address may have refused it. */
+	function ofOtherCredential(problem: unknown, address: string): string {
+		const { host } = new URL(address);
+		return problem === 'credential-refused'
+			? `${host} has refused the credential itself`
+			: `The credential was not refused: it waits for ${host}, the only service that it is sent to`;
+	}
+
 	/** Names what leads to the service by the settings and is not in force. */
 	function triedKey(): string | null {
 		if (otherAddress() === null) return parts.ways.tried()?.way?.id ?? null;
@@ -149,7 +157,10 @@ export function keepReconciled(
 			const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
 			const why = way.name === 'refused' ? way.failure : wayRefused(cause, limitMs);
 			const { at: since } = refused;
-			const message = joinSentences(`${changed}: ${why.message}`, `It has been so since ${since}`);
+			const credential = changed.includes('credential')
+				? [ofOtherCredential(why.params?.['problem'], `${address}`)]
+				: [];
+			const message = joinSentences(`${changed}: ${why.message}`, ...credential, `It has been so since ${since}`);
 			return { ...why, message, params: { ...why.params, changed, since } };
 		}
 		// What comes of the try of another service is the problem of the move.

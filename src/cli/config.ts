@@ -88,6 +88,7 @@ const WAITS = {
 	try: 'is tried beside the one in force',
 	restart: 'waits for the next start',
 	lease: 'waits for a lease of an application',
+	address: 'is not in force: it waits for baseUrl, the only service that it is sent to',
 } as const;
 
 /** The value that is not in force, and why. */

@@ -148,10 +148,15 @@ export function keepTaken(parts: {
 				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
 				// What is for another service goes with its address.
-				const isOut = notFollowed.includes(isMoving && notFollowed.includes('baseUrl') ? 'baseUrl' : path);
+				const isKeyOut = isKey(path, value) && notFollowed.includes('credential');
+				const isKeyBad = isKeyOut && refusal?.params?.['problem'] === 'credential-refused';
+				const isOut = isKeyBad || notFollowed.includes(isMoving && notFollowed.includes('baseUrl') ? 'baseUrl' : path);
 				const isTried = !isOut && (isMoving || onTry.includes(path));
 				const waits = isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && isFinal) ? 'try' : null;
-				const waitsFor: 'restart' | 'lease' | 'try' | null = waitsForStart ? 'restart' : waits;
+				const waitsForAddress = isKeyOut && !isKeyBad ? 'address' : waits;
+				const waitsFor: SettingsReport['settings'][number]['waitsFor'] | null = waitsForStart
+					? 'restart'
+					: waitsForAddress;
 				// Of a file that is absent or cannot be read nothing is known to be on the disk; that it is so is told once, as that.
 				// A value that stands in for a refused restriction of such a file is from nowhere.
 				const isRead =
@@ -182,6 +187,8 @@ function onDisk({ settings, origins }: LoadedSettings, path: string): unknown {
 	const isDefault = (origins.get(path)?.source ?? 'default') === 'default';
 	return isDefault ? listSettings().get(path)?.fallback : valueAt(settings, path);
 }
+
+const isKey = (path: string, value: unknown) => /^credential\.\w+File$/.test(path) && value !== null;
 
 const isAbout = ({ message }: Pick<Failure, 'message'>, path: string) =>
 	[' ', ':'].some((end) => ` ${message}`.includes(` ${path}${end}`));

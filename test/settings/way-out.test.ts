@@ -275,8 +275,13 @@ test('a key that comes while another address is refused is told as not in force 
 	await device.daemon.reload();
 	await device.untilStatus(({ problem }) => problem !== null);
 	device.clock.advance(20_000);
-	const changed = { params: { changed: 'baseUrl, credential' } };
+	const words = 'The credential was not refused: it waits for 127.0.0.1:1, the only service that it is sent to.';
+	const changed = { message: expect.stringContaining(words), params: { changed: 'baseUrl, credential' } };
 	expect(told(await device.untilStatus(isRefused))).toMatchObject([changed]);
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	const row = settings.find(({ path }) => path === 'credential.apiKeyFile');
+	expect(row).toMatchObject({ waitsFor: 'address' });
+	expect(row).not.toHaveProperty('refused');
 	await device.stop();
 	const again = await givenAgent({ home });
 	expect(told(again.agent.status())).toMatchObject([changed]);
@@ -366,4 +371,26 @@ test('a variable that names no proxy leaves a device that was online by the one 
 	const { settings } = (await again.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
 	const row = settings.find(({ path }) => path === 'HTTPS_PROXY');
 	expect(row).toMatchObject({ value: null, disk: '[secret]', refused: expect.stringContaining(words[0] ?? '') });
+});
+
+test('a wrong key that comes with another address is told as refused by that service, each value with what became of it [F1045]', async () => {
+	const { home, good, device } = await given();
+	const other = await givenService({ tls: identity('server') });
+	await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+	const moved = { ...good, baseUrl: other.url.replace('127.0.0.1', 'localhost') };
+	await home.writeSettings(moved);
+	await device.daemon.reload();
+	await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+	device.clock.advance(20_000);
+	const [refusal] = told(await device.untilStatus(isRefused));
+	expect(refusal?.params).toMatchObject({ changed: 'baseUrl, credential', problem: 'credential-refused' });
+	expect(refusal?.message).toContain(`${new URL(moved.baseUrl).host} has refused the credential itself.`);
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	const rows = settings.filter(({ refused }) => refused !== undefined).map(({ path }) => path);
+	expect(rows).toEqual(['baseUrl', 'credential.apiKeyFile']);
+	expect(device.agent.status()).toMatchObject({ state: 'online', baseUrl: good.baseUrl });
+	// Back to the good key alone: it is what the address was refused for.
+	await home.secretFile('key', other.credentials.apiKey);
+	await device.daemon.reload();
+	await device.untilStatus(({ baseUrl, warnings }) => baseUrl === moved.baseUrl && warnings.length === 0);
 });
