@@ -11,7 +11,10 @@ const settingRowSchema = z.object({
 	where: z.string().nullable().describe('The file or the variable.'),
 	since: z.string().optional().describe('When it was taken, or the start of the agent.'),
 	disk: z.unknown().optional().describe('The value on the disk, where it is another one.'),
-	waitsFor: z.enum(['try', 'restart', 'lease', 'address']).optional().describe('Until when another value is not taken.'),
+	waitsFor: z
+		.enum(['try', 'restart', 'lease', 'address'])
+		.optional()
+		.describe('Until when another value is not taken.'),
 	refused: z.string().optional().describe('Why another value was refused.'),
 });
 export const settingsReportSchema = z.object({

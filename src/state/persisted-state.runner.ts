@@ -24,6 +24,8 @@ export function keepPersistedState(
 	/** Whether an older copy on the disk holds what must be forgotten. */
 	let mustForget = false;
 	let closed = false;
+	let isSaving = false;
+	let isBehind = false;
 	let cancelRetry = () => {};
 	let stamp = (changed: DeviceState) => changed;
 	/** Monotonic: when the next change that may wait is saved at the earliest. */
@@ -46,8 +48,16 @@ export function keepPersistedState(
 		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
 	}
 
+	/** In the background: what changes while one is under way is saved together after it. */
 	function save(): void {
-		void write().catch(tryAgain);
+		isBehind = isSaving && !closed;
+		if (isBehind) return;
+		isSaving = true;
+		const over = () => {
+			isSaving = false;
+			if (isBehind) save();
+		};
+		void write().catch(tryAgain).finally(over);
 	}
 
 	function savePaced(): void {
@@ -104,7 +114,7 @@ export function keepPersistedState(
 		close(): void {
 			closed = true;
 			cancelRetry();
-			if (cancelPaced) save();
+			if (cancelPaced || isBehind) save();
 		},
 	};
 }

@@ -11,26 +11,57 @@ function given() {
 	return { clock, saves, state: keepPersistedState(EMPTY_STATE, store, clock, () => {}) };
 }
 
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+test('what changes while a save is under way is saved together after it, and with the end at once [F1049]', async () => {
+	const clock = createSteppedClock();
+	const saves: (string | null)[] = [];
+	let finish = () => {};
+	const store = {
+		save(saved: DeviceState) {
+			saves.push(saved.generatedId);
+			return new Promise<void>((resolve) => {
+				finish = resolve;
+			});
+		},
+	};
+	const state = keepPersistedState(EMPTY_STATE, store, clock, () => {});
+	for (let change = 1; change <= 100; change += 1) state.keep(called(`change-${change}`));
+	expect(saves).toEqual(['change-1']);
+	finish();
+	await settled();
+	expect(saves).toEqual(['change-1', 'change-100']);
+	state.keep(called('last'));
+	state.close();
+	expect(saves.at(-1)).toBe('last');
+	finish();
+	await settled();
+	expect(saves).toHaveLength(3);
+});
+
 const called = (generatedId: string) => (state: DeviceState) => ({ ...state, generatedId });
 
-test('a flood of wishes is saved once a second, the first at once and the last in any case', () => {
+test('a flood of wishes is saved once a second, the first at once and the last in any case', async () => {
 	const { clock, saves, state } = given();
 	for (let wish = 1; wish <= 1000; wish += 1) {
 		state.keepPaced(called(`wish-${wish}`));
 		clock.advance(16);
+		await settled();
 	}
 	expect(saves[0]?.generatedId).toBe('wish-1');
 	expect(saves.length).toBeLessThanOrEqual(17);
 	clock.advance(1000);
+	await settled();
 	expect(saves.at(-1)?.generatedId).toBe('wish-1000');
 	expect(clock.pending).toBe(0);
 });
 
-test('a wish that waits goes along with any other save, and with the end', () => {
+test('a wish that waits goes along with any other save, and with the end', async () => {
 	const { clock, saves, state } = given();
 	state.keepPaced(called('first'));
 	state.keepPaced(called('second'));
 	state.keep((before) => ({ ...before, serviceTimeMs: 1 }));
+	await settled();
 	expect(saves.at(-1)).toMatchObject({ generatedId: 'second', serviceTimeMs: 1 });
 	expect(clock.pending).toBe(0);
 	state.keepPaced(called('third'));
@@ -52,7 +83,6 @@ function givenDisk() {
 		},
 	};
 	const state = keepPersistedState(EMPTY_STATE, store, clock, (failure) => told.push(failure?.code ?? null));
-	const settled = () => new Promise((resolve) => setImmediate(resolve));
 	return { clock, saves, told, disk, state, settled };
 }
 
