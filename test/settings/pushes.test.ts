@@ -1,8 +1,8 @@
-import { rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { test } from 'vitest';
+import { expect, test } from 'vitest';
 import { randomNumbers } from '../fixtures/random-numbers.ts';
-import { givenAgent, givenHome } from '../harness/harness.ts';
+import { givenAgent, givenHome, type RunningAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const STEPS = 14;
@@ -70,3 +70,118 @@ test.each([1, 2, 3, 4])(
 		}
 	},
 );
+
+async function givenOnline(more: object = {}) {
+	const service = await givenService({ workflows: ['check-in'] });
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const good = {
+		baseUrl: service.url,
+		workflowId: 'check-in',
+		credential: { apiKeyFile },
+		deviceType: 'kiosk',
+		...more,
+	};
+	const device = await givenAgent({ home, settings: good });
+	await device.untilLive('check-in');
+	return { service, home, good, device };
+}
+
+/** Of the settings; that each other type of device registers again is told as well. */
+const warnings = ({ agent }: RunningAgent) =>
+	agent.status().warnings.flatMap(({ code, message }) => (code === 'registering-too-often' ? [] : [message]));
+
+/** Timers of the agent, and what this process has open. */
+async function inUse({ clock }: RunningAgent) {
+	const open = await readdir('/proc/self/fdinfo').catch(() => []);
+	const texts = await Promise.all(open.map((fd) => readFile(`/proc/self/fdinfo/${fd}`, 'utf8').catch(() => '')));
+	const watches = texts.flatMap((text) => text.match(/^inotify /gm) ?? []).length;
+	const timers = process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+	return { descriptors: open.length, watches, timers, pending: clock.pending };
+}
+
+/** The longest that the hour may take here. */
+const HOUR_LIMIT_MS = 8000;
+
+test('settings that change each second for up to an hour, good and bad, cost no moment offline, and what they hold does not grow [F1046]', async () => {
+	const { service, home, good, device } = await givenOnline({ local: { metricsPort: 0 } });
+	const offline = watchOffline(service);
+	const random = randomNumbers(28);
+	const bad: readonly (readonly [unknown, RegExp])[] = [
+		['{ "baseUrl": ', /the file ends too early/],
+		[{ ...good, deviceType: 7 }, /deviceType must be/],
+		[{ ...good, brandNew: true }, /brandNew is not a setting/],
+		[{ ...good, network: { caFile: '/nowhere/ca.pem' } }, /caFile \/nowhere\/ca\.pem cannot be read/],
+		[{ ...good, credential: { apiKeyFile: '/nowhere/key' } }, /\/nowhere\/key cannot be read/],
+		[{ ...good, forward: 'all' }, /forward must be a group/],
+	];
+	const endMs = performance.now() + HOUR_LIMIT_MS;
+	let early: Awaited<ReturnType<typeof inUse>> | null = null;
+	for (let second = 1; second <= 3600 && performance.now() < endMs; second += 1) {
+		const [document, words] = bad[Math.floor(random() * 2 * bad.length)] ?? [
+			{ ...good, deviceType: `kiosk-${second}` },
+		];
+		await home.writeSettings(document);
+		await device.daemon.reload();
+		expect(warnings(device)).toEqual(words ? expect.arrayContaining([expect.stringMatching(words)]) : []);
+		device.clock.advance(1000);
+		expect(device.agent.status().state).toBe('online');
+		if (second === 30) early = await inUse(device);
+	}
+	await home.writeSettings(good);
+	await device.daemon.reload();
+	const { dates } = await home.untilSaved((state) => Object.keys(state.dates).length === 0);
+	expect([warnings(device), offline, dates]).toEqual([[], [], {}]);
+	const late = await inUse(device);
+	for (const [what, count] of Object.entries(early ?? {}))
+		expect([what, late[what as keyof typeof late] - count]).toEqual([what, expect.toSatisfy((more) => more <= 6)]);
+	expect(registrations(service).filter((one) => (one ?? 201) !== 201)).toEqual([]);
+});
+
+test('50 changes of a file within a second are taken as few, the last one counts, and the same text again writes nothing [F1047]', async () => {
+	const { service, home, device } = await givenOnline();
+	const offline = watchOffline(service);
+	const taken = () => device.log.filter(({ msg }) => msg.startsWith('setting taken: events.maxCount')).length;
+	const more = join(home.paths.confDirectory, '50-more.json');
+	for (let change = 1; change <= 50; change += 1)
+		await writeFile(more, change % 3 === 0 ? '{ "events": ' : JSON.stringify({ events: { maxCount: 100 + change } }));
+	await device.untilStatus(() => device.agent.ways.runtime().resolved.settings.events.maxCount === 150);
+	expect([warnings(device), offline]).toEqual([[], []]);
+	expect(taken()).toBeLessThanOrEqual(12);
+	await home.untilSaved(({ lastSettings }) => JSON.stringify(lastSettings).includes('150'));
+	const state = join(home.paths.stateDir, 'state.json');
+	const [before, lines] = [await stat(state), device.log.length];
+	for (let change = 0; change < 10; change += 1) {
+		await writeFile(more, '{"events":{"maxCount":150}}');
+		await device.daemon.reload();
+	}
+	const after = await stat(state);
+	expect([after.ino, after.mtimeMs, device.log.slice(lines)]).toEqual([before.ino, before.mtimeMs, []]);
+});
+
+test('changes while the disk is full are taken or told, cost no moment offline, and are on the disk once there is room [F1048]', async () => {
+	const { service, home, good, device } = await givenOnline();
+	const offline = watchOffline(service);
+	// A directory in the place of the temporary file stops root as well.
+	const blocker = join(home.paths.stateDir, 'state.json.new');
+	// A save may be under way.
+	while (
+		!(await mkdir(blocker).then(
+			() => true,
+			() => false,
+		))
+	);
+	await home.writeSettings({ ...good, deviceType: 'scanner', heartbeatCadence: 'often' });
+	await device.daemon.reload();
+	const words = [/heartbeatCadence must be/, /The state cannot be saved/];
+	await device.untilStatus(() => words.every((one) => warnings(device).some((message) => one.test(message))));
+	await device.untilStatus(({ deviceType, state }) => deviceType === 'scanner' && state === 'online');
+	await home.writeSettings({ ...good, deviceType: 'gate' });
+	await device.daemon.reload();
+	await device.untilStatus(({ deviceType, state }) => deviceType === 'gate' && state === 'online');
+	await rm(blocker, { recursive: true });
+	device.clock.advance(60_000);
+	await home.untilSaved(({ lastSettings }) => JSON.stringify(lastSettings).includes('gate'));
+	await device.untilStatus(() => warnings(device).length === 0);
+	expect(offline).toEqual([]);
+});
