@@ -205,7 +205,7 @@ async function makeWay(
 		if (!before) throw error;
 		const { way } = before;
 		let usable = wanted;
-		// The variables are a piece of their own, which is no setting.
+		// The variables are a piece of their own, which is not a setting.
 		for (const piece of [[], ...PIECES]) {
 			const others = PIECES.flat().filter((path) => !piece.includes(path));
 			const isOfSettings = piece.length > 0;

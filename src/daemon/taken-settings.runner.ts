@@ -108,7 +108,7 @@ export function keepTaken(parts: {
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
 				changed.add(path);
 			for (const path of changed) {
-				// It may be a variable of proxies, which is no setting.
+				// It may be a variable of proxies, which is not a setting.
 				if (!listSettings().has(path)) {
 					take(path, path in (now.way?.env ?? {}) ? ', from the environment' : ': the environment has it no more');
 					continue;
