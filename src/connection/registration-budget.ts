@@ -15,7 +15,7 @@ const LIMITS = [
 ] as const;
 
 export interface RegistrationBudget {
-	/** Monotonic times of the registrations within the last hour, oldest first. Those that did not reach the service are left out. */
+	/** Monotonic times of the registrations within the last hour, oldest first. Left out are those that did not reach the service, and retries that failed. */
 	readonly begunAtMs: readonly number[];
 	/** Those of them that the service has caused. */
 	readonly byServiceAtMs: readonly number[];
@@ -65,7 +65,7 @@ const BECAUSE: Record<Cause, string> = {
 };
 const REMEDIES: Record<Cause, string> = {
 	site: 'Wait a few minutes: the newest is taken then. Look at what changes the settings or the fleet plan of this device so often.',
-	service: 'Wait a few minutes. The operator of the service must look at why this device is moved or renewed so often.',
+	service: 'Wait a few minutes. The operator of the service must look at why this device is moved, renewed or left without an answer so often.',
 };
 
 /** Takes back the newest: it has not reached the service. */

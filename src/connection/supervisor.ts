@@ -8,6 +8,7 @@ import {
 	type Connection,
 	type Credential,
 	connectionOf,
+	failureOf,
 	type LinkEffect,
 	type LinkEvent,
 	type Step,
@@ -244,8 +245,11 @@ function admitted(
 	const failed = { type: 'registerFailed', attempt: asked.attempt, timedOut: false, atMs } as const;
 	const after = transition(step.state, { ...failed, failure: spent.heldBack }, random);
 	const effects = [...step.effects.filter((effect) => effect !== asked), ...after.effects];
+	// What has the device register again stays the cause: the pace is told by a warning of its own.
+	const cause = isWithheld ? null : failureOf(step.state);
+	const state = cause && 'untilMs' in after.state ? { ...after.state, failure: cause } : after.state;
 	// A credential that is withheld leaves the next one to be tried.
-	return admitted({ state: after.state, effects }, { desired, budget: spent.budget, by }, registration, atMs, random);
+	return admitted({ state, effects }, { desired, budget: spent.budget, by }, registration, atMs, random);
 }
 
 const NO_LONGER_SET = failure(
@@ -265,8 +269,9 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!happened) return { supervision, effects: [] };
 	const { generation, registration, reason } = link;
 	const { desired } = supervision;
-	// What did not reach the service has cost it nothing; a request whose answer is lost may have reached it.
-	const isFree = event.type === 'registerFailed' && event.unsent === true;
+	// What did not reach the service has cost it nothing; a request whose answer is lost may have reached it. A retry waits for its failures.
+	const isRetry = 'backoff' in link.state && link.state.backoff.failures > 0;
+	const isFree = event.type === 'registerFailed' && (event.unsent === true || isRetry);
 	const before = isFree ? refund(supervision.budget) : supervision.budget;
 	const moving = transition(link.state, happened, random);
 	const { step, budget } = admitted(

@@ -137,6 +137,44 @@ test.each([
 	expect(mostWithin(device.registeredAtMs, MINUTE)).toBe(most);
 });
 
+test('a registration that waits for room still names what has the device register again [F1030]', () => {
+	let isCut = false;
+	const cut = { failure: failure('connection-lost', 'Cut.'), timedOut: false };
+	const device = givenDevice(Number.POSITIVE_INFINITY, (attempt, atMs) =>
+		isCut
+			? { type: 'registerFailed', attempt, atMs, ...cut }
+			: { type: 'registered', attempt, atMs, connection: { token: `t-${atMs}`, obtainedAtMs: atMs, lifeMs: null } },
+	);
+	for (let wish = 1; wish <= 9; wish += 1) {
+		device.want(`w-${wish}`);
+		device.pass(SECOND);
+	}
+	isCut = true;
+	device.want('w-10');
+	const told = new Set<string | undefined>();
+	for (let second = 0; second < 40; second += 1) {
+		device.pass(SECOND);
+		told.add(failureOf(device.supervision().next?.state ?? { name: 'closed', sinceMs: 0, attempt: 0 })?.message);
+	}
+	expect([...told]).toEqual(['Cut.']);
+	expect(budgetWarning(device.supervision().budget, 50 * SECOND)).toMatchObject({ code: 'registering-too-often' });
+});
+
+test('a device whose answers were lost for hours registers within a minute of their return [F1031]', () => {
+	const endMs = 170 * MINUTE;
+	const cut = { failure: failure('connection-lost', 'Cut.'), timedOut: false };
+	const connection = { token: 'token', obtainedAtMs: endMs, lifeMs: null };
+	const device = givenDevice(Number.POSITIVE_INFINITY, (attempt, atMs) =>
+		atMs < endMs
+			? { type: 'registerFailed', attempt, atMs, ...cut }
+			: { type: 'registered', attempt, atMs, connection },
+	);
+	device.want('w');
+	device.pass(endMs + MINUTE);
+	expect(device.supervision().current?.state.name).toBe('online');
+	expect(mostWithin(device.registeredAtMs, MINUTE)).toBeLessThanOrEqual(10);
+});
+
 test.each<[string, (device: ReturnType<typeof givenDevice>, count: number) => void, RegExp, RegExp]>([
 	[
 		'edits of a setting',
