@@ -40,8 +40,8 @@ export interface RequestNetwork {
 	 * @throws the error of the connection, of `body` or of `signal`, for `classifyNetworkError`; so does the reading of the answer.
 	 */
 	ask(asked: Asked): Promise<Answer>;
-	/** Whether a proxy stands between this device and the URL. */
-	viaProxy(url: URL): boolean;
+	/** Host and port of the proxy between this device and the URL; `null` for the direct way. */
+	proxyName(url: URL): string | null;
 }
 
 /** As {@link RequestNetwork.ask}. @param agent makes the connection. */

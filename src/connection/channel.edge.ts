@@ -38,8 +38,8 @@ export interface ChannelOptions {
 	/** Besides those of the handshake. */
 	readonly headers?: Readonly<Record<string, string>> | undefined;
 	readonly agent?: Agent | undefined;
-	/** Whether `agent` goes through a proxy. */
-	readonly viaProxy?: boolean | undefined;
+	/** Host and port of the proxy that `agent` goes through. */
+	readonly proxy?: string | null | undefined;
 	/** For everything up to the upgrade, however the bytes come. */
 	readonly handshakeMs: number;
 	/** When an open channel counts, even if the service says nothing. Default 3,000. */
@@ -122,7 +122,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	const { sleptMs = () => 0 } = options;
 	const pingIntervalMs = options.pingIntervalMs || Number.POSITIVE_INFINITY;
 	const silenceLimitMs = options.silenceLimitMs || Number.POSITIVE_INFINITY;
-	const context = { host: url.host, viaProxy: options.viaProxy ?? false };
+	const context = { host: url.host, proxy: options.proxy };
 	const params = { host: url.host };
 	const secrets = secretsOf(options);
 
@@ -327,11 +327,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (connection && connection.bytesRead !== heardBytes) heard();
 		if (nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
-			cut(
-				failure('channel-silent', `${context.host} has said nothing on the channel for ${seconds} s.`, {
-					params: { ...params, seconds },
-				}),
-			);
+			const silent = `${context.host} has said nothing on the channel for ${seconds} s.`;
+			cut(failure('channel-silent', silent, { params: { ...params, seconds } }));
 			return;
 		}
 		if (!confirmed && nowMs >= confirmAtMs) confirm(true);

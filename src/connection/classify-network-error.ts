@@ -34,13 +34,13 @@ const UNREACHABLE = new Set(['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'EHO
 export interface NetworkContext {
 	/** Host and, if it is not the usual one, port. */
 	readonly host: string;
-	/** Whether a proxy stands between: then it is the proxy that could not be reached. */
-	readonly viaProxy?: boolean | undefined;
+	/** Host and port of a proxy that stands between: then it is the proxy that could not be reached. */
+	readonly proxy?: string | null | undefined;
 }
 
 /** Looks through `cause` and `AggregateError`. What only our own mistake can cause is `internal`. */
 export function classifyNetworkError(error: unknown, context: NetworkContext): Failure {
-	const { host, viaProxy = false } = context;
+	const { host, proxy } = context;
 	const facts = collect(error);
 	const find = (known: ReadonlySet<string>) => facts.codes.find((code) => known.has(code));
 
@@ -58,7 +58,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	const refused = facts.codes.find((code) => code === 'ECONNREFUSED');
 	const timeout = refused ? undefined : facts.codes.find((code) => code === 'ETIMEDOUT');
 	const unreachable = refused ?? find(UNREACHABLE);
-	if (viaProxy && (unresolved || timeout || unreachable))
+	if (proxy && (unresolved || timeout || unreachable))
 		return failed(
 			'proxy-failed',
 			`The proxy on the way to ${host} can't be reached (${unresolved ?? timeout ?? unreachable}).`,
@@ -71,9 +71,9 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	if (certificate)
 		return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host, facts.shown);
 	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);
-	if (facts.codes.includes('ERR_TLS_HANDSHAKE_TIMEOUT')) return stalledInTls(host);
+	if (facts.codes.includes('ERR_TLS_HANDSHAKE_TIMEOUT')) return stalledInTls(context);
 	const tls = facts.codes.find((code) => code === 'EPROTO' || /^ERR_(SSL|TLS|OSSL)_/.test(code));
-	const through = viaProxy ? ' through the proxy' : '';
+	const through = proxy ? ` through the proxy ${proxy}` : '';
 	if (tls) return failed('tls-failed', `The TLS connection to ${host}${through} failed (${tls}).`, tls);
 
 	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
@@ -106,6 +106,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
 	if (facts.ourFault) return toFailure(error);
 	const [reason] = facts.codes;
+	if (proxy) return lostThroughProxy(host, proxy, reason);
 	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(reason)}.`, reason);
 }
 
@@ -116,9 +117,20 @@ export function wantsClientCertificate(host: string): Failure {
 	});
 }
 
-function stalledInTls(host: string): Failure {
-	return failure('tls-failed', `${host} accepts connections, but its part of the TLS handshake does not arrive.`, {
-		params: { host, reason: 'stalled' },
+/** A proxy that gives no connection says so in an answer of its own. */
+function lostThroughProxy(host: string, proxy: string, reason: string | undefined): Failure {
+	const lost = `The connection to ${host} through the proxy ${proxy} was lost${inBrackets(reason)}`;
+	return failure('connection-lost', `${lost} after the proxy had accepted it: the proxy or the service has ended it.`, {
+		params: { host, proxy, ...(reason !== undefined && { reason }) },
+		remedy: 'If it happens often, look at the proxy as well as at the service: from here, it may be either.',
+	});
+}
+
+function stalledInTls({ host, proxy }: NetworkContext): Failure {
+	const accepts = proxy ? `The proxy ${proxy} accepts connections to ${host}` : `${host} accepts connections`;
+	const whose = proxy ? "the service's" : 'its';
+	return failure('tls-failed', `${accepts}, but ${whose} part of the TLS handshake does not arrive.`, {
+		params: { host, ...(proxy && { proxy }), reason: 'stalled' },
 		remedy:
 			'If small requests to other hosts work, something on the way drops large packets: lower the MTU of this device (try 1280), or have the network let ICMP "fragmentation needed" through.',
 	});
@@ -282,7 +294,7 @@ export function inBrackets(text: string | undefined): string {
 }
 
 /** As `classifyNetworkError`, for an upgrade to a WebSocket. */
-export function classifyHandshakeError(error: Error | null, context: { host: string; viaProxy: boolean }): Failure {
+export function classifyHandshakeError(error: Error | null, context: NetworkContext): Failure {
 	// What `ws` finds wrong with an upgrade has no code and no secret in it.
 	if (error && error.constructor === Error && !('code' in error))
 		return failure('channel-rejected', `${context.host} did not upgrade to a WebSocket: ${error.message}.`, {
@@ -301,10 +313,11 @@ export function lateHandshake(
 	readonly failure: Failure;
 	readonly timedOut: boolean;
 } {
-	const { host, seconds, stands, viaProxy = false } = late;
-	const message = `${host} did not open the channel within ${seconds} s.`;
-	if (late.isInTls) return { failure: stalledInTls(host), timedOut: true };
-	if (stands || viaProxy)
+	const { host, seconds, stands, proxy } = late;
+	const through = proxy ? ` through the proxy ${proxy}` : '';
+	const message = `${host} did not open the channel${through} within ${seconds} s.`;
+	if (late.isInTls) return { failure: stalledInTls(late), timedOut: true };
+	if (stands || proxy)
 		return { failure: failure('handshake-timeout', message, { params: { host, seconds } }), timedOut: true };
 	const away = failure('connect-timeout', `${host} did not accept a connection in time.`, { params: { host } });
 	return { failure: away, timedOut: false };

@@ -36,7 +36,7 @@ export type Exchange =
 /** Asks once with a deadline. Never throws. */
 export async function exchangeOverNetwork(network: RequestNetwork, request: ExchangeRequest): Promise<Exchange> {
 	const { url, method, headers, deadlineMs, maxBytes } = request;
-	const context = { host: url.host, viaProxy: network.viaProxy(url) };
+	const context = { host: url.host, proxy: network.proxyName(url) };
 	const enough = new AbortController();
 	const ends = [AbortSignal.timeout(deadlineMs), enough.signal, ...(request.signal ? [request.signal] : [])];
 	const signal = AbortSignal.any(ends);
@@ -69,8 +69,8 @@ function asFailure(error: unknown, written: boolean, context: NetworkContext): {
 	// Nothing was written before the deadline: the connection was still being made.
 	if (written || found.code !== 'request-timeout') return { failure: found, written };
 	const params = { host: context.host };
-	const reason = context.viaProxy
-		? failure('proxy-failed', `The proxy gave no connection to ${context.host} in time.`, { params })
+	const reason = context.proxy
+		? failure('proxy-failed', `The proxy ${context.proxy} gave no connection to ${context.host} in time.`, { params })
 		: failure('connect-timeout', `${context.host} did not accept a connection in time.`, { params });
 	return { failure: reason, written };
 }

@@ -175,7 +175,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				closeMs: CLOSE_MS,
 				sleptMs: clock.sleptMs,
 				userAgent: options.userAgent,
-				viaProxy: network.viaProxy(url),
+				proxy: network.proxyName(url),
 				workflowId: registration.request.workflowId,
 			},
 			(event) => {

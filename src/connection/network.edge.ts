@@ -88,7 +88,7 @@ export async function createNetwork(
 	return {
 		channelAgent: (url) => agentFor(url),
 		ask: (asked) => ask(agentFor(asked.url, asked.keeps), asked),
-		viaProxy: (url) => proxyFor(url) !== null,
+		proxyName: (url) => URL.parse(proxyFor(url) ?? '')?.host ?? null,
 		doubt(url) {
 			const host = withoutBrackets(new URL(proxyFor(url) ?? url).hostname);
 			const taken = names.taken.get(host);

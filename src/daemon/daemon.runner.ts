@@ -207,7 +207,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const forward = createForwarder({
 			network: {
 				ask: (asked) => runtime().network.ask(asked),
-				viaProxy: (url) => runtime().network.viaProxy(url),
+				proxyName: (url) => runtime().network.proxyName(url),
 			},
 			target: agent.access,
 			allow: () => settings().forward.allow,

@@ -351,7 +351,7 @@ function explain(
 	{ url, proxy }: Route,
 	late = failure('handshake-timeout', `${url.host} did not finish its TLS handshake in time.`),
 ): Failure {
-	const found = classifyNetworkError(error, { host: url.host, viaProxy: proxy !== null });
+	const found = classifyNetworkError(error, { host: url.host, proxy: proxy === null ? null : new URL(proxy).host });
 	return found.code === 'request-timeout' ? late : found;
 }
 

@@ -87,7 +87,7 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 			headers: runtime.headersFor(baseUrl),
 			userAgent,
 			agent: network.channelAgent(url),
-			viaProxy: network.viaProxy(url),
+			proxy: network.proxyName(url),
 			handshakeMs: HANDSHAKE_MS,
 			// Confirmed by an answer only, not by the time that has passed.
 			proveAfterMs: 10 * ANSWER_MS,

@@ -63,7 +63,7 @@ export async function fetchPlan(network: RequestNetwork, request: PlanRequest): 
 		if (error instanceof AgentError) throw error;
 		const { message } = classifyNetworkError(signal.aborted ? signal.reason : error, {
 			host,
-			viaProxy: network.viaProxy(url),
+			proxy: network.proxyName(url),
 		});
 		throw new AgentError('plan-unreachable', `The fleet plan was not fetched: ${message}`, { cause: error });
 	}

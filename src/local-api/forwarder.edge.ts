@@ -218,7 +218,7 @@ async function exchange(
 	function asForwardError(error: unknown): unknown {
 		if (error instanceof ForwardError) return error;
 		if (error instanceof AgentError) return new ForwardError({ ...error.failure, cause: error });
-		const found = { ...classifyNetworkError(error, { host: url.host, viaProxy: network.viaProxy(url) }), cause: error };
+		const found = { ...classifyNetworkError(error, { host: url.host, proxy: network.proxyName(url) }), cause: error };
 		return isWritten ? new ForwardError(found) : new AgentError(found.code, found.message, found);
 	}
 

@@ -77,7 +77,7 @@ export async function dial(run: Run, way: Handshake): Promise<Dialled> {
 	const url = channelUrl(run.target.baseUrl, path, way.inQuery.length > 0 ? query : undefined);
 	const options = {
 		...{ url, authorization: way.inHeader ? full : null, agent: network.channelAgent(url) },
-		...{ viaProxy: network.viaProxy(url), userAgent: `idv/${run.version}`, handshakeMs: HANDSHAKE_MS },
+		...{ proxy: network.proxyName(url), userAgent: `idv/${run.version}`, handshakeMs: HANDSHAKE_MS },
 		headers: run.headers,
 		...{ pingIntervalMs: 0, silenceLimitMs: 0, provesByAge: true },
 		// A message may name the Connection for the next one.

@@ -8,6 +8,8 @@ import type { Status } from '../protocol/local-api.ts';
 export interface Cause {
 	readonly code: string;
 	readonly host?: string;
+	/** Host and port of a proxy that may have caused it. */
+	readonly proxy?: string;
 	readonly reason?: string;
 	readonly status?: number;
 }
@@ -60,10 +62,11 @@ export type StateEntry = Extract<HistoryEntry, { kind: 'state' }>;
 export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem'>): Moment | null {
 	const { state, baseUrl, workflow, problem } = status;
 	if (state === 'connecting' && !problem) return null;
-	const { host, reason, status: answered } = (problem?.params ?? {}) as Params;
+	const { host, proxy, reason, status: answered } = (problem?.params ?? {}) as Params;
 	const cause = problem && {
 		code: problem.code,
 		...(typeof host === 'string' && { host }),
+		...(typeof proxy === 'string' && { proxy }),
 		...(typeof reason === 'string' && /^[A-Za-z0-9_-]{1,40}$/.test(reason) && { reason }),
 		...(typeof answered === 'number' && { status: answered }),
 	};
@@ -178,7 +181,8 @@ const CAUSES: Words = {
 	'service-unreachable': ({ host, reason }) =>
 		reason === 'ECONNREFUSED' ? `${host} refused connections` : `${host} could not be reached`,
 	'connect-timeout': ({ host }) => `${host} accepted no connection in time`,
-	'connection-lost': ({ host }) => `the connection to ${host} was lost`,
+	'connection-lost': ({ host, proxy }) =>
+		`the connection to ${host}${proxy === undefined ? '' : ` through the proxy ${proxy}`} was lost`,
 	'connection-replaced': 'another channel took the place of this one',
 	'channel-silent': ({ host }) => `${host} did not answer any more`,
 	'channel-occupied': ({ host }) => `${host} still held another channel of this device`,

@@ -32,7 +32,7 @@ export interface TelemetryParts {
 	readonly random: () => number;
 	readonly userAgent: string;
 	readonly settings: () => Settings['telemetry'];
-	readonly network: () => Pick<Network, 'ask' | 'viaProxy'>;
+	readonly network: () => Pick<Network, 'ask' | 'proxyName'>;
 	readonly machine: () => Promise<MachineFigures>;
 	readonly log: Pick<Log, 'info'>;
 }
@@ -132,7 +132,7 @@ export function startTelemetry(parts: TelemetryParts) {
 
 	function asFailure(error: unknown, url: URL): Failure {
 		if (error instanceof AgentError) return error.failure;
-		const { message } = classifyNetworkError(error, { host: url.host, viaProxy: parts.network().viaProxy(url) });
+		const { message } = classifyNetworkError(error, { host: url.host, proxy: parts.network().proxyName(url) });
 		return failure('telemetry-failed', `Metrics were not delivered: ${message}`);
 	}
 

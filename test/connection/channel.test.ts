@@ -114,7 +114,7 @@ const answering = (text: string) => rawServer((socket) => socket.end(text));
 async function agentFor(url: string, settings: NetworkSettings): Promise<Partial<ChannelOptions>> {
 	const network = await createNetwork(settings, {});
 	onTestFinished(() => network.close());
-	return { agent: network.channelAgent(new URL(url)), viaProxy: network.viaProxy(new URL(url)) };
+	return { agent: network.channelAgent(new URL(url)), proxy: network.proxyName(new URL(url)) };
 }
 
 describe('opening', () => {

@@ -94,7 +94,7 @@ describe('an error of the network', () => {
 	);
 
 	test.each(['ENOTFOUND', 'ECONNREFUSED', 'ETIMEDOUT'])('on the way to the proxy with %s has its reason', (code) => {
-		const { params, message } = classifyNetworkError(coded(code), { host, viaProxy: true });
+		const { params, message } = classifyNetworkError(coded(code), { host, proxy: 'proxy.test:3128' });
 		expect(params).toEqual({ host, reason: code });
 		expect(message).toContain(code);
 	});
@@ -105,12 +105,12 @@ describe('an error of the network', () => {
 		[499, 'proxy-refused'],
 		[500, 'proxy-failed'],
 	])('a proxy that answers %i: %s, with the status', (statusCode, code) => {
-		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode }), { host, viaProxy: true });
+		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode }), { host, proxy: 'proxy.test:3128' });
 		expect(found).toMatchObject({ code, params: { host, status: statusCode } });
 	});
 
 	test('a proxy that wants a sign-in to its network (511) says nothing of the host behind it [F566]', () => {
-		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode: 511 }), { host, viaProxy: true });
+		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode: 511 }), { host, proxy: 'proxy.test:3128' });
 		expect(found).toMatchObject({
 			code: 'proxy-failed',
 			remedy: expect.stringMatching(/^Sign in to this site's network/),
@@ -154,12 +154,12 @@ describe('an error of the network', () => {
 	test.each(['ENOTFOUND', 'ECONNREFUSED', 'ETIMEDOUT'])(
 		'is the proxy that fails with %s when one stands between',
 		(code) => {
-			expect(classifyNetworkError(coded(code), { host, viaProxy: true }).code).toBe('proxy-failed');
+			expect(classifyNetworkError(coded(code), { host, proxy: 'proxy.test:3128' }).code).toBe('proxy-failed');
 		},
 	);
 
 	test('keeps the blame for its certificate at the host behind a proxy', () => {
-		expect(classifyNetworkError(coded('CERT_HAS_EXPIRED'), { host, viaProxy: true }).code).toBe('certificate-expired');
+		expect(classifyNetworkError(coded('CERT_HAS_EXPIRED'), { host, proxy: 'proxy.test:3128' }).code).toBe('certificate-expired');
 	});
 
 	test('says how to help when a client certificate is missing', () => {
@@ -452,7 +452,7 @@ describe('the cause is told by what distinguishes it', () => {
 
 	test('a proxy that runs but cannot reach the service', () => {
 		const error = Object.assign(new Error('x'), { code: 'ERR_PROXY_TUNNEL', statusCode: 503 });
-		expect(classifyNetworkError(error, { host: 'id.example', viaProxy: true })).toMatchObject({
+		expect(classifyNetworkError(error, { host: 'id.example', proxy: 'proxy.test:3128' })).toMatchObject({
 			code: 'proxy-failed',
 			message: 'The proxy runs, but could not connect to id.example (503).',
 			remedy: expect.stringContaining('resolve and reach'),
@@ -480,7 +480,7 @@ test('a channel that is late says whether there is a host at all: only one that 
 		timedOut: true,
 	});
 	// What a proxy does behind its tunnel is not seen from here.
-	expect(lateHandshake({ ...late, stands: false, viaProxy: true }).timedOut).toBe(true);
+	expect(lateHandshake({ ...late, stands: false, proxy: 'proxy.test:3128' }).timedOut).toBe(true);
 });
 
 describe('the right cause', () => {
@@ -491,7 +491,7 @@ describe('the right cause', () => {
 		'Digest realm="a",Basic charset=utf-8',
 	])('of a 407 is user and password where the proxy offers %s', (offers) => {
 		const error = Object.assign(new Error(), { code: 'ERR_PROXY_TUNNEL', statusCode: 407, offers });
-		const { message, remedy } = classifyNetworkError(error, { host: 'id.example', viaProxy: true });
+		const { message, remedy } = classifyNetworkError(error, { host: 'id.example', proxy: 'proxy.test:3128' });
 		expect(message).toBe('The proxy refused a connection to id.example (407).');
 		expect(remedy).toContain('user and password');
 	});
@@ -548,12 +548,12 @@ describe('the right cause', () => {
 		[', ,Bearer', 'Bearer'],
 	])('of a proxy that offers %s is that way to sign in', (offers, named) => {
 		const error = { code: 'ERR_PROXY_TUNNEL', statusCode: 407, offers };
-		const failed = classifyNetworkError(Object.assign(new Error(), error), { host: 'id.example', viaProxy: true });
+		const failed = classifyNetworkError(Object.assign(new Error(), error), { host: 'id.example', proxy: 'proxy.test:3128' });
 		expect(failed).toMatchObject({ code: 'proxy-refused', message: expect.stringContaining(`asks for ${named}.`) });
 		expect(failed.remedy).toContain('Basic');
 		const both = classifyNetworkError(Object.assign(new Error(), { ...error, offers: `${offers}, Basic realm="x"` }), {
 			host: 'h',
-			viaProxy: true,
+			proxy: 'proxy.test:3128',
 		});
 		expect(both.message).not.toContain('asks for');
 		const headers = { 'proxy-authenticate': offers };

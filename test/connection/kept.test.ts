@@ -30,7 +30,7 @@ async function bothWays({ url, settings = CA, idleMs = 5000 }: Case): Promise<re
 			const answer = await way(asked);
 			return `${answer.statusCode} ${await text(answer)}`;
 		} catch (error) {
-			return classifyNetworkError(error, { host: target.host, viaProxy: network.viaProxy(target) }).code;
+			return classifyNetworkError(error, { host: target.host, proxy: network.proxyName(target) }).code;
 		}
 	};
 	return [await outcome(network.ask), await outcome((given) => network.ask({ ...given, keeps: 4000 }))];

@@ -75,7 +75,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 				network: {
 					channelAgent: () => undefined,
 					doubt: ({ pathname }: URL) => doubted.push(pathname),
-					viaProxy: () => true,
+					proxyName: () => 'proxy.test:3128',
 				},
 				headersFor: () => ({}),
 			}) as never,
@@ -312,7 +312,7 @@ test('a channel is opened as the settings and the machine have it', () => {
 		silenceLimitMs: 60_000,
 		closeMs: 2000,
 		userAgent: 'idv-agent/test',
-		viaProxy: true,
+		proxy: 'proxy.test:3128',
 		workflowId: 'check-in',
 		maxMessageBytes: 1000,
 		sleptMs: clock.sleptMs,

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { connect, type Server } from 'node:net';
+import { connect, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
@@ -81,7 +81,7 @@ describe('which way is taken', () => {
 	];
 	test.each(rows)('%s', async (_name, expected, url, env, proxy) => {
 		const made = await network(proxy === undefined ? {} : { proxy }, env);
-		expect(made.viaProxy(new URL(url))).toBe(expected);
+		expect(made.proxyName(new URL(url)) !== null).toBe(expected);
 	});
 });
 
@@ -329,11 +329,33 @@ describe('requests', () => {
 		const proxy = await rawServer((socket) => socket.end(`HTTP/1.1 ${head}\r\n\r\n${body}`));
 		const made = await network({ proxy: `http://127.0.0.1:${proxy.port}` });
 		const error = await get(made, 'https://service.test/').catch((thrown: unknown) => thrown);
-		const failed = classifyNetworkError(error, { host: 'service.test', viaProxy: true });
+		const failed = classifyNetworkError(error, { host: 'service.test', proxy: 'proxy.test:3128' });
 		expect(failed).toMatchObject({
 			code: 'proxy-failed',
 			message: `The proxy sent ${what} instead of a connection to service.test.`,
 			remedy: expect.stringContaining('the proxy'),
+		});
+	});
+
+	test.each([
+		['closes before TLS', (socket: Socket) => socket.end()],
+		['closes during TLS', (socket: Socket) => socket.once('data', () => socket.end())],
+		['resets before TLS', (socket: Socket) => socket.resetAndDestroy()],
+		['resets during TLS', (socket: Socket) => socket.once('data', () => socket.resetAndDestroy())],
+	])('name the proxy that accepts one and %s [F1032]', async (_, leave) => {
+		const peer = await rawServer((socket) => {
+			socket.on('error', () => {});
+			socket.write('HTTP/1.1 200 OK\r\n\r\n', () => leave(socket));
+		});
+		const proxy = `127.0.0.1:${peer.port}`;
+		const made = await network({ proxy: `http://user:password@${proxy}` });
+		const url = new URL('https://service.test/');
+		const error = await get(made, url.href).catch((thrown: unknown) => thrown);
+		expect(classifyNetworkError(error, { host: url.host, proxy: made.proxyName(url) })).toMatchObject({
+			code: 'connection-lost',
+			message: `The connection to service.test through the proxy ${proxy} was lost (ECONNRESET) after the proxy had accepted it: the proxy or the service has ended it.`,
+			remedy: expect.stringContaining('look at the proxy'),
+			params: { proxy },
 		});
 	});
 

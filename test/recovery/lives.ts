@@ -224,7 +224,7 @@ function channelFailure(met: Meeting, handshakeMs: number): Failed | null {
 		case 'error':
 			return { ...fast, failure: networkFailure(met.code), afterMs: met.afterMs ?? ANSWER_MS };
 		case 'upgrade':
-			return { ...fast, failure: classifyHandshakeError(new Error(met.words), { host: HOST, viaProxy: false }) };
+			return { ...fast, failure: classifyHandshakeError(new Error(met.words), { host: HOST }) };
 		default:
 			return null;
 	}

@@ -177,7 +177,7 @@ async function run(
 				},
 			},
 			credentials: { reusable: null },
-			network: { channelAgent: () => undefined, doubt() {}, viaProxy: () => false },
+			network: { channelAgent: () => undefined, doubt() {}, proxyName: () => null },
 			headersFor: () => ({}),
 		} as unknown as Runtime;
 		const runner = createLinkRunner({

@@ -50,7 +50,7 @@ const FACTS: IdentityFacts = {
 	machineIdHash: null,
 	unreadable: [],
 };
-const NETWORK = { channelAgent: () => undefined, doubt() {}, viaProxy: () => false } as unknown as Runtime['network'];
+const NETWORK = { channelAgent: () => undefined, doubt() {}, proxyName: () => null } as unknown as Runtime['network'];
 /** What a consumer has seen, so that a repetition is known as one. */
 const REMEMBERED = 4000;
 
