@@ -15,6 +15,7 @@ import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
 import { classifyHandshakeError, lateHandshake } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
+import { watchOwnSide } from './own-side.edge.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
 /** How long a close handshake may take before the connection is cut. */
@@ -143,6 +144,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let heardBytes = 0;
 	let sleptBeforeMs = 0;
 	let silence: ReturnType<typeof measureSilence> | null = null;
+	let lostOwnSide = (): Failure | null => null;
 
 	const socket = connect();
 	if (!socket) return { sendText: () => false, close() {}, terminate() {}, bufferedAmount: 0 };
@@ -167,6 +169,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	socket.on('ping', heard);
 	socket.on('pong', () => {
 		heard();
+		lostOwnSide = watchOwnSide(url.host, connection?.localAddress);
 		confirm();
 		if (isOpen()) listener({ type: 'answered' });
 	});
@@ -328,7 +331,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
 			const silent = `${context.host} has said nothing on the channel for ${seconds} s.`;
-			cut(failure('channel-silent', silent, { params: { ...params, seconds } }));
+			cut(lostOwnSide() ?? failure('channel-silent', silent, { params: { ...params, seconds } }));
 			return;
 		}
 		if (!confirmed && nowMs >= confirmAtMs) confirm(true);

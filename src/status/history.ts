@@ -181,8 +181,10 @@ const CAUSES: Words = {
 	'service-unreachable': ({ host, reason }) =>
 		reason === 'ECONNREFUSED' ? `${host} refused connections` : `${host} could not be reached`,
 	'connect-timeout': ({ host }) => `${host} accepted no connection in time`,
-	'connection-lost': ({ host, proxy }) =>
-		`the connection to ${host}${proxy === undefined ? '' : ` through the proxy ${proxy}`} was lost`,
+	'connection-lost': ({ host, proxy, reason }) =>
+		reason === 'own-network'
+			? 'this device had lost its own network'
+			: `the connection to ${host}${proxy === undefined ? '' : ` through the proxy ${proxy}`} was lost`,
 	'connection-replaced': 'another channel took the place of this one',
 	'channel-silent': ({ host }) => `${host} did not answer any more`,
 	'channel-occupied': ({ host }) => `${host} still held another channel of this device`,

@@ -86,6 +86,28 @@ test('a cable that is pulled is noticed, and back in it the device is online by 
 	await expectWhole(site, expect);
 });
 
+test('a cable that is pulled again and again teaches no shorter ping [F1034]', async ({
+	expect,
+	onTestFinished,
+}) => {
+	const site = await givenSite(onTestFinished, { heartbeatCadence: 6 });
+	const { hosts, device } = site;
+	await hosts.startNames();
+	await device.start();
+	for (let count = 0; count < 3; count += 1) {
+		await device.untilState('online');
+		await device.untilStatus(({ channel }) => channel.lastAnswerAt != null, 'an answer');
+		hosts.pullCable();
+		const { problem } = await device.untilState('offline');
+		expect(problem?.message).toContain('had lost its own network (eth0)');
+		hosts.plugCable();
+	}
+	const { channel, warnings } = await device.untilState('online');
+	expect(channel.idleTimeout).toBeNull();
+	expect(warnings.map(({ code }) => code)).not.toContain('notifications-at-risk');
+	await expectWhole(site, expect);
+});
+
 test('a name server that is dead at boot is named, and waited for [F037]', async ({ expect, onTestFinished }) => {
 	const site = await givenSite(onTestFinished);
 	await site.device.start();
