@@ -1,7 +1,8 @@
 /**
  * Users, groups and the permissions of files, which only a Unix has. Programs for laptops (`idv`, the trial service,
- * the client) ask for these here, where a system without them answers as if each file were its user's own.
+ * the client) ask for these and for the links of interfaces here, where a system without them answers as if each file were its user's own.
  */
+import { readFileSync } from 'node:fs';
 import { readText } from './files.edge.ts';
 
 /** Of /etc/passwd and /etc/group: a site with tens of thousands of users. */
@@ -44,4 +45,13 @@ async function findEntry(file: string, asked: string | number): Promise<string[]
 	const text = await readText(file, MAX_DIRECTORY_BYTES).catch(() => '');
 	const lines = text.split('\n').map((line) => line.split(':'));
 	return lines.find(([name, , id]) => name !== '' && (typeof asked === 'string' ? name === asked : id === `${asked}`));
+}
+
+/** How often an interface has lost or got its link since the machine started, as Linux writes it; empty where that is not known. */
+export function countCarrierChanges(name: string): string {
+	try {
+		return readFileSync(`/sys/class/net/${name}/carrier_changes`, 'utf8');
+	} catch {
+		return '';
+	}
 }

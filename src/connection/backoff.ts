@@ -70,6 +70,8 @@ export interface Backoff {
 	readonly registerRefused: boolean;
 	/** Monotonic time of the last registration, as long as no channel of its Connection has counted; `null` otherwise. */
 	readonly registeredAtMs: number | null;
+	/** Whether a channel has counted with these settings: then a refusal does not come from how a Connection is shown. */
+	readonly hasCounted: boolean;
 	/** The close code that has ended the newest channels before they counted (`null`: none came), and how many; `null` where none did. */
 	readonly earlyEnds: { readonly closeCode: number | null; readonly count: number } | null;
 }
@@ -83,6 +85,7 @@ export const NO_FAILURES: Backoff = {
 	surprisedAtMs: null,
 	registerRefused: false,
 	registeredAtMs: null,
+	hasCounted: false,
 	earlyEnds: null,
 };
 

@@ -1,9 +1,8 @@
 /** The events of a link in the light of the other one. Pure. */
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
-import { joinSentences } from '../base/sentences.ts';
 import { RECENTLY_MS } from './backoff.ts';
-import { connectionOf, type LinkEvent, lastOnlineAtMs } from './link.ts';
-import { isSameLink, type Link, type Supervision } from './supervision.ts';
+import { connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
+import { isSameLink, isSameWay, type Link, type Registration, type Supervision } from './supervision.ts';
 
 /** Answers that speak of what was asked for: that another registration works says nothing against them. */
 const ABOUT_THE_REQUEST: ReadonlySet<ErrorCode> = new Set([
@@ -12,6 +11,15 @@ const ABOUT_THE_REQUEST: ReadonlySet<ErrorCode> = new Set([
 	'access-forbidden',
 	'answer-unreadable',
 ]);
+
+/** Whether a channel of the current link has counted by the way that a new one takes to the same service. */
+export function hasCountedBeside(registration: Registration, { current }: Supervision, atMs: number): boolean {
+	const isHere = current?.registration.baseUrl === registration.baseUrl;
+	return isHere && isSameWay(current.registration, registration) && hasCounted(current.state, atMs);
+}
+
+/** For so long after a registration it is what the service ends the old channel for. */
+const FOLLOWS_MS = 10_000;
 
 /** The event as the link is told it; `null` where the link has nothing to do with it. */
 export function asSeenBeside(supervision: Supervision, link: Link, event: LinkEvent): LinkEvent | null {
@@ -37,8 +45,9 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
-	const message = isRegistered
-		? 'The service ended the old channel because of the new registration.'
-		: joinSentences(event.failure.message, 'A new registration is under way');
+	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
+	// Otherwise the words of the service stay: an old Connection also expires while the new one is on its way.
+	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) return { ...event, isFollowed: true };
+	const message = 'The service ended the old channel because of the new registration.';
 	return { ...event, failure: failure('connection-replaced', message) };
 }

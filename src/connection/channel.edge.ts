@@ -392,6 +392,6 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			};
 		}
 		const closeCode = code === 1005 || code === 1006 ? null : code;
-		return { failure: classifyClose({ code, reason, host: context.host, secrets }), closeCode, timedOut: false };
+		return { failure: classifyClose({ code, reason, ...context, secrets }), closeCode, timedOut: false };
 	}
 }

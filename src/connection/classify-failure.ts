@@ -335,13 +335,19 @@ export interface ChannelClose {
 	readonly code: number;
 	readonly reason: string;
 	readonly host: string;
+	/** Host and port of the proxy that it goes through. */
+	readonly proxy?: string | null | undefined;
 	readonly secrets?: readonly string[] | undefined;
 }
 
 /** The meaning of the end of an open channel. Source: RFC 6455, 7.4; 4401, 4403 and 4409, after the HTTP statuses: assumed (close-codes). */
 export function classifyClose(close: ChannelClose): Failure {
-	const { code, host } = close;
-	if (code === 1006) return failure('connection-lost', `The connection to ${host} was lost.`, { params: { host } });
+	const { code, host, proxy } = close;
+	if (code === 1006) {
+		const through = proxy ? ` through the proxy ${proxy}` : '';
+		const params = { host, ...(proxy && { proxy }) };
+		return failure('connection-lost', `The connection to ${host}${through} was lost.`, { params });
+	}
 	const words = CLOSE_WORDS[code];
 	const reason = cleanText(cutOut(close.reason, close.secrets ?? []), 123);
 	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;

@@ -17,15 +17,22 @@ const OTHER_CAUSE = {
 	address: 'the name of the service has another address, which is tried next',
 } as const;
 
-/** A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read. */
+/**
+ * A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read, unless
+ * it has read others that were shown so.
+ */
 export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
 	if (backoff.registeredAtMs === null || !isRefusal) return refused;
-	const shown =
-		'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
+	const shown = backoff.hasCounted ? NOT_SHOWN_WRONG : SHOWN_WRONG;
 	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
 	return failure(refused.code, refused.message, { ...refused, remedy });
 }
+
+const SHOWN_WRONG =
+	'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
+const NOT_SHOWN_WRONG =
+	'This device was online with these settings before: look for a second device with the same deviceId, and ask the operator of the service why it refuses a Connection that it has just issued.';
 
 /** While the credential of this device makes new Connections, pairing it again would help nothing. */
 export function asRenewable(ended: Failure, registers: boolean, { backoff }: NextAttempt): Failure {

@@ -84,6 +84,8 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly hasOther?: boolean;
 			/** Whether it had been open. Default: whether it ended with a close code. */
 			readonly wasOpen?: boolean;
+			/** Whether another link gets a new Connection already: this one only tries its own once more. */
+			readonly isFollowed?: boolean;
 			/** The channel is tried again after this, whatever ended it: there is room for one only. */
 			readonly againInMs?: number;
 			/** Whether it has outlived the idle timeout that cut the channels before it: then it was stable. */

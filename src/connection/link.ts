@@ -95,14 +95,18 @@ export const TRANSITIONS: Table = {
 	closed: {},
 };
 
-/** With a Connection it goes straight to the channel. @param isFresh whether that was issued a moment ago. */
+/**
+ * With a Connection it goes straight to the channel. @param isFresh whether that was issued a moment ago.
+ * @param hasCounted whether a channel of another link has counted with the same settings.
+ */
 export function startLink(
 	credentials: readonly Credential[],
 	connection: Connection | null,
 	atMs: number,
 	isFresh = false,
+	hasCounted = connection?.worked ?? false,
 ): Step {
-	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null };
+	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null, hasCounted };
 	const onlineAtMs = connection?.worked ? atMs : null;
 	const entered = { sinceMs: atMs, attempt: 0, backoff, credentials, onlineAtMs, failure: null };
 	return connection
@@ -121,6 +125,15 @@ export function transition(state: LinkState, event: LinkEvent, random: () => num
 export function lastOnlineAtMs(state: LinkState, nowMs: number): number | null {
 	if (state.name === 'closed') return null;
 	return state.name === 'online' ? nowMs : state.onlineAtMs;
+}
+
+/** Whether a channel of this link has counted with its settings. */
+export function hasCounted(state: LinkState, nowMs: number): boolean {
+	return state.name !== 'closed' && (state.backoff.hasCounted || isOfAge(state, nowMs));
+}
+
+function isOfAge(state: LinkState, nowMs: number): boolean {
+	return state.name === 'online' && nowMs - state.sinceMs >= COUNTS_AFTER_MS;
 }
 
 export function connectionOf(state: LinkState): Connection | null {
@@ -242,7 +255,7 @@ function afterChannelEnded(
 	event: Omit<Event<'channelEnded'>, 'type' | 'attempt'>,
 	random: () => number,
 ): Step {
-	const { againInMs, atMs } = event;
+	const { againInMs, atMs, isFollowed = false } = event;
 	const undoubted = { ...state, backoff: { ...state.backoff, earlyEnds: null } };
 	if (againInMs !== undefined) return wait(undoubted, event.failure, againInMs, false, 'connect', atMs);
 	const early = withEarlyEnd(state, event);
@@ -251,7 +264,7 @@ function afterChannelEnded(
 	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, atMs);
 	const failed = {
 		...event,
-		retryClass: wantsFresh ? 'unreachable' : retryClassOf(code),
+		retryClass: wantsFresh || isFollowed ? 'unreachable' : retryClassOf(code),
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
 		// A wait that the channel asks for is not one for the registration.
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
@@ -259,15 +272,17 @@ function afterChannelEnded(
 	} as const;
 	const paced = afterFailure(early, failed, random);
 	// What a fresh Connection may mend at once asks for no person either.
-	const next = wantsFresh && failed.wasOnline ? { ...paced, outweighed: 'surprise' as const } : paced;
+	const outweighed = isFollowed ? 'refusal' : wantsFresh && failed.wasOnline ? 'surprise' : paced.outweighed;
+	const next = { ...paced, outweighed } as const;
 	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
 	// One fresh registration shows whether it was the Connection.
 	const isTried = ended !== event.failure && isFresh(early, atMs);
-	const registers = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister && !isTried);
+	const renews = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister && !isTried);
+	const registers = renews && !isFollowed;
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
 	const then = registers ? 'register' : 'connect';
-	const cause = asPassing(asShownWrong(asRenewable(ended, registers, next), next), next);
+	const cause = asPassing(asShownWrong(asRenewable(ended, renews, next), next), next);
 	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, atMs);
 }
 
@@ -276,8 +291,7 @@ function withEarlyEnd(
 	{ closeCode, atMs }: Pick<Event<'channelEnded'>, 'closeCode' | 'atMs'>,
 ): Backoff {
 	const { backoff } = state;
-	const hasCounted = state.name === 'online' && atMs - state.sinceMs >= COUNTS_AFTER_MS;
-	if (hasCounted || (state.name === 'connecting' && closeCode === null)) return backoff;
+	if (isOfAge(state, atMs) || (state.name === 'connecting' && closeCode === null)) return backoff;
 	const count = backoff.earlyEnds?.closeCode === closeCode ? backoff.earlyEnds.count + 1 : 1;
 	return { ...backoff, earlyEnds: { closeCode, count } };
 }
@@ -307,11 +321,11 @@ function revoked(
 /** A channel that was open for long enough has outlived what failed before it. */
 function settled(state: State<'online'>, atMs: number, outlived = false): State<'online'> {
 	const lifeMs = atMs - state.sinceMs;
-	if (lifeMs < COUNTS_AFTER_MS) return { ...state, onlineAtMs: atMs };
+	if (!isOfAge(state, atMs)) return { ...state, onlineAtMs: atMs };
 	// A Connection whose channel has counted has proved good: when it is refused later, a fresh one may help again, and soon.
 	const proved = { ...state.backoff, registeredAtMs: null, earlyEnds: null, refusedForMs: 0, refusedAtMs: null };
 	const isStable = outlived || lifeMs >= STABLE_AFTER_MS;
-	return { ...state, onlineAtMs: atMs, backoff: isStable ? NO_FAILURES : proved };
+	return { ...state, onlineAtMs: atMs, backoff: { ...(isStable ? NO_FAILURES : proved), hasCounted: true } };
 }
 
 function wait(

@@ -1,25 +1,16 @@
 /**
  * This device's own side of a line: the interface that has its address, and how often that has lost its link. Reads, and opens nothing.
  */
-import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { type Failure, failure } from '../base/errors.ts';
+import { countCarrierChanges } from '../base/unix.edge.ts';
 
 /** An interface without a link is not in the list. */
 function readOwnSide(address: string): { readonly name: string; readonly losses: string } | null {
 	const has = ([, all = []]: [string, { readonly address: string }[] | undefined]) =>
 		all.some((one) => one.address === address);
 	const [name] = Object.entries(networkInterfaces()).find(has) ?? [];
-	return name === undefined ? null : { name, losses: readLosses(name) };
-}
-
-/** Not there for interfaces without a link, and where `/sys` is hidden. */
-function readLosses(name: string): string {
-	try {
-		return readFileSync(`/sys/class/net/${name}/carrier_changes`, 'utf8');
-	} catch {
-		return '';
-	}
+	return name === undefined ? null : { name, losses: countCarrierChanges(name) };
 }
 
 /**

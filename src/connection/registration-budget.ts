@@ -65,7 +65,8 @@ const BECAUSE: Record<Cause, string> = {
 };
 const REMEDIES: Record<Cause, string> = {
 	site: 'Wait a few minutes: the newest is taken then. Look at what changes the settings or the fleet plan of this device so often.',
-	service: 'Wait a few minutes. The operator of the service must look at why this device is moved, renewed or left without an answer so often.',
+	service:
+		'Wait a few minutes. The operator of the service must look at why this device is moved, renewed or left without an answer so often.',
 };
 
 /** Takes back the newest: it has not reached the service. */

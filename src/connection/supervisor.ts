@@ -3,7 +3,7 @@
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
 import { failure, retryClassOf } from '../base/errors.ts';
-import { asSeenBeside } from './beside.ts';
+import { asSeenBeside, hasCountedBeside } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
@@ -186,7 +186,9 @@ function start(
 ): SupervisorStep {
 	const generation = supervision.lastGeneration + 1;
 	const registration = { baseUrl, request, credentialId, ...(way !== undefined && { way }) };
-	const started = startLink(credentialsFor(registration, supervision), connection, atMs, reason === 'pairing');
+	const credentials = credentialsFor(registration, supervision);
+	const hasCounted = connection?.worked || hasCountedBeside(registration, supervision, atMs);
+	const started = startLink(credentials, connection, atMs, reason === 'pairing', hasCounted);
 	const by = reason !== 'renewal' && isOwnChange(supervision, registration) ? 'site' : 'service';
 	const { step, budget } = admitted(started, { ...supervision, by }, registration, atMs, random);
 	const link: Link = { generation, registration, reason, state: step.state };

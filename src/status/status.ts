@@ -1,5 +1,5 @@
 /** The device's status in one plain sentence and in the fields of `status --json`. Pure. */
-import { type Failure, failure } from '../base/errors.ts';
+import { dispositionOf, type Failure, failure } from '../base/errors.ts';
 import { isImpossible } from '../connection/clock-skew.ts';
 import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
@@ -165,7 +165,15 @@ function nextAttemptMsOf({ current, next }: Supervision): number | null {
 function linkThatMatters(supervision: Supervision): Link | null {
 	const { current, next } = supervision;
 	if (triesWay(supervision)) return current;
-	return current?.state.name === 'online' || hopesForNext(supervision) ? next : current;
+	return current?.state.name === 'online' || hopesForNext(supervision) || tellsWhy(supervision) ? next : current;
+}
+
+/** Whether only the Connection of the current link has ended, and the next one says why there is no other. */
+function tellsWhy({ current, next }: Supervision): boolean {
+	const ended = current && failureOf(current.state);
+	if (!ended || !next || !('backoff' in current.state)) return false;
+	const isOnlyEnded = dispositionOf(ended.code) === 'reregister' && !current.state.backoff.registerRefused;
+	return isOnlyEnded && failureOf(next.state) !== null;
 }
 
 /** Whether the next link only tries another way to the same: what comes of it is a warning of its own. */

@@ -227,6 +227,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		surprisedAtMs: null,
 		registerRefused: false,
 		registeredAtMs: null,
+		hasCounted: false,
 		earlyEnds: null,
 	});
 });

@@ -110,7 +110,10 @@ describe('an error of the network', () => {
 	});
 
 	test('a proxy that wants a sign-in to its network (511) says nothing of the host behind it [F566]', () => {
-		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode: 511 }), { host, proxy: 'proxy.test:3128' });
+		const found = classifyNetworkError(coded('ERR_PROXY_TUNNEL', { statusCode: 511 }), {
+			host,
+			proxy: 'proxy.test:3128',
+		});
 		expect(found).toMatchObject({
 			code: 'proxy-failed',
 			remedy: expect.stringMatching(/^Sign in to this site's network/),
@@ -159,7 +162,9 @@ describe('an error of the network', () => {
 	);
 
 	test('keeps the blame for its certificate at the host behind a proxy', () => {
-		expect(classifyNetworkError(coded('CERT_HAS_EXPIRED'), { host, proxy: 'proxy.test:3128' }).code).toBe('certificate-expired');
+		expect(classifyNetworkError(coded('CERT_HAS_EXPIRED'), { host, proxy: 'proxy.test:3128' }).code).toBe(
+			'certificate-expired',
+		);
 	});
 
 	test('says how to help when a client certificate is missing', () => {
@@ -548,7 +553,10 @@ describe('the right cause', () => {
 		[', ,Bearer', 'Bearer'],
 	])('of a proxy that offers %s is that way to sign in', (offers, named) => {
 		const error = { code: 'ERR_PROXY_TUNNEL', statusCode: 407, offers };
-		const failed = classifyNetworkError(Object.assign(new Error(), error), { host: 'id.example', proxy: 'proxy.test:3128' });
+		const failed = classifyNetworkError(Object.assign(new Error(), error), {
+			host: 'id.example',
+			proxy: 'proxy.test:3128',
+		});
 		expect(failed).toMatchObject({ code: 'proxy-refused', message: expect.stringContaining(`asks for ${named}.`) });
 		expect(failed.remedy).toContain('Basic');
 		const both = classifyNetworkError(Object.assign(new Error(), { ...error, offers: `${offers}, Basic realm="x"` }), {

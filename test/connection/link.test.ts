@@ -5,6 +5,7 @@ import { classifyClose } from '../../src/connection/classify-failure.ts';
 import {
 	type Connection,
 	type Credential,
+	failureOf,
 	type LinkEffect,
 	type LinkEvent,
 	type LinkState,
@@ -279,6 +280,19 @@ describe('a refused channel', () => {
 		expect(tell(walk(fresh, confirmed), ended(refused), 1700).state).toMatchObject(named);
 	});
 
+	test('that was issued a moment ago names no setting once a channel has counted with the same ones [F1037]', () => {
+		const renewed = { type: 'registered', connection: RENEWED } as const;
+		const counted = tell(walk(startLink([REUSABLE], CONNECTION, 0).state, confirmed), ended(refused), 5000).state;
+		const short = tell(walk(counted, timer, renewed, confirmed), ended(refused), 6000).state;
+		for (const cause of [refused, forbidden])
+			for (const state of [
+				tell(walk(counted, timer, renewed), ended(cause), 6000).state,
+				tell(walk(short, timer, renewed), ended(cause), 7000).state,
+				tell(startLink([REUSABLE], CONNECTION, 0, true, true).state, ended(cause)).state,
+			])
+				expect(failureOf(state)?.remedy).toMatch(/This device was online with these settings(?!.*channelAuth)/);
+	});
+
 	test('again and again brings a fresh one within 30 s each time that a channel of the last one has counted [F977]', () => {
 		let state = states.online;
 		for (let atMs = 45_000; atMs < 20 * MINUTE; atMs += 45_000) {
@@ -344,7 +358,10 @@ describe('a private close code', () => {
 		// One fresh registration; after that the time rule.
 		const fresh = walk(second, timer, { type: 'registered', connection: RENEWED }, closed(code));
 		expect(fresh).toMatchObject({ name: 'connectWait', failure: { code: 'credential-refused' } });
-		expect(fresh).toHaveProperty('failure.remedy', expect.stringContaining('service.channelAuth'));
+		expect(fresh).toHaveProperty(
+			'failure.remedy',
+			expect.stringContaining('This device was online with these settings'),
+		);
 		expect(early(early(hourOld([], code), code), code)).toMatchObject({
 			name: 'connectWait',
 			failure: { code: 'credential-refused' },

@@ -304,6 +304,13 @@ describe('an old channel that the service ends because the new link has register
 		expect(said(moved.effects)).toEqual(['2 linkPromoted', '1 linkEnded']);
 	});
 
+	test('long after that registration keeps the words of the service, and registers no second time [F1035]', () => {
+		const { supervision, effects } = tell(both, 'current', ended(refused, 1008), 12_000);
+		expect(said(effects)).toEqual(['1 wait']);
+		const { code, message } = refused;
+		expect(supervision.current?.state).toMatchObject({ name: 'connectWait', failure: { code, message } });
+	});
+
 	test('and told so by a message is left to end by itself', () => {
 		const event: SupervisorEvent = { type: 'link', generation: 1, event: { type: 'connectionRevoked', atMs: 1000 } };
 		expect(supervise(both, event, half)).toEqual({ supervision: both, effects: [] });
@@ -313,8 +320,12 @@ describe('an old channel that the service ends because the new link has register
 		const { supervision, effects } = tell(moving, 'current', ended(refused, 1008));
 		expect(said(effects)).toEqual(['1 wait']);
 		// Why it ended is not known yet: the words of the service stay.
-		const message = `${refused.message} A new registration is under way.`;
-		expect(supervision.current?.state).toMatchObject({ failure: { code: 'connection-replaced', message } });
+		const { code, message } = refused;
+		expect(supervision.current?.state).toMatchObject({
+			name: 'connectWait',
+			failure: { code, message, recovers: true },
+			backoff: { refusedAtMs: null },
+		});
 		const answered = tell(supervision, 'next', registered('token-2'));
 		expect(said(answered.effects)).toEqual(['2 keepConnection', '2 openChannel']);
 		expect(said(tell(answered.supervision, 'next', confirmed).effects)).toEqual(['2 linkPromoted', '1 linkEnded']);

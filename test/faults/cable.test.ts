@@ -86,10 +86,7 @@ test('a cable that is pulled is noticed, and back in it the device is online by 
 	await expectWhole(site, expect);
 });
 
-test('a cable that is pulled again and again teaches no shorter ping [F1034]', async ({
-	expect,
-	onTestFinished,
-}) => {
+test('a cable that is pulled again and again teaches no shorter ping [F1034]', async ({ expect, onTestFinished }) => {
 	const site = await givenSite(onTestFinished, { heartbeatCadence: 6 });
 	const { hosts, device } = site;
 	await hosts.startNames();

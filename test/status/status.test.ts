@@ -361,6 +361,23 @@ describe('the fields', () => {
 		expect(problem).toEqual(unreachable);
 	});
 
+	test('whose Connection ends while no other can be had name what keeps it from having one [F1036]', () => {
+		const gone404 = failure('bad-response', 'id.example answered 404.');
+		const expired = failure(
+			'credential-refused',
+			'id.example closed the channel with 1008 (policy violation): expired.',
+		);
+		const renewing = tell(moving, 'next', registerFailed(gone404));
+		const alone = tell(renewing, 'current', ended(expired, 1008));
+		expect(describeStatus(snapshot(alone, gone)).problem?.message).toBe(gone404.message);
+		// Its own registration is under way, and says it too.
+		const tried = tell(tell(alone, 'current', timer), 'current', registerFailed(unreachable));
+		expect(describeStatus(snapshot(tried, gone)).problem?.message).toBe(unreachable.message);
+		// Until the first answer only the end is known.
+		const early = tell(moving, 'current', ended(expired, 1008));
+		expect(describeStatus(snapshot(early, gone)).problem?.message).toBe(expired.message);
+	});
+
 	test('of a device whose old channel has made room for the new one say when the new one is tried', () => {
 		const beside = tell(tell(moving, 'next', registered), 'next', ended(failure('channel-occupied', '409.')));
 		const { channel } = describeStatus(snapshot(beside, gone));
