@@ -7,7 +7,7 @@ const MAX_PACES = 256;
 /** Up to here each repetition is noted on the disk, then each time that there are an eighth more: of a million, some hundred notes. */
 const NOTED_EACH = 16;
 const noteOf = (leftOut: number) => Math.floor(Math.log(leftOut / NOTED_EACH) / Math.log(9 / 8));
-export const isNoted = (leftOut: number): boolean => leftOut <= NOTED_EACH || noteOf(leftOut) > noteOf(leftOut - 1);
+const isNoted = (leftOut: number): boolean => leftOut <= NOTED_EACH || noteOf(leftOut) > noteOf(leftOut - 1);
 
 export interface Allowance {
 	readonly left: number;

@@ -77,7 +77,7 @@ export function keepHistory(parts: {
 		({ fold } = next);
 		write(...next.entries);
 		cancelCount?.();
-		const isDue = fold.counting !== null && !fold.counting.isWritten;
+		const isDue = fold.counting !== null && fold.counting.unwritten > 0;
 		cancelCount = isDue ? schedule(MOMENT_MS, () => take(null)) : null;
 	}
 

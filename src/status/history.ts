@@ -1,5 +1,5 @@
 /** The history of a device: the changes that are worth an entry, how flapping folds, and how entries read. Pure. */
-import { isNoted, NO_PACES, type Paces, paced } from '../audit/pace.ts';
+import { NO_PACES, type Paces, paced } from '../audit/pace.ts';
 import { plainDuration } from '../base/durations.ts';
 import type { ErrorCode, Params } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
@@ -120,7 +120,8 @@ export interface Fold {
 		readonly sinceMs: number;
 		readonly newestMs: number;
 		readonly entry: StateEntry & { readonly folded: Folded };
-		readonly isWritten: boolean;
+		/** Changes that no entry counts yet. */
+		readonly unwritten: number;
 	} | null;
 }
 
@@ -142,7 +143,7 @@ export function foldChange(
 	};
 	const isQuiet = counting !== null && nowMs - counting.newestMs >= QUIET_MS;
 	if (counting && (ends || (change && (isQuiet || nowMs - counting.sinceMs >= COUNTED_MS)))) {
-		if (!counting.isWritten) entries.push(counting.entry);
+		if (counting.unwritten > 0) entries.push(counting.entry);
 		counting = null;
 	}
 	if (change) {
@@ -151,15 +152,20 @@ export function foldChange(
 			const { changes, since } = counting?.entry.folded ?? { changes: -1, since: change.at };
 			const awayMs = awaySinceMs == null ? awaySinceMs : nowMs - awaySinceMs;
 			const entry = { ...change, folded: { changes: changes + 1, since, ...(awayMs !== undefined && { awayMs }) } };
-			counting = { sinceMs: counting?.sinceMs ?? nowMs, newestMs: nowMs, entry, isWritten: false };
+			counting = {
+				sinceMs: counting?.sinceMs ?? nowMs,
+				newestMs: nowMs,
+				entry,
+				unwritten: (counting?.unwritten ?? 0) + 1,
+			};
 		}
 		if (change.state === 'online' || change.state === 'unpaired') awaySinceMs = null;
 		else if (awaySinceMs === null) awaySinceMs = nowMs;
 	}
-	const isDue = counting && !counting.isWritten && (!change || isNoted(counting.entry.folded.changes + 1));
+	const isDue = counting && counting.unwritten * 9 > (change ? counting.entry.folded.changes : 0);
 	if (counting && isDue && mayWrite('counts', COUNTS)) {
 		entries.push(counting.entry);
-		counting = { ...counting, isWritten: true };
+		counting = { ...counting, unwritten: 0 };
 	}
 	return { fold: { paces, awaySinceMs, counting }, entries };
 }
@@ -252,18 +258,30 @@ export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & {
 	let before: Moment | null = null;
 	/** As if the clock had not been set meanwhile. */
 	let offlineSinceMs: number | null = null;
+	/** The newest sign of life, and the start after a run that was cut while it was online: the outage began in between. */
+	let [aliveMs, startedMs] = [0, null as number | null];
 	return entries.map((entry) => {
 		if (entry.kind === 'state' && entry.folded?.changes && entry.folded.awayMs !== undefined) {
 			// The entry before does not lead up to this one.
 			const { awayMs } = entry.folded;
 			before = awayMs === null ? null : { ...entry, state: 'offline' };
 			offlineSinceMs = awayMs === null ? null : Date.parse(entry.at) - awayMs;
+			startedMs = null;
 		}
 		const sentence = tell(entry);
+		const isCut = entry.kind === 'started' && (entry.after === 'kill' || entry.after === 'power cut');
+		if (before?.state === 'online' && (isCut || entry.kind === 'ended')) {
+			offlineSinceMs = isCut ? Math.max(aliveMs, Date.parse(entry.aliveAt ?? '') || 0) : Date.parse(entry.at);
+			startedMs = isCut ? Date.parse(entry.at) : null;
+		}
 		if (entry.kind === 'started') before = null;
-		if (entry.kind === 'clock' && offlineSinceMs !== null) offlineSinceMs += entry.byMs;
+		if (entry.kind === 'clock') {
+			aliveMs += entry.byMs;
+			if (offlineSinceMs !== null) offlineSinceMs += entry.byMs;
+			if (startedMs !== null) startedMs += entry.byMs;
+		} else aliveMs = Date.parse(entry.at);
 		if (entry.kind === 'state') {
-			if (entry.state === 'online') offlineSinceMs = null;
+			if (entry.state === 'online') offlineSinceMs = startedMs = null;
 			else if (entry.state !== 'unpaired') offlineSinceMs ??= Date.parse(entry.at);
 			before = entry;
 		}
@@ -305,7 +323,9 @@ export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & {
 		if (before?.state === 'online' && before.host !== host) return `moved to ${where}`;
 		if (before?.state === 'online' && before.workflowId !== workflowId)
 			return `moved to workflow ${workflowId}${by ? ` (${by})` : ''}`;
-		const away = offlineSinceMs === null ? '' : ` again after ${plainDuration(Date.parse(entry.at) - offlineSinceMs)}`;
+		const since = (ms: number) => plainDuration(Date.parse(entry.at) - ms);
+		const least = startedMs === null ? '' : `at least ${since(startedMs)} and at most `;
+		const away = offlineSinceMs === null ? '' : ` again after ${least}${since(offlineSinceMs)}`;
 		return away && before ? `online${away}` : `online${away} with ${where}`;
 	}
 }

@@ -10,6 +10,7 @@ import { keepHistory, MAX_HISTORY_BYTES, readHistory } from '../../src/status/hi
 import {
 	foldChange,
 	type HistoryEntry,
+	MOMENT_MS,
 	NOTHING_FOLDED,
 	type StateEntry,
 	toldHistory,
@@ -237,6 +238,44 @@ describe('a device', () => {
 		expect(readHistory(next).documents[2]).toMatchObject({ kind: 'started', after: 'kill', aliveAt: newestAt });
 	});
 
+	test('that was killed while online tells how long it was away at least and at most, and one that was stopped how long [F1061]', async () => {
+		const { directory } = await givenHome();
+		const first = open(directory);
+		first.become('online');
+		const { clock } = first;
+		clock.advance(2 * HOUR);
+		await first.close();
+		clock.advance(20 * MINUTE);
+		const second = open(directory, { clock });
+		clock.advance(1000);
+		second.become('online');
+		await expect.poll(() => readHistory(directory).documents.length).toBe(5);
+		const newestAt = new Date(clock.wallMs() + 2 * HOUR).toISOString();
+		clock.advance(5 * HOUR);
+		for (const [newest, most] of [
+			[newestAt, '3 h'],
+			[null, '5 h'],
+		] as const) {
+			const { directory: killed } = await givenHome();
+			fs.cpSync(directory, killed, { recursive: true });
+			const third = open(killed, { clock: createSteppedClock(clock.wallMs()), newestAt: newest, boot: 'boot-2' });
+			third.clock.advance(2 * MINUTE);
+			third.become('offline', NO_NAME);
+			third.clock.advance(3 * MINUTE);
+			third.become('online');
+			await third.close();
+			expect(sentences(killed).slice(2)).toEqual([
+				'agent stopped',
+				'agent 0.2.0 started',
+				'online again after 20 min with id.example.com, workflow check-in (pairing)',
+				'agent 0.2.0 started with the machine, which had lost power or had crashed',
+				'offline: DNS knows no id.example.com',
+				`online again after at least 5 min and at most ${most}`,
+				'agent stopped',
+			]);
+		}
+	});
+
 	test('that leaves a service has no line of it any more, in no file, and one that moves has those of the new one [F607]', async () => {
 		const { directory } = await givenHome();
 		const { become, close } = open(directory);
@@ -378,6 +417,41 @@ test('whatever the rhythm, each change has an entry or is counted, in order, the
 				written.length <= 201 + nowMs / (2 * MINUTE)
 			);
 		}),
+	);
+});
+
+test('a kill takes from a count what came in the last four minutes and an eighth of it at most, whatever the rhythm [F1060]', () => {
+	const wait = fc.oneof(fc.nat(2000), fc.nat(20_000), fc.nat(MINUTE), fc.nat(HOUR));
+	const rhythm = fc.tuple(fc.integer({ min: 1, max: 300 }), wait).map(([times, ms]) => Array<number>(times).fill(ms));
+	fc.assert(
+		fc.property(fc.array(rhythm, { minLength: 1, maxLength: 6 }), (rhythms) => {
+			let [fold, nowMs] = [NOTHING_FOLDED, 0];
+			const written: HistoryEntry[] = [];
+			const times: number[] = [];
+			const take = (change: StateEntry | null) => {
+				const next = foldChange(fold, change, nowMs);
+				({ fold } = next);
+				written.push(...next.entries);
+			};
+			const isWithinBound = () => {
+				const count = (fold.counting?.entry.folded.changes ?? -1) + 1;
+				const recent = times.filter((ms) => ms > nowMs - 4 * MINUTE - MOMENT_MS).length;
+				return times.length - changesIn(withoutReplaced(written)) <= count / 8 + recent;
+			};
+			return rhythms.flat().every((waitMs) => {
+				const nextMs = nowMs + waitMs;
+				while (fold.counting && fold.counting.unwritten > 0 && nowMs + MOMENT_MS < nextMs) {
+					nowMs += MOMENT_MS;
+					take(null);
+				}
+				nowMs = nextMs;
+				const isBefore = isWithinBound();
+				times.push(nowMs);
+				take({ at: new Date(nowMs).toISOString(), kind: 'state', state: 'offline' } as StateEntry);
+				return isBefore && isWithinBound();
+			});
+		}),
+		{ numRuns: 50 },
 	);
 });
 
