@@ -9,9 +9,10 @@ import type { SQLOutputValue } from 'node:sqlite';
 import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import type { RecordLog } from '../base/record-log.edge.ts';
+import { parseJson } from '../protocol/json.ts';
 import type { Consumers } from './consumers.ts';
 import { anyOf, keyOf, type MessageKey } from './duplicates.ts';
-import { type Epoch, type Incoming, idOf } from './event.ts';
+import { type Epoch, gapEvent, type Incoming, idOf } from './event.ts';
 import { encodeEvent, encodeState, encodeTag, type Position, type Taken } from './stored-event.ts';
 
 const FILE = 'events.db';
@@ -21,6 +22,9 @@ const BESIDE = ['', '-wal', '-shm', '-journal'];
 const IN_MEMORY = '/dev/shm';
 /** A damaged file holds contents too: it stays for a person to look at, for as long as an event. */
 const ASIDE = /^events\.db\.corrupt-(.+?)(-wal|-shm|-journal)?$/;
+/** With a time that is a date, whatever the disk has made of it. */
+const ROWS = `SELECT number, epoch, service_id, max(0, min(kept_ms, 8640000000000000)) AS kept_ms,
+	at, type, kind, workflow_id, format, content FROM event ORDER BY number`;
 const SERVICE_ID_END = '\u001f';
 const SQLITE_CORRUPT = 11;
 const SQLITE_NOTADB = 26;
@@ -170,7 +174,7 @@ export function findUnusableOldEvents(directory: string): { readonly file: strin
 function readOldEvents(directory: string, taken: Taken | undefined): OldEvents {
 	return withDatabase(directory, (database) => {
 		const all = (sql: string) => database.prepare(sql).all() as Record<string, SQLOutputValue>[];
-		const rows = all('SELECT * FROM event ORDER BY number');
+		const rows = all(ROWS);
 		const newest = rows.at(-1) ?? {};
 		const last = Number(newest['number'] ?? 0);
 		// The newest row that was taken over is there, or the one that was put behind it.
@@ -185,7 +189,7 @@ function readOldEvents(directory: string, taken: Taken | undefined): OldEvents {
 			events: events.map((row) => ({
 				number: Number(row['number']),
 				keptMs: Number(row['kept_ms']),
-				incoming: row['at'] === null ? null : incomingOf(row),
+				incoming: row['at'] === null ? null : wholeOf(row),
 			})),
 			keys: rows.map(keyOfRow).filter((key) => key !== null),
 			epochs: [
@@ -199,10 +203,7 @@ function readOldEvents(directory: string, taken: Taken | undefined): OldEvents {
 			consumers: all(
 				'SELECT name, position AS number, seen_ms AS seenMs FROM consumer',
 			) as unknown as OldEvents['consumers'],
-			newestAt:
-				events.length === 0
-					? null
-					: ((newest['at'] as string | null) ?? new Date(Number(newest['kept_ms'])).toISOString()),
+			newestAt: events.length === 0 ? null : newest['at'] === null ? keptAt(newest) : wholeOf(newest).at,
 			marker: {
 				number: isContinued && last === taken?.number ? last : last + 1,
 				epoch: String(rows.at(-1)?.['epoch'] ?? ''),
@@ -286,6 +287,23 @@ function incomingOf(row: Record<string, SQLOutputValue>): Incoming {
 	const serviceId = typeof service === 'string' ? (service.split(SERVICE_ID_END)[0] ?? null) : null;
 	return { at, type, kind, workflowId, format, content, serviceId } as unknown as Incoming;
 }
+
+/** A row that the disk has altered is a gap at its place: no reader would get past an event without its kind. */
+function wholeOf(row: Record<string, SQLOutputValue>): Incoming {
+	const incoming = incomingOf(row);
+	const { at, type, kind, workflowId, format, content } = incoming;
+	const isWhole =
+		Number.isFinite(Date.parse(at)) &&
+		['notification', 'session', 'gap'].includes(type) &&
+		['json', 'text', 'binary'].includes(format) &&
+		[kind, content, workflowId ?? ''].every((each) => typeof each === 'string') &&
+		(format !== 'json' || parseJson(content) !== undefined);
+	if (isWhole) return incoming;
+	const to = keptAt(row);
+	return gapEvent(null, to, { at: to, workflowId: null });
+}
+
+const keptAt = (row: Record<string, SQLOutputValue>) => new Date(Number(row['kept_ms'])).toISOString();
 
 function keyOfRow(row: Record<string, SQLOutputValue>): MessageKey | null {
 	const { serviceId, kind, content } = incomingOf(row);

@@ -231,6 +231,27 @@ describe('a file that cannot be used', () => {
 	});
 
 	test.each([
+		['kind', null],
+		['type', 'notif\u0001cation'],
+		['at', '2026-11-2\u0001T05'],
+		['format', 'jsoo'],
+		['content', '"a'],
+		['content', null],
+		['kept_ms', 2 ** 62],
+	])(
+		'in one row, whose %s is %s, costs that row: a gap is in its place, and what follows it is read [F1063]',
+		async (column, value) => {
+			oldVersion((database) => {
+				addOld(database, 'old1', 'a', 'b', 'c');
+				database.prepare(`UPDATE event SET ${column} = ? WHERE number = 2`).run(value);
+			});
+			const store = await started();
+			expect(contents(readAll(store).entries)).toEqual(['a', column === 'kept_ms' ? 'b' : 'gap', 'c']);
+			expect(await append(store, 'd')).toMatch(/-4$/);
+		},
+	);
+
+	test.each([
 		['that is empty', { 'events.db': '' }],
 		['of which only a mark of its use is left', { 'events.db-shm': 'x', 'events.db-wal': '' }],
 	])('and %s goes without a word, as it has no event [F851]', async (_what, files) => {
