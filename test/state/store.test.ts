@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type AgentError, CATALOGUE, type Failure } from '../../src/base/errors.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { lookAtState, MAX_QUARANTINED, openStateStore, type StateStore } from '../../src/state/store.edge.ts';
@@ -196,15 +196,22 @@ describe('saving and loading', () => {
 });
 
 describe('forgetting', () => {
-	test('a token that is gone from the state is gone from every file', async () => {
+	test('a token that is gone from the state is gone from every file, also of a directory that was set aside, and nothing that it links to is touched [F1062]', async () => {
 		await withStore((store) => store.save(paired));
 		fs.copyFileSync(at('state.json'), at('state.json.corrupt-2026-01-01T00-00-00.000Z.json'));
-		fs.mkdirSync(at('state.json.corrupt-2026-01-02T00-00-00.000Z.json'));
+		const aside = at('state.json.corrupt-2026-01-02T00-00-00.000Z.json');
+		const elsewhere = fs.mkdtempSync(path.join(os.tmpdir(), 'elsewhere-'));
+		onTestFinished(() => fs.rmSync(elsewhere, { recursive: true }));
+		fs.mkdirSync(path.join(aside, 'backup'), { recursive: true });
+		fs.copyFileSync(at('state.json'), path.join(aside, 'backup', 'state.json'));
+		fs.writeFileSync(path.join(elsewhere, 'evidence'), '');
+		fs.symlinkSync(elsewhere, path.join(aside, 'link'));
 		await withStore(async (store) => {
 			await store.save({ ...paired, generatedId: 'device-2' });
 			await store.save(named('device-2'), { forgetsOlder: true });
 		});
 		expect(files()).toEqual(SAVED);
+		expect(fs.readdirSync(elsewhere)).toEqual(['evidence']);
 		for (const name of COPIES) expect(read(name)).not.toContain(TOKEN);
 	});
 
