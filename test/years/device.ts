@@ -2,6 +2,8 @@
  * One simulated device: its disk, and the real agent that is put together on it at each boot as `daemon.runner.ts` does, with
  * clock, chance, sockets, requests and plan fetches handed in. Its consumer is an application that reads and acknowledges.
  */
+import { readFileSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
 import { type Agent, startAgent } from '../../src/agent/agent.runner.ts';
 import { createCounters } from '../../src/base/counters.ts';
 import { createLog } from '../../src/base/log.edge.ts';
@@ -28,7 +30,7 @@ import type { Chance } from './chance.ts';
 import { createDisk, type Disk } from './disk.ts';
 import { bindMachine } from './machine-edges.ts';
 import type { Observe } from './observed.ts';
-import type { Service } from './service.ts';
+import { SERIAL, type Service } from './service.ts';
 import { createSockets } from './sockets.ts';
 import type { Machine, Time } from './time.ts';
 
@@ -44,12 +46,20 @@ const PATHS: AgentPaths = {
 	runDir: '/run/idv-agent',
 	credentialsDirectory: null,
 };
-const FACTS: IdentityFacts = {
-	serials: [{ source: 'dmi product_serial', value: 'SN-0012345' }],
+const factsOf = (serial: string): IdentityFacts => ({
+	serials: [{ source: 'dmi product_serial', value: serial }],
 	interfaces: [],
 	machineIdHash: null,
 	unreadable: [],
-};
+});
+const OF_0_1_0 = new URL('../fixtures/releases/0.1.0/state.json', import.meta.url);
+const EVENTS_OF_0_1_0 = `
+	CREATE TABLE IF NOT EXISTS epoch (first INTEGER PRIMARY KEY, epoch TEXT NOT NULL) STRICT;
+	CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, position INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
+	CREATE TABLE IF NOT EXISTS event (
+		number INTEGER PRIMARY KEY, epoch TEXT NOT NULL, service_id TEXT, kept_ms INTEGER NOT NULL, size INTEGER NOT NULL,
+		at TEXT, type TEXT, kind TEXT, workflow_id TEXT, format TEXT, content TEXT
+	) STRICT`;
 const NETWORK = { channelAgent: () => undefined, doubt() {}, proxyName: () => null } as unknown as Runtime['network'];
 /** What a consumer has seen, so that a repetition is known as one. */
 const REMEMBERED = 4000;
@@ -85,6 +95,7 @@ export function createDevice(parts: {
 	let lastSaved: string | null = null;
 	let savesUnderWay = 0;
 	let attempts = 0;
+	let serial = SERIAL;
 	let position: string | null = null;
 	let isReading = false;
 	/** What the consumer has acknowledged last, while it has to be known after the end of the process. */
@@ -139,7 +150,7 @@ export function createDevice(parts: {
 		await provision([{ name: PROVISION }], {
 			...made,
 			seal: async () => null,
-			readFacts: async () => FACTS,
+			readFacts: async () => factsOf(serial),
 			now,
 		}).catch(() => {});
 	}
@@ -149,7 +160,7 @@ export function createDevice(parts: {
 		await takeProvisioning();
 		const store = await openStateStore(STATE_DIR);
 		const { state, notices } = await store.load();
-		observe({ type: 'boot', atMs: time.nowMs, state, lastSaved, wasCutInSave: savesUnderWay > 0 });
+		observe({ type: 'boot', atMs: time.nowMs, serial, state, lastSaved, wasCutInSave: savesUnderWay > 0 });
 		savesUnderWay = 0;
 		lastSaved = JSON.stringify(state);
 		const answerFile = await openAnswerFile(STATE_DIR);
@@ -179,7 +190,7 @@ export function createDevice(parts: {
 			},
 			state,
 			answerFile,
-			facts: FACTS,
+			facts: factsOf(serial),
 			newDeviceId: () => `generated-${chance.whole(0, 1e9)}`,
 			newAttemptId: () => {
 				attempts += 1;
@@ -327,9 +338,44 @@ export function createDevice(parts: {
 		if (isPowerCut) disk.cutPower();
 	}
 
+	/** What 0.1.0 leaves that ran for a while: a state without what it does not know, its copy a link to the one before, and events in a file. */
+	function leaveAsOlder(texts: readonly string[]): void {
+		const state = `${STATE_DIR}/state.json`;
+		const before = disk.files.get(state);
+		if (!before) return;
+		const known = Object.keys(JSON.parse(readFileSync(OF_0_1_0, 'utf8')));
+		const document = Object.entries(JSON.parse(before.bytes.toString())).filter(([name]) => known.includes(name));
+		disk.files.set(`${state}.bak`, before);
+		write(state, `${JSON.stringify(Object.fromEntries(document), null, '\t')}\n`);
+		lastSaved = null;
+		const events = `${STATE_DIR}/events.db`;
+		const { database = null, bytes } = disk.files.get(events) ?? { bytes: Buffer.alloc(0) };
+		const opened = database ?? new DatabaseSync(':memory:');
+		// A start knows by its size that it has changed.
+		const changed = Buffer.alloc(bytes.length + 1);
+		disk.files.set(events, { bytes: changed, flushed: changed, mode: 0o600, database: opened });
+		opened.exec(EVENTS_OF_0_1_0);
+		const newest = opened.prepare('SELECT number, kept_ms FROM event ORDER BY number DESC LIMIT 1').get();
+		const last = Number(newest?.['number'] ?? 0);
+		const at = new Date(time.wallMs());
+		const from = newest ? new Date(Number(newest['kept_ms'])).toISOString() : null;
+		const rows = [
+			['gap', 'gap', null, JSON.stringify({ from, to: at.toISOString() })],
+			...texts.map((text) => ['notification', 'session.started', JSON.parse(text).id as string, text]),
+		] as const;
+		const add = opened.prepare("INSERT INTO event VALUES (?, ?, ?, ?, 1, ?, ?, ?, 'wf-a', 'json', ?)");
+		for (const [index, [type, kind, id, content]] of rows.entries())
+			add.run(last + 1 + index, `older${last}`, id, at.getTime(), at.toISOString(), type, kind, content);
+		observe({ type: 'leftByOlder', texts });
+	}
+
 	return {
 		disk,
 		sockets,
+		set serial(other: string) {
+			serial = other;
+		},
+		leaveAsOlder,
 		get agent(): Agent | null {
 			const { machine } = time;
 			return running && machine === running.machine && !machine.isFrozen ? running.agent : null;

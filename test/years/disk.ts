@@ -36,6 +36,8 @@ export function createDisk(chance: Chance) {
 	const unflushed = new Map<string, NameChange[]>();
 	const disk = {
 		isFull: false,
+		/** In bytes, for the contents of all files. */
+		capacity: Number.POSITIVE_INFINITY,
 		/** What it does wrong for a while. */
 		fault: null as DiskFault | null,
 		/** Which one cannot be read while `sector` is the fault. */
@@ -73,15 +75,34 @@ export function createDisk(chance: Chance) {
 			disk.rename([[path, node]]);
 			return node;
 		},
-		write(path: string, node: FileNode, bytes: Buffer, at: number) {
+		used: () => [...files.values()].reduce((sum, { bytes }) => sum + bytes.length, 0),
+		/** @returns how many bytes there was room for, at least one of some. */
+		write(path: string, node: FileNode, whole: Buffer, at: number): number {
 			disk.check('writes', path);
-			if (at + bytes.length > node.bytes.length) disk.mayGrow(path);
+			const growth = at + whole.length - node.bytes.length;
+			if (growth > 0) disk.mayGrow(path);
+			const bytes = whole.subarray(0, whole.length - Math.max(0, growth - Math.max(0, disk.capacity - disk.used())));
+			if (bytes.length === 0 && whole.length > 0) throw fault('ENOSPC', path);
 			disk.writes += 1;
 			const end = Math.max(node.bytes.length, at + bytes.length);
 			const grown = Buffer.alloc(end);
 			node.bytes.copy(grown);
 			bytes.copy(grown, at);
 			node.bytes = grown;
+			return bytes.length;
+		},
+		writeAll(path: string, node: FileNode, bytes: Buffer) {
+			if (disk.write(path, node, bytes, 0) < bytes.length) throw fault('ENOSPC', path);
+		},
+		/** A copy of the agent's own files. @returns what puts that in its place. */
+		image(): () => void {
+			const isOwn = (path: string) => path.startsWith('/var/');
+			const copy = [...files].filter(([path]) => isOwn(path)).map(([path, node]) => [path, { ...node }] as const);
+			return () => {
+				for (const path of [...files.keys()].filter(isOwn)) files.delete(path);
+				unflushed.clear();
+				for (const [path, node] of copy) files.set(path, node);
+			};
 		},
 		/** @throws while the disk has this fault. */
 		check(fails: DiskFault, path: string) {
@@ -116,6 +137,7 @@ export function createDisk(chance: Chance) {
 		/** What a disk that lied holds some time later. */
 		settle() {
 			disk.fault = null;
+			disk.capacity = Number.POSITIVE_INFINITY;
 			unflushed.clear();
 			for (const node of files.values()) if (!node.dropped) node.flushed = node.bytes;
 		},

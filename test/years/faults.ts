@@ -5,7 +5,7 @@
 import { type Chance, chanceOf } from './chance.ts';
 import type { Device } from './device.ts';
 import type { DiskFault } from './disk.ts';
-import { type Line, type Mode, type PublishedPlan, type Service, WORKFLOWS } from './service.ts';
+import { type Line, type Mode, OTHER_SERIAL, type PublishedPlan, SERIAL, type Service, WORKFLOWS } from './service.ts';
 import type { Time } from './time.ts';
 import type { Traits } from './traits.ts';
 
@@ -129,7 +129,8 @@ const DISK_DURATIONS = {
 	crashLoop: 2 * MINUTE,
 	applicationAway: DAY,
 } as const;
-export type FaultKind = keyof typeof DURATIONS | keyof typeof DISK_DURATIONS;
+const RARE_DURATIONS = { olderVersion: HOUR, fillingDisk: 20 * MINUTE, imaged: HOUR } as const;
+export type FaultKind = keyof typeof DURATIONS | keyof typeof DISK_DURATIONS | keyof typeof RARE_DURATIONS;
 const FAULT_KINDS = Object.keys(DURATIONS) as readonly FaultKind[];
 const DISK_KINDS = Object.keys(DISK_DURATIONS) as readonly FaultKind[];
 
@@ -141,13 +142,16 @@ export function scheduleOf(seed: number, traits: Traits, lengthMs: number): Faul
 				atMs += chance.wait(everyMs) + 1000;
 				if (atMs >= calmMs) break;
 				const kind = chance.pick(...kinds);
-				const lastsMs = Math.round({ ...DURATIONS, ...DISK_DURATIONS }[kind] * (0.1 + 1.9 * chance()));
+				const lastsMs = Math.round(
+					{ ...DURATIONS, ...DISK_DURATIONS, ...RARE_DURATIONS }[kind] * (0.1 + 1.9 * chance()),
+				);
 				const endMs = Math.min(atMs + lastsMs, calmMs);
 				faults.push({ number: faults.length, kind, atMs, endMs, seed: chance.whole(0, 2 ** 30) });
 			}
 	}
 	draw(chanceOf(seed * 104_729 + 1), FAULT_KINDS, traits.faultEveryMs);
 	if (traits.hasBadDisk) draw(chanceOf(seed * 104_759 + 5), DISK_KINDS, 2 * HOUR);
+	if (traits.befalls.length > 0) draw(chanceOf(seed * 104_761 + 9), traits.befalls, 6 * HOUR);
 	return faults.sort((one, other) => one.atMs - other.atMs);
 }
 
@@ -291,6 +295,34 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 				device.comeBack(name);
 			});
 		}
+		case 'fillingDisk':
+			// By the files of other programs.
+			device.disk.capacity = device.disk.used() + chance.whole(0, 4096);
+			victim.askWorkflow(workflowId);
+			return atEnd(() => {
+				device.off(false);
+				device.disk.capacity = Number.POSITIVE_INFINITY;
+				boot(victim, true);
+			});
+		case 'imaged': {
+			const putBack = device.disk.image();
+			// A copy of its disk in another machine, while this one is off.
+			device.off(false);
+			device.serial = OTHER_SERIAL;
+			boot(victim, true);
+			return atEnd(() => {
+				device.off(false);
+				putBack();
+				device.serial = SERIAL;
+				boot(victim, true);
+			});
+		}
+		case 'olderVersion':
+			return device.stop(20_000, () => {
+				if (time.machine) return;
+				device.leaveAsOlder(Array.from({ length: chance.whole(1, 5) }, () => service.notify()));
+				time.after(lastsMs, () => boot(victim, true));
+			});
 		case 'noPongs':
 			service.answersPings = false;
 			return atEnd(() => {

@@ -38,13 +38,12 @@ async function open(path: string, flags: string | number = 'r', mode = 0o600) {
 		write: (bytes: Buffer, offset: number, length: number, position: number) =>
 			disk.step(() => {
 				if (!node || !mayWrite) throw fault('EBADF', path);
-				disk.write(path, node, bytes.subarray(offset, offset + length), position);
-				return { bytesWritten: length };
+				return { bytesWritten: disk.write(path, node, bytes.subarray(offset, offset + length), position) };
 			}),
 		writeFile: (bytes: Buffer) =>
 			disk.step(() => {
 				if (!node || !mayWrite) throw fault('EBADF', path);
-				disk.write(path, node, bytes, 0);
+				disk.writeAll(path, node, bytes);
 			}),
 		truncate: (length: number) =>
 			disk.step(() => {
@@ -111,7 +110,7 @@ const writeFile = async (path: string, content: string | Buffer, { flag = 'w' }:
 	const disk = simulatedDisk();
 	await disk.step(() => {
 		if (flag === 'wx' && disk.files.has(path)) throw fault('EEXIST', path);
-		disk.write(path, disk.files.get(path) ?? disk.create(path), Buffer.from(content), 0);
+		disk.writeAll(path, disk.files.get(path) ?? disk.create(path), Buffer.from(content));
 	});
 };
 const truncate = (path: string) =>

@@ -43,8 +43,12 @@ export function writeSync(
 	const node = nodeOf(descriptor);
 	const isText = typeof content === 'string';
 	const bytes = isText ? Buffer.from(content) : content.subarray(place, length && (place ?? 0) + length);
-	simulatedDisk().write(open.get(descriptor) ?? '', node, bytes, (isText ? place : position) ?? node.bytes.length);
-	return bytes.length;
+	return simulatedDisk().write(
+		open.get(descriptor) ?? '',
+		node,
+		bytes,
+		(isText ? place : position) ?? node.bytes.length,
+	);
 }
 export function ftruncateSync(descriptor: number, length = 0): void {
 	const node = nodeOf(descriptor);
@@ -86,7 +90,7 @@ export function writeFileSync(file: string | number, content: string | Buffer): 
 	const disk = simulatedDisk();
 	const path = typeof file === 'number' ? (open.get(file) ?? '') : file;
 	const node = disk.files.get(path) ?? disk.create(path);
-	disk.write(path, node, Buffer.from(content), 0);
+	disk.writeAll(path, node, Buffer.from(content));
 }
 export const readdirSync = (path: string) =>
 	simulatedDisk()

@@ -155,6 +155,22 @@ export const INVARIANTS: readonly Invariant[] = [
 		on: { readerDone: ({ pages }) => pages >= 500 && `${pages} pages` },
 	},
 	{
+		name: 'older-events-arrive',
+		promise: 'What 0.1.0 has received is delivered once it has given way to this version again.',
+		on: { judged: ({ quiet }, life) => quiet.status.state === 'online' && life.leftByOlder() },
+	},
+	{
+		name: 'a-copy-stays-away',
+		promise:
+			'A copy of the disk of a paired device in another machine neither registers nor connects in the name of the first.',
+		on: {
+			// One with a key uses the first one's Connection until it has registered as itself.
+			registration: ({ deviceId }, life, { credential }) =>
+				credential === 'code' && life.isOfAnother(deviceId) && deviceId,
+			opened: ({ deviceId }, life, { credential }) => credential === 'code' && life.isOfAnother(deviceId) && deviceId,
+		},
+	},
+	{
 		name: 'delivered-once',
 		promise: 'A notification becomes one event.',
 		on: {

@@ -6,13 +6,16 @@ import type { PublishedPlan } from './service.ts';
 export type Observed =
 	| { type: 'fault'; kind: string; atMs: number }
 	| { type: 'calm'; atMs: number }
-	| { type: 'boot'; atMs: number; state: DeviceState; lastSaved: string | null; wasCutInSave: boolean }
+	/** 0.1.0 has run, and received these. */
+	| { type: 'leftByOlder'; texts: readonly string[] }
+	| { type: 'boot'; atMs: number; serial: string; state: DeviceState; lastSaved: string | null; wasCutInSave: boolean }
 	| { type: 'off'; atMs: number }
 	| { type: 'stopped'; withinMs: number; timersLeft: number; socketsLeft: number }
 	| {
 			type: 'registration';
 			scheme: string;
 			credential: string;
+			deviceId: string;
 			workflowId: string | null;
 			atMs: number;
 	  }
@@ -20,7 +23,7 @@ export type Observed =
 	| { type: 'issued'; token: string; workflowId: string; atMs: number }
 	| { type: 'codeSent'; times: number }
 	| { type: 'socket'; atMs: number; open: number }
-	| { type: 'opened'; atMs: number; open: number; session: number; workflowId: string; token: string }
+	| { type: 'opened'; atMs: number; open: number; session: number; deviceId: string; workflowId: string; token: string }
 	| { type: 'socketGone'; atMs: number; open: number; session: number | null }
 	| { type: 'sessionExpired'; atMs: number; session: number }
 	| {

@@ -134,6 +134,31 @@ const OF_INVARIANTS: readonly Plant[] = [
 		{ seed: 44 },
 	),
 	one(
+		'events-of-before-forgotten',
+		'older-events-arrive',
+		'events/takeover.edge.ts',
+		'	append(log, before, old, parts);\n',
+		'',
+		{ seed: 15 },
+	),
+	one(
+		'copies-are-welcome',
+		'a-copy-stays-away',
+		'identity/identity.ts',
+		'const cloned = then !== null && seemsCloned(then, seen, changes);',
+		'const cloned = then !== null && seen === null;',
+		{ seed: 26 },
+	),
+	{
+		name: 'half-a-save-counts',
+		catches: 'saves-last',
+		edits: [
+			[FILES, 'fs.writeFileSync(descriptor, bytes);', 'try { fs.writeFileSync(descriptor, bytes); } catch {}'],
+			[FILES, 'if (size !== bytes.length) throw', 'if (size > bytes.length) throw'],
+		],
+		seed: 56,
+	},
+	one(
 		'duplicates-pass',
 		'delivered-once',
 		STORE,

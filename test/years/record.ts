@@ -49,6 +49,10 @@ export function createRecord(traits: Traits) {
 	let clockWasWrong = !traits.clockBattery;
 	let currentToken: { token: string; sinceMs: number; session: number } | null = null;
 	let hasLostDisk = false;
+	let hasFailedDisk = false;
+	let serial = '';
+	/** Numbers of what 0.1.0 has received, and is not delivered. */
+	const older = new Set<number>();
 	/** What rots is found at some later start. */
 	let isRotten = false;
 	let secrets: string[] = ['key-of-this-life'];
@@ -78,7 +82,8 @@ export function createRecord(traits: Traits) {
 					calmSinceMs = null;
 					if (seen.kind === 'clockJump') clockWasWrong = true;
 					if (seen.kind === 'suspend' || seen.kind === 'stall') frozenUntilMs = Number.POSITIVE_INFINITY;
-					if (seen.kind === 'fullDisk' || /^(bad|lying|slow)/.test(seen.kind)) hasLostDisk = true;
+					if (/^(bad|lying|slow|imaged)/.test(seen.kind)) hasFailedDisk = true;
+					if (hasFailedDisk || /^(full|filling)Disk/.test(seen.kind)) hasLostDisk = true;
 					if (['rot', 'rolledBack', 'applicationAway'].includes(seen.kind)) isRotten = true;
 					break;
 				case 'calm':
@@ -99,7 +104,11 @@ export function createRecord(traits: Traits) {
 		},
 		after(seen: Observed): void {
 			switch (seen.type) {
+				case 'leftByOlder':
+					for (const text of seen.texts) older.add(numberIn(text)?.number ?? -1);
+					break;
 				case 'boot':
+					({ serial } = seen);
 					beatsOf.clear();
 					clockWasWrong ||= !traits.clockBattery;
 					life.lastTurn = '';
@@ -148,6 +157,7 @@ export function createRecord(traits: Traits) {
 					if (found) {
 						delivered.add(found.number);
 						sent.delete(found.number);
+						older.delete(found.number);
 						lastConsumed = Math.max(lastConsumed, found.number);
 						newestOf.set(found.channel, Math.max(found.number, newestOf.get(found.channel) ?? -1));
 					}
@@ -165,7 +175,8 @@ export function createRecord(traits: Traits) {
 					gaps = gaps.slice(-3);
 					for (const known of [...delivered]) if (known < lastSent - 3000) delivered.delete(known);
 					for (const channel of [...newestOf.keys()].slice(0, -20)) newestOf.delete(channel);
-					hasLostDisk = false;
+					hasLostDisk = hasFailedDisk = false;
+					older.clear();
 					// The newest events have right times from here on.
 					if (seen.quiet.status.state === 'online') clockWasWrong = false;
 			}
@@ -259,9 +270,11 @@ export function createRecord(traits: Traits) {
 		},
 		hasLostDisk: () => hasLostDisk || isRotten,
 		/** What it had confirmed may be gone, or was late. */
-		hasFailedDisk: () => traits.hasBadDisk && hasLostDisk,
+		hasFailedDisk: () => hasFailedDisk,
+		isOfAnother: (deviceId: string) => serial !== '' && deviceId !== serial,
+		leftByOlder: () => (older.size > 0 ? [...older].join() : null),
 		/** Events that were read once may be lost, or be a gap by now. */
-		hasLostEvents: () => traits.hasBadDisk && (hasLostDisk || isRotten),
+		hasLostEvents: () => hasFailedDisk || (traits.hasBadDisk && (hasLostDisk || isRotten)),
 		wasFrozen: (withinMs: number) => frozenUntilMs > 0 && withinMs > 0 && frozenUntilMs === Number.POSITIVE_INFINITY,
 	};
 

@@ -13,6 +13,8 @@ import type { Machine, Time } from './time.ts';
 
 export const BASE_URL = 'https://service.test';
 export const PLAN_URL = 'https://plan.test/plan.json';
+/** Of the machine, and of another one. */
+export const [SERIAL, OTHER_SERIAL] = ['SN-0012345', 'SN-0099173'];
 export const WORKFLOWS = ['wf-a', 'wf-b', 'wf-c'] as const;
 
 /** What becomes of packets. `hole`: they vanish both ways, and come again when the line is back. */
@@ -137,7 +139,7 @@ export function createService(parts: {
 		},
 		newestSession: (): Session | null => [...sessions].at(-1) ?? null,
 		/** Sends one on the newest channel that it believes open; without one it is lost. */
-		notify(bytes = 0) {
+		notify(bytes = 0): string {
 			const session = service.newestSession();
 			const number = notifications;
 			notifications += 1;
@@ -147,6 +149,7 @@ export function createService(parts: {
 			const text = JSON.stringify(document);
 			newest = text;
 			session?.toDevice(() => session.receive(text));
+			return text;
 		},
 		/** Sends the newest notification again on the newest channel. */
 		repeat() {
@@ -216,7 +219,8 @@ export function createService(parts: {
 		const asked = JSON.parse(request.body ?? '{}') as { deviceId: string; workflowId?: string };
 		const [scheme = '', credential = ''] = (request.headers['authorization'] ?? '').split(' ');
 		const workflow = asked.workflowId ?? null;
-		observe({ type: 'registration', scheme, credential, workflowId: workflow, atMs: time.nowMs });
+		const { deviceId } = asked;
+		observe({ type: 'registration', scheme, credential, deviceId, workflowId: workflow, atMs: time.nowMs });
 		const code = scheme === 'Token' ? codes.get(credential) : undefined;
 		if (code) {
 			code.timesSent += 1;

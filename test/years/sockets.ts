@@ -233,8 +233,8 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 		socket.session = session;
 		socket.readyState = OPEN;
 		service.sessions.add(session);
-		const { workflowId, token } = known;
-		observe({ type: 'opened', atMs: openedAtMs, open: countOpen(), session: session.id, workflowId, token });
+		const { deviceId, workflowId, token } = known;
+		observe({ type: 'opened', atMs: openedAtMs, open: countOpen(), session: session.id, deviceId, workflowId, token });
 		socket.emit('upgrade', { headers: { date: service.date() } });
 		socket.emit('open');
 	}

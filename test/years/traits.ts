@@ -21,6 +21,8 @@ export interface Traits extends ServiceTraits {
 	readonly durable: boolean;
 	/** Its disk fails in every way, not only by being full. */
 	readonly hasBadDisk: boolean;
+	/** What befalls it besides: 0.1.0 runs on it now and then, or its disk fills and is copied. */
+	readonly befalls: readonly ('olderVersion' | 'fillingDisk' | 'imaged')[];
 	readonly startMs: number;
 	readonly settings: Readonly<Record<string, unknown>>;
 }
@@ -49,6 +51,7 @@ export function traitsOf(seed: number): Traits {
 		followsPlan,
 		durable,
 		hasBadDisk,
+		befalls: seed % 10 === 5 ? ['olderVersion'] : seed % 10 === 6 ? ['fillingDisk', 'imaged'] : [],
 		connectionLifeMs,
 		isOpaque: chance.is(0.15),
 		mayRegisterAgain: credential === 'code' ? chance.is(0.9) : chance.is(0.8),
