@@ -8,14 +8,18 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-/** So many registrations may begin within any such time. */
-const LIMITS = [
-	{ most: 10, withinMs: MINUTE, words: 'a minute' },
-	{ most: 120, withinMs: HOUR, words: 'an hour' },
-] as const;
+/** So many registrations may begin within any minute. */
+const MOST_A_MINUTE = 10;
+/**
+ * After so many within an hour they come one by one, evenly: 120 an hour in all, and the device is never further than this from the next.
+ * A bound of 120 at any pace had it wait up to a quarter of an hour after 45 minutes of lost answers.
+ */
+const FREE_AN_HOUR = 20;
+const THEN_EVERY_MS = 36 * SECOND;
+const MOST_AN_HOUR = FREE_AN_HOUR + HOUR / THEN_EVERY_MS;
 
 export interface RegistrationBudget {
-	/** Monotonic times of the registrations within the last hour, oldest first. Left out are those that did not reach the service, and retries that failed. */
+	/** Monotonic times of the registrations within the last hour, oldest first. Those that did not reach the service are left out. */
 	readonly begunAtMs: readonly number[];
 	/** Those of them that the service has caused. */
 	readonly byServiceAtMs: readonly number[];
@@ -44,16 +48,22 @@ export function spend(
 	const [recent, recentByService] = [before.begunAtMs, before.byServiceAtMs].map((all) =>
 		all.filter((begun) => atMs - begun < HOUR),
 	) as [number[], number[]];
-	for (const { most, withinMs, words } of LIMITS) {
-		// The oldest that still counts frees the place.
-		const oldest = recent.at(-most);
-		if (oldest === undefined || atMs - oldest >= withinMs) continue;
-		const cause: Cause = 2 * recentByService.filter((begun) => begun >= oldest).length >= most ? 'service' : 'site';
-		const message = `This device has registered ${most} times within ${words}, ${BECAUSE[cause]}; the next time has to wait.`;
-		const told = { remedy: REMEDIES[cause], retryAfterMs: oldest + withinMs - atMs };
-		const heldBack = failure('registering-too-often', message, told);
-		const budget = { begunAtMs: recent, byServiceAtMs: recentByService, heldBackAtMs: atMs, cause };
-		return { budget, heldBack };
+	// The oldest that still counts frees the place.
+	const oldest = recent.at(-MOST_A_MINUTE) ?? Number.NEGATIVE_INFINITY;
+	const newest = recent.length < FREE_AN_HOUR ? Number.NEGATIVE_INFINITY : (recent.at(-1) ?? 0);
+	const waitMs = Math.max(oldest + MINUTE, newest + THEN_EVERY_MS) - atMs;
+	if (waitMs > 0) {
+		const isMinute = oldest + MINUTE > atMs;
+		const counted = isMinute ? recent.slice(-MOST_A_MINUTE) : recent;
+		const byService = recentByService.filter((begun) => begun >= (counted[0] ?? 0)).length;
+		const cause: Cause = 2 * byService >= counted.length ? 'service' : 'site';
+		const words = isMinute ? 'a minute' : 'an hour';
+		const message = `This device has registered ${counted.length} times within ${words}, ${BECAUSE[cause]}; the next time has to wait.`;
+		const heldBack = failure('registering-too-often', message, { remedy: REMEDIES[cause], retryAfterMs: waitMs });
+		// Evened out alone it is no more than a retry that waits.
+		const isTold = isMinute || 2 * recent.length >= MOST_AN_HOUR;
+		const told = isTold ? { heldBackAtMs: atMs, cause } : {};
+		return { budget: { ...before, begunAtMs: recent, byServiceAtMs: recentByService, ...told }, heldBack };
 	}
 	const byServiceAtMs = by === 'service' ? [...recentByService, atMs] : recentByService;
 	return { budget: { ...before, begunAtMs: [...recent, atMs], byServiceAtMs }, heldBack: null };
@@ -79,7 +89,7 @@ export function refund(budget: RegistrationBudget): RegistrationBudget {
 /** What the status says for an hour after a registration was held back. */
 export function budgetWarning({ heldBackAtMs, cause }: RegistrationBudget, nowMs: number): Failure | null {
 	if (heldBackAtMs === null || nowMs - heldBackAtMs >= HOUR) return null;
-	const limits = LIMITS.map(({ most, words }) => `${most} times ${words}`).join(' or ');
+	const limits = `${MOST_A_MINUTE} times a minute or ${MOST_AN_HOUR} times an hour`;
 	const message = `Within the last hour this device wanted to register more often than ${limits}, ${BECAUSE[cause]}; while it does, the newest registration waits for room.`;
 	return failure('registering-too-often', message, { remedy: REMEDIES[cause] });
 }

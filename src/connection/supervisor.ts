@@ -271,9 +271,8 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	if (!happened) return { supervision, effects: [] };
 	const { generation, registration, reason } = link;
 	const { desired } = supervision;
-	// What did not reach the service has cost it nothing; a request whose answer is lost may have reached it. A retry waits for its failures.
-	const isRetry = 'backoff' in link.state && link.state.backoff.failures > 0;
-	const isFree = event.type === 'registerFailed' && (event.unsent === true || isRetry);
+	// What did not reach the service has cost it nothing; a request whose answer is lost may have reached it.
+	const isFree = event.type === 'registerFailed' && event.unsent === true;
 	const before = isFree ? refund(supervision.budget) : supervision.budget;
 	const moving = transition(link.state, happened, random);
 	const { step, budget } = admitted(

@@ -2,7 +2,14 @@
 import type { Settings } from '../settings/table.ts';
 import type { PinnedIdentity } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
-import { type CompleteIdentity, chooseIdentity, type IdentityFacts, type KeptId, keptId } from './identity.ts';
+import {
+	type CompleteIdentity,
+	chooseIdentity,
+	type IdentityFacts,
+	isLeftByAnother,
+	type KeptId,
+	keptId,
+} from './identity.ts';
 
 export type CurrentIdentity = ReturnType<typeof keepIdentity>;
 
@@ -27,6 +34,8 @@ export function keepIdentity(parts: {
 		const choice = choose(identity, kept);
 		// Of a device that registered with an older version, the machine on which this one first starts counts.
 		if (kept && !identity && !registeredOn) device.keep((state) => ({ ...state, registeredOn: choice.fingerprint }));
+		if (!identity && isLeftByAnother(facts, choice, kept))
+			device.keep((state) => ({ ...state, connections: [], registeredOn: choice.fingerprint }));
 		return choice;
 	}
 	let now = ofState();

@@ -302,6 +302,20 @@ function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part
 	return changed[0] !== 'macAddress' && hardware.every((part) => then[part] === null || part === changed[0]);
 }
 
+/**
+ * Whether what was kept is of another machine, and this one has an id of its own: a device with a key whose disk came from another one. What
+ * that one has registered is not this one's to use.
+ */
+export function isLeftByAnother(
+	facts: IdentityFacts,
+	{ fingerprint, deviceId }: IdentityChoice,
+	kept: KeptId | null,
+): boolean {
+	if (!kept?.on || deviceId?.value === kept.value) return false;
+	const seen = stillThere(facts, fingerprint, kept.on);
+	return seemsCloned(kept.on, seen, changedParts(kept.on, seen));
+}
+
 function describeChanges(
 	changed: readonly Part[],
 	cloned: boolean,

@@ -64,6 +64,20 @@ describe('the state of a device with an API key', () => {
 		expect(await later.untilState('online')).toMatchObject({ warnings: [], deviceId });
 	});
 
+	test('on a machine with a serial number of its own leaves the Connection alone that the first one has, also while the service refuses its key [F1066]', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service, MACHINES['PC with serial numbers of the maker']);
+		const before = service.requests.length;
+		service.failNext({}, { status: 401 });
+		const copy = await givenAgent({ home, machine: MACHINES['Raspberry Pi'] });
+		await copy.untilStatus(({ problem }) => problem?.code === 'credential-refused', 'refusal');
+		expect(service.requests.slice(before)).toEqual([expect.objectContaining({ method: 'POST', status: 401 })]);
+		expect(copy.agent.status().deviceId).toBe('10000000a1b2c3d4');
+		copy.clock.advance(3_600_000);
+		await copy.untilState('online');
+		expect(service.devices().map(({ deviceId }) => deviceId)).toEqual(['PF3K9QXZ', '10000000a1b2c3d4']);
+	});
+
 	test('of a machine with nothing of its own, whose id was generated, is noticed by the machine-id', async () => {
 		const service = await givenService();
 		const home = await givenRegistered(service, MACHINES['virtual machine']);

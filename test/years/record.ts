@@ -1,6 +1,6 @@
 /** What is remembered of a life so that its invariants can be judged. Bounded: what is settled is forgotten. */
 import type { Observed } from './observed.ts';
-import type { PublishedPlan } from './service.ts';
+import { OTHER_SERIAL, type PublishedPlan } from './service.ts';
 import type { Traits } from './traits.ts';
 
 const SECOND = 1000;
@@ -271,6 +271,7 @@ export function createRecord(traits: Traits) {
 		hasLostDisk: () => hasLostDisk || isRotten,
 		/** What it had confirmed may be gone, or was late. */
 		hasFailedDisk: () => hasFailedDisk,
+		isCopy: () => serial === OTHER_SERIAL,
 		isOfAnother: (deviceId: string) => serial !== '' && deviceId !== serial,
 		leftByOlder: () => (older.size > 0 ? [...older].join() : null),
 		/** Events that were read once may be lost, or be a gap by now. */
