@@ -30,7 +30,7 @@ import type { Chance } from './chance.ts';
 import { createDisk, type Disk } from './disk.ts';
 import { bindMachine } from './machine-edges.ts';
 import type { Observe } from './observed.ts';
-import { SERIAL, type Service } from './service.ts';
+import { OTHER_SERIAL, SERIAL, type Service } from './service.ts';
 import { createSockets } from './sockets.ts';
 import type { Machine, Time } from './time.ts';
 
@@ -372,6 +372,9 @@ export function createDevice(parts: {
 	return {
 		disk,
 		sockets,
+		get isCopy() {
+			return serial === OTHER_SERIAL;
+		},
 		set serial(other: string) {
 			serial = other;
 		},

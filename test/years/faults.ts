@@ -305,6 +305,7 @@ export function strike({ kind, atMs, endMs, seed }: Fault, victim: Victim) {
 				boot(victim, true);
 			});
 		case 'imaged': {
+			if (device.isCopy) return;
 			const putBack = device.disk.image();
 			// A copy of its disk in another machine, while this one is off.
 			device.off(false);
