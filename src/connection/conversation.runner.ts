@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
-import { type Frame, type Notification, readNotification, readNumber, readWord } from '../protocol/channel.ts';
+import { type Frame, kindsOf, type Notification, readNotification, readNumber } from '../protocol/channel.ts';
 import { messagesIn } from '../protocol/frame-messages.ts';
 import { parseJson } from '../protocol/json.ts';
 import { type RegistrationAnswer, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
@@ -103,12 +103,9 @@ export function converse(parts: ConversationParts) {
 	function hear(message: Frame): void {
 		const { pingKind, pongBody, kindPointer, notificationIdPointer, ignoreKinds } = parts.settings();
 		const read = readNotification(message, { kindPointer, notificationIdPointer });
-		// Words about the channel may be written in another way than notifications.
-		const usual = read.kind === 'unknown' ? readNotification(message).kind : read.kind;
+		const kinds = kindsOf(message, read);
+		const isOf = (kind: string | null): kind is string => kind !== null && kinds.includes(kind);
 		const text = message.type === 'text' ? message.text : '';
-		const isOf = (kind: string | null): kind is string =>
-			kind !== null &&
-			(usual === kind || text.trim() === kind || (usual === 'unknown' && readWord(parseJson(text)) === kind));
 		const isChange = message.type === 'text' && nextConnection?.startsWith('/') && changes({ body: message.text });
 		if (isOf(pingKind)) {
 			const id = read.writtenId ?? readNumber(parseJson(text), pingKind)?.[1] ?? '';
@@ -116,7 +113,7 @@ export function converse(parts: ConversationParts) {
 		} else if (isOf(confirmKind)) {
 			cancel();
 			confirm();
-		} else if (!isChange && parts.keep(message) && !ignoreKinds.includes(read.kind)) acknowledge(read);
+		} else if (!isChange && parts.keep(message) && !ignoreKinds.some(isOf)) acknowledge(read);
 	}
 
 	return {

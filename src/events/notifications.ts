@@ -1,6 +1,6 @@
 /** Notifications, the session of a pairing link, and gaps, as events. Acts on nothing; a message to act on is handed back. */
 import type { Log } from '../base/log.edge.ts';
-import { type AgentMessage, type Frame, readAgentMessage, readNotification } from '../protocol/channel.ts';
+import { type AgentMessage, type Frame, kindsOf, readAgentMessage, readNotification } from '../protocol/channel.ts';
 import type { Settings } from '../settings/table.ts';
 import { gapEvent, ownEvent } from './event.ts';
 import type { EventsFeed } from './feed.runner.ts';
@@ -23,7 +23,7 @@ export function keepNotification(
 ): AgentMessage | null {
 	const notification = readNotification(frame, { kindPointer, notificationIdPointer });
 	const { kind, format, content, serviceId } = notification;
-	if (ignoreKinds.includes(kind)) {
+	if (ignoreKinds.length > 0 && kindsOf(frame, notification).some((one) => ignoreKinds.includes(one))) {
 		events.ignored();
 		return null;
 	}

@@ -133,6 +133,17 @@ export function readWord(document: unknown): string | null {
 	return isObject(document) ? (WORD_NAMES.map((name) => document[name]).find(isName) ?? null) : null;
 }
 
+/**
+ * Every word by which a setting may name a message that is not a notification: its kind; where it has none, the one at a usual place, since
+ * words about the channel may be written in another way than notifications; and a text that is one word itself.
+ */
+export function kindsOf(frame: Frame, { kind }: Notification): readonly string[] {
+	if (frame.type !== 'text') return [kind];
+	const usual = kind === 'unknown' ? readNotification(frame).kind : kind;
+	const word = usual === 'unknown' ? readWord(parseJson(frame.text)) : null;
+	return [usual, ...(word === null ? [] : [word]), ...(kind === 'text' ? [frame.text.trim()] : [])];
+}
+
 /** The name and value of what a message has besides its word; `null` where that is not one value: it may be the number of a ping. */
 export function readNumber(document: unknown, word: string): readonly [string, string | number] | null {
 	const others = isObject(document) ? Object.entries(document).filter(([, value]) => value !== word) : [];

@@ -258,6 +258,24 @@ describe('messages in another shape', () => {
 		expect(text).toMatch(/^idv_agent_ignored_messages_total\{device="[^"]+"\} 3$/m);
 	});
 
+	test('kinds that are ignored are known at the usual place, too, where notifications have theirs elsewhere [F1080]', async () => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, {
+			kindPointer: '/data/type',
+			ignoreKinds: ['heartbeat_ack', 'pong', 'idle', '6'],
+			ackBody: { ack: '{id}' },
+		});
+		await device.untilState('online');
+		for (const text of ['{"event":"heartbeat_ack","id":"h"}', '{"cmd":"pong"}', ' idle\n', '{"type":6}'])
+			service.send(text);
+		service.send('{"event":"notification","id":"n","data":{"type":"session.started"}}');
+		service.send('{"event":"pong","id":"p","data":{"type":"session.ended"}}');
+		await service.untilMessage((text) => text === '{"ack":"p"}');
+		const kept = (await device.events()).filter(({ type }) => type === 'notification');
+		expect(kept.map(({ kind }) => kind)).toEqual(['session.started', 'session.ended']);
+		expect(service.messages()).not.toContain('{"ack":"h"}');
+	});
+
 	test('a message over the limit becomes an event with its size, and the channel stays open', async () => {
 		const service = await givenOtherService(() => true);
 		const device = await givenDevice(service, { maxMessageBytes: 2000 });
