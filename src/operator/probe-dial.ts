@@ -57,9 +57,12 @@ export async function renewed<Tried>(
 		(run.dismissed.get(pointer) ?? 0) < MAX_TRIES;
 	for (const { pointer, token } of run.offered.filter((one) => fits(one.pointer)).slice(0, MAX_OFFERED)) {
 		const { token: before, offered } = run;
-		Object.assign(run, { token, next: { pointer, isProved: !life.isOpen } });
+		Object.assign(run, { token, next: { pointer, isProved: false } });
 		const then = await again();
-		if (lifeOf(then)?.isOpen) return then;
+		const other = lifeOf(then);
+		const isProved = !life.isOpen || (life.ended !== null && other?.ended === null);
+		if (run.next && isProved) Object.assign(run, { next: { ...run.next, isProved } });
+		if (other?.isOpen) return then;
 		Object.assign(run, { token: before, next: null, offered });
 		run.dismissed.set(pointer, life.isOpen ? MAX_TRIES : (run.dismissed.get(pointer) ?? 0) + 1);
 	}
@@ -113,7 +116,8 @@ export function follow(run: Run, life: Life): void {
 	const named = nextTokens(life).filter(({ token }) => token !== run.token);
 	const { next } = run;
 	if (next) run.token = named.findLast(({ pointer }) => pointer === next.pointer)?.token ?? run.token;
-	else run.offered = named;
+	// A channel that was opened with an old one may be ended without a word of the next.
+	else if (named.length > 0) run.offered = named;
 }
 
 function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: boolean): Omit<Dialled, 'life'> {

@@ -65,7 +65,7 @@ export interface NextPlace {
 /** The texts of an upgrade and of messages that could be the next Connection. */
 export function nextTokens({ headers, heard }: Pick<Life, 'headers' | 'heard'>): NextPlace[] {
 	const ofHeaders = readAnswerTexts({ body: '', headers }).filter(({ place }) => !/^header:sec-/.test(place));
-	const ofMessages = heard.flatMap(({ frame }) => (frame.type === 'text' ? readAnswerTexts({ body: frame.text }) : []));
+	const ofMessages = messagesOf(heard, { jsonInBinary: true }).flatMap(({ text }) => readAnswerTexts({ body: text }));
 	const named = ofMessages.filter(({ place }) => /token|connection|credential|next/i.test(place));
 	return [...ofHeaders, ...named].filter(looksLikeToken).flatMap((text) => {
 		const token = tokenIn([text], text.place);

@@ -195,7 +195,8 @@ async function probe(run: Run): Promise<DeviceReport> {
 		const isRefused = status >= 400 && status < 500;
 		if (isRefused) note(...handshakeFindings(opening, 'proved', run.known.subprotocol));
 		// A service that asks for no Connection says nothing about the one that was shown.
-		const isNext = isRefused || next?.isProved || status !== 101;
+		const isShownLater = JSON.stringify(run.findings()).includes('{token}');
+		const isNext = isRefused || next?.isProved || isShownLater || status !== 101;
 		if (next) Object.assign(run, { token, next: isNext ? { ...next, isProved: isRefused || next.isProved } : null });
 	}
 	const device = await runWithFile(run);
