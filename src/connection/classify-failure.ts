@@ -355,5 +355,8 @@ export function classifyClose(close: ChannelClose): Failure {
 	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });
 	if (code === 4409 || (code >= 4000 && saysReplaced(reason)))
 		return failure('connection-replaced', message, { params });
+	// Source: 4406 is that of graphql-transport-ws, after the HTTP status.
+	if (code >= 1002 && (code === 4406 || /sub-?protocol/i.test(reason)))
+		return failure('channel-rejected', message, { params, remedy: SUBPROTOCOL_REMEDY });
 	return failure('connection-lost', message, { params });
 }

@@ -40,14 +40,15 @@ function partsIn(text: string, contents: FrameContents): readonly string[] | nul
 	return Array.isArray(list) && list.length > 0 ? partsOf(writtenAt(text, contents)) : null;
 }
 
-/** The lines of a text that holds several; `null` for one that is one message. */
+/** The lines of a text that holds several, or its records (RFC 7464; SignalR); `null` for one that is one message. */
 function linesOf(text: string, contents: 'auto' | 'lines'): string[] | null {
-	if (!text.includes('\n')) return null;
+	const isRecord = text.includes('\x1e');
+	if (!isRecord && !text.includes('\n')) return null;
 	const most = contents === 'auto' ? MAX_LINES_UNASKED : MAX_MESSAGES;
-	const lines = text.split(/\r?\n/).filter((line) => line.trim() !== '');
+	const lines = text.split(isRecord ? '\x1e' : /\r?\n/).filter((line) => line.trim() !== '');
 	if (lines.length > most) return null;
 	if (contents === 'lines') return lines;
-	return lines.length > 1 && lines.every((line) => isObject(parseJson(line))) ? lines : null;
+	return (isRecord || lines.length > 1) && lines.every((line) => isObject(parseJson(line))) ? lines : null;
 }
 
 function asText(bytes: Uint8Array): string | null {

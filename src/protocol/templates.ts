@@ -28,7 +28,11 @@ const FILLED = {
 } as const;
 export type TemplatePurpose = keyof typeof FILLED;
 
-const FIELD = /"\$?\{\{?\s*(\w+)\s*\}?\}"|\$?\{\{?\s*(\w+)\s*\}?\}/g;
+/** With blanks in single braces it is a part of the text itself, such as of a GraphQL query: `{ id }`. */
+const NAMED = String.raw`\$?\{(?:(\w+)|\{\s*(\w+)\s*\})\}`;
+const FIELD = new RegExp(`"${NAMED}"|${NAMED}`, 'g');
+/** What ends each message in some protocols (RFC 7464, and SignalR after the message), and is no part of its JSON. */
+const RECORD_SEPARATOR = '\x1e';
 
 /**
  * A message of a deployment's own shape. A field that is a whole JSON text (`"{sequence}"`) becomes the value itself, a
@@ -36,8 +40,9 @@ const FIELD = /"\$?\{\{?\s*(\w+)\s*\}?\}"|\$?\{\{?\s*(\w+)\s*\}?\}/g;
  */
 export function fillTemplate(template: string, fields: Partial<TemplateFields>): string {
 	const isJson = /^\s*[{[]/.test(template);
-	return template.replace(FIELD, (written, whole?: string, inside?: string) => {
-		const value = fields[(whole ?? inside ?? '') as keyof TemplateFields];
+	return template.replace(FIELD, (written, ...names: (string | undefined)[]) => {
+		const whole = names[0] ?? names[1];
+		const value = fields[(whole ?? names[2] ?? names[3] ?? '') as keyof TemplateFields];
 		if (value === undefined) return written;
 		if (whole !== undefined && isJson) return JSON.stringify(value);
 		const plain = isJson ? JSON.stringify(String(value)).slice(1, -1) : String(value);
@@ -66,10 +71,10 @@ export function templateProblem(template: string, purpose: TemplatePurpose): str
 	if (unknown !== undefined) return `names {${unknown}}, which nothing fills in; it may name {${known.join('}, {')}}`;
 	if (purpose === 'path' || !/^\s*[{[]/.test(template)) return null;
 	const sample = Object.fromEntries(known.map((name) => [name, /^(sequence|sentAtMs|uptime)/.test(name) ? 1 : 'x']));
-	if (parseJson(fillTemplate(template, sample)) !== undefined) return null;
+	if (parseJson(fillTemplate(template, sample).replace(RECORD_SEPARATOR, '')) !== undefined) return null;
 	return 'must be JSON once its {fields} are filled in, or a text that does not begin with { or [';
 }
 
 function fieldsOf(template: string): string[] {
-	return [...template.matchAll(FIELD)].map(([, whole, inside]) => whole ?? inside ?? '');
+	return [...template.matchAll(FIELD)].map(([, ...names]) => names.find((name) => name !== undefined) ?? '');
 }

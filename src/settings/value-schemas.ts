@@ -27,16 +27,17 @@ export const tokenPlace = later(() =>
 );
 /** A message of the deployment's own shape: as text, or in a file as JSON. */
 export const messageTemplate = (purpose: TemplatePurpose) =>
-	later(() =>
-		z
-			.union([text, z.record(z.string(), z.unknown()).transform((document) => JSON.stringify(document))], {
-				error: 'must be a text or a JSON object',
-			})
+	later(() => {
+		const asJson = [z.record(z.string(), z.unknown()), z.array(z.unknown())].map((schema) =>
+			schema.transform((document) => JSON.stringify(document)),
+		);
+		return z
+			.union([text, ...asJson], { error: 'must be a text, a JSON object or a JSON array' })
 			.superRefine((template, context) => {
 				const problem = templateProblem(template, purpose);
 				if (problem !== null) context.addIssue(problem);
-			}),
-	);
+			});
+	});
 /** A path under baseUrl that may have a query, and fields of the device in it. */
 export const registrationPath = later(() => placeSchema(pathProblem));
 /** The same, or a whole address: wss, or ws to this machine itself. */

@@ -377,6 +377,15 @@ describe('a close code', () => {
 		expect(classifyClose({ code, reason: '', host }).code).toBe(expected);
 	});
 
+	test.each([
+		[4406, ''],
+		[1002, 'Subprotocol not acceptable'],
+	])('%i "%s" asks for a subprotocol, and for no new pairing [F1083]', (code, reason) => {
+		const found = classifyClose({ code, reason, host });
+		expect(found.code).toBe('channel-rejected');
+		expect(found.remedy).toMatch(/^Set service\.subprotocol/);
+	});
+
 	test('is told in words with the reason, cleaned and without the credential', () => {
 		const found = classifyClose({
 			code: 1011,

@@ -393,6 +393,36 @@ describe('acknowledgements', () => {
 	});
 });
 
+describe('messages of protocols of others', () => {
+	test('arrays, records that end with a separator, and queries with braces of their own are said as they are written [F1082]', async () => {
+		const service = await givenOtherService(() => true);
+		const query = 'subscription { notifications { id } }';
+		const device = await givenDevice(service, {
+			firstMessages: [
+				['1', '{sequence}', 'device:{deviceId}', 'phx_join', {}],
+				'{"protocol":"json","version":1}\x1e',
+				{ id: '1', type: 'subscribe', payload: { query } },
+			],
+			ackBody: [null, '{id}', 'ack'],
+		});
+		await device.untilState('online');
+		service.send('{"type":"a","id":"n-1"}\x1e{"type":"b","id":"n-2"}\x1e');
+		service.send('{"type":"c","id":"n-3"}\x1e');
+		await service.untilMessage((text) => text === '[null,"n-3","ack"]');
+		expect(service.messages().slice(0, 3)).toEqual([
+			`["1",1,"device:${device.agent.status().deviceId}","phx_join",{}]`,
+			'{"protocol":"json","version":1}\x1e',
+			JSON.stringify({ id: '1', type: 'subscribe', payload: { query } }),
+		]);
+		const kept = (await device.events()).filter(({ type }) => type === 'notification');
+		expect(kept.map(({ kind, content }) => [kind, content.at(-1)])).toEqual([
+			['a', '}'],
+			['b', '}'],
+			['c', '}'],
+		]);
+	});
+});
+
 describe('frames that hold several messages, or JSON as bytes', () => {
 	const lines = (count: number) => Array.from({ length: count }, (_, n) => `{"type":"line","n":${n}}`).join('\n');
 	const cases: readonly [string, object, (string | Buffer)[], readonly string[]][] = [
