@@ -61,7 +61,7 @@ export async function renewed<Tried>(
 		const then = await again();
 		const other = lifeOf(then);
 		const isProved = !life.isOpen || (life.ended !== null && other?.ended === null);
-		if (run.next && isProved) Object.assign(run, { next: { ...run.next, isProved } });
+		if (isProved) Object.assign(run, { next: { pointer, isProved } });
 		if (other?.isOpen) return then;
 		Object.assign(run, { token: before, next: null, offered });
 		run.dismissed.set(pointer, life.isOpen ? MAX_TRIES : (run.dismissed.get(pointer) ?? 0) + 1);
@@ -124,6 +124,8 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 	const { refusal, ended, failure } = life;
 	const base = { isPage: false, hints: [], fingerprint: '101', subprotocol: life.subprotocol, retryAfter: undefined };
 	const hasLasted = ended === null || ended.atMs >= countsMs;
+	if (life.isOpen && failure?.code === 'channel-rejected')
+		return { ...base, status: 426, fingerprint: '426', hints: subprotocolHints('', ended?.reason) };
 	if (life.isOpen) return { ...base, status: hasLasted ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401 };
 	const { 'sec-websocket-accept': accepted, 'sec-websocket-protocol': chosen } = life.headers;
 	// The library ends a channel whose service chooses no subprotocol of those offered, or one that was not: it opens with what was chosen.

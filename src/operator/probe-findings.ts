@@ -3,7 +3,14 @@ import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
-import { heartbeatAnswers, messagesOf, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
+import {
+	asides,
+	heartbeatAnswers,
+	messagesOf,
+	namedLife,
+	type ReadingSettings,
+	type TokenPlace,
+} from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -26,6 +33,8 @@ export function settingsFrom(baseUrl: string, workflowId: string | undefined, fi
 		{},
 		...findings.map(({ settings }) => settings),
 	);
+	const ignoreKinds = [...new Set(findings.flatMap(({ settings }) => settings?.['ignoreKinds'] ?? []))];
+	if (ignoreKinds.length > 0) Object.assign(found, { ignoreKinds });
 	// Easier to read than JSON in a text.
 	const service = Object.fromEntries(
 		Object.entries(found).map(([name, value]) => [
@@ -41,7 +50,8 @@ export function settingsFrom(baseUrl: string, workflowId: string | undefined, fi
 	};
 }
 
-const asDocument = (body: unknown) => (typeof body === 'string' && body.startsWith('{') ? parseJson(body) : body);
+const asDocument = (body: unknown) =>
+	typeof body === 'string' && /^[{[]/.test(body) ? (parseJson(body) ?? body) : body;
 
 export function finding(
 	point: string,
@@ -153,7 +163,8 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const contents = { ...(frameContents && { frameContents }), ...(jsonInBinary && { jsonInBinary }) };
 	const answers = heartbeatAnswers(life, settleMs, form, settings);
 	const isMute = life.ended === null && life.pings > 0 && life.pongs === 0;
-	const seen = messagesOf(life.heard, form).length > 0;
+	const isAside = asides(life, form, settleMs, settings);
+	const seen = messagesOf(life.heard, form).some(({ text }) => !isAside(text));
 	return [
 		...(Object.keys(contents).length > 0
 			? [finding('frame-contents', 'every frame that came', contentsFound(life, form), 'proved', contents)]
@@ -166,7 +177,7 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 		finding(
 			'notification-kind',
 			tried,
-			kindPointer === undefined ? (seen ? 'at a usual place' : 'no message') : `at ${kindPointer}`,
+			kindPointer === undefined ? (seen ? 'at a usual place' : 'no notification') : `at ${kindPointer}`,
 			seen ? 'guessed' : 'not seen',
 			kindPointer !== undefined && { kindPointer },
 		),

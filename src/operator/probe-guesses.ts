@@ -6,6 +6,7 @@ import { readNumber, readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { TemplatePurpose } from '../protocol/templates.ts';
 import { type Example, examplesIn } from './probe-examples.ts';
+import { familySettings } from './probe-families.ts';
 import { otherIds } from './probe-form.ts';
 import {
 	asides,
@@ -48,7 +49,7 @@ interface Seen {
 const SAID_FIRST = ['authenticate', 'auth', 'hello', 'login', 'register', 'identify', 'connect', 'subscribe'];
 const VERBS =
 	/\b(subscribe|authenticate|authorize|authorization|auth|log_?(?:in|on)|sign_?(?:in|on)|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
-const ACKS = /\b(ack\w*|receiv\w*|confirm\w*|receipt)\b/gi;
+const ACKS = /\b(ack(?:now\w*|ed|s)?|receive[ds]?|confirm(?:ed|ation)?|receipt)\b/gi;
 const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|log.?in\b|log.?on\b|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?[io]n|\binit/i;
 const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
@@ -89,7 +90,7 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 			life.said.length === 0 || ended === null ? 4 : 2,
 			isPoor ? named.first : [],
 			maySay('firstMessages', isPoor),
-			() => firstMessages(words, life, messages, form),
+			() => firstMessages(words, messages, form),
 		),
 		group(
 			ABOUT_ACK,
@@ -115,15 +116,21 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 		group(/^\b$/, life.failure?.code === 'channel-silent' ? 20 : -9, [], true, () => [
 			{ point: 'dead-channel', settings: { silenceLimitSeconds: 0 } },
 		]),
-		group(/^\b$/, 0, [], maySay('firstMessages', ended !== null), () =>
-			firstMessages(words, life, messages, form, true),
-		),
+		group(/^\b$/, 0, [], maySay('firstMessages', ended !== null), () => firstMessages(words, messages, form, true)),
 	].sort((a, b) => b.weight - a.weight);
 	const written = likely.flatMap(({ examples }) => examples).map((one) => ({ ...one, isWritten: true as const }));
 	if (!isPoor && !repeats) return written;
 	const others = likely.filter(({ weight }) => weight >= 0).flatMap(({ make }) => make());
-	return [...written, ...(isSilent && ended === null ? others.slice(0, MAX_SILENT) : others)];
+	const said = [life.path, life.subprotocol, ended?.reason, ...life.heard.map(textOf)].join('\n');
+	const families = maySay('firstMessages', isPoor) ? familySettings(said) : [];
+	return [
+		...families.map((settings) => ({ point: 'first-messages', settings })),
+		...written,
+		...(isSilent && ended === null ? others.slice(0, MAX_SILENT) : others),
+	];
 }
+
+const textOf = ({ frame }: Life['heard'][number]) => (frame.type === 'text' ? frame.text : '');
 
 /** Messages that the service itself writes out, in its words or in what it says about the channel. */
 function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: Seen['settings']) {
@@ -184,7 +191,8 @@ export function notificationsIn(
 
 /** Whether a channel brought what an earlier one did not: no error, and no echo of the device. */
 export function bringsNews(life: Life, than: Life, form: ReadingSettings): boolean {
-	const known = messagesOf(than.heard, form).map(({ text }) => wordOf(text, form));
+	const before = messagesOf(than.heard, form).filter(({ text }) => !isError(text));
+	const known = before.map(({ text }) => wordOf(text, form));
 	return messagesOf(life.heard, form).some(({ text }) => {
 		const kind = wordOf(text, form);
 		return !known.includes(kind) && !ERROR.test(kind) && isNews(life, text);
@@ -218,19 +226,9 @@ const under = (keys: readonly string[], word: string) => Object.fromEntries(keys
 const saidFirst = ({ firstMessages = [] }: Readonly<Record<string, unknown>>): Message[] =>
 	(firstMessages as readonly string[]).map((text) => ({ atMs: 0, text }));
 
-function firstMessages(
-	words: string,
-	{ subprotocol }: Life,
-	messages: readonly Message[],
-	form: ReadingSettings,
-	isLast = false,
-): Guess[] {
+function firstMessages(words: string, messages: readonly Message[], form: ReadingSettings, isLast = false): Guess[] {
 	const keys = [...new Set([...keysOf(messages, form), 'type', 'action'])];
-	const isGraphql = /graphql/i.test(subprotocol ?? '');
-	const named = [
-		...(isGraphql ? ['connection_init'] : []),
-		...[...words.matchAll(VERBS)].map(([verb]) => (/^authoriz/i.test(verb) ? 'authenticate' : verb)),
-	];
+	const named = [...words.matchAll(VERBS)].map(([verb]) => (/^authoriz/i.test(verb) ? 'authenticate' : verb));
 	const talk = messages.filter(({ text }) => isTalk(text, form)).flatMap(({ text }) => membersOf(parseJson(text), 4));
 	const offered = talk.find(({ pointer, value }) => /\/channels\/0$/.test(pointer) && typeof value === 'string');
 	const channel = offered?.value ?? 'ws/device';
@@ -246,9 +244,7 @@ function firstMessages(
 		// As Action Cable has it.
 		identifier: '{"channel":"ws/device"}',
 	};
-	// As GraphQL has it.
-	const payload = isGraphql && { payload: { authorization: 'Connection {token}', token: '{token}' } };
-	const message = (verb: string) => JSON.stringify({ ...under([...keys, 'command'], verb), ...fields, ...payload });
+	const message = (verb: string) => JSON.stringify({ ...under([...keys, 'command'], verb), ...fields });
 	const sets = [
 		...[...new Set(named)].slice(0, 3).map((verb) => [message(verb)]),
 		[...new Set([...named, ...SAID_FIRST])].slice(0, 8).map(message),

@@ -8,7 +8,7 @@ import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
-import { bringsNews, guesses, wordsIn } from './probe-guesses.ts';
+import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
 import { heartbeatAnswers, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
@@ -22,6 +22,8 @@ const MAX_GUESSES = 12;
 const MAX_SAID = 200;
 
 type Tried = Readonly<Record<string, unknown>>;
+
+const ignoredBy = ({ ignoreKinds = [] }: Tried) => ignoreKinds as readonly string[];
 
 /** One channel of the device with what is found so far, and more. */
 async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefined> {
@@ -75,8 +77,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const { seen, watch, watchWhole } = createWatch(run, windowMs, answerMs);
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
-		const { notificationIdPointer } = settled as ReadingSettings;
-		const form = { ...readForm(seen, answers), ...(notificationIdPointer && { notificationIdPointer }) };
+		const { notificationIdPointer, kindPointer } = settled as ReadingSettings;
+		const own = { ...(notificationIdPointer && { notificationIdPointer }), ...(kindPointer && { kindPointer }) };
+		const form = { ...readForm(seen, [...answers, ...ignoredBy(settled)]), ...own };
 		run.forget('notification-id');
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
 		const told = namedCadence(wordsIn(best, form)) ?? DEFAULT_HEARTBEAT_CADENCE;
@@ -116,11 +119,16 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		if (!helps(life)) continue;
 		let { settings } = guess;
 		const messages = settings['firstMessages'];
-		if (Array.isArray(messages) && settled['firstMessages'] === undefined) {
+		const brings = (one: Life, said: Tried) => notificationsIn(one, readForm(seen), settleMs, said).length > 0;
+		const isWhole = brings(life, settings);
+		// In a protocol of its own some may be needed that are answered in no way.
+		const mayTrim = Object.keys(settings).length === 1 || isWhole;
+		if (Array.isArray(messages) && settled['firstMessages'] === undefined && mayTrim) {
 			const fewer = async (firstMessages: readonly unknown[]) => {
-				const again = pace.left() > LAST_REQUESTS + 1 ? await attempt({ firstMessages }) : null;
-				if (!helps(again)) return false;
-				[life, settings] = [again, { firstMessages }];
+				const again = pace.left() > LAST_REQUESTS + 1 ? await attempt({ ...settings, firstMessages }) : null;
+				if (!helps(again) || (life && bringsNews(life, again, readForm(seen)))) return false;
+				if (isWhole && !brings(again, { ...settings, firstMessages })) return false;
+				[life, settings] = [again, { ...settings, firstMessages }];
 				return true;
 			};
 			await trim(messages, fewer);

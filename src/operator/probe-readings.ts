@@ -200,6 +200,7 @@ export function asides(
 			const now = { texts: texts.add(withoutRepeating(parseJson(text))), count: count + 1 };
 			came.set(wordOf(text, form), { ...now, least: Math.min(least, one.rank ?? 0) });
 		}
+	const { ignoreKinds = [], ...own } = settings as ReadingSettings & { ignoreKinds?: readonly string[] };
 	const greets = greeting(life.heard, form);
 	const echoes = new Set(life.said.map(({ text }) => text));
 	return (text) => {
@@ -218,6 +219,7 @@ export function asides(
 			isGreeting ||
 			isError(text) ||
 			echoes.has(text) ||
+			ignoreKinds.includes(kindOf(text, { ...form, ...own })) ||
 			answers.includes(kindOf(text, form))
 		);
 	};

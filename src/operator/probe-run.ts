@@ -1,9 +1,7 @@
 /** The steps of `idv probe`, one request and one channel at a time; what is found is kept, whatever ends it. */
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
-import { type NotificationPointers, readNotification } from '../protocol/channel.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
-import type { LoadedSettings } from '../settings/load.runner.ts';
 import { answeredTo, type Ran, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { asked, dial, knock, PASSING } from './probe-dial.ts';
 import {
@@ -13,7 +11,6 @@ import {
 	finding,
 	handshakeFindings,
 	lifeFinding,
-	lifeFindings,
 	nextFinding,
 	settingsFrom,
 	tokenFinding,
@@ -22,17 +19,8 @@ import { readForm } from './probe-form.ts';
 import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
-import {
-	asides,
-	deciding,
-	idsOf,
-	likeTemplate,
-	messagesOf,
-	type ReadingSettings,
-	ranked,
-	repeated,
-	tokenPlaces,
-} from './probe-readings.ts';
+import { likeTemplate, tokenPlaces } from './probe-readings.ts';
+import { amendments, reportOf, type Service } from './probe-report.ts';
 import { keyPaths, register, send, unreadable } from './probe-requests.ts';
 import {
 	CHANNEL_PATHS,
@@ -52,6 +40,7 @@ import {
 	type KeptAnswer,
 	NOT_LASTING_REMEDY,
 	notFound,
+	notServed,
 	type ProbeOptions,
 	type ProbeReport,
 	type Run,
@@ -107,6 +96,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	let device: DeviceReport | null = null;
 	try {
 		device = await probe(run);
+		if (device.isRefused) stopped = toFailure(notServed(run));
 	} catch (error) {
 		if (!signal.aborted) stopped = toFailure(error);
 	}
@@ -243,7 +233,8 @@ async function search(
 		const isLast = tried.size === run.places.length || (cutOff !== null && value.candidate === 0);
 		if (ended && answered.status !== 101) cutOff ??= { path, life: answered.life };
 		// One that opens and is ended at once for each text that may be the Connection may only want to be spoken to: that is tried before other paths.
-		if (isLast && ended && !opened && !PASSING.includes(ended.code ?? 0) && speaksFirst(answered.life)) break;
+		const mayTalk = answered.status !== 426 && !PASSING.includes(ended?.code ?? 0);
+		if (isLast && ended && !opened && mayTalk && speaksFirst(answered.life)) break;
 		step = steps.next(answered);
 	}
 	return { way: (step.done && step.value) || opened, cutOff, answers };
@@ -325,71 +316,4 @@ function silenceEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }:
 		return ended && !RESTARTS.includes(ended.code ?? 0) ? [ended.atMs - (last?.atMs ?? 0)] : [];
 	});
 	return Math.min(...silences.filter((ms) => ms > watchedCadenceMs(run)));
-}
-
-/** What the device brought. */
-function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {
-	const answerMs = Math.min(1000, seconds * 125);
-	const form = formOf(service);
-	const isAside = lives.map((life) => asides(life, form, answerMs, { ...service }));
-	const all = events.filter(({ type }) => type === 'notification');
-	const own = all.filter(({ content }) => !isAside.some((is) => is(content)));
-	const counted = (some: typeof all) => {
-		const kinds: Record<string, number> = {};
-		for (const { kind } of some) kinds[kind] = (kinds[kind] ?? 0) + 1;
-		return kinds;
-	};
-	const { ackBody } = service;
-	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
-	const repeats = lives.flatMap(({ heard }) =>
-		repeated(messagesOf(heard, form), form, ackBody === null ? 0 : answerMs),
-	);
-	return {
-		...{ isOnline, seconds, kinds: counted(own), others: counted(all.filter((one) => !own.includes(one))) },
-		repeats: repeats.length,
-		withId: idsOf(
-			own.map(({ content }) => ({ text: content })),
-			form,
-		).filter((id) => id !== null).length,
-		acknowledgements: lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
-		closes: lives.flatMap(({ ended }) =>
-			ended ? [{ code: ended.code, afterSeconds: Math.round(ended.atMs / 100) / 10, reason: ended.reason }] : [],
-		),
-	};
-}
-
-const formOf = ({ frameContents, jsonInBinary, kindPointer, notificationIdPointer }: Service): ReadingSettings => ({
-	frameContents,
-	...(jsonInBinary && { jsonInBinary }),
-	...(kindPointer !== null && { kindPointer }),
-	...(notificationIdPointer !== null && { notificationIdPointer }),
-});
-
-type Service = LoadedSettings['settings']['service'];
-
-/** The places of kinds and ids as this run shows them, where those of the settings find fewer. */
-function amendments(run: Run, { lives }: Ran, settings: Service): Finding[] {
-	const answerMs = Math.min(1000, run.seconds * 125);
-	const heard = lives.flatMap((life) => ranked(life, settings.firstMessages.length, answerMs));
-	const form = readForm(heard, settings.ignoreKinds);
-	const [life] = lives;
-	const found = (pointers: NotificationPointers) => {
-		const all = messagesOf(deciding(heard), form).map(({ text }) => readNotification({ type: 'text', text }, pointers));
-		const ids = new Set(all.flatMap(({ serviceId }) => serviceId ?? []));
-		const kinds = all.map(({ kind }) => kind).filter((kind) => kind !== 'unknown');
-		// One kind for all of them may be that of their envelope.
-		return [new Set(kinds).size > 1 ? kinds.length : kinds.length / 2, ids.size, all.length] as const;
-	};
-	const [kinds, ids, all] = found(settings);
-	const [betterKinds, betterIds] = found(form);
-	const isWrong = (set: string | null, now: number, then: number) =>
-		all > 0 && (then > now || (set !== null && now === 0));
-	const isOther = form.frameContents !== undefined && form.frameContents !== settings.frameContents;
-	const wrong = [
-		...(isOther ? ['frame-contents', 'notification-kind', 'notification-id'] : []),
-		...(isWrong(settings.kindPointer, kinds, betterKinds) ? ['notification-kind'] : []),
-		...(isWrong(settings.notificationIdPointer, ids, betterIds) ? ['notification-id'] : []),
-	];
-	const read = life ? lifeFindings({ life, form, settleMs: answerMs, settings: { ...settings } }) : [];
-	return read.filter(({ point }) => wrong.includes(point));
 }

@@ -1,11 +1,14 @@
 /** The search of `idv probe` for the channel: which handshake is next, and the least that a service accepts. Pure. */
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
+import { FAMILY_SUBPROTOCOLS } from './probe-families.ts';
 
 /** The most likely first. */
 export const CHANNEL_PATHS: readonly string[] = [
 	DEFAULT_CHANNEL_PATH,
 	'/api/ws/device',
 	'/ws/device/{deviceId}',
+	// As Phoenix has it.
+	'/ws/device/websocket',
 	'/api/v1/ws/device',
 	'/device/ws',
 	'/api/device/ws',
@@ -18,7 +21,10 @@ export const CHANNEL_PATHS: readonly string[] = [
 	'/api/device/channel',
 	'/websocket/device',
 ];
-const SUBPROTOCOLS = ['device', 'v1', 'device.v1', 'v1.device', 'ws-device', 'json', 'notifications', 'idv', 'idv.v1'];
+const SUBPROTOCOLS = [
+	...['device', 'v1', 'device.v1', 'v1.device', 'ws-device', 'json', 'notifications', 'idv', 'idv.v1'],
+	...FAMILY_SUBPROTOCOLS,
+];
 /** Handshakes that offer more look like an attack to some proxies. */
 const MAX_SUBPROTOCOLS = 20;
 

@@ -59,6 +59,10 @@ export interface KeptAnswer extends Pick<TextAnswer, 'status' | 'headers' | 'bod
 /** What the agent's own link brought with the file. */
 export interface DeviceReport {
 	readonly isOnline: boolean;
+	/** Something shows that the service serves this device: a notification, or an answer to a first message. */
+	readonly isServed: boolean;
+	/** Its heartbeats were answered with errors, and nothing shows that it is served. */
+	readonly isRefused: boolean;
 	readonly seconds: number;
 	/** Of notifications, by kind, as applications would have them. */
 	readonly kinds: Readonly<Record<string, number>>;
@@ -120,12 +124,13 @@ export function notFound(run: Run, answers: PathAnswers): AgentError {
 
 const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'channel-path')?.found;
 
-export function notLasting(run: Run, { ended }: Life): AgentError {
+export function notLasting(run: Run, life: Life): AgentError {
+	const { ended } = life;
 	const how = ended?.code == null ? 'without a close code' : `with close code ${ended.code}`;
 	const why = ended?.reason ? ` ("${cleanText(ended.reason, 120)}")` : '';
 	const after = `${((ended?.atMs ?? 0) / 1000).toFixed(1)} s`;
 	const said = `No channel at ${channelOf(run)} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
-	return stop(said, NOT_LASTING_REMEDY);
+	return stop(said, life.failure?.code === 'channel-rejected' ? life.failure.remedy : NOT_LASTING_REMEDY);
 }
 
 export function notAgain(run: Run, life: Life | undefined): AgentError {
@@ -134,6 +139,13 @@ export function notAgain(run: Run, life: Life | undefined): AgentError {
 	return stop(said.trim(), NOT_AGAIN_REMEDY);
 }
 
+/** Of a channel that stays open and is of no use. */
+export function notServed(run: Run): AgentError {
+	const said = `The channel at ${channelOf(run)} opened, and nothing shows that the service serves this device: no notification came, and it answers the heartbeats with errors.`;
+	return stop(said, NOT_SERVED_REMEDY);
+}
+
+const NOT_SERVED_REMEDY = `Look at what the service says above: what the device must say first belongs in service.firstMessages, another heartbeat in service.heartbeatBody. Start sessions for the workflow while the probe runs: only what comes shows the rest; ${IN_TRANSCRIPT}`;
 const NOT_FOUND_REMEDY = `Ask the operator for the path of the channel and name it with --channel-path; ${IN_TRANSCRIPT}`;
 const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: --header); ${IN_TRANSCRIPT}`;
 const NOT_AGAIN_REMEDY = `If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why; ${IN_TRANSCRIPT}`;

@@ -12,6 +12,7 @@ export interface Life {
 	/** What came in place of an upgrade. */
 	refusal: ReturnType<ReadRefusal> | null;
 	isOpen: boolean;
+	readonly path?: string;
 	/** Of the upgrade. */
 	headers: Readonly<Record<string, string>>;
 	/** The one that the service chose. */
@@ -39,7 +40,7 @@ export function openNoted(
 	const { url, authorization } = options;
 	const exchange = transcript.next();
 	const life: Life = {
-		...{ refusal: null, isOpen: false, headers: {}, subprotocol: null, heard: [], said: [] },
+		...{ path: url.pathname, refusal: null, isOpen: false, headers: {}, subprotocol: null, heard: [], said: [] },
 		...{ pings: 0, pongs: 0, ended: null, failure: null },
 	};
 	let openedMs = performance.now();

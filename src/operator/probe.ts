@@ -22,6 +22,7 @@ import { choosePaths } from '../settings/paths.runner.ts';
 import { targetOfCode } from './api-key.ts';
 import { settingsFrom } from './probe-findings.ts';
 import { MAX_REQUESTS } from './probe-pace.ts';
+import { NAMELESS } from './probe-readings.ts';
 import { runProbe } from './probe-run.ts';
 import type { DeviceReport, ProbeReport } from './probe-state.ts';
 import { replaceFile } from './secret-output.ts';
@@ -278,6 +279,7 @@ function planOf(
 		isCode ? `Uses up the code from ${credentialFrom}.` : `Uses the credential from ${credentialFrom}.`,
 		flags.createKey ? 'Creates the API key idv-probe, which ends after 60 s.' : 'Creates no API key.',
 		`Sends at most ${MAX_REQUESTS} requests, ten in a minute, watches the channel for ${flags.seconds} s, and runs a device with the settings for as long.`,
+		'Start a session for this workflow now and then while it runs: kinds, ids and acknowledgements are only seen in notifications that come.',
 	];
 }
 
@@ -322,7 +324,7 @@ function tell(
 	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}; messages on channels: ${messages}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
 	const worth = device
-		? `a device was online with it${endedBy(device).length > 0 ? ' until the service ended its channel' : ''}`
+		? `a device ${device.isServed ? 'was online' : 'had an open channel'} with it${endedBy(device).length > 0 ? ' until the service ended its channel' : ''}`
 		: `no device was online with it${'service' in settings ? '' : ': the address alone'}`;
 	if (file !== undefined) shell.line(`Saved: ${file} (${worth})`);
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
@@ -341,14 +343,21 @@ function tell(
 }
 
 function tellDevice(shell: Shell, device: DeviceReport): void {
-	const { isOnline, seconds, kinds, others, withId, repeats, acknowledgements, closes } = device;
+	const { isOnline, isServed, seconds, kinds, others, withId, repeats, acknowledgements, closes } = device;
 	const named = (counts: DeviceReport['kinds']) =>
 		Object.entries(counts).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
 	const [names, aside] = [named(kinds), named(others)];
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const ended = closes.map(({ code, afterSeconds }) => `${code ?? 'no code'} after ${afterSeconds} s`);
 	shell.table([
-		[`A device with these settings, for ${seconds} s`, isOnline ? 'online' : 'was online, not at the end'],
+		[
+			`A device with these settings, for ${seconds} s`,
+			isOnline
+				? isServed
+					? 'online'
+					: 'opened: nothing shows that the service serves it'
+				: 'was online, not at the end',
+		],
 		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
 		...(aside.length > 0 ? [['Other messages (greetings, pings, answers)', aside.join(', ')]] : []),
 		['Sent again by the service', String(repeats)],
@@ -366,12 +375,12 @@ const endedBy = ({ closes }: DeviceReport) =>
 function doubts(device: DeviceReport): string[] {
 	const { seconds, kinds, withId, repeats } = device;
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
-	const named = total - (kinds['unknown'] ?? 0);
+	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
 	return [
 		endedBy(device).length > 0 &&
 			'The service ended the channel of the device: these settings may not be the whole. Look at service.heartbeatBody, at service.pingKind and at heartbeatCadence.',
 		total === 0 &&
-			`No notification came in ${seconds} s: if the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
+			`No notification came in ${seconds} s, so that nothing shows how they are written: start sessions for the workflow while the probe runs, and run it again. If the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
 		total > 0 &&
 			named === 0 &&
 			'No notification has a kind that was found: look at service.kindPointer (where it stands), and at service.frameContents if a frame holds several.',

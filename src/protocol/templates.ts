@@ -31,7 +31,7 @@ export type TemplatePurpose = keyof typeof FILLED;
 /** With blanks in single braces it is a part of the text itself, such as of a GraphQL query: `{ id }`. */
 const NAMED = String.raw`\$?\{(?:(\w+)|\{\s*(\w+)\s*\})\}`;
 const FIELD = new RegExp(`"${NAMED}"|${NAMED}`, 'g');
-/** What ends each message in some protocols (RFC 7464, and SignalR after the message), and is no part of its JSON. */
+/** The end of each message of SignalR; its JSON is what stands before. Source: RFC 7464 has the same character. */
 const RECORD_SEPARATOR = '\x1e';
 
 /**

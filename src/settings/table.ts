@@ -132,7 +132,7 @@ export const SETTINGS = {
 			'list',
 			later(() => z.array(messageTemplate('first')).max(8, 'must have at most 8 entries')),
 			[],
-			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON (objects or arrays) with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. A change is tried beside the live channel.',
+			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. A change is tried beside the live channel.',
 		),
 		confirmKind: optionalText(
 			kindOfMessage,
@@ -173,7 +173,7 @@ export const SETTINGS = {
 			'text',
 			frameContents,
 			'auto',
-			'Messages in one frame: one; lines, array, or a pointer to one in it (/events): each line or element is one, at most 1000; auto (one, or up to 64 lines, or records that end with U+001E, with an object each).',
+			'Messages in one frame: one; lines, array, or a pointer to one in it (/events): each line or element is one, at most 1000; auto (one, or up to 64 lines or records of objects).',
 		),
 		jsonInBinary: flag(false, 'Whether a binary frame that holds JSON is read like a text one.'),
 		ignoreKinds: list(

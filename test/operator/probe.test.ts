@@ -16,7 +16,7 @@ describe('what it does', () => {
 		const { status, stdout, stderr } = await idv(['probe', '--workflow', 'checkin'], env('ApiKey'));
 		expect({ status, stdout }).toEqual({ status: 64, stdout: '' });
 		expect(stderr).toMatch(
-			/^Error: Nothing was sent\. Registers the device idv-probe-[0-9a-f]{8} for workflow checkin at http:\S+: one device connection, which stays until it ends\. Uses the credential from IDV_AUTHORIZATION\. Creates no API key\. Sends at most 30 requests, ten in a minute, watches the channel for 60 s, and runs a device with the settings for as long\. Run it again with --yes\. \[usage\]\n$/,
+			/^Error: Nothing was sent\. Registers the device idv-probe-[0-9a-f]{8} for workflow checkin at http:\S+: one device connection, which stays until it ends\. Uses the credential from IDV_AUTHORIZATION\. Creates no API key\. Sends at most 30 requests, ten in a minute, watches the channel for 60 s, and runs a device with the settings for as long\. Start a session for this workflow now and then while it runs: kinds, ids and acknowledgements are only seen in notifications that come\. Run it again with --yes\. \[usage\]\n$/,
 		);
 		expect(operator.service.requests).toHaveLength(before);
 	});
