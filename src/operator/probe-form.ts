@@ -1,4 +1,5 @@
 /** The form of a service's messages as `idv probe` reads it from them: how frames are written, where kinds and ids are. Pure. */
+import { bodyOf } from '../protocol/frame-messages.ts';
 import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';
 import {
@@ -25,7 +26,11 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 		return Array.isArray(list) && list.length > 0 && list.every(isObject);
 	};
 	const lone = messagesOf(deciding(heard), { frameContents: 'one', ...binary }).map(({ text }) => parseJson(text));
-	const frameContents = whole.some(isList) ? 'array' : listPlace(lone.filter(isObject));
+	const frameContents = whole.some(isList)
+		? 'array'
+		: whole.some((text) => bodyOf(text) !== null)
+			? 'body'
+			: listPlace(lone.filter(isObject));
 	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
 	const documents = messagesOf(deciding(heard), form)
 		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))

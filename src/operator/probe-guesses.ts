@@ -195,7 +195,7 @@ export function bringsNews(life: Life, than: Life, form: ReadingSettings): boole
 	const known = before.map(({ text }) => wordOf(text, form));
 	return messagesOf(life.heard, form).some(({ text }) => {
 		const kind = wordOf(text, form);
-		return !known.includes(kind) && !ERROR.test(kind) && isNews(life, text);
+		return !known.includes(kind) && (NAMELESS.includes(kind) || !ERROR.test(kind)) && isNews(life, text);
 	});
 }
 
@@ -241,8 +241,6 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 		channel,
 		channels: [channel],
 		topics: ['*'],
-		// As Action Cable has it.
-		identifier: '{"channel":"ws/device"}',
 	};
 	const message = (verb: string) => JSON.stringify({ ...under([...keys, 'command'], verb), ...fields });
 	const sets = [

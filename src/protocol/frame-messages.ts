@@ -6,11 +6,11 @@ import type { Frame } from './channel.ts';
 import { isObject, parseJson, partsOf, resolvePointer, writtenAt } from './json.ts';
 
 /** The last one is a JSON pointer to an array in the frame. */
-export const FRAME_CONTENTS = /^(?:auto|one|lines|array|(?:\/[^/]*)+)$/;
-export type FrameContents = 'auto' | 'one' | 'lines' | 'array' | `/${string}`;
+export const FRAME_CONTENTS = /^(?:auto|one|lines|array|body|(?:\/[^/]*)+)$/;
+export type FrameContents = 'auto' | 'one' | 'lines' | 'array' | 'body' | `/${string}`;
 
 export interface FrameForm {
-	/** `auto`: one message, or one object on each of a few lines; `lines`, `array` and a pointer: one for each line or element. */
+	/** `auto`: one message, or one object on each of a few lines; `lines`, `array` and a pointer: one for each line or element; `body`: the JSON behind headers. */
 	readonly frameContents: FrameContents;
 	/** Whether a binary frame that holds JSON is read like a text one. */
 	readonly jsonInBinary: boolean;
@@ -33,6 +33,7 @@ export function messagesIn(frame: Frame, { frameContents, jsonInBinary }: FrameF
 function partsIn(text: string, contents: FrameContents): readonly string[] | null {
 	if (contents === 'one') return null;
 	if (contents === 'auto' || contents === 'lines') return linesOf(text, contents);
+	if (contents === 'body') return bodyOf(text);
 	const document = parseJson(text);
 	if (contents === 'array') return Array.isArray(document) ? partsOf(text) : null;
 	// What stands beside an empty array would be lost.
@@ -49,6 +50,14 @@ function linesOf(text: string, contents: 'auto' | 'lines'): string[] | null {
 	if (lines.length > most) return null;
 	if (contents === 'lines') return lines;
 	return (isRecord || lines.length > 1) && lines.every((line) => isObject(parseJson(line))) ? lines : null;
+}
+
+/** The JSON behind headers and an empty line. Source: STOMP 1.2, where an octet 0 ends the body. */
+export function bodyOf(text: string): [string] | null {
+	const at = text.search(/\r?\n\r?\n/);
+	if (at === -1 || parseJson(text) !== undefined) return null;
+	const body = text.slice(at).trim().replace(/\0$/, '');
+	return isObject(parseJson(body)) ? [body] : null;
 }
 
 function asText(bytes: Uint8Array): string | null {

@@ -173,7 +173,7 @@ export const SETTINGS = {
 			'text',
 			frameContents,
 			'auto',
-			'Messages in one frame: one; lines, array, or a pointer to one in it (/events): each line or element is one, at most 1000; auto (one, or up to 64 lines or records of objects).',
+			'Messages in one frame: one; body (the JSON behind headers of STOMP); lines, array or a pointer to one (/events), at most 1000; auto (one, or up to 64 lines or records of objects).',
 		),
 		jsonInBinary: flag(false, 'Whether a binary frame that holds JSON is read like a text one.'),
 		ignoreKinds: list(

@@ -15,7 +15,7 @@ export const frameContents = later(
 	() =>
 		text.regex(
 			FRAME_CONTENTS,
-			'must be "auto", "one", "lines", "array" or a JSON pointer to an array, such as /events',
+			'must be "auto", "one", "lines", "array", "body" or a JSON pointer to an array, such as /events',
 		) as unknown as z.ZodType<FrameContents>,
 );
 export const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));

@@ -430,6 +430,12 @@ describe('frames that hold several messages, or JSON as bytes', () => {
 		['65 lines are one text', {}, [lines(65)], ['text']],
 		['an array is one message', {}, ['[{"type":"a"},{"type":"b"}]'], ['unknown']],
 		['lines of other text are one text', {}, ['one\ntwo'], ['text']],
+		[
+			'body: the JSON behind headers is the message, and a frame without is one text',
+			{ frameContents: 'body' },
+			['MESSAGE\nid:1\n\n{"type":"a"}\0', 'MESSAGE\r\n\r\n{"type":"b"}\n\0\n', 'CONNECTED\n\n\0', '{"type":"c"}'],
+			['a', 'b', 'text', 'c'],
+		],
 		['one: lines are never taken apart', { frameContents: 'one' }, [lines(2)], ['text']],
 		[
 			'lines: each line is a message',

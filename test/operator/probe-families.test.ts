@@ -98,6 +98,20 @@ test('JSON-RPC is subscribed to as its specification has it, and its heartbeats 
 	expect(outcome.stdout).toMatch(/Notifications +session\./);
 }, 60_000);
 
+test('an answer to a subscription shows that it is right, where nothing else comes and each heartbeat was an error before [F1089]', async () => {
+	const { outcome, settings } = await probed((socket) => {
+		socket.on('message', (frame) => {
+			const { jsonrpc, id = null, method } = JSON.parse(String(frame));
+			const isRight = jsonrpc === '2.0' && method === 'subscribe';
+			const answer = isRight ? { result: { ok: 1 } } : { error: { code: -32600, message: 'Invalid Request' } };
+			if (jsonrpc !== '2.0' || id !== null) socket.send(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
+		});
+	});
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service.firstMessages).toContainEqual(expect.objectContaining({ method: 'subscribe' }));
+	expect(outcome.stdout).toMatch(/Notifications +none came/);
+}, 60_000);
+
 test('a service that ends a channel without its subprotocol is asked for the usual ones, and a GraphQL subscription follows connection_init [F1085]', async () => {
 	const { outcome, settings } = await probed(
 		(socket) => {
@@ -138,7 +152,11 @@ test('a service that ends a channel without its subprotocol is asked for the usu
 test('STOMP and SignalR are spoken as their specifications have it [F1086]', async () => {
 	const stomp = await probed((socket) => {
 		let isIn = false;
-		every(socket, 60, () => isIn && socket.send(`MESSAGE\nmessage-id:n-${++nr}\n\n{"kind":"${kind()}"}\0`));
+		every(
+			socket,
+			60,
+			() => isIn && socket.send(`MESSAGE\nmessage-id:m-${nr}\n\n{"id":"n-${nr}","kind":"${kind()}"}\0`),
+		);
 		socket.on('message', (data) => {
 			const frame = String(data);
 			if (frame === '\n') return;
@@ -150,9 +168,9 @@ test('STOMP and SignalR are spoken as their specifications have it [F1086]', asy
 		});
 	});
 	expect(stomp.outcome, stomp.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
-	expect(stomp.settings.service).toMatchObject({ heartbeatBody: '\n' });
+	expect(stomp.settings.service).toMatchObject({ heartbeatBody: '\n', frameContents: 'body' });
 	expect(stomp.settings.service.firstMessages).toHaveLength(2);
-	expect(stomp.outcome.stdout).toMatch(/Notifications +text \(/);
+	for (const name of ['started', 'closed']) expect(stomp.outcome.stdout).toMatch(`session.${name} (`);
 
 	const hub = await probed((socket) => {
 		let isIn = false;
