@@ -26,6 +26,8 @@ export interface Asked {
 	readonly signal: AbortSignal;
 	/** The connection may be one that was kept, and is kept in turn, unused so many milliseconds. Default: no. Never for a one-time code. */
 	readonly keeps?: number;
+	/** Whose requests may follow each other on a kept connection: what comes late there reaches no one else. Default: those that name no one. */
+	readonly keptFor?: string;
 	/** Called before the first byte is written, on a connection that stands. */
 	readonly onWrite?: () => void;
 }
@@ -45,8 +47,10 @@ export interface RequestNetwork {
 }
 
 /** As {@link RequestNetwork.ask}. @param agent makes the connection. */
-export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
-	const { method, url, path, headers, body, idleMs, signal, onWrite = () => {} } = asked;
+export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
+	const { method, url, path, headers, body, idleMs, signal, keptFor, onWrite = () => {} } = asked;
+	// What has come unasked on a kept connection is read first: Node ends that one.
+	if (asked.keeps) await new Promise(setImmediate);
 	const isSecure = url.protocol === 'https:';
 	return new Promise((resolve, reject) => {
 		let answer: IncomingMessage | null = null;
@@ -57,7 +61,7 @@ export function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 			request.destroy(why);
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, {
-			...{ method, headers, agent, maxHeaderSize: MAX_HEAD_BYTES },
+			...{ method, headers, agent, keptFor, maxHeaderSize: MAX_HEAD_BYTES },
 			...(path !== undefined && { path }),
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),

@@ -131,6 +131,8 @@ function createAgent(
 		: new HttpAgent(kept);
 	// A server may have named a shorter time.
 	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
+	const { destroy, getName } = agent;
+	agent.getName = (options) => `${getName.call(agent, options)} ${(options as { keptFor?: string }).keptFor}`;
 	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), names);
 	const begin = agent.createConnection.bind(agent);
 	const inTls = (options: AgentConnectOptions, socket: Socket) =>
@@ -143,9 +145,8 @@ function createAgent(
 		});
 		return null;
 	};
-	const destroy = agent.destroy.bind(agent);
 	agent.destroy = () => {
-		destroy();
+		destroy.call(agent);
 		way.close();
 	};
 	return agent;

@@ -94,7 +94,12 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
 		);
 		try {
-			await exchange(request, response, asked, { network: options.network, progress, signal: over.signal });
+			await exchange(
+				request,
+				response,
+				{ ...asked, name },
+				{ network: options.network, progress, signal: over.signal },
+			);
 		} finally {
 			response.removeListener('close', left);
 			progress.stop();
@@ -165,12 +170,14 @@ interface Exchange {
 	readonly added: Readonly<Record<string, string>>;
 	readonly maxBytes: number;
 	readonly headMs: number;
+	/** Whose request it is. */
+	readonly name: string;
 }
 
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, path, baseUrl, token, more, added, maxBytes, headMs }: Exchange,
+	{ method, url, path, baseUrl, token, more, added, maxBytes, headMs, name }: Exchange,
 	parts: { readonly network: ForwarderOptions['network']; readonly progress: Progress; readonly signal: AbortSignal },
 ): Promise<void> {
 	const { network, progress, signal } = parts;
@@ -227,7 +234,9 @@ async function exchange(
 		// An early end must not cut the connection on which the caller gets the reason.
 		const chunks = progress.pass(request.iterator({ destroyOnReturn: false }), 'caller');
 		return network.ask({
-			...{ url, path, method, signal, idleMs: 0, keeps: KEPT_MS },
+			...{ url, path, method, signal, idleMs: 0, keptFor: name },
+			// A service may answer a body before it has read it, and then once more: nothing may follow it on its connection.
+			...(!hasBody && { keeps: KEPT_MS }),
 			onWrite() {
 				isWritten = true;
 			},

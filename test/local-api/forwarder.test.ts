@@ -15,14 +15,23 @@ interface Setup {
 	readonly limits?: Partial<ForwardLimits>;
 	/** The caller is an application with so many places. */
 	readonly uploads?: number;
+	/** Its name, by what it asks for. */
+	readonly nameOf?: (target: string) => string;
 	readonly allow?: string[];
 	readonly baseUrl?: string;
 	readonly unpaired?: boolean;
 }
 
 /** A service, and the forwarder before it as the local interface would use it. */
-async function forwarding({ answer, limits, uploads, allow = [], baseUrl, unpaired = false }: Setup = {}) {
-	const application = uploads === undefined ? null : { name: 'kiosk', origin: '', token: '', shares: { uploads } };
+async function forwarding({
+	answer,
+	limits,
+	uploads,
+	nameOf = () => 'kiosk',
+	allow = [],
+	baseUrl,
+	unpaired = false,
+}: Setup = {}) {
 	const asked: IncomingMessage[] = [];
 	const service = createServer((request, response) => {
 		asked.push(request);
@@ -41,6 +50,8 @@ async function forwarding({ answer, limits, uploads, allow = [], baseUrl, unpair
 	const failed = Promise.withResolvers<Failure>();
 	const local = createServer((request, response) => {
 		const target = (request.url ?? '').replace('/v1/service', '');
+		const own = { name: nameOf(target), origin: '', token: '' };
+		const application = uploads === undefined ? null : { ...own, shares: { uploads } };
 		forward(request, response, target, application).catch((error: unknown) => {
 			if (!(error instanceof AgentError)) throw error;
 			failures.push(error.failure);
@@ -390,5 +401,26 @@ describe('many requests at once', () => {
 		});
 		for (let count = 0; count < 20; count += 1) expect(await ask(`${url}/x`)).toMatchObject({ status: 200 });
 		expect(sockets.size).toBe(1);
+	});
+
+	test('have connections of their own for each application, and for each body [F1100]', async () => {
+		const sockets = new Map<unknown, string[]>();
+		const { url } = await forwarding({
+			uploads: 2,
+			nameOf: (target) => target.slice(1, 2),
+			answer: ({ socket, method, url: path = '' }, response) => {
+				sockets.set(socket, [...(sockets.get(socket) ?? []), `${method} ${path.replace('/tenant', '')}`]);
+				response.end('ok');
+			},
+		});
+		for (const path of ['/a1', '/b1', '/a2', '/b2']) await ask(url + path);
+		for (const path of ['/a3', '/a4']) await ask(url + path, { method: 'POST', body: 'tea' });
+		await ask(`${url}/a5`, { method: 'DELETE' });
+		expect([...sockets.values()]).toEqual([
+			['GET /a1', 'GET /a2', 'DELETE /a5'],
+			['GET /b1', 'GET /b2'],
+			['POST /a3'],
+			['POST /a4'],
+		]);
 	});
 });

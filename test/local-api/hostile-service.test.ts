@@ -441,6 +441,38 @@ describe('a service that', () => {
 			expect(await ask(socketPath, 'GET', undefined, `/v1/service/${turn}`)).toMatchObject(passed(200, `/${turn}`));
 	});
 
+	test.each(['before the next request', 'with it'])(
+		'answers again %s: what comes on a connection that waits ends it, and is nobody’s [F1101]',
+		async (when) => {
+			const sockets: Socket[] = [];
+			const { socketPath } = await givenForwarding((socket, head) => {
+				sockets.push(socket.on('error', () => {}));
+				socket.write(answer(head.includes('/next') ? 'next' : 'first'));
+			}, AT_LEISURE);
+			const caller = connect(socketPath);
+			const asked = (path: string, more = '') => `GET /v1/service/${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`;
+			caller.write(asked('first'));
+			await once(caller, 'data');
+			const again = () => new Promise((resolve) => sockets[0]?.write(answer('of the first'), resolve));
+			if (when.startsWith('before')) await again();
+			caller.write(asked('next', 'Connection: close\r\n'));
+			if (when === 'with it') void again();
+			expect(String(await caller.toArray())).toMatch(/\r\n\r\nnext$/);
+			expect(new Set(sockets).size).toBe(2);
+		},
+	);
+
+	test('answers an upload at once, and again after it: the next request gets its own answer [F1102]', async () => {
+		let first: Socket | undefined;
+		const { socketPath } = await givenForwarding((socket, head) => {
+			if (first) first.write(answer('of the upload'));
+			first ??= socket;
+			socket.write(answer(head.startsWith('POST') ? 'early' : 'next'));
+		}, AT_LEISURE);
+		expect(await ask(socketPath, 'POST', 'x'.repeat(3000))).toMatchObject(passed(200, 'early'));
+		expect(await ask(socketPath, 'GET', undefined, '/v1/service/next')).toMatchObject(passed(200, 'next'));
+	});
+
 	test('sends more than is permitted: cut off, and not read on', async () => {
 		let sent = 0;
 		const { socketPath } = await givenForwarding((socket) => {
@@ -578,8 +610,8 @@ describe('a service that', () => {
 			if (head.includes('/first')) socket.write(answer('first'));
 			else socket.destroy();
 		});
-		expect(await ask(socketPath, 'POST', 'a', '/v1/service/first')).toMatchObject(passed(200, 'first'));
-		expect(await ask(socketPath, 'POST', 'b')).toMatchObject(possible(502, 'connection-lost'));
+		expect(await ask(socketPath, 'DELETE', undefined, '/v1/service/first')).toMatchObject(passed(200, 'first'));
+		expect(await ask(socketPath, 'DELETE')).toMatchObject(possible(502, 'connection-lost'));
 		expect(heads).toHaveLength(2);
 	});
 });
