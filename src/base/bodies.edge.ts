@@ -1,5 +1,5 @@
 /** A body from outside, read and unpacked within bounds. Names what is wrong and leaves the words to who asked for it. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, OutgoingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { pipeline, type Transform } from 'node:stream';
 
@@ -70,6 +70,9 @@ export function readOn(socket: Socket): void {
 	socket._write = (chunk, encoding, done) => _write.call(socket, chunk, encoding, unlessRefused(done));
 	socket._writev = (chunks, done) => _writev?.call(socket, chunks, unlessRefused(done));
 }
+
+/** Sends the head at once. Node's own `flushHeaders` would write its bytes above 127 as UTF-8. */
+export const sendHead = (message: OutgoingMessage) => void message.write('', 'latin1');
 
 /** The body without its `Content-Encoding`, at most `maxBytes` of it; or why there is none. */
 export function unpack(

@@ -6,7 +6,7 @@ import { defaultMaxListeners, getMaxListeners, setMaxListeners } from 'node:even
 import http from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { types } from 'node:util';
-import { readBounded, readOn } from '../base/bodies.edge.ts';
+import { readBounded, readOn, sendHead } from '../base/bodies.edge.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { AgentProblem } from './agent-problem.ts';
 
@@ -99,6 +99,8 @@ export async function send(socketPath: string, sent: Sent, { signal, end }: Endi
 			request.once('response', resolve);
 			// The listener stays: errors after the answer appear on the answer itself.
 			request.on('error', reject);
+			// With the body, Node would write a Content-Disposition in another coding.
+			if (isWhole) sendHead(request);
 			if (isWhole || payload === undefined) request.end(payload);
 			else pipeline(bytesOf(payload, end), request).catch(reject);
 		});

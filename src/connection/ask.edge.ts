@@ -3,7 +3,7 @@ import { type Agent, type IncomingMessage, request as requestHttp } from 'node:h
 import { request as requestHttps } from 'node:https';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { readOn } from '../base/bodies.edge.ts';
+import { readOn, sendHead } from '../base/bodies.edge.ts';
 import { MAX_HEAD_BYTES } from './classify-network-error.ts';
 
 /** How long the connection to a host or to a proxy may take, TLS included, in milliseconds. */
@@ -81,7 +81,7 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 			onWrite();
 			if (!(body instanceof Readable)) return void request.end(body ?? undefined);
 			// Who sends the body may wait for the answer to the head.
-			request.flushHeaders();
+			sendHead(request);
 			pipeline(body, request).catch(reject);
 		};
 		request.once('socket', (socket) => {

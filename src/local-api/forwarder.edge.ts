@@ -5,12 +5,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { continued, unpacking } from '../base/bodies.edge.ts';
+import { continued, sendHead, unpacking } from '../base/bodies.edge.ts';
 import { AgentError, asError, failure } from '../base/errors.ts';
 import type { Answer, RequestNetwork } from '../connection/ask.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { FORWARDED_EACH, FORWARDED_METHODS } from '../protocol/local-api.ts';
+import { cleanText } from '../protocol/problem.ts';
 import { type Progress, watchProgress } from './forward-progress.edge.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
@@ -210,7 +211,7 @@ async function exchange(
 		const late = setTimeout(() => {
 			if (response.headersSent) return;
 			begin();
-			response.flushHeaders();
+			sendHead(response);
 		}, headMs);
 		const first = await pieces.next().finally(() => clearTimeout(late));
 		if (!hasBegun) begin();
@@ -232,6 +233,7 @@ async function exchange(
 	function ask(): Promise<Answer> {
 		const hasBody = request.headers['transfer-encoding'] !== undefined || Number(length) > 0;
 		// An early end must not cut the connection on which the caller gets the reason.
+		const { 'content-length': _, ...rest } = headersToService(request.headers, more);
 		const chunks = progress.pass(request.iterator({ destroyOnReturn: false }), 'caller');
 		return network.ask({
 			...{ url, path, method, signal, idleMs: 0, keptFor: name },
@@ -241,8 +243,9 @@ async function exchange(
 				isWritten = true;
 			},
 			headers: {
-				...headersToService(request.headers, more),
+				...rest,
 				...added,
+				// Last: after it, Node would write a Content-Disposition in another coding.
 				...(hasBody && (length === undefined ? { 'transfer-encoding': 'chunked' } : { 'content-length': length })),
 				// What comes packed all the same is unpacked: the Connection is searched for in it.
 				'accept-encoding': 'identity',
@@ -254,6 +257,8 @@ async function exchange(
 
 	function checkAnswer({ statusCode = 0, headers }: Answer): Record<string, string | string[]> {
 		if (createLeakGuard(token).push(Buffer.from(JSON.stringify(headers))) === null) throw holdsConnection();
+		const coding = headers['transfer-encoding'] ?? 'chunked';
+		if (!/^(?:chunked|identity)$/i.test(coding)) throw packedUnasked(coding);
 		const location = typeof headers['location'] === 'string' ? headers['location'] : null;
 		const local = location === null ? null : localLocation(location, url, baseUrl);
 		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304) throw redirected(statusCode, location, local);
@@ -285,6 +290,12 @@ async function exchange(
 	function holdsConnection(): AgentError {
 		const message = `The answer of ${url.host} holds the Connection of this device, and is not passed on.`;
 		return new AgentError('answer-withheld', message, { params: { host: url.host } });
+	}
+
+	/** It belongs to this connection, and was not asked for: no caller would know of it. Source: RFC 9112, 7.4. */
+	function packedUnasked(coding: string): AgentError {
+		const message = `${url.host} sent an answer with the Transfer-Encoding "${cleanText(coding, 40)}", which was not asked for.`;
+		return new AgentError('bad-response', message, { params: { host: url.host } });
 	}
 
 	function tooLargeAnswer(): AgentError {

@@ -382,8 +382,13 @@ cases('request/request-error', {
 cases('basic/request-headers-nonascii', {
 	'a value in Latin-1 arrives as it is, and one beyond it is refused': async () => {
 		const { service, asked } = await givenEcho();
-		await service('x', { headers: { 'X-Tea': 'caf\xe9' } });
-		expect(asked[0]).toContain('caf\xe9');
+		const name = 'attachment; filename="caf\xe9 \xc3\xa9"';
+		const headers = { 'X-Tea': 'caf\xe9', 'Content-Disposition': name };
+		for (const body of [undefined, 'a', new Uint8Array(1), new Blob(['a'])]) {
+			await service('x', { method: 'POST', headers, ...(body && { body }) });
+			expect(asked.at(-1)).toContain(': caf\xe9\r\n');
+			expect(asked.at(-1)).toContain(`: ${name}\r\n`);
+		}
 		expect(await settled(service('x', { headers: { 'X-Tea': '茶' } }))).toMatchObject({
 			error: { code: 'usage' },
 		});

@@ -315,6 +315,20 @@ describe('a service that', () => {
 		expect(faults).toEqual([]);
 	});
 
+	test.each(['gzip, chunked', 'GZIP,chunked', 'deflate, gzip, chunked', 'br, chunked', 'own, chunked'])(
+		'packs the transfer by %s, unasked: refused, and nothing of it is passed on [F1104]',
+		async (coding) => {
+			const packed = gzipSync(`you sent ${TOKEN}`);
+			const head = `HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\n\r\n${packed.length.toString(16)}\r\n`;
+			const { socketPath } = await givenForwarding(afterAsked(head, packed, '\r\n0\r\n\r\n'));
+			for (const body of [undefined, 'a']) {
+				const told = await ask(socketPath, body ? 'POST' : 'GET', body);
+				expect(told).toMatchObject(possible(502, 'bad-response'));
+				expect(told.text).toContain('Transfer-Encoding');
+			}
+		},
+	);
+
 	test.each([
 		['gzip', gzipSync('tea')],
 		['x-gzip', gzipSync('tea')],
@@ -756,6 +770,31 @@ describe('an application that', () => {
 				/^HTTP\/1\.1 4\d\d .*\r\nIdv-Agent-Effect: none\r\n.*problem\+json/s,
 			);
 		expect(heads).toEqual([]);
+	});
+
+	test.each([
+		['a body', 'Content-Length: 3\r\n', 'tea'],
+		['a body in chunks', 'Transfer-Encoding: chunked\r\n', '3\r\ntea\r\n0\r\n\r\n'],
+		['no body', '', ''],
+	])('sends headers beyond ASCII with %s: they go on byte for byte, both ways [F1103]', async (_, length, body) => {
+		const odd = 'Content-Disposition: attachment; filename="\xe9 \xc3\xa9.png"\r\nX-Request-Id: \xe9\xff\x80\r\n';
+		for (const isLate of [false, true]) {
+			const { socketPath, heads } = await givenForwarding((socket) => {
+				socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 3\r\n${odd}\r\n`, 'latin1');
+				if (isLate) setTimeout(() => socket.write('tea'), 150);
+				else socket.write('tea');
+			}, AT_LEISURE);
+			const caller = connect(socketPath);
+			caller.write(
+				`POST /v1/service/x HTTP/1.1\r\nHost: a\r\n${length}${odd}Connection: close\r\n\r\n${body}`,
+				'latin1',
+			);
+			const told = Buffer.concat(await caller.toArray()).toString('latin1');
+			for (const line of odd.split('\r\n')) {
+				expect(heads[0]?.toLowerCase()).toContain(line.toLowerCase());
+				expect(told.toLowerCase()).toContain(line.toLowerCase());
+			}
+		}
 	});
 
 	test.each(['GET', 'POST'])('closes its own side after a %s gets its answer [F674]', async (method) => {
