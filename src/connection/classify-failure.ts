@@ -120,8 +120,8 @@ function isByCode(answer: HttpAnswer): boolean {
 }
 
 /** The fate of the code, as far as the service's words tell. */
-export function fateIn({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): CodeFate | null {
-	return codeFateIn(`${problemCode(body)}. ${readErrorWords(body)}`, status === 401 || status === 410);
+export function fateIn({ body }: Pick<HttpAnswer, 'body'>): CodeFate | null {
+	return codeFateIn(`${problemCode(body)}. ${readErrorWords(body)}`);
 }
 
 const FATES = {

@@ -163,7 +163,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const workflows = status >= 400 && status < 500 ? readWorkflowChoices(body) : [];
 			const saidNo = status >= 200 && status < 300 ? refusalIn({ status, headers, body }) : null;
 			const isPage = isWebPage(headers, body);
-			const fate = fateIn({ status, body });
+			const fate = fateIn({ body });
 			const refused = (failure: Failure, unread?: readonly AnswerText[]): RegisterResult => {
 				const worth = worthAfter({ status, isPage, fate, saidNo: saidNo !== null, body, failure });
 				const isAnswer = saidNo === 'refused' || failure.code === 'code-expired-or-used' || worth === 'valid';

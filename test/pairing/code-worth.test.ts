@@ -40,7 +40,8 @@ function worthOf({ message, remedy, params, recovers }: Failure): unknown {
 	expect(message, message).toMatch(WORDS[worth] as RegExp);
 	for (const [other, words] of Object.entries(WORDS))
 		if (other !== worth && !(worth === 'invalid' && other === 'used')) expect(message).not.toMatch(words);
-	if (worth === 'valid' || worth === 'uncertain') expect(remedy).toMatch(/\bthe (?:same )?code again\b/);
+	if (worth === 'valid' || worth === 'uncertain')
+		expect(remedy).toMatch(/\bthe (?:same code again|code again|whole code once more)\b/);
 	else expect(remedy).not.toMatch(/\bthe (?:same )?code again\b/);
 	expect(recovers ?? false).toBe(false);
 	return worth;
@@ -99,12 +100,14 @@ const ANSWERS: readonly Row[] = [
 	[403, 'uncertain', '{"detail":"CSRF token is invalid"}'],
 	[400, 'uncertain', '{"message":"Unexpected token } in JSON at position 5: invalid"}'],
 	// It said yes, and its answer is of no use.
-	[201, 'used', '{"token":12345}'],
 	[201, 'used', '<connection><token>abc</token></connection>', { 'content-type': 'application/xml' }],
 	[200, 'used', '{"data":{"k":"eyJhbGciOiJub25lIn0.eyJhIjoxfQ.c2ln"}}'],
 	// It is nothing that only a service says: whatever is in between answers so as well.
 	[200, 'uncertain', '{}'],
 	[200, 'uncertain', '{"token":null}'],
+	[201, 'uncertain', '{"token":12345678}'],
+	[200, 'uncertain', '{"token":0, "device":{"registered":true}}'],
+	[200, 'uncertain', '{"deviceId":35}'],
 	[201, 'uncertain', '{"data":{"connection":{}, "token": ""}}'],
 	[201, 'uncertain', '[]'],
 	[200, 'uncertain', 'null'],
@@ -141,6 +144,48 @@ test('every answer of a service is told with the worth of the code [F750]', asyn
 		const code = await givenAnswer((_request, response) => response.writeHead(status, headers).end(body));
 		const refusal = await refusalOf(device, code);
 		expect([status, body, worthOf(refusal), refusal.message]).toEqual([status, body, worth, refusal.message]);
+	}
+});
+
+const doubts: readonly Row[] = [
+	// Of a used code, with a word for one that was not.
+	[400, 'uncertain', '{"title":"Only unused codes are accepted"}'],
+	[409, 'uncertain', '{"title":"An unused token is required"}'],
+	[400, 'uncertain', '{"title":"The token is not unused"}'],
+	[400, 'uncertain', '{"title":"Token is no longer unused"}'],
+	[422, 'uncertain', '{"title":"The token was not used within its lifetime"}'],
+	[422, 'used', '{"title":"token consumed; serial field was not used"}'],
+	[400, 'uncertain', '{"title":"The token was not used: too late."}'],
+	[400, 'uncertain', '{"message":"The token was not used. It is no longer good."}'],
+	[401, 'uncertain', '{"title":"Token was not used in time"}'],
+	// Of a good code, with words for one that is over.
+	[401, 'uncertain', '{"title":"Tokens must be used over TLS"}'],
+	[401, 'uncertain', '{"title":"Token cannot be used for workflow checkin"}'],
+	[401, 'uncertain', '{"title":"Token type used is not allowed"}'],
+	[401, 'uncertain', '{"title":"Token used in wrong region"}'],
+	[401, 'uncertain', '{"title":"Request signature used unknown key"}'],
+	[401, 'uncertain', '{"title":"Request timestamp expired, check the clock"}'],
+	[401, 'uncertain', '{"title":"Unauthorized","detail":"Your licence has expired"}'],
+	[410, 'uncertain', '{"title":"API gateway certificate has expired"}'],
+	[403, 'uncertain', '{"title":"Token can only be used once per device"}'],
+	[200, 'uncertain', '{"error":"code expired in cache, retry"}'],
+	[401, 'uncertain', '{"title":"maintenance"}'],
+];
+
+test('only a whole statement about the code makes its end, or that it stays valid, certain [F1130]', async () => {
+	const device = await givenAgent();
+	for (const [status, worth, body] of doubts) {
+		const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+		const refusal = await refusalOf(device, code);
+		expect([body, refusal.params?.['pairingCode']]).toEqual([body, worth]);
+		if (worth === 'uncertain') {
+			expect(refusal.message).toMatch(WORDS[worth] as RegExp);
+			expect(refusal.message).not.toMatch(/^This code (?:has expired|was used)|stays valid|not valid there/);
+			expect(refusal.remedy).toMatch(/\b(?:same code again|code once more)\b.*\bask for a new/);
+		}
+		// What the service has said is there to be read.
+		if (status !== 200) expect(refusal.message).toMatch(/answered \d+: \S/);
+		else expect(refusal.message).toContain('code expired in cache, retry');
 	}
 });
 
