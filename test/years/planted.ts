@@ -283,9 +283,9 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'no-budget',
 		'registers-seldom',
 		'connection/registration-budget.ts',
-		"{ most: 10, withinMs: MINUTE, words: 'a minute' },",
-		"{ most: 1000, withinMs: MINUTE, words: 'a minute' },",
-		{ seed: 7, years: '0.08' },
+		'const waitMs = Math.max(oldest + MINUTE, newest + THEN_EVERY_MS) - atMs;',
+		'const waitMs = 0 * (oldest + newest);',
+		{ seed: 56, years: '0.01' },
 	),
 	one(
 		'lost-answers-cost-nothing',
