@@ -168,10 +168,11 @@ function linkThatMatters(supervision: Supervision): Link | null {
 	return current?.state.name === 'online' || hopesForNext(supervision) || tellsWhy(supervision) ? next : current;
 }
 
-/** Whether only the Connection of the current link has ended, and the next one says why there is no other. */
+/** Whether only the Connection of the current link has ended, and the next one, of the same service, says why there is no other. */
 function tellsWhy({ current, next }: Supervision): boolean {
 	const ended = current && failureOf(current.state);
 	if (!ended || !next || !('backoff' in current.state)) return false;
+	if (next.registration.baseUrl !== current.registration.baseUrl) return false;
 	const isOnlyEnded = dispositionOf(ended.code) === 'reregister' && !current.state.backoff.registerRefused;
 	return isOnlyEnded && failureOf(next.state) !== null;
 }
