@@ -55,3 +55,21 @@ export function countCarrierChanges(name: string): string {
 		return '';
 	}
 }
+
+/**
+ * The interface that has an IPv4 address, by the routes of Linux; `null` where it has gone, or where that is not known. Node's own list of
+ * interfaces needs a socket of a family that the agent's unit may not open, and throws there.
+ */
+export function findInterface(address: string): string | null {
+	const bytes = address.split('.').map(Number);
+	if (bytes.length !== 4) return null;
+	const own = bytes.reduceRight((all, byte) => all * 256 + byte, 0);
+	try {
+		const routes = readFileSync('/proc/self/net/route', 'utf8').split('\n').slice(1);
+		for (const [name = '', destination = '', , , , , , mask = ''] of routes.map((line) => line.split('\t'))) {
+			const bits = Number.parseInt(mask, 16);
+			if (bits !== 0 && (own & bits) >>> 0 === Number.parseInt(destination, 16)) return name;
+		}
+	} catch {}
+	return null;
+}

@@ -1,20 +1,16 @@
 /**
  * This device's own side of a line: the interface that has its address, and how often that has lost its link. Reads, and opens nothing.
  */
-import { networkInterfaces } from 'node:os';
 import { type Failure, failure } from '../base/errors.ts';
-import { countCarrierChanges } from '../base/unix.edge.ts';
+import { countCarrierChanges, findInterface } from '../base/unix.edge.ts';
 
-/** An interface without a link is not in the list. */
 function readOwnSide(address: string): { readonly name: string; readonly losses: string } | null {
-	const has = ([, all = []]: [string, { readonly address: string }[] | undefined]) =>
-		all.some((one) => one.address === address);
-	const [name] = Object.entries(networkInterfaces()).find(has) ?? [];
-	return name === undefined ? null : { name, losses: countCarrierChanges(name) };
+	const name = findInterface(address);
+	return name === null ? null : { name, losses: countCarrierChanges(name) };
 }
 
 /**
- * To be asked once a line is silent: why, if its interface, link or address was away since now; `null` where none was, or where that is not known.
+ * To be asked once a line is silent: why, if its interface, link or address was away since now; `null` where none was, or where that is not known, as of IPv6.
  * Silence for that reason says nothing of the way to the service.
  */
 export function watchOwnSide(host: string, address: string | undefined, read = readOwnSide): () => Failure | null {

@@ -1,5 +1,6 @@
 import { networkInterfaces } from 'node:os';
 import { expect, test } from 'vitest';
+import { findInterface } from '../../src/base/unix.edge.ts';
 import { watchOwnSide } from '../../src/connection/own-side.edge.ts';
 
 const eth0 = { name: 'eth0', losses: '2\n' };
@@ -18,6 +19,17 @@ test.each([
 		message: 'This device had lost its own network (eth0); its channel to id.example is opened again.',
 		remedy: expect.stringContaining('cable'),
 	});
+});
+
+test("the interface of an own address is found by the routes of the machine, and none for a stranger's", () => {
+	const [[name, all] = ['', []]] = Object.entries(networkInterfaces()).filter(([name]) => name !== 'lo');
+	const own = all?.find(({ family }) => family === 'IPv4')?.address ?? '';
+	expect(findInterface(own)).toBe(own === '' ? null : name);
+	expect([findInterface('203.0.113.250'), findInterface('::1'), findInterface('127.0.0.1')]).toEqual([
+		null,
+		null,
+		null,
+	]);
 });
 
 test('of a line whose own side is not known nothing is said, and addresses that stay are not lost', () => {
