@@ -2,35 +2,60 @@
 
 /** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun, 4 MB in all. */
 const MAX_DEPTH = 100_000;
+/** Members of all objects of a text: parsing one of 4 MiB with members only would take half a second. */
+const MAX_MEMBERS = 100_000;
 const LONG_TEXT = 16 * 1024;
 /** So many are read by every parser that an application may have: Python's gives up before 1,000. */
 export const COMMON_DEPTH = 500;
 
-/** The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper than any document does. */
+/** A frame and an answer are read by up to ten, one after the other, and parsing a long text takes longer than all else that they do with it. */
+let last: WeakRef<{ readonly text: string; readonly document: unknown }> | null = null;
+
+/**
+ * The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper, or has more members, than any document does. To be read only: others
+ * may have the same.
+ */
 export function parseJson(text: string): unknown {
+	if (text.length <= LONG_TEXT) return tryToParse(text);
+	const known = last?.deref();
+	if (known?.text === text) return known.document;
+	const document = nestsDeeper(text, MAX_DEPTH, MAX_MEMBERS) ? undefined : tryToParse(text);
+	last = new WeakRef({ text, document });
+	return document;
+}
+
+function tryToParse(text: string): unknown {
 	try {
-		return text.length > LONG_TEXT && nestsDeeper(text, MAX_DEPTH) ? undefined : JSON.parse(text);
+		return JSON.parse(text);
 	} catch {
 		return undefined;
 	}
 }
 
-/** Whether more objects and lists of a document are inside each other. */
-export function nestsDeeper(text: string, most: number): boolean {
-	if (text.length <= most) return false;
+/** Whether more objects and lists of a document are inside each other, or it has more members than given. */
+export function nestsDeeper(text: string, most: number, mostMembers = Number.POSITIVE_INFINITY): boolean {
+	if (text.length <= most && text.length <= mostMembers) return false;
 	let depth = 0;
-	for (let at = 0; at < text.length && depth <= most; at += 1) {
+	let members = 0;
+	for (let at = 0; at < text.length && depth <= most && members <= mostMembers; at += 1) {
 		const unit = text.charCodeAt(at);
 		if (unit === 0x22) at = closingQuote(text, at);
 		else if (unit === 0x5b || unit === 0x7b) depth += 1;
 		else if (unit === 0x5d || unit === 0x7d) depth -= 1;
+		else if (unit === 0x3a) members += 1;
 	}
-	return depth > most;
+	return depth > most || members > mostMembers;
 }
 
 /** Whether a value of JSON is an object: no list, no `null`. */
 export function isObject(value: unknown): value is Record<string, unknown> {
 	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The first members of an object or elements of a list: all at once would take longer than parsing them did. */
+export function* firstMembers(value: object, most: number): Generator<readonly [name: string, value: unknown]> {
+	for (const name of Object.keys(value).slice(0, Math.max(0, most)))
+		yield [name, (value as Record<string, unknown>)[name]];
 }
 
 /** The elements of a list or the members of an object, each as it is written. @param text JSON, up to its last bracket at least. */

@@ -1,5 +1,5 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
-import { isObject, parseJson } from './json.ts';
+import { firstMembers, isObject, parseJson } from './json.ts';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
@@ -24,6 +24,8 @@ export interface ProblemDocument {
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 }
 
+/** Of each object of an error body, so many are looked through for words. */
+const MAX_MEMBERS = 100;
 /** Longest piece of foreign text that is passed on, in characters. */
 const MAX_DETAIL = 200;
 
@@ -51,7 +53,7 @@ const HINT = /hint|help|how|advice|instruct|expected|problem/i;
 export function readErrorWords(body: string): string {
 	const detail = readErrorDetail(body);
 	const texts = (value: unknown, depth: number): string[] =>
-		Object.entries(isObject(value) && depth < 3 ? value : {}).flatMap(([key, one]) => {
+		[...firstMembers(isObject(value) && depth < 3 ? value : {}, MAX_MEMBERS)].flatMap(([key, one]) => {
 			if (isObject(one)) return texts(one, depth + 1);
 			return typeof one === 'string' && !NO_WORDS.test(key) && (detail === '' || HINT.test(key)) ? [one] : [];
 		});

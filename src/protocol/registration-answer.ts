@@ -4,7 +4,7 @@
  * Source: assumed (token-place).
  */
 import { isCredential } from './authorization.ts';
-import { parseJson } from './json.ts';
+import { firstMembers, parseJson } from './json.ts';
 
 /** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), `header:NAME`, or `cookie:NAME`. */
 export interface AnswerText {
@@ -24,9 +24,9 @@ export interface RegistrationAnswer {
 export const TOKEN_POINTERS = ['/token', '/connectionToken', '/authorization', '/connection/token'] as const;
 
 /** The bounds of what is read of one answer: a huge one costs no more than a large one. */
-const MAX_TEXTS = 10_000;
+const MAX_TEXTS = 1000;
 /** Of lists and objects, whatever is in them. */
-const MAX_VALUES = 50_000;
+const MAX_VALUES = 10_000;
 const MAX_DEPTH = 100;
 /** Of a body that is a form, in characters. */
 const MAX_FORM = 64 * 1024;
@@ -126,7 +126,7 @@ function collect(value: unknown, place: string, depth: number, found: { texts: A
 		if (within === undefined) found.texts.push({ place, text: value });
 		else collect(within, place, depth + 1, found);
 	} else if (typeof value === 'object' && value !== null)
-		for (const [key, one] of Object.entries(Array.isArray(value) ? value.slice(0, Math.max(0, found.left)) : value)) {
+		for (const [key, one] of firstMembers(value, found.left)) {
 			found.left -= 1;
 			if (found.left < 0) return;
 			if (typeof one === 'string' || typeof one === 'object')

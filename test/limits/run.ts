@@ -12,6 +12,8 @@ import { openShaper } from '../../src/base/shapes.edge.ts';
 import { readTranscript } from '../../src/base/transcript.ts';
 import type { Shell } from '../../src/cli/output.ts';
 import { classifyClose, classifyHttpAnswer } from '../../src/connection/classify-failure.ts';
+import type { Network } from '../../src/connection/network.edge.ts';
+import { createServiceClient } from '../../src/connection/service-client.edge.ts';
 import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
 import { MAX_PLAN_BYTES } from '../../src/fleet/terms.ts';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
@@ -21,7 +23,13 @@ import { LOCAL_SERVER_LIMITS, localRoute, openLocalServer } from '../../src/loca
 import { gatherReports } from '../../src/operator/fleet-reports.ts';
 import { readInventory } from '../../src/operator/inventory.ts';
 import { readPoints, readStoreError } from '../../src/operator/prometheus-reports.ts';
-import { DEFAULT_MESSAGE_BYTES, type Frame, readAgentMessage, readNotification } from '../../src/protocol/channel.ts';
+import {
+	DEFAULT_MESSAGE_BYTES,
+	type Frame,
+	kindsOf,
+	readAgentMessage,
+	readNotification,
+} from '../../src/protocol/channel.ts';
 import { type FrameForm, messagesIn } from '../../src/protocol/frame-messages.ts';
 import { parseJson } from '../../src/protocol/json.ts';
 import { ackRequestSchema, leaseRequestSchema, pairRequestSchema } from '../../src/protocol/local-api.ts';
@@ -65,6 +73,16 @@ const take = (text: string, keys: readonly string[]) => {
 
 const messages = (frame: Frame, frameContents: FrameForm['frameContents']) =>
 	messagesIn(frame, { frameContents, jsonInBinary: true }).map((one) => readAgentMessage(readNotification(one)));
+const register = (status: number, text: string) =>
+	createServiceClient({
+		network: null as unknown as Network,
+		userAgent: 'limits',
+		exchange: async () => ({ kind: 'answered', status, headers: {}, bytes: Buffer.from(text), cut: null }),
+	}).registerDevice({
+		baseUrl: 'https://id.example.com',
+		authorization: { scheme: 'ApiKey', credential: 'a-secret-of-the-device' },
+		request: { deviceId: 'KIOSK-1', workflowId: 'check-in' },
+	});
 const shell = { warn() {} } as unknown as Shell;
 const runDir = join(directory, 'run');
 const server = await openLocalServer({
@@ -103,6 +121,13 @@ const PARSERS: Readonly<Record<string, Parser>> = {
 		read: (text) =>
 			readAgentMessage(readNotification({ type: 'text', text }, { kindPointer: '/a/b', notificationIdPointer: '/x' })),
 	},
+	'frame, by all that read one': {
+		bytes: DEFAULT_MESSAGE_BYTES,
+		read: (text) =>
+			messagesIn({ type: 'text', text }, { frameContents: 'auto', jsonInBinary: true })
+				.flatMap((one) => [one, one])
+				.map((one) => kindsOf(one, readNotification(one))),
+	},
 	'binary frame': {
 		bytes: DEFAULT_MESSAGE_BYTES,
 		read: (text) => messages({ type: 'binary', bytes: Buffer.from(text) }, 'auto'),
@@ -113,6 +138,8 @@ const PARSERS: Readonly<Record<string, Parser>> = {
 	},
 	'frame of a list': { bytes: DEFAULT_MESSAGE_BYTES, read: (text) => messages({ type: 'text', text }, 'array') },
 	'answer to a registration': { bytes: 1024 * KIB, read: (text) => tokenIn(readAnswerTexts({ body: text })) },
+	'registration, by all that read its answer': { bytes: 1024 * KIB, read: (text) => register(200, text) },
+	'refused registration, by all that read its answer': { bytes: 1024 * KIB, read: (text) => register(400, text) },
 	'answer without a token': { bytes: 1024 * KIB, read: (text) => classifyHttpAnswer({ ...answer(text), status: 201 }) },
 	'error answer': {
 		bytes: 1024 * KIB,
@@ -189,6 +216,7 @@ const numbered = (bytes: number, write: (n: number) => string) => {
 const SHAPES: Readonly<Record<string, (bytes: number) => string>> = {
 	'one name again and again': (bytes) => `{${filled('"token":1', bytes - 2)}}`,
 	'unknown names': (bytes) => `{${numbered(bytes - 2, (n) => `"name${n}":${n}`)}}`,
+	'unknown names of objects': (bytes) => `{${numbered(bytes - 2, (n) => `"name${n}":{}`)}}`,
 	'names that nearly are known': (bytes) => `{${numbered(bytes - 2, (n) => `"baseUr${n}":1`)}}`,
 	'lists in lists': (bytes) => '['.repeat(bytes / 2) + ']'.repeat(bytes / 2),
 	'objects in objects': (bytes) => `${'{"a":'.repeat(bytes / 6 - 1)}1${'}'.repeat(bytes / 6 - 1)}`,

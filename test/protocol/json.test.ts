@@ -17,6 +17,20 @@ const DOCUMENT = {
 	'm~n': 8,
 };
 
+test('a long text is parsed once for all that read it in turn, and each text is its own', () => {
+	const [one, other] = [1, 2].map((n) => JSON.stringify({ n, filling: 'x'.repeat(20_000) })) as [string, string];
+	const document = parseJson(one);
+	expect(parseJson(`${one.slice(0, -1)}}`)).toBe(document);
+	expect(parseJson(other)).toMatchObject({ n: 2 });
+	expect(parseJson(one)).toMatchObject({ n: 1 });
+});
+
+test('a document of 100,000 members is read, and one of more is none: parsing it would stop everything else', () => {
+	const of = (members: number) => `{${Array.from({ length: members }, (_, n) => `"m${n}":":"`).join()}}`;
+	expect(Object.keys(parseJson(of(100_000)) as object)).toHaveLength(100_000);
+	expect(parseJson(of(100_001))).toBeUndefined();
+});
+
 describe('a JSON pointer', () => {
 	test.each([
 		['', DOCUMENT],

@@ -190,6 +190,6 @@ describe('an answer that nobody has described', () => {
 		const deep = `${'['.repeat(5000)}${']'.repeat(5000)}`;
 		expect(readAnswerTexts({ body: deep })).toEqual([]);
 		const wide = JSON.stringify(Array.from({ length: 20_000 }, () => 'x'));
-		expect(readAnswerTexts({ body: wide })).toHaveLength(10_000);
+		expect(readAnswerTexts({ body: wide })).toHaveLength(1000);
 	});
 });
