@@ -1,7 +1,7 @@
 /** A service that permits one channel of a device: when the old channel is closed for the new one, and which of the two comes next. Pure. */
-import { dispositionOf, type Failure, failure } from '../base/errors.ts';
+import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
-import { failureOf, type LinkEvent } from './link.ts';
+import { connectionOf, failureOf, type LinkEffect, type LinkEvent, transition } from './link.ts';
 import type { Link, Supervision } from './supervision.ts';
 
 type Ended = Extract<LinkEvent, { type: 'channelEnded' }>;
@@ -36,12 +36,15 @@ export function roomFor({ current, next }: Supervision, link: Link, event: LinkE
 	return next ? roomBeside(current, next, event) : roomForPromoted(current, event);
 }
 
-/** When this channel is tried again after this end: the new one soon as long as that is in time or it was online, the last time sooner. */
-export function againAfterMs(room: Room, link: Link, { atMs }: Ended): number {
-	const leftMs = (link.roomAtMs ?? Number.NEGATIVE_INFINITY) + ROOM_FOR_MS - atMs;
+/**
+ * When this channel is tried again after this end: the new one soon as long as that is in time, the last time sooner; then one that was
+ * promoted more and more slowly.
+ */
+function againAfterMs(room: Room, link: Link, { atMs }: Ended): number {
+	const forMs = atMs - (link.roomAtMs ?? Number.NEGATIVE_INFINITY);
 	if (room === 'held') return LEAVES_HELD_MS;
-	if (leftMs > 0) return Math.min(ROOM_AFTER_MS, leftMs);
-	return link.state.name === 'online' ? ROOM_AFTER_MS : HELD_AGAIN_MS;
+	if (forMs < ROOM_FOR_MS) return Math.min(ROOM_AFTER_MS, ROOM_FOR_MS - forMs);
+	return room === 'again' && link.state.name === 'online' ? Math.min(HELD_AGAIN_MS, forMs / 2) : HELD_AGAIN_MS;
 }
 
 function roomForNext(current: Link, next: Link, event: Ended): Room | null {
@@ -74,10 +77,53 @@ function endsEarly({ state }: Link, { closeCode, wasOpen, failure: told, atMs }:
 	return !hasCounted && (closeCode !== null || wasOpen === true || told.code === 'connection-lost' || isHeld(told));
 }
 
-/** The service may end the new channel only after it has opened: by then the old one is closed. */
+/** The service may end the new channel only after it has opened: by then the old one is closed, and comes back where that goes on. */
 function roomForPromoted(current: Link, event: Ended): Room | null {
-	const isJustMade = current.roomAtMs !== undefined && event.atMs - current.roomAtMs < PROMOTED_HELD_MS;
-	return isJustMade && endsAsSecond(current, event) ? 'again' : null;
+	const forMs = event.atMs - (current.roomAtMs ?? Number.NEGATIVE_INFINITY);
+	const isJustMade = forMs < (current.before ? LEAVES_HELD_MS : PROMOTED_HELD_MS);
+	if (!isJustMade || !endsAsSecond(current, event)) return null;
+	return current.before && forMs >= ROOM_FOR_MS ? 'in vain' : 'again';
+}
+
+/** The new link as the one that counts. It keeps the one before it, which comes back where no channel of the new one lasts. */
+export function promoted(next: Link, current: Link | null, atMs: number): Link {
+	const { roomAtMs = Number.NEGATIVE_INFINITY } = next;
+	const since = atMs - roomAtMs < LEAVES_HELD_MS ? next : { ...next, roomAtMs: atMs };
+	const { before: _, ...old } = current ?? next;
+	if (old.generation === next.generation || old.registration.baseUrl !== next.registration.baseUrl) return since;
+	const wanted = { type: 'roomWanted', failure: madeRoom(next), atMs } as const;
+	const { state } = transition(old.state, wanted, () => 0);
+	return state.name === 'connectWait' && isHeld(state.failure) ? { ...since, before: { ...old, state } } : since;
+}
+
+/** The link that failed as the next one, and the one that comes back: it ended when it left its place, and is a new one. */
+export function changedBack(supervision: Supervision, current: Link, link: Link) {
+	const { before, ...failing } = link;
+	const generation = supervision.lastGeneration + 1;
+	const connection = before && connectionOf(before.state);
+	if (!before || !connection) return { places: { ...supervision, next: failing }, failing, back: current, effects: [] };
+	const back: Link = { ...before, generation };
+	const effects: LinkEffect[] = [{ type: 'keepConnection', connection }];
+	return {
+		places: { ...supervision, current: back, next: failing, lastGeneration: generation },
+		failing,
+		back,
+		effects,
+	};
+}
+
+/** The link that waits for its place: beside a channel that is online it has time to prove by its age that its own lasts. */
+export function doubted<Next extends Link | null>(next: Next, isDoubted: boolean): Next {
+	if (!next || next.roomAtMs === undefined || next.state.name !== 'connectWait' || !isHeld(next.state.failure))
+		return next;
+	const earlyEnds = isDoubted ? { closeCode: null, count: 1 } : null;
+	return { ...next, state: { ...next.state, backoff: { ...next.state.backoff, earlyEnds } } };
+}
+
+/** The link after an event; one of which a channel has counted does not need the one before it. */
+export function withoutBefore(link: Link, atMs: number): Link {
+	const { before, ...alone } = link;
+	return before && link.state.name === 'online' && atMs - link.state.sinceMs >= COUNTS_AFTER_MS ? alone : link;
 }
 
 function roomBeside(current: Link, next: Link, event: Ended): Room | null {
@@ -86,11 +132,27 @@ function roomBeside(current: Link, next: Link, event: Ended): Room | null {
 	return isJustMade || isHeld(event.failure) ? 'held' : null;
 }
 
+/** The end of a channel for which the place is still held, whatever the service said. @param isCurrent whether it was the link that counts. */
+export function asHeld(room: Room, link: Link, event: Ended, isCurrent = false): Ended {
+	// A line that breaks just after a move, or a code with a meaning of its own, says nothing of other channels.
+	const isPlain = event.closeCode === null || PLAIN_CODES.includes(event.closeCode);
+	const isSaid = retryClassOf(event.failure.code) === 'occupied' || (room === 'again' && isCurrent && isPlain);
+	const told = isSaid ? event.failure : madeRoom(link, event.failure);
+	return { ...event, failure: told, againInMs: againAfterMs(room, link, event) };
+}
+
+/** Going away, service restart, try again later; forbidden. */
+const PLAIN_CODES: readonly number[] = [1001, 1012, 1013, 4403];
+
 const isHeld = (told: Failure | null) => told?.code === 'channel-occupied';
 
-/** What is told while the device is offline for it. */
-export function madeRoom({ registration }: Link): Failure {
+/** What is told while the device is offline for it. @param said what the service did to the channel, if that does not say why. */
+export function madeRoom({ registration }: Link, said: Failure | null = null): Failure {
 	const { host } = new URL(registration.baseUrl);
-	const message = `${host} permits one channel of this device: the old one was closed for the new one.`;
-	return failure('channel-occupied', message, { params: { host } });
+	const closed = 'one channel of this device: the old one was closed for the new one.';
+	if (said === null || isHeld(said))
+		return failure('channel-occupied', `${host} permits ${closed}`, { params: { host } });
+	const { closeCode } = said.params ?? {};
+	const params = { host, reason: 'ended', ...(closeCode !== undefined && { closeCode }) };
+	return failure('channel-occupied', `${said.message} The service may permit ${closed}`, { params });
 }

@@ -35,6 +35,8 @@ export interface Link {
 	readonly state: LinkState;
 	/** When the link before it has closed its channel for it, monotonic; absent before. */
 	readonly roomAtMs?: number;
+	/** The link that has left its place to this one, until a channel of this one has counted. */
+	readonly before?: Link;
 }
 
 export interface Supervision {

@@ -2,7 +2,7 @@
  * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
-import { failure, retryClassOf } from '../base/errors.ts';
+import { failure } from '../base/errors.ts';
 import { asSeenBeside, hasCountedBeside } from './beside.ts';
 import {
 	type Connection,
@@ -16,7 +16,17 @@ import {
 	transition,
 } from './link.ts';
 import { type RegistrationBudget, refund, spend } from './registration-budget.ts';
-import { againAfterMs, endsAsSecond, madeRoom, ROOM_AFTER_MS, type Room, roomFor } from './room.ts';
+import {
+	asHeld,
+	changedBack,
+	doubted,
+	endsAsSecond,
+	madeRoom,
+	promoted,
+	ROOM_AFTER_MS,
+	roomFor,
+	withoutBefore,
+} from './room.ts';
 import {
 	CLOSE_CODES,
 	type DesiredRegistration,
@@ -282,7 +292,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		event.atMs,
 		random,
 	);
-	const moved: Link = { ...link, state: step.state };
+	const moved: Link = { ...withoutBefore(link, event.atMs), state: step.state };
 	const effects = ofLink(link, step.effects);
 	const isNext = supervision.next?.generation === generation;
 	const cameOnline = step.state.name === 'online' && link.state.name !== 'online';
@@ -303,8 +313,8 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		effects.push({ type: 'renewAt', generation, atMs: dueMs });
 	}
 	if (!isNext) {
-		const online = { ...supervision, budget, current: moved };
-		const { next } = supervision;
+		const next = doubted(supervision.next, true);
+		const online = { ...supervision, budget, current: moved, next };
 		// The service is back, and the Connection would end before the renewal is tried again.
 		const endsAtMs = connection.obtainedAtMs + (connection.lifeMs ?? Number.POSITIVE_INFINITY);
 		const isLate = next?.reason === 'renewal' && next.state.name === 'registerWait' && next.state.untilMs >= endsAtMs;
@@ -312,8 +322,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		return followedBy(effects, stepLink(online, next, { type: 'retryRequested', atMs: event.atMs }, random));
 	}
 	effects.push(...drop(supervision.current, event.atMs, random));
-	const promoted = { ...moved, roomAtMs: event.atMs };
-	const alone = { ...supervision, budget, current: promoted, next: null };
+	const alone = { ...supervision, budget, current: promoted(moved, supervision.current, event.atMs), next: null };
 	return followedBy(effects, reconcile(alone, [], event.atMs, random));
 }
 
@@ -330,7 +339,11 @@ function breakBeforeMake(
 	const { atMs } = event;
 	switch (room) {
 		case 'wanted': {
-			const closed = transition(current.state, { type: 'roomWanted', failure: madeRoom(link), atMs }, random);
+			const closed = transition(
+				current.state,
+				{ type: 'roomWanted', failure: madeRoom(link, event.failure), atMs },
+				random,
+			);
 			const again = transition(link.state, { ...event, againInMs: ROOM_AFTER_MS }, random);
 			const next = { ...link, state: again.state, roomAtMs: atMs };
 			const made = { ...supervision, current: { ...current, state: closed.state }, next };
@@ -338,32 +351,21 @@ function breakBeforeMake(
 		}
 		case 'in vain': {
 			const told = endsAsSecond(link, event) ? asHeld(room, link, event) : event;
-			const failed = stepped(supervision, link, transition(link.state, told, random));
+			const { places, failing, back, effects } = changedBack(supervision, current, link);
+			const failed = stepped(places, failing, transition(link.state, told, random));
 			return followedBy(
-				failed.effects,
-				stepLink(failed.supervision, current, { type: 'retryRequested', atMs }, random),
+				[...failed.effects, ...ofLink(back, effects)],
+				stepLink(failed.supervision, back, { type: 'retryRequested', atMs }, random),
 			);
 		}
 		case 'held':
 		case 'again': {
-			const held = asHeld(room, link, event);
-			// A line that breaks just after a move, or a code with a meaning of its own, says nothing of other channels.
-			const isPlain = event.closeCode === null || PLAIN_CODES.includes(event.closeCode);
-			const isOther = room === 'again' && link === current && isPlain;
-			const told = isOther ? { ...held, failure: event.failure } : held;
-			return stepped(supervision, link, transition(link.state, told, random));
+			const places = room === 'held' ? { ...supervision, next: doubted(supervision.next, false) } : supervision;
+			const told = asHeld(room, link, event, link === current);
+			return stepped(places, link, transition(link.state, told, random));
 		}
 	}
 }
-
-/** The end of a channel for which the place is still held, whatever the service said. */
-function asHeld(room: Room, link: Link, event: Extract<LinkEvent, { type: 'channelEnded' }>) {
-	const told = retryClassOf(event.failure.code) === 'occupied' ? event.failure : madeRoom(link);
-	return { ...event, failure: told, againInMs: againAfterMs(room, link, event) };
-}
-
-/** Going away, service restart, try again later; forbidden. */
-const PLAIN_CODES: readonly number[] = [1001, 1012, 1013, 4403];
 
 function stepped(supervision: Supervision, link: Link, { state, effects }: Step): SupervisorStep {
 	const place = link === supervision.current ? 'current' : 'next';

@@ -193,7 +193,8 @@ const CAUSES: Words = {
 			: `the connection to ${host}${proxy === undefined ? '' : ` through the proxy ${proxy}`} was lost`,
 	'connection-replaced': 'another channel took the place of this one',
 	'channel-silent': ({ host }) => `${host} did not answer any more`,
-	'channel-occupied': ({ host }) => `${host} still held another channel of this device`,
+	'channel-occupied': ({ host, reason }) =>
+		`${host} ${reason === 'ended' ? 'ended the new channel of this device' : 'still held another channel of this device'}`,
 	'clock-wrong': 'the clock of this device was wrong',
 	'tls-failed': ({ host }) => `TLS with ${host} failed`,
 	'proxy-failed': ({ host }) => `the proxy gave no connection to ${host}`,

@@ -90,3 +90,68 @@ describe.each(CHANGES)('a device that %s where the service permits one channel',
 		},
 	);
 });
+
+/** @param isRefused whether the service ends a fresh channel 200 ms after it has opened. */
+function givenRefusing(seed: number, code: number, isRefused: (workflowId: string | undefined) => boolean) {
+	const world = createWorld(seed);
+	const upgradesMs: number[] = [];
+	const device = world.device(seed % 2 === 0, {
+		handshake(channel) {
+			upgradesMs.push(world.now());
+			if (isRefused(channel.workflowId)) world.later(200, () => channel.end(code));
+			return null;
+		},
+	});
+	device.begin(0);
+	world.run(5 * MINUTE);
+	upgradesMs.length = 0;
+	return { world, device, upgradesMs };
+}
+
+const live = ({ supervision: { current } }: ReturnType<typeof givenRefusing>['device']) =>
+	current?.state.name === 'online' ? current.registration.request.workflowId : null;
+
+describe.each([1006, 1008, 1011, 4000, 4409])('a move whose channels the service ends at once with %i', (code) => {
+	test('leaves the device online with the old workflow, and is tried beside it [F1110]', () => {
+		for (const seed of SEEDS) {
+			const { world, device, upgradesMs } = givenRefusing(seed, code, (workflowId) => workflowId === 'w2');
+			device.move('w2');
+			world.run(5 * MINUTE + 20_000);
+			expect.soft(live(device), `seed ${seed}`).toBe('w1');
+			expect.soft(upgradesMs.length, `seed ${seed}`).toBeLessThanOrEqual(10);
+			world.run(9 * MINUTE);
+			expect.soft(device.offlineMs(), `seed ${seed}`).toBeLessThan(3500);
+			expect.soft(upgradesMs.length, `seed ${seed}`).toBeLessThanOrEqual(24);
+		}
+	});
+
+	test('because it ends every fresh one does not hurry the tries, and is over within a minute after that [F1111]', () => {
+		for (const seed of SEEDS) {
+			let isBad = false;
+			const { world, device, upgradesMs } = givenRefusing(seed, code, () => isBad);
+			isBad = true;
+			device.move('w2');
+			world.run(5 * MINUTE + 20_000);
+			expect.soft(upgradesMs.length, `seed ${seed}`).toBeLessThanOrEqual(13);
+			isBad = false;
+			world.run(6 * MINUTE + 20_000);
+			expect.soft(live(device), `seed ${seed}`).toBe('w2');
+		}
+	});
+});
+
+test('a channel that is ended with a private code is told by that code, and one that the service names as the second by that [F1112]', () => {
+	for (const [code, said] of [
+		[4000, /closed the channel with 4000.* may permit one channel/],
+		[4409, /4409/],
+	] as const) {
+		const { world, device } = givenRefusing(1, code, (workflowId) => workflowId === 'w2');
+		device.move('w2');
+		world.run(5 * MINUTE + 1000);
+		const told = [device.supervision.current, device.supervision.next].flatMap((link) =>
+			link && 'failure' in link.state && link.state.failure ? [link.state.failure.message] : [],
+		);
+		expect(told).not.toEqual([]);
+		for (const message of told) expect(message).toMatch(said);
+	}
+});

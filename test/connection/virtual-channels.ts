@@ -22,6 +22,7 @@ const PING_MS = 30_000;
 
 export interface VirtualChannel {
 	readonly device: VirtualDevice;
+	readonly workflowId: string | undefined;
 	/** The service ends it with this code; 1006 for none. */
 	end(code: number): void;
 	/** The service answers no ping on it: it does not count for online. */
@@ -159,8 +160,10 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 		if (!isWaiting(generation, attempt)) return;
 		const pingMs = line.pingIntervalMs(BASE_URL, PING_MS, PING_MS);
 		let isMute = false;
+		const link = [supervision.current, supervision.next].find((one) => one?.generation === generation);
+		const workflowId = link?.registration.request.workflowId;
 		const channel: OpenChannel = {
-			...{ device: me, attempt, openedAtMs: now(), pingMs },
+			...{ device: me, workflowId, attempt, openedAtMs: now(), pingMs },
 			end: (code) => open.get(generation) === channel && end(generation, channel, code),
 			mute: () => {
 				isMute = true;
