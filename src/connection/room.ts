@@ -146,6 +146,9 @@ const PLAIN_CODES: readonly number[] = [1001, 1012, 1013, 4403];
 
 const isHeld = (told: Failure | null) => told?.code === 'channel-occupied';
 
+const ENDED =
+	'Wait: the agent also tries the new channel beside the old one. If it lasts, ask the operator of the service why it ends the new one.';
+
 /** What is told while the device is offline for it. @param said what the service did to the channel, if that does not say why. */
 export function madeRoom({ registration }: Link, said: Failure | null = null): Failure {
 	const { host } = new URL(registration.baseUrl);
@@ -154,5 +157,5 @@ export function madeRoom({ registration }: Link, said: Failure | null = null): F
 		return failure('channel-occupied', `${host} permits ${closed}`, { params: { host } });
 	const { closeCode } = said.params ?? {};
 	const params = { host, reason: 'ended', ...(closeCode !== undefined && { closeCode }) };
-	return failure('channel-occupied', `${said.message} The service may permit ${closed}`, { params });
+	return failure('channel-occupied', `${said.message} The service may permit ${closed}`, { params, remedy: ENDED });
 }

@@ -1,7 +1,7 @@
 /** A service that permits one channel of a device, on virtual time: how long a renewal and a move cost, however the second one is refused. */
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import { createWorld, type VirtualChannel } from './virtual-channels.ts';
+import { createWorld, SAVED, type VirtualChannel } from './virtual-channels.ts';
 
 const MINUTE = 60_000;
 const OCCUPIED = failure('channel-occupied', '409.');
@@ -91,14 +91,14 @@ describe.each(CHANGES)('a device that %s where the service permits one channel',
 	);
 });
 
-/** @param isRefused whether the service ends a fresh channel 200 ms after it has opened. */
-function givenRefusing(seed: number, code: number, isRefused: (workflowId: string | undefined) => boolean) {
+/** @param isRefused whether the service ends a fresh channel that long after it has opened. */
+function givenRefusing(seed: number, code: number, afterMs: number, isRefused: (channel: VirtualChannel) => boolean) {
 	const world = createWorld(seed);
 	const upgradesMs: number[] = [];
 	const device = world.device(seed % 2 === 0, {
 		handshake(channel) {
 			upgradesMs.push(world.now());
-			if (isRefused(channel.workflowId)) world.later(200, () => channel.end(code));
+			if (isRefused(channel)) world.later(afterMs, () => channel.end(code));
 			return null;
 		},
 	});
@@ -108,16 +108,20 @@ function givenRefusing(seed: number, code: number, isRefused: (workflowId: strin
 	return { world, device, upgradesMs };
 }
 
-const live = ({ supervision: { current } }: ReturnType<typeof givenRefusing>['device']) =>
-	current?.state.name === 'online' ? current.registration.request.workflowId : null;
+/** Whether the Connection that the device is online with is the one that it began with; `null` while it is offline. */
+const isOld = ({ supervision: { current } }: ReturnType<typeof givenRefusing>['device']) =>
+	current?.state.name === 'online' ? current.state.connection.token === SAVED : null;
 
-describe.each([1006, 1008, 1011, 4000, 4409])('a move whose channels the service ends at once with %i', (code) => {
-	test('leaves the device online with the old workflow, and is tried beside it [F1110]', () => {
+const ENDS = [1006, 1008, 1011, 4000, 4409].flatMap((code) => [0, 200].map((afterMs) => [code, afterMs] as const));
+const CASES = CHANGES.flatMap((how) => ENDS.map((end) => [how, ...end] as const));
+
+describe.each(CASES)('a device that %s and whose fresh channels end with %i after %i ms', (how, code, afterMs) => {
+	test('stays online with the old Connection, and tries the new one beside it [F1110]', () => {
 		for (const seed of SEEDS) {
-			const { world, device, upgradesMs } = givenRefusing(seed, code, (workflowId) => workflowId === 'w2');
-			device.move('w2');
+			const { world, device, upgradesMs } = givenRefusing(seed, code, afterMs, ({ isFresh }) => isFresh);
+			change(device, how);
 			world.run(5 * MINUTE + 20_000);
-			expect.soft(live(device), `seed ${seed}`).toBe('w1');
+			expect.soft(isOld(device), `seed ${seed}`).toBe(true);
 			expect.soft(upgradesMs.length, `seed ${seed}`).toBeLessThanOrEqual(10);
 			world.run(9 * MINUTE);
 			expect.soft(device.offlineMs(), `seed ${seed}`).toBeLessThan(3500);
@@ -125,17 +129,17 @@ describe.each([1006, 1008, 1011, 4000, 4409])('a move whose channels the service
 		}
 	});
 
-	test('because it ends every fresh one does not hurry the tries, and is over within a minute after that [F1111]', () => {
+	test('because every channel is ended so does not hurry, and is through within a minute after that [F1111]', () => {
 		for (const seed of SEEDS) {
 			let isBad = false;
-			const { world, device, upgradesMs } = givenRefusing(seed, code, () => isBad);
+			const { world, device, upgradesMs } = givenRefusing(seed, code, afterMs, () => isBad);
 			isBad = true;
-			device.move('w2');
+			change(device, how);
 			world.run(5 * MINUTE + 20_000);
 			expect.soft(upgradesMs.length, `seed ${seed}`).toBeLessThanOrEqual(13);
 			isBad = false;
 			world.run(6 * MINUTE + 20_000);
-			expect.soft(live(device), `seed ${seed}`).toBe('w2');
+			expect.soft(isOld(device), `seed ${seed}`).toBe(false);
 		}
 	});
 });
@@ -144,14 +148,19 @@ test('a channel that is ended with a private code is told by that code, and one 
 	for (const [code, said] of [
 		[4000, /closed the channel with 4000.* may permit one channel/],
 		[4409, /4409/],
-	] as const) {
-		const { world, device } = givenRefusing(1, code, (workflowId) => workflowId === 'w2');
-		device.move('w2');
-		world.run(5 * MINUTE + 1000);
-		const told = [device.supervision.current, device.supervision.next].flatMap((link) =>
-			link && 'failure' in link.state && link.state.failure ? [link.state.failure.message] : [],
-		);
-		expect(told).not.toEqual([]);
-		for (const message of told) expect(message).toMatch(said);
-	}
+	] as const)
+		for (const how of CHANGES)
+			for (const afterMs of [0, 200]) {
+				const { world, device } = givenRefusing(1, code, afterMs, ({ isFresh }) => isFresh);
+				change(device, how);
+				world.run(5 * MINUTE + 1000);
+				const told = [device.supervision.current, device.supervision.next].flatMap((link) =>
+					link && 'failure' in link.state && link.state.failure ? [link.state.failure] : [],
+				);
+				expect(told).not.toEqual([]);
+				for (const { message, remedy } of told) {
+					expect(message).toMatch(said);
+					if (code === 4000) expect(remedy).not.toMatch(/still holds another channel/);
+				}
+			}
 });

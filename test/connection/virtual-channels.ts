@@ -5,7 +5,7 @@
 import type { Failure } from '../../src/base/errors.ts';
 import { classifyClose } from '../../src/connection/classify-failure.ts';
 import { keepLine, UNSAVED_LINE } from '../../src/connection/line.runner.ts';
-import type { LinkEffect, LinkEvent } from '../../src/connection/link.ts';
+import { connectionOf, type LinkEffect, type LinkEvent } from '../../src/connection/link.ts';
 import { replacedBy } from '../../src/connection/recent-cuts.ts';
 import {
 	NOTHING_SUPERVISED,
@@ -19,10 +19,13 @@ const BASE_URL = 'https://id.example';
 const ANSWER_MS = 100;
 const COUNTS_MS = 3000;
 const PING_MS = 30_000;
+/** The Connection that a device begins with. */
+export const SAVED = 'saved';
 
 export interface VirtualChannel {
 	readonly device: VirtualDevice;
-	readonly workflowId: string | undefined;
+	/** Whether the Connection was obtained since the device began. */
+	readonly isFresh: boolean;
 	/** The service ends it with this code; 1006 for none. */
 	end(code: number): void;
 	/** The service answers no ping on it: it does not count for online. */
@@ -161,9 +164,9 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 		const pingMs = line.pingIntervalMs(BASE_URL, PING_MS, PING_MS);
 		let isMute = false;
 		const link = [supervision.current, supervision.next].find((one) => one?.generation === generation);
-		const workflowId = link?.registration.request.workflowId;
+		const isFresh = link !== undefined && link !== null && connectionOf(link.state)?.token !== SAVED;
 		const channel: OpenChannel = {
-			...{ device: me, workflowId, attempt, openedAtMs: now(), pingMs },
+			...{ device: me, isFresh, attempt, openedAtMs: now(), pingMs },
 			end: (code) => open.get(generation) === channel && end(generation, channel, code),
 			mute: () => {
 				isMute = true;
@@ -205,7 +208,7 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 		begin(afterMs) {
 			later(afterMs, () => {
 				const { baseUrl, request, credentialId } = desired('w1');
-				const connection = { token: 'saved', obtainedAtMs: now(), lifeMs: null, worked: true };
+				const connection = { token: SAVED, obtainedAtMs: now(), lifeMs: null, worked: true };
 				const known = [{ registration: { baseUrl, request, credentialId }, connection }];
 				dispatch({ type: 'desiredChanged', desired: desired('w1'), known, atMs: now() });
 			});
