@@ -51,8 +51,11 @@ export function checkHeartbeat(
 	if (mode !== 'frame')
 		return notApplicable(`Heartbeats are ${mode === 'off' ? 'switched off' : 'pings'} (service.heartbeatMode).`);
 	const { lastHeartbeatAt, since } = daemon.status.channel;
-	const agoMs = nowMs - Date.parse(lastHeartbeatAt ?? since ?? new Date(nowMs).toISOString());
-	if (agoMs > 2 * cadenceMs + LATE_MS)
+	const sentMs = Date.parse(lastHeartbeatAt ?? since ?? new Date(nowMs).toISOString());
+	const agoMs = nowMs - sentMs;
+	// None can have been sent while there was no channel.
+	const dueForMs = nowMs - Math.max(sentMs, Date.parse(since ?? new Date(sentMs).toISOString()));
+	if (dueForMs > 2 * cadenceMs + LATE_MS)
 		return failed(failure('channel-silent', `The last heartbeat was sent ${plainDuration(agoMs)} ago.`));
 	if (lastHeartbeatAt === null) return ok('The first heartbeat is due.');
 	return ok(`The last one was sent ${plainDuration(agoMs)} ago, and the service keeps the channel open.`);

@@ -57,6 +57,16 @@ describe('beside an agent that is online', () => {
 		expectProblem(later(130_001), 'failed', 'channel-silent', /^The last heartbeat was sent 2 min ago\.$/);
 	});
 
+	test('heartbeats are not late right after an outage that was longer than that [F1113]', async () => {
+		const { status, ...running } = await wordOf((await givenPairedAgent(await givenService())).home);
+		const sinceMs = Date.parse(status.channel.since ?? '');
+		const channel = { ...status.channel, lastHeartbeatAt: new Date(sinceMs - 600_000).toISOString() };
+		const word = { ...running, status: { ...status, channel } };
+		const later = (ms: number) => checkHeartbeat(word, { mode: 'frame', cadenceMs: 60_000, nowMs: sinceMs + ms });
+		expect(later(500)).toMatchObject({ status: 'ok' });
+		expectProblem(later(130_001), 'failed', 'channel-silent', /heartbeat was sent/);
+	});
+
 	test('heartbeats that are pings, switched off, or without a channel are not checked', async () => {
 		const running = await givenPairedAgent(await givenService());
 		const word = await wordOf(running.home);
