@@ -1,11 +1,11 @@
 /** How a failure is told in the light of what worked before. Pure. */
-import { type Failure, failure } from '../base/errors.ts';
+import { dispositionOf, type Failure, failure } from '../base/errors.ts';
 import type { CloseMeaning } from '../protocol/channel.ts';
 import { type Backoff, EARLY_ENDS_TO_REFUSE, type NextAttempt } from './backoff.ts';
 
 /** Settings and credential are not the first thing to doubt where they worked lately: the agent goes on without a person. */
 export function asPassing(told: Failure, { outweighed }: NextAttempt): Failure {
-	if (!outweighed) return told;
+	if (!outweighed || SAYS_NEXT.has(told.remedy)) return told;
 	const { code, message, remedy } = told;
 	const wait = `Wait a few minutes: ${OTHER_CAUSE[outweighed]}.`;
 	return failure(code, message, { ...told, recovers: true, remedy: `${wait} If it lasts: ${remedy}` });
@@ -34,13 +34,24 @@ const SHOWN_WRONG =
 const NOT_SHOWN_WRONG =
 	'This device was online with these settings before: look for a second device with the same deviceId, and ask the operator of the service why it refuses a Connection that it has just issued.';
 
-/** While the credential of this device makes new Connections, pairing it again would help nothing. */
-export function asRenewable(ended: Failure, registers: boolean, { backoff }: NextAttempt): Failure {
-	if (ended.code !== 'credential-refused' || !registers || backoff.registerRefused) return ended;
-	const remedy =
-		'This device registers again with its own credential. If it happens again and again, look for a second device with the same deviceId, and ask the operator of the service why it refuses Connections that it has issued.';
-	return failure(ended.code, ended.message, { ...ended, remedy });
+/**
+ * While the credential of this device makes new Connections, pairing it again would help nothing; nor does it where that is refused after
+ * it has worked lately. @param worked whether the device has a credential of its settings and was online with it lately.
+ */
+export function asRenewable(ended: Failure, registers: boolean, worked: boolean, { backoff, blocked }: Paced): Failure {
+	if (dispositionOf(ended.code) !== 'reregister' || !registers || (backoff.registerRefused && !worked)) return ended;
+	const remedy = backoff.registerRefused ? KEY_REFUSED : RENEWS;
+	return failure(ended.code, ended.message, { ...ended, remedy, recovers: !(backoff.registerRefused && blocked) });
 }
+
+const RENEWS =
+	'At its next try this device registers again with its own credential. If it happens again and again, look for a second device with the same deviceId, and ask the operator of the service why it refuses Connections that it has issued.';
+const KEY_REFUSED =
+	'At its next try this device shows its Connection and its own credential again, which have worked before. If it lasts, have the operator allow that credential, or put a valid one into its file: a changed file is tried at once.';
+/** They say themselves what comes next. */
+const SAYS_NEXT: ReadonlySet<string> = new Set([RENEWS, KEY_REFUSED]);
+
+type Paced = Pick<NextAttempt, 'backoff' | 'blocked'>;
 
 const MEANT = { refused: 'credential-refused', replaced: 'connection-replaced', retry: 'connection-lost' } as const;
 

@@ -30,6 +30,9 @@ const FRESH_FOR_MS = 60 * 60 * 1000;
 /** The link that has made room comes back after this, unless the other one is online. */
 const MAKES_ROOM_FOR_MS = 5000;
 
+/** Where the registration was refused, too, it follows the refusal of the Connection within this time. */
+const SECOND_TRY_MS = 5000;
+
 type State<Name extends LinkState['name']> = Extract<LinkState, { name: Name }>;
 type Event<Type extends LinkEvent['type']> = Extract<LinkEvent, { type: Type }>;
 type Handler<Name extends LinkState['name'], Type extends LinkEvent['type']> = (
@@ -246,7 +249,8 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
 	const then = refused && state.connection ? 'connect' : 'register';
-	const cause = asPassing(event.failure, next);
+	const worked = failed.wasOnline && hasCredential(state, 'reusable');
+	const cause = asPassing(asRenewable(event.failure, worked, worked, next), next);
 	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, next.blocked, then, event.atMs);
 }
 
@@ -282,8 +286,12 @@ function afterChannelEnded(
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
 	const then = registers ? 'register' : 'connect';
-	const cause = asPassing(asShownWrong(asRenewable(ended, renews, next), next), next);
-	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, atMs);
+	const worked = failed.wasOnline && hasCredential(state, 'reusable');
+	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
+	// It has waited already for both of what it tries in turn.
+	const isSecond = registers && state.name === 'connecting' && state.backoff.registerRefused;
+	const delayMs = isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
+	return wait({ ...state, backoff: next.backoff }, cause, Math.ceil(delayMs), blocked, then, atMs);
 }
 
 function withEarlyEnd(

@@ -4,6 +4,7 @@
  */
 import { plainDuration } from '../base/durations.ts';
 import { asFailure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { channelAddress } from '../connection/channel-address.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
@@ -34,7 +35,9 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 	if (duplicate) return (state === 'online' ? warning : failed)(asFailure(duplicate));
 	// An online device has a problem with something else, such as a move: only the sentence says with what.
 	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
-	if (problem) return failed(asFailure(state === 'online' ? { ...problem, message: statusSentence(other) } : problem));
+	if (problem && state === 'online') return failed(asFailure({ ...problem, message: statusSentence(other) }));
+	const next = channel.nextAttemptAt && problem?.recovers ? `The next try is at ${channel.nextAttemptAt}.` : '';
+	if (problem) return failed(asFailure({ ...problem, message: joinSentences(problem.message, next) }));
 	const unsteady = daemon.status.warnings.find(({ code }) => UNSTEADY.has(code));
 	if (state === 'online' && unsteady) return warning(asFailure(unsteady));
 	const line = channel.idleTimeout;

@@ -5,6 +5,7 @@ import { classifyClose } from '../../src/connection/classify-failure.ts';
 import {
 	type Connection,
 	type Credential,
+	connectionOf,
 	failureOf,
 	type LinkEffect,
 	type LinkEvent,
@@ -13,6 +14,7 @@ import {
 	TRANSITIONS,
 	transition,
 } from '../../src/connection/link.ts';
+import { randomFrom } from './virtual-fleet.ts';
 
 const CONNECTION: Connection = { token: 'connection-1', obtainedAtMs: 0, lifeMs: null };
 const RENEWED: Connection = { token: 'connection-2', obtainedAtMs: 0, lifeMs: null };
@@ -210,7 +212,8 @@ describe('a refused channel', () => {
 			);
 			expect(blockedAtMs).toBeGreaterThanOrEqual(10 * MINUTE);
 			expect(blockedAtMs).toBeLessThanOrEqual(15 * MINUTE);
-			for (const wait of waits.slice(2, 6)) {
+			// Of two that are tried in turn the second follows soon.
+			for (const wait of waits.filter((ms) => ms > 5000).slice(1, 5)) {
 				expect(wait).toBeGreaterThanOrEqual(30_000);
 				expect(wait).toBeLessThanOrEqual(120_000);
 			}
@@ -327,6 +330,55 @@ describe('a refused channel', () => {
 		for (let minute = 1; minute <= 15; minute += 1) state = again(state, minute * MINUTE);
 		expect(state).toMatchObject({ name: 'blocked', failure: { remedy: refused.remedy } });
 		expect(state).not.toHaveProperty('failure.recovers', true);
+	});
+
+	test('says that the device registers again, and not to pair it, while its key makes Connections or made them lately [F1140]', () => {
+		const online = walk(startLink([REUSABLE, OWN], CONNECTION, 0).state, confirmed);
+		const revoked = tell(online, { type: 'connectionRevoked' }, 5000).state;
+		const once = tell(online, ended(refused, { closeCode: 1008 }), 5000).state;
+		for (const state of [revoked, once])
+			expect(state).toMatchObject({
+				name: 'registerWait',
+				failure: { recovers: true, remedy: expect.stringMatching(/^At its next try this device registers again/) },
+			});
+		let state = once;
+		const remedies = new Set<string>();
+		for (let atMs = 8000; atMs < 40 * MINUTE; atMs += 20_000) {
+			state = tell(state, timer, atMs).state;
+			for (let tries = 0; tries < 2; tries += 1)
+				state = tell(state, state.name === 'registering' ? registerFailed(refused) : ended(refused), atMs).state;
+			remedies.add(failureOf(state)?.remedy ?? '');
+		}
+		expect(state.name).toBe('blocked');
+		expect([...remedies]).toEqual([expect.stringMatching(/^At its next try .* put a valid one into its file/)]);
+	});
+
+	test('is back within a minute after 20 s in which everything was refused, with its Connection lost meanwhile [F1141]', () => {
+		for (let seed = 1; seed <= 200; seed += 1) {
+			const random = randomFrom(seed);
+			let state: LinkState = walk(startLink([REUSABLE, OWN], CONNECTION, 0).state, confirmed);
+			let atMs = MINUTE;
+			let registrations = 0;
+			do {
+				const isBad = atMs < MINUTE + 20_000;
+				const isNew = state.name !== 'registering' && connectionOf(state)?.token === RENEWED.token;
+				const accepted: Told = state.name === 'registering' ? { type: 'registered', connection: RENEWED } : confirmed;
+				const isRefused = isBad || (state.name !== 'registering' && !isNew);
+				const no = state.name === 'registering' ? registerFailed(refused) : ended(refused);
+				if (state.name === 'registering') registrations += 1;
+				const told = { attempt: state.attempt, atMs, ...(isRefused ? no : accepted) } as LinkEvent;
+				const step = transition(state, told, random);
+				state = step.state;
+				for (const effect of step.effects)
+					if (effect.type === 'wait') {
+						atMs += effect.delayMs;
+						state = transition(state, { type: 'timerFired', attempt: effect.attempt, atMs }, random).state;
+					}
+			} while (state.name !== 'online' && atMs < 5 * MINUTE);
+			expect.soft(state.name, `seed ${seed}`).toBe('online');
+			expect.soft(atMs - MINUTE - 20_000, `seed ${seed}`).toBeLessThanOrEqual(MINUTE);
+			expect.soft(registrations, `seed ${seed}`).toBeLessThanOrEqual(6);
+		}
 	});
 
 	test('keeps the Connection through every refusal and tries it in turn with registering', () => {

@@ -5,7 +5,7 @@ import { checkChannel, checkHeartbeat } from '../../src/diagnosis/probe-channel.
 import { askDaemon, type DaemonWord } from '../../src/diagnosis/probe-device.runner.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
-import { DEVICE_ID, givenAgent, givenPairedAgent, type Home } from '../harness/harness.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type Home } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 import { examine, expectProblem, expectSkipped } from './examine.ts';
 
@@ -91,9 +91,27 @@ describe('beside an agent that is not online', () => {
 		const report = await examine({ home: running.home, clock: running.clock }, 'heartbeat');
 		// The endpoint answers, without a credential as well: the way is well, the channel is not.
 		expect(report.checks.http).toMatchObject({ status: 'ok' });
-		const { recovers: _, ...said } = problem ?? {};
+		const { recovers: _, message, ...said } = problem ?? {};
 		expect(report.checks.channel).toMatchObject({ status: 'failed', ...said });
+		expect(report.checks.channel?.message).toContain(message);
 		expectSkipped(report, 'channel', 'heartbeat');
+	});
+
+	test('one whose Connection was revoked while its API key is good registers again, and when is told [F1142]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings: { ...settings, service: { actOnMessages: true } } });
+		await device.untilState('online');
+		device.clock.advance(4000);
+		service.revoke(device.agent.status().deviceId ?? '', { announce: true });
+		const { channel } = await device.untilStatus((now) => now.channel.nextAttemptAt !== null);
+		const { checks } = await examine({ home, clock: device.clock }, 'heartbeat');
+		expect(checks.channel).toMatchObject({ status: 'failed', code: 'connection-revoked' });
+		expect(checks.channel?.message).toContain(`The next try is at ${channel.nextAttemptAt}.`);
+		expect(JSON.stringify(checks.channel)).toMatch(/At its next try this device registers again/);
+		expect(JSON.stringify(checks.channel)).not.toMatch(/Pair this device/);
 	});
 
 	test('one that was never paired has no channel to check, and no service on the way', async () => {
