@@ -2,7 +2,7 @@
  * Users, groups and the permissions of files, which only a Unix has. Programs for laptops (`idv`, the trial service,
  * the client) ask for these and for the links of interfaces here, where a system without them answers as if each file were its user's own.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { readText } from './files.edge.ts';
 
 /** Of /etc/passwd and /etc/group: a site with tens of thousands of users. */
@@ -72,4 +72,26 @@ export function findInterface(address: string): string | null {
 		}
 	} catch {}
 	return null;
+}
+
+/** The routes of Linux and what has a link; `null` where they are not known. */
+export function readRoutes(): { ipv4: string; ipv6: string; hasLink: (name: string) => boolean } | null {
+	try {
+		const ipv6 = existsSync(IPV6_ROUTES) ? readFileSync(IPV6_ROUTES, 'utf8') : '';
+		return { ipv4: readFileSync('/proc/self/net/route', 'utf8'), ipv6, hasLink };
+	} catch {
+		return null;
+	}
+}
+
+const IPV6_ROUTES = '/proc/self/net/ipv6_route';
+
+/** One that is down has no carrier that could be read. */
+function hasLink(name: string): boolean {
+	const file = `/sys/class/net/${name}/carrier`;
+	try {
+		return !existsSync(file) || readFileSync(file, 'utf8').trim() === '1';
+	} catch {
+		return false;
+	}
 }

@@ -12,10 +12,10 @@ import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
 import { secretsOf } from './channel-address.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
-import { classifyHandshakeError, lateHandshake } from './classify-network-error.ts';
+import { classifyHandshakeError, fellSilent, lateHandshake } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
-import { watchOwnSide } from './own-side.edge.ts';
+import { asOwnSide, watchOwnSide } from './own-side.edge.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
 
 /** How long a close handshake may take before the connection is cut. */
@@ -130,6 +130,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let phase: 'connecting' | 'refused' | 'open' | 'cut' | 'ended' = 'connecting';
 	let verdict: { failure: Failure; timedOut: boolean } | null = null;
 	let lastError: Error | null = null;
+	let hasAnswered = false;
 	let refusal: ReadRefusal | null = null;
 	let told: Partial<ChannelEvent & { type: 'opened' }> = {};
 	let connection: Socket | null = null;
@@ -169,6 +170,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	socket.on('ping', heard);
 	socket.on('pong', () => {
 		heard();
+		hasAnswered = true;
 		lostOwnSide = watchOwnSide(url.host, connection?.localAddress);
 		confirm();
 		if (isOpen()) listener({ type: 'answered' });
@@ -330,8 +332,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		if (connection && connection.bytesRead !== heardBytes) heard();
 		if (nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
-			const silent = `${context.host} has said nothing on the channel for ${seconds} s.`;
-			cut(lostOwnSide() ?? failure('channel-silent', silent, { params: { ...params, seconds } }));
+			cut(lostOwnSide() ?? asOwnSide(fellSilent({ ...context, seconds, hasAnswered }), context));
 			return;
 		}
 		if (!confirmed && nowMs >= confirmAtMs) confirm(true);
@@ -352,7 +353,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		const last = outcome(code, reason);
 		phase = 'ended';
 		cancelCheck();
-		listener({ type: 'ended', ...last, line: lineEnd(code) });
+		listener({ type: 'ended', ...last, failure: asOwnSide(last.failure, context), line: lineEnd(code) });
 	}
 
 	function lineEnd(code: number): LineEnd | null {

@@ -322,3 +322,18 @@ export function lateHandshake(
 	const away = failure('connect-timeout', `${host} did not accept a connection in time.`, { params: { host } });
 	return { failure: away, timedOut: false };
 }
+
+/** A channel on which nothing came for so long. @param silent.hasAnswered whether a ping on it was answered: then the service answers pings. */
+export function fellSilent(
+	silent: NetworkContext & { readonly seconds: number; readonly hasAnswered: boolean },
+): Failure {
+	const { host, proxy, seconds } = silent;
+	const message = `${host} has said nothing on the channel for ${seconds} s.`;
+	const params = { host, seconds };
+	if (!silent.hasAnswered) return failure('channel-silent', message, { params });
+	const look = proxy
+		? `the proxy ${proxy} does not pass anything on, or the network on either side of it is silent. If it lasts, look at the proxy first`
+		: 'the line is silent. If it lasts, check the network of this site and what stands on the way (router, firewall)';
+	const remedy = `Pings were answered on this channel before: ${look}.`;
+	return failure('channel-silent', message, { params, remedy });
+}

@@ -4,6 +4,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { Answer, RequestNetwork } from './ask.edge.ts';
 import { classifyNetworkError, type NetworkContext } from './classify-network-error.ts';
+import { asOwnSide } from './own-side.edge.ts';
 
 /** Longest silence before and inside an answer; the deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
@@ -65,14 +66,14 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 }
 
 function asFailure(error: unknown, written: boolean, context: NetworkContext): { failure: Failure; written: boolean } {
-	const found = classifyNetworkError(error, context);
+	const found = asOwnSide(classifyNetworkError(error, context), context);
 	// Nothing was written before the deadline: the connection was still being made.
 	if (written || found.code !== 'request-timeout') return { failure: found, written };
 	const params = { host: context.host };
 	const reason = context.proxy
 		? failure('proxy-failed', `The proxy ${context.proxy} gave no connection to ${context.host} in time.`, { params })
 		: failure('connect-timeout', `${context.host} did not accept a connection in time.`, { params });
-	return { failure: reason, written };
+	return { failure: asOwnSide(reason, context), written };
 }
 
 /** The body as it is meant, and why it is not whole. */

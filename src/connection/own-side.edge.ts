@@ -2,26 +2,66 @@
  * This device's own side of a line: the interface that has its address, and how often that has lost its link. Reads, and opens nothing.
  */
 import { type Failure, failure } from '../base/errors.ts';
-import { countCarrierChanges, findInterface } from '../base/unix.edge.ts';
+import { countCarrierChanges, findInterface, readRoutes } from '../base/unix.edge.ts';
+import type { NetworkContext } from './classify-network-error.ts';
+import { type WayOut, wayOut } from './way-out.ts';
 
-function readOwnSide(address: string): { readonly name: string; readonly losses: string } | null {
+const CHECK = 'check the cable, the switch or the radio link of this device';
+
+const readWayOut = (): WayOut => {
+	const routes = readRoutes();
+	return routes === null ? 'there' : wayOut(routes.ipv4, routes.ipv6, routes.hasLink);
+};
+
+interface OwnSide {
+	readonly name: string;
+	readonly losses: string;
+	readonly out?: WayOut;
+}
+
+function readOwnSide(address: string): OwnSide | null {
 	const name = findInterface(address);
-	return name === null ? null : { name, losses: countCarrierChanges(name) };
+	return name === null ? null : { name, losses: countCarrierChanges(name), out: readWayOut() };
 }
 
 /**
- * To be asked once a line is silent: why, if its interface, link or address was away since now; `null` where none was, or where that is not known, as of IPv6.
+ * To be asked once a line is silent: why, if its interface, link, address or router was away since now; `null` where none was, or where that is not known, as of IPv6.
  * Silence for that reason says nothing of the way to the service.
  */
-export function watchOwnSide(host: string, address: string | undefined, read = readOwnSide): () => Failure | null {
+export function watchOwnSide(
+	host: string,
+	address: string | undefined,
+	read: typeof readOwnSide = readOwnSide,
+): () => Failure | null {
 	const before = address === undefined ? null : read(address);
 	return () => {
 		const now = before && read(address ?? '');
-		if (!before || (now?.name === before.name && now.losses === before.losses)) return null;
+		const hasWay = now?.out === before?.out || now?.out === 'there';
+		if (!before || (now?.name === before.name && now.losses === before.losses && hasWay)) return null;
 		const message = `This device had lost its own network (${before.name}); its channel to ${host} is opened again.`;
 		return failure('connection-lost', message, {
 			params: { host, reason: 'own-network' },
-			remedy: 'If it happens often, check the cable, the switch or the radio link of this device.',
+			remedy: `If it happens often, ${CHECK}.`,
 		});
 	};
+}
+
+/** What may follow from a missing network of this device. */
+const FOLLOWS = new Set(['dns-failed', 'service-unreachable', 'connect-timeout', 'proxy-failed', 'channel-silent']);
+const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?$/;
+
+/** The failure, or its cause on this device's own side as long as that has no network: then no name server and no service is to blame. */
+export function asOwnSide(told: Failure, { host, proxy }: NetworkContext, read = readWayOut): Failure {
+	const { status, reason } = told.params ?? {};
+	const isAnswer = status !== undefined || reason === 'ECONNREFUSED';
+	if (!FOLLOWS.has(told.code) || isAnswer || LOOPBACK.test(proxy ?? host)) return told;
+	const way = read();
+	if (way === 'none')
+		return failure('connection-lost', 'This device has no network of its own: no interface has a link and a route.', {
+			params: { host, reason: 'own-network' },
+			remedy: `${CHECK[0]?.toUpperCase()}${CHECK.slice(1)}.`,
+		});
+	if (way === 'there' || (told.code !== 'dns-failed' && reason !== 'ENETUNREACH')) return told;
+	const remedy = 'Check the address and the router that this device has got (DHCP or its settings), and its cable.';
+	return failure(told.code, `${told.message} This device has no default route.`, { ...told, remedy });
 }

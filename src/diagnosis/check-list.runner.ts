@@ -11,6 +11,7 @@ import { joinSentences } from '../base/sentences.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
 import { tellEnds } from '../connection/credential-ends.ts';
+import { asOwnSide } from '../connection/own-side.edge.ts';
 import { type OpenRuntime, openFirstRuntime, toldProblems, toldUnusable } from '../connection/runtime.runner.ts';
 import { readKeptAnswer } from '../pairing/kept-answer.edge.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
@@ -351,7 +352,8 @@ function explain(
 	{ url, proxy }: Route,
 	late = failure('handshake-timeout', `${url.host} did not finish its TLS handshake in time.`),
 ): Failure {
-	const found = classifyNetworkError(error, { host: url.host, proxy: proxy === null ? null : new URL(proxy).host });
+	const context = { host: url.host, proxy: proxy === null ? null : new URL(proxy).host };
+	const found = asOwnSide(classifyNetworkError(error, context), context);
 	return found.code === 'request-timeout' ? late : found;
 }
 

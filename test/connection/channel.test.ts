@@ -664,6 +664,12 @@ describe('a silent channel', () => {
 		expect(ended).toMatchObject({ failure: { code: 'channel-silent' }, closeCode: null, timedOut: false });
 	});
 
+	test('that has answered a ping is not told as that of a service that answers none', async () => {
+		const { url } = await service((peer) => peer.once('ping', () => setImmediate(() => peer.pause())));
+		const ended = await open(url, { pingIntervalMs: 30, silenceLimitMs: 150 }).until('ended');
+		expect(ended).toMatchObject({ failure: { code: 'channel-silent', remedy: expect.stringMatching(/^Pings were/) } });
+	});
+
 	test('is left alone without a limit', async () => {
 		const pings = Promise.withResolvers<void>();
 		const { url } = await service(
