@@ -3,7 +3,7 @@
  * for as long as the way to the service is the same one. Trusts nothing itself.
  */
 import type { TLSSocket } from 'node:tls';
-import type { Ended, ShownNames } from './classify-network-error.ts';
+import type { OutOfTime, ShownNames } from './classify-network-error.ts';
 
 /** By host. */
 export type TrustedNames = Map<string, ShownNames>;
@@ -11,17 +11,17 @@ export type TrustedNames = Map<string, ShownNames>;
 /** @param socket whose handshake is still to come. @returns the same. */
 export function nameCertificate(socket: TLSSocket, host: string, trusted: TrustedNames): TLSSocket {
 	let shown: ShownNames | null = null;
-	let ended: Ended | null = null;
+	let outOfTime: OutOfTime | null = null;
 	// Comes before the verdict, which closes the socket.
 	socket.prependOnceListener('secure', () => {
 		shown = namesOf(socket);
-		ended = endOf(socket);
+		outOfTime = boundOf(socket);
 	});
 	socket.once('secureConnect', () => {
 		if (shown && socket.authorized) trusted.set(host, shown);
 	});
 	socket.prependOnceListener('error', (error) => {
-		if (shown) Object.assign(error, { certificate: { shown, trusted: trusted.get(host) ?? null, ended } });
+		if (shown) Object.assign(error, { certificate: { shown, trusted: trusted.get(host) ?? null, outOfTime } });
 	});
 	return socket;
 }
@@ -31,10 +31,12 @@ function namesOf(socket: TLSSocket): ShownNames | null {
 	return subject && issuer ? { subject: nameOf(subject), issuer: nameOf(issuer) } : null;
 }
 
-function endOf(socket: TLSSocket): Ended | null {
-	const atMs = Date.parse(socket.getPeerCertificate().valid_to ?? '');
+/** Where it is not valid now. */
+function boundOf(socket: TLSSocket): OutOfTime | null {
+	const { valid_from: from = '', valid_to: to = '' } = socket.getPeerCertificate();
 	const nowMs = Date.now();
-	return atMs < nowMs ? { on: dayOf(atMs), clock: dayOf(nowMs) } : null;
+	const atMs = [from, to].map((at) => Date.parse(at)).find((ms, index) => (index === 0 ? ms > nowMs : ms < nowMs));
+	return atMs === undefined ? null : { on: dayOf(atMs), clock: dayOf(nowMs) };
 }
 
 const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);

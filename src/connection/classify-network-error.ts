@@ -142,8 +142,8 @@ export interface ShownNames {
 	readonly issuer: string;
 }
 
-/** Of a certificate that is over: the day of its end, and the one that this device's clock shows. */
-export interface Ended {
+/** Of a certificate that is over or has not begun: the day of its end or begin, and the one that this device's clock shows. */
+export interface OutOfTime {
 	readonly on: string;
 	readonly clock: string;
 }
@@ -151,26 +151,34 @@ export interface Ended {
 /** Beside an error of the handshake. */
 interface ShownCertificates {
 	readonly shown: ShownNames;
-	readonly ended?: Ended | null;
+	readonly outOfTime?: OutOfTime | null;
 	/** That was trusted last for the same host. */
 	readonly trusted: ShownNames | null;
 }
 
 function certificateFailure(code: ErrorCode, reason: string, host: string, seen: ShownCertificates | null): Failure {
-	const days = seen?.ended ? `: it ended on ${seen.ended.on}, and the clock shows ${seen.ended.clock}` : '';
+	const { on, clock } = seen?.outOfTime ?? {};
+	const days = (bound: string) => (on ? `: it ${bound} on ${on}, and the clock shows ${clock}` : '');
 	const said: Partial<Record<ErrorCode, string>> = {
-		'clock-wrong': `The certificate of ${host} is not valid yet by this device's clock.`,
-		'certificate-expired': `The certificate of ${host} has expired by this device's clock${days}.`,
+		'clock-wrong': `The certificate of ${host} is not valid yet by this device's clock${days('begins')}.`,
+		'certificate-expired': `The certificate of ${host} has expired by this device's clock${days('ended')}.`,
 		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
 	};
 	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
-	if (!seen) return failure(code, message, { params: { host, reason } });
+	const remedy = code === 'clock-wrong' ? { remedy: NOT_YET } : {};
+	if (!seen) return failure(code, message, { params: { host, reason }, ...remedy });
 	const { shown, trusted } = seen;
 	const isOther = trusted && (trusted.subject !== shown.subject || trusted.issuer !== shown.issuer);
 	const before = isOther ? ` The one that was trusted last is of ${inWords(trusted)}.` : '';
 	const whose = { subject: shortName(shown.subject), issuer: shortName(shown.issuer) };
-	return failure(code, `${message} It is of ${inWords(shown)}.${before}`, { params: { host, reason, ...whose } });
+	return failure(code, `${message} It is of ${inWords(shown)}.${before}`, {
+		params: { host, reason, ...whose },
+		...remedy,
+	});
 }
+
+const NOT_YET =
+	"If this device's clock shows another day than it is, set it or let it reach a time server; if it is right, the service's operator must put a certificate there that is valid already.";
 
 const inWords = ({ subject, issuer }: ShownNames) => `"${shortName(subject)}", signed by "${shortName(issuer)}"`;
 /** Anyone may write anything into a certificate. */

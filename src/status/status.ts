@@ -185,12 +185,16 @@ function triesWay({ current, next }: Supervision): boolean {
 	);
 }
 
+/** What the clock has to be for an error of a certificate to come from it. */
+const OFF: Readonly<Record<string, string>> = { CERT_NOT_YET_VALID: 'slow' };
+
 function problemOf({ supervision, blocker, warnings }: Snapshot): Failure | null {
 	const link = linkThatMatters(supervision);
 	const problem = (link && failureOf(link.state)) ?? blocker;
 	const clock = warnings.find(({ code }) => code === 'clock-wrong');
-	if (problem?.code !== 'certificate-expired' || clock?.params?.['direction'] !== 'fast') return problem;
-	// By a clock that is known to be fast: whose move it is then is another one's.
+	const off = problem && (problem.code === 'certificate-expired' ? 'fast' : OFF[String(problem.params?.['reason'])]);
+	if (!problem || !clock || !off || clock.params?.['direction'] !== off) return problem;
+	// By a clock that is known to be so: whose move it is then is another one's.
 	const { code, message, remedy, params } = clock;
 	return failure(code, `${problem.message} ${message}`, { remedy, params: { ...problem.params, ...params } });
 }

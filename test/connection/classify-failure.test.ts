@@ -60,6 +60,14 @@ describe('an error of the network', () => {
 		expect(found.remedy).toMatch(/\S/);
 	});
 
+	test('a certificate that is not valid yet is told with both days and both possible causes [F1145]', () => {
+		const outOfTime = { on: '2031-05-01', clock: '2026-11-27' };
+		const certificate = { shown: { subject: 'a', issuer: 'b' }, trusted: null, outOfTime };
+		const found = classifyNetworkError(coded('CERT_NOT_YET_VALID', { certificate }), { host });
+		expect(found.message).toContain("by this device's clock: it begins on 2031-05-01, and the clock shows 2026-11-27.");
+		expect(found.remedy).toMatch(/^If this device's clock shows another day.*if it is right, the service's operator/);
+	});
+
 	const reasons: [string, object][] = [
 		['ENOTFOUND', { host, reason: 'ENOTFOUND' }],
 		['ECONNREFUSED', { host, reason: 'ECONNREFUSED' }],

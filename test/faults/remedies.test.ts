@@ -36,7 +36,7 @@ async function untilHelped(device: DeviceProcess): Promise<void> {
 
 test.for([
 	['expired', 'certificate-expired', 'must renew the certificate'],
-	['not-yet-valid', 'clock-wrong', "Set this device's clock"],
+	['not-yet-valid', 'clock-wrong', "If this device's clock shows another day"],
 	['wrong-host', 'certificate-wrong-host', 'Check the host name'],
 ] as const)(
 	'a certificate that is %s is %s; with a good one the device is online [F048]',

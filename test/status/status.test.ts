@@ -289,6 +289,19 @@ describe('what a technician reads while something changes', () => {
 		for (const skewMs of [0, -86_400_000]) expect(told(skewMs).problem?.code).toBe('certificate-expired');
 	});
 
+	test('a certificate that is not valid yet by a clock which is known to be slow is a wrong clock [F1146]', () => {
+		const params = { reason: 'CERT_NOT_YET_VALID' };
+		const early = failure('clock-wrong', 'Not valid yet.', { params, remedy: 'Either.' });
+		const failing = tell(online, 'current', ended(early));
+		const told = (skewMs: number) => {
+			const warning = clockWarning(skewMs);
+			return describeStatus(snapshot(failing, { ...gone, warnings: warning ? [warning] : [] })).problem;
+		};
+		const remedy = expect.stringContaining("Set this device's clock");
+		expect(told(-400 * 86_400_000)).toMatchObject({ code: 'clock-wrong', remedy, params: { direction: 'slow' } });
+		for (const skewMs of [0, 86_400_000]) expect(told(skewMs)?.remedy).toBe('Either.');
+	});
+
 	test('an old channel that was replaced is not the trouble', () => {
 		const replaced = tell(tell(moving, 'next', registered), 'current', ended(refused, 1008));
 		expect(describeStatus(snapshot(replaced, gone)).sentence).toBe(
