@@ -1,6 +1,7 @@
 /** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect. */
 import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { readOn, sendHead } from '../base/bodies.edge.ts';
@@ -29,7 +30,7 @@ export interface Asked {
 	/** Whose requests may follow each other on a kept connection: what comes late there reaches no one else. Default: those that name no one. */
 	readonly keptFor?: string;
 	/** Called before the first byte is written, on a connection that stands. */
-	readonly onWrite?: () => void;
+	readonly onWrite?: (socket: Socket | null) => void;
 }
 
 /** The head of an answer, and its body as a stream; `complete` is false where Node saw it cut. */
@@ -78,7 +79,7 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 		const begin = () => {
 			clearTimeout(connecting);
 			request.socket?.setTimeout(idleMs).on('timeout', idle);
-			onWrite();
+			onWrite(request.socket);
 			if (!(body instanceof Readable)) return void request.end(body ?? undefined);
 			// Who sends the body may wait for the answer to the head.
 			sendHead(request);

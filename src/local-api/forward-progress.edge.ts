@@ -5,13 +5,29 @@ type Side = 'caller' | 'service';
 
 export type Progress = ReturnType<typeof watchProgress>;
 
-/** @param onIdle nothing has moved for `idleMs`; called once, with the side that should have. */
-export function watchProgress(idleMs: number, onIdle: (side: Side) => void) {
+/** How often it looks, within `idleMs`, whether the kernel's queue has changed. */
+const LOOKS = 4;
+
+/**
+ * @param onIdle nothing has moved for `idleMs` (up to a quarter longer where something waits in the kernel); called once, with the side that
+ * should have.
+ * @param onTheWay bytes in the kernel's queue to a side: what was handed over last may leave it for minutes on a slow line.
+ */
+export function watchProgress(idleMs: number, onIdle: (side: Side) => void, onTheWay: (side: Side) => number) {
 	let side: Side = 'service';
-	const idle = setTimeout(() => onIdle(side), idleMs);
+	let [before, unchanged] = [0, 0];
+	const look = () => {
+		const left = onTheWay(side);
+		unchanged = left === before ? unchanged + 1 : 0;
+		before = left;
+		if (unchanged >= LOOKS) onIdle(side);
+		else idle.refresh();
+	};
+	const idle = setTimeout(look, idleMs / LOOKS);
 	/** The other side has done its part. A timer that was cleared stays so. */
 	const waitFor = (next: Side) => {
 		side = next;
+		[before, unchanged] = [0, 0];
 		idle.refresh();
 	};
 	return {

@@ -3,6 +3,7 @@
  * ways with back-pressure. Tries once within its bounds; follows no redirect, never shows the Connection, keeps nothing.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { continued, sendHead, unpacking } from '../base/bodies.edge.ts';
@@ -18,7 +19,7 @@ import { createLeakGuard } from './leak-guard.ts';
 import { createPlaces } from './places.ts';
 import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
 import { ForwardError } from './server/forward-problems.ts';
-import { peerProcess } from './server/peer.ts';
+import { onTheWay, peerProcess } from './server/peer.ts';
 
 /** How long a connection to the service waits for the next request, in milliseconds: less than servers keep theirs. */
 const KEPT_MS = 4000;
@@ -91,15 +92,22 @@ export function createForwarder(options: ForwarderOptions): Forward {
 					retryAfterMs: 1000,
 				},
 			);
-		const progress = watchProgress(limits.idleMs, (side) =>
-			over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
+		/** To the service, once it stands. */
+		let socket: Socket | null = null;
+		const progress = watchProgress(
+			limits.idleMs,
+			(side) => over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
+			(side) => onTheWay(side === 'caller' ? response.socket : socket),
 		);
+		const stands = (connection: Socket | null) => {
+			socket = connection;
+		};
 		try {
 			await exchange(
 				request,
 				response,
 				{ ...asked, name },
-				{ network: options.network, progress, signal: over.signal },
+				{ network: options.network, progress, stands, signal: over.signal },
 			);
 		} finally {
 			response.removeListener('close', left);
@@ -179,9 +187,14 @@ async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
 	{ method, url, path, baseUrl, token, more, added, maxBytes, headMs, name }: Exchange,
-	parts: { readonly network: ForwarderOptions['network']; readonly progress: Progress; readonly signal: AbortSignal },
+	parts: {
+		readonly network: ForwarderOptions['network'];
+		readonly progress: Progress;
+		readonly stands: (connection: Socket | null) => void;
+		readonly signal: AbortSignal;
+	},
 ): Promise<void> {
-	const { network, progress, signal } = parts;
+	const { network, progress, stands, signal } = parts;
 	const length = request.headers['content-length'];
 	let isWritten = false;
 	let hasBegun = false;
@@ -239,8 +252,9 @@ async function exchange(
 			...{ url, path, method, signal, idleMs: 0, keptFor: name },
 			// A service may answer a body before it has read it, and then once more: nothing may follow it on its connection.
 			...(!hasBody && { keeps: KEPT_MS }),
-			onWrite() {
+			onWrite(connection) {
 				isWritten = true;
+				stands(connection);
 			},
 			headers: {
 				...rest,

@@ -148,7 +148,7 @@ describe('event streams', () => {
 
 	test('a consumer that is waited for and takes nothing at all is closed as slow', async () => {
 		const source = eventSource();
-		const { agentSocket } = await open([source.route], { limits: { requestMs: 50 } });
+		const { agentSocket } = await open([source.route], { limits: { keepAliveMs: 50, requestMs: 50 } });
 		const stuck = net.connect(agentSocket);
 		stuck.write('GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n');
 		await source.untilConsumers(1);

@@ -75,7 +75,7 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'a request counts as unwritten after its connection stands',
 		file: 'src/connection/ask.edge.ts',
-		from: 'onWrite();',
+		from: 'onWrite(request.socket);',
 		to: '',
 		tests: 'test/connection/service-client.test.ts',
 	},

@@ -7,6 +7,7 @@ import net from 'node:net';
 import { problemDocument } from '../../base/sentences.ts';
 import { PROBLEM_CONTENT_TYPE } from '../../protocol/problem.ts';
 import { effectHeader } from './forward-problems.ts';
+import { onTheWay } from './peer.ts';
 import type { ProblemResponse } from './problem-responses.ts';
 import { isForService } from './routing.ts';
 import type { EventSink, LocalServerLimits, StreamEnd, StreamEvent } from './types.ts';
@@ -104,12 +105,29 @@ function startHead(context: Answering, response: Response, contentType: string |
 	return response;
 }
 
+/** @returns whether the caller has taken nothing of what waits for it since the last call; of the first, `false`. */
+function watchTaken({ socket }: Response): () => boolean {
+	let before = '';
+	return () => {
+		// The kernel takes more only when three quarters of what it holds for a Unix socket have been read.
+		const now = socket ? `${socket.bytesWritten - socket.writableLength} ${onTheWay(socket)}` : '';
+		const isStuck = now === before;
+		before = now;
+		return isStuck;
+	};
+}
+
 /** Drops a caller that has stopped taking what it asked for. */
 function leaveIfStuck(context: Answering, response: Response): void {
 	if (response.writableFinished) return;
-	response.setTimeout(context.limits.requestMs, () => {
+	const { requestMs } = context.limits;
+	const isStuck = watchTaken(response);
+	isStuck();
+	response.setTimeout(requestMs, () => {
 		// A caller is not stuck while there is nothing to take: a source may be slow.
-		if (response.writableEnded || response.writableLength > 0) response.destroy();
+		const waits = response.writableEnded || response.writableLength > 0;
+		if (waits && isStuck()) response.destroy();
+		else response.setTimeout(requestMs);
 	});
 }
 
@@ -138,8 +156,7 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	let over = false;
 	/** Whether a frame is begun and not ended. */
 	let isMidway = false;
-	/** Whether it has taken everything at some time since the last beat. */
-	let tookAll = true;
+	const isStuck = watchTaken(response);
 	let cleanUp: (() => void) | null = null;
 
 	const finish = () => {
@@ -165,7 +182,6 @@ export function openStream(context: Answering, response: Response, start: (sink:
 	const write = (...frames: readonly Buffer[]) => {
 		if (over || response.destroyed) return false;
 		const queued = response.writableLength;
-		if (queued === 0) tookAll = true;
 		if (queued > 0 && queued + lengthOf(frames) > context.limits.streamQueueBytes) {
 			end('slow');
 			return false;
@@ -174,19 +190,15 @@ export function openStream(context: Answering, response: Response, start: (sink:
 		return true;
 	};
 	const beats = setInterval(() => {
-		if (response.writableLength > 0 && !tookAll) end('slow');
-		else if (response.writableLength > 0) tookAll = false;
-		else if (!isMidway) write(KEEP_ALIVE);
+		const hasTaken = !isStuck();
+		if (response.writableLength > 0 && !hasTaken) end('slow');
+		else if (response.writableLength === 0 && !isMidway) write(KEEP_ALIVE);
 	}, context.limits.keepAliveMs).unref();
 
 	response.setHeader('Content-Type', 'text/event-stream');
 	response.setHeader('Cache-Control', 'no-store');
 	response.setHeader('Connection', 'close');
 	response.once('close', finish);
-	response.on('timeout', () => end('slow'));
-	response.on('drain', () => {
-		tookAll = true;
-	});
 	context.streams.add(end);
 	try {
 		cleanUp = start({
@@ -200,12 +212,7 @@ export function openStream(context: Answering, response: Response, start: (sink:
 			get isBehind() {
 				return response.writableLength > context.limits.streamQueueBytes / 2;
 			},
-			async drained() {
-				if (!response.writableNeedDrain) return;
-				response.setTimeout(context.limits.requestMs);
-				await untilDrained(response);
-				if (!over) response.setTimeout(0);
-			},
+			drained: () => untilDrained(response),
 		});
 	} catch (error) {
 		finish();

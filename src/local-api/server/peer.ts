@@ -1,25 +1,48 @@
-/** The program at the other end of a Unix socket, as the kernel names it. */
+/** The other end of a socket, as the kernel knows it: the program there, and the bytes that are still on the way to it. */
 import type net from 'node:net';
 import { loadForeignFunctions } from '../../base/foreign-functions.edge.ts';
 
 /** Source: Linux, asm-generic/socket.h; the first number of struct ucred is the process. */
 const [SOL_SOCKET, SO_PEERCRED, UCRED_BYTES] = [1, 17, 12];
+/** Source: Linux, sockios.h and asm-generic/ioctls.h; an `int`. */
+const [SIOCOUTQ, INT_BYTES] = [0x5411n, 4];
 
-type GetOption = (fd: number, level: number, name: number, value: Buffer, length: Buffer) => number;
-let getOption: GetOption | null | undefined;
+interface Kernel {
+	getsockopt(fd: number, level: number, name: number, value: Buffer, length: Buffer): number;
+	ioctl(fd: number, request: bigint, value: Buffer): number;
+}
+let kernel: Kernel | null | undefined;
+
+type WithHandle = net.Socket & { readonly _handle?: { readonly fd?: number } | null };
+/** -1 without one. */
+const fdOf = (socket: net.Socket): number => (socket as WithHandle)._handle?.fd ?? -1;
 
 /** Its process id when it connected; `null` where that is not known: over TCP, from another container, or on an older Node. */
 export function peerProcess(socket: net.Socket): number | null {
-	const { fd = -1 } = (socket as net.Socket & { _handle?: { readonly fd?: number } | null })._handle ?? {};
-	getOption ??= loadGetOption();
-	if (!getOption || fd < 0) return null;
+	const fd = fdOf(socket);
+	kernel ??= loadKernel();
+	if (!kernel || fd < 0) return null;
 	const credentials = Buffer.alloc(UCRED_BYTES);
 	const length = Buffer.from(Uint32Array.of(UCRED_BYTES).buffer);
-	return getOption(fd, SOL_SOCKET, SO_PEERCRED, credentials, length) === 0 ? credentials.readInt32LE() || null : null;
+	const isKnown = kernel.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, credentials, length) === 0;
+	return isKnown ? credentials.readInt32LE() || null : null;
 }
 
-function loadGetOption(): GetOption | null {
+/**
+ * Bytes that the kernel holds for the other end: it has not confirmed them (TCP), or its program has not read them (a Unix socket, where
+ * they count with what the kernel needs for them). Node tells only what it has handed to the kernel. 0 where that is not known.
+ */
+export function onTheWay(socket: net.Socket | null): number {
+	const fd = socket ? fdOf(socket) : -1;
+	if (fd < 0) return 0;
+	kernel ??= loadKernel();
+	const bytes = Buffer.alloc(INT_BYTES);
+	return kernel?.ioctl(fd, SIOCOUTQ, bytes) === 0 ? bytes.readInt32LE() : 0;
+}
+
+function loadKernel(): Kernel | null {
 	const getsockopt = { arguments: ['i32', 'i32', 'i32', 'buffer', 'buffer'], return: 'i32' } as const;
-	const functions = loadForeignFunctions()?.dlopen(null, { getsockopt }).functions;
-	return (functions?.getsockopt as GetOption | undefined) ?? null;
+	const ioctl = { arguments: ['i32', 'u64', 'buffer'], return: 'i32' } as const;
+	const functions = loadForeignFunctions()?.dlopen(null, { getsockopt, ioctl }).functions;
+	return (functions as Kernel | undefined) ?? null;
 }

@@ -72,10 +72,7 @@ export interface EventSink {
 	close(reason?: StreamEnd): void;
 	/** Whether so much waits for the consumer that it had better come later: half of what may. */
 	readonly isBehind: boolean;
-	/**
-	 * Resolves at once while the consumer keeps up, else when it has caught up or is gone: for a long replay. One that takes
-	 * nothing at all for `requestMs` meanwhile is closed as `slow`.
-	 */
+	/** Resolves at once while the consumer keeps up, else when it has caught up, is gone, or is closed as `slow`: for a long replay. */
 	drained(): Promise<void>;
 }
 
@@ -127,7 +124,7 @@ export const LOCAL_SERVER_LIMITS = {
 	requestMs: 15_000,
 	/**
 	 * Bytes that may wait for one consumer of a stream before it is closed as `slow`. One event is always allowed. A consumer
-	 * that never has taken everything from one keep-alive to the next is `slow` as well.
+	 * that something waits for, and that takes nothing from one keep-alive to the next, is `slow` as well.
 	 */
 	streamQueueBytes: 1024 * 1024,
 	/** Between comments on a quiet stream; none are sent while there is no stream. */
