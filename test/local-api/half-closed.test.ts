@@ -3,6 +3,7 @@ import net from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { localRoute } from '../../src/local-api/server/local-server.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
 import { ask, echoRoutes, eventSource, open } from './local-server.ts';
 
 /** A caller that closes its own side when it likes, and reads on. */
@@ -119,6 +120,47 @@ describe('a caller that closes its own side', () => {
 		expect([signal.aborted, caller.got()]).toEqual([false, '']);
 		caller.socket.destroy();
 		await once(signal, 'abort');
+	});
+
+	test('on loopback is answered as on a socket, and one that leaves while it waits is noticed [F1174]', async () => {
+		for (const leaves of [false, true]) {
+			const reached = Promise.withResolvers<AbortSignal>();
+			const answers = Promise.withResolvers<void>();
+			const slow = localRoute({
+				...{ method: 'GET', path: '/v1/slow', listeners: ['probe'] },
+				async handle({ signal }) {
+					reached.resolve(signal);
+					await answers.promise;
+					return { status: 200, body: { name: 'ab' } };
+				},
+			});
+			const { port, close } = await openLoopbackServer({
+				port: 0,
+				listener: 'probe',
+				routes: [slow],
+				limits: { lingerMs: 20 },
+			});
+			onTestFinished(close);
+			const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true }).setEncoding('latin1');
+			onTestFinished(() => void socket.destroy());
+			let got = '';
+			socket.on('data', (chunk) => {
+				got += chunk;
+			});
+			socket.end(`GET /v1/slow HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`);
+			const signal = await reached.promise;
+			// The agent has seen the end before it answers a later request, and has looked whether this caller is there.
+			expect((await fetch(`http://127.0.0.1:${port}/v1/none`)).status).toBe(404);
+			expect([signal.aborted, got]).toEqual([false, '']);
+			if (leaves) {
+				socket.destroy();
+				if (!signal.aborted) await once(signal, 'abort');
+				continue;
+			}
+			answers.resolve();
+			await once(socket, 'end');
+			expect(got).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\n\r\n\{"name":"ab"\}$/s);
+		}
 	});
 
 	test('and leaves later ends its stream at once', async () => {

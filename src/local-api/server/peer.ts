@@ -1,4 +1,5 @@
 /** The other end of a socket, as the kernel knows it: the program there, and the bytes that are still on the way to it. */
+import { readFileSync } from 'node:fs';
 import type net from 'node:net';
 import { loadForeignFunctions } from '../../base/foreign-functions.edge.ts';
 
@@ -38,6 +39,24 @@ export function onTheWay(socket: net.Socket | null): number {
 	kernel ??= loadKernel();
 	const bytes = Buffer.alloc(INT_BYTES);
 	return kernel?.ioctl(fd, SIOCOUTQ, bytes) === 0 ? bytes.readInt32LE() : 0;
+}
+
+/**
+ * Whether a program still holds the other end of a connection on loopback: the kernel lists that end as well, without an inode once it is
+ * closed. `false` where the list cannot be read. Source: Linux, Documentation/networking/proc_net_tcp.
+ */
+export function isOpenAtPeer({ localPort = 0, remotePort = 0 }: net.Socket): boolean {
+	const [from, to] = [remotePort, localPort].map((port) => port.toString(16).toUpperCase().padStart(4, '0'));
+	try {
+		// Small on a device, and read only for a caller that has closed its side: no file of a disk.
+		const lines = readFileSync('/proc/self/net/tcp', 'latin1').split('\n');
+		const line = lines
+			.map((each) => each.trim().split(/ +/))
+			.find(([, own, other]) => own?.endsWith(`:${from}`) && other?.endsWith(`:${to}`));
+		return (line?.[9] ?? '0') !== '0';
+	} catch {
+		return false;
+	}
 }
 
 function loadKernel(): Kernel | null {

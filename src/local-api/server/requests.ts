@@ -3,13 +3,12 @@ import http from 'node:http';
 import type net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { AgentError } from '../../base/errors.ts';
-import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { roomOf } from '../memory-budget.ts';
 import { type Answering, endInOrder, openStream, sendProblem, sendText, stopReading } from './answers.ts';
 import { readBody, readJson } from './bodies.ts';
 import { callerOf, SHARES } from './browser-applications.ts';
 import { effectHeader } from './forward-problems.ts';
-import { peerProcess } from './peer.ts';
+import { isOpenAtPeer, peerProcess } from './peer.ts';
 import { type ProblemResponse, problemResponse, toProblemResponse, unreadable } from './problem-responses.ts';
 import { createRoom, type Room } from './room.ts';
 import { findRoute, isForService, readTarget } from './routing.ts';
@@ -127,11 +126,8 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		serve,
 	);
 	server.on('connection', room.admit);
-	// On loopback, where a caller that has left cannot be told from it, a request that is closed for writing is given up.
-	if (listener in LOCAL_SOCKETS) {
-		Object.assign(server, { httpAllowHalfOpen: true });
-		server.on('connection', (socket) => socket.on('end', () => lookForCaller(context, socket, pending.get(socket))));
-	}
+	Object.assign(server, { httpAllowHalfOpen: true });
+	server.on('connection', (socket) => socket.on('end', () => lookForCaller(context, socket, pending.get(socket))));
 	server.on('checkExpectation', serve);
 	server.on('connect', (_request, socket) => {
 		socket.on('error', () => {});
@@ -170,12 +166,16 @@ const TOO_MUCH = problemResponse(
 	},
 );
 
-/** A Unix socket refuses a write where the caller has left, also one of no bytes, and takes it where the caller has only closed its own side. */
+/** Whether a caller that has closed its own side has left: a Unix socket then refuses a write, also one of no bytes; TCP would tell after a second one. */
 function lookForCaller({ limits }: Context, socket: net.Socket, answers: Iterable<Response> = []): void {
 	const last = [...answers].at(-1);
 	if (!last) return;
 	last.shouldKeepAlive = false;
-	const look = () => void (socket.writable && socket.writableLength === 0 && socket.write(''));
+	const isTcp = socket.remotePort !== undefined;
+	const look = () => {
+		if (isTcp) void (isOpenAtPeer(socket) || socket.destroy());
+		else if (socket.writable && socket.writableLength === 0) socket.write('');
+	};
 	look();
 	const looks = setInterval(look, limits.lingerMs);
 	socket.once('close', () => clearInterval(looks));
