@@ -1,12 +1,14 @@
 /** The consumers of events: names, the position that each has acknowledged, and how many there may be. No I/O. */
 import { AgentError } from '../base/errors.ts';
-import { HOOKS_CONSUMER, OWN_NAME } from '../protocol/local-api.ts';
+import { applicationIn, HOOKS_CONSUMER, MAX_APPLICATIONS, OWN_NAME } from '../protocol/local-api.ts';
 import type { Position } from './stored-event.ts';
 
-/** Named consumers, at most. A new one takes the place of one that has been silent for the whole retention time. */
+/** Named consumers of all callers on shared sockets, at most. A new one takes the place of one that has been silent for the whole retention time. */
 export const MAX_CONSUMERS = 128;
 /** Of them for one application of the applications file. */
 const MAX_OWN_CONSUMERS = 6;
+/** Of all applications of the file, kept for them. */
+const OF_APPLICATIONS = MAX_APPLICATIONS * MAX_OWN_CONSUMERS;
 
 export type Consumers = ReturnType<typeof createConsumers>;
 
@@ -15,24 +17,18 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 	const positions = new Map<string, Position>();
 	const changed = new Set<string>();
 
-	function makeRoom(): void {
-		if (positions.size < MAX_CONSUMERS) return;
-		const [silent] = [...positions].sort(([, a], [, b]) => a.seenMs - b.seenMs);
-		if (!silent || wallMs() - silent[1].seenMs < silentMs())
-			throw new AgentError('body-invalid', `There are ${MAX_CONSUMERS} consumers already.`, {
-				remedy:
-					'Use one name for each application, always the same, and forget names that are out of use: POST /v1/events/forget.',
-			});
+	function makeRoom(name: string): void {
+		const own = applicationIn(name);
+		const beside = [...positions].filter(([other]) => (applicationIn(other) === '') === (own === ''));
+		// One application never takes the names of the others.
+		const mine = beside.filter(([other]) => other.startsWith(own));
+		if (own !== '' && mine.length >= MAX_OWN_CONSUMERS)
+			throw tooMany(`This application has ${MAX_OWN_CONSUMERS} consumers already.`);
+		const most = own === '' ? MAX_CONSUMERS : OF_APPLICATIONS;
+		if (beside.length < most) return;
+		const [silent] = beside.sort(([, a], [, b]) => a.seenMs - b.seenMs);
+		if (!silent || wallMs() - silent[1].seenMs < silentMs()) throw tooMany(`There are ${most} consumers already.`);
 		consumers.forget(silent[0]);
-	}
-
-	/** One application never takes the names of the others. */
-	function checkShare(name: string): void {
-		const own = name.slice(0, name.indexOf(':') + 1);
-		if (own === '' || [...positions.keys()].filter((other) => other.startsWith(own)).length < MAX_OWN_CONSUMERS) return;
-		throw new AgentError('body-invalid', `This application has ${MAX_OWN_CONSUMERS} consumers already.`, {
-			remedy: 'Always use the same names, and forget those that are out of use: POST /v1/events/forget.',
-		});
 	}
 
 	const consumers = {
@@ -59,8 +55,7 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 					remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
 				});
 			const known = positions.get(name);
-			if (!known) checkShare(name);
-			if (!known) makeRoom();
+			if (!known) makeRoom(name);
 			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
 			if (!known) changed.add(name);
 		},
@@ -86,3 +81,9 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 	};
 	return consumers;
 }
+
+const tooMany = (message: string) =>
+	new AgentError('body-invalid', message, {
+		remedy:
+			'Use one name for each application, always the same, and forget names that are out of use: POST /v1/events/forget.',
+	});

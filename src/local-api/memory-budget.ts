@@ -1,5 +1,7 @@
 /** The memory that applications can take at once on all sockets: how many requests there are, the bound of each kind, and their sum, in bytes. Pure. */
 
+import { MAX_APPLICATIONS } from '../protocol/local-api.ts';
+
 /** Requests at once on `agent.sock`. */
 export const CONNECTIONS = 128;
 /** Of each caller that others cannot take; an eighth of all is kept for callers that have fewer. */
@@ -10,8 +12,7 @@ export const roomOf = (all: number) => ({
 	all,
 });
 
-/** The most applications in a file, and the requests of each without an option. */
-export const MAX_APPLICATIONS = 16;
+/** The requests of an application without an option. */
 export const OWN_REQUESTS = 6;
 /** Requests at once of all applications of the file, on their own sockets and in browsers. */
 const OF_APPLICATIONS = MAX_APPLICATIONS * ENSURED;

@@ -33,6 +33,11 @@ export const DEFAULT_LEASE_SECONDS = 60;
 
 /** The name of an application's consumer or lease among all: `lobby:main`. Names of callers on a shared socket have no application. */
 export const OWN_NAME = /^(?:[\w.-]{1,64}:)?[\w.-]{1,64}$/;
+/** The application's part of it with the colon, empty for a caller on a shared socket. */
+export const applicationIn = (name: string): string => name.slice(0, name.indexOf(':') + 1);
+
+/** The most applications in a file. */
+export const MAX_APPLICATIONS = 16;
 
 /** A consumer chooses its name, and always uses the same. */
 const consumerName = later(() =>

@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { later } from '../protocol/later.ts';
 import { OWN_NAME } from '../protocol/local-api.ts';
-import { type LeaseStore, MAX_LEASES } from './leases.ts';
+import { KEPT_LEASES, type LeaseStore } from './leases.ts';
 
 const keptSchema = later(() =>
 	z.object({
 		leases: z
 			.array(z.object({ name: z.string().regex(OWN_NAME), work: z.string(), sinceMs: z.number(), untilMs: z.number() }))
-			.max(MAX_LEASES),
+			.max(KEPT_LEASES),
 		waiting: z.object({ workflowId: z.string(), sinceMs: z.number() }).nullable(),
 	}),
 );

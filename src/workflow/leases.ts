@@ -1,12 +1,16 @@
 /** Leases: applications hold them during a verification, so that a workflow change waits. Pure; time is handed in. */
 import { AgentError } from '../base/errors.ts';
-import { MAX_LEASE_SECONDS, OWN_NAME } from '../protocol/local-api.ts';
+import { applicationIn, MAX_APPLICATIONS, MAX_LEASE_SECONDS, OWN_NAME } from '../protocol/local-api.ts';
 
+/** Of all callers on shared sockets, works under one name counted singly. */
 export const MAX_LEASES = 32;
 /** Names of leases that one application with a line of its own in the applications file may have. */
 const MAX_OWN_LEASES = 2;
 /** Works under one name; a further one takes the place of the one that ends first: a program that crashes leaves them behind. */
 const MAX_WORKS = 8;
+/** Of all applications of the file, kept for them. */
+const OF_APPLICATIONS = MAX_APPLICATIONS * MAX_OWN_LEASES * MAX_WORKS;
+export const KEPT_LEASES = MAX_LEASES + OF_APPLICATIONS;
 
 export interface Lease {
 	/** 1 to 64 of `A-Z a-z 0-9 . _ -`; a program that knows it can renew and release it. */
@@ -61,14 +65,16 @@ export function holdLease(leases: Leases, name: string, seconds: number, nowMs: 
 	const named = current.filter((lease) => lease.name === name);
 	const held = named.find((lease) => lease.work === work);
 	const lease = { name, work, sinceMs: held?.sinceMs ?? nowMs, untilMs: nowMs + seconds * 1000 };
-	const own = name.slice(0, name.indexOf(':') + 1);
+	const own = applicationIn(name);
 	const ownNames = new Set(current.map((one) => one.name).filter((one) => own !== '' && one.startsWith(own)));
 	if (named.length === 0 && ownNames.size >= MAX_OWN_LEASES)
 		throw tooMany(`This application holds ${MAX_OWN_LEASES} leases already.`);
 	const first = named.toSorted((one, other) => one.untilMs - other.untilMs)[0];
 	const replaced = held ?? (named.length >= MAX_WORKS ? first : undefined);
 	if (replaced) return current.map((one) => (one === replaced ? lease : one));
-	if (current.length >= MAX_LEASES) throw tooMany(`${MAX_LEASES} leases are held already.`);
+	const beside = current.filter((one) => (applicationIn(one.name) === '') === (own === ''));
+	const most = own === '' ? MAX_LEASES : OF_APPLICATIONS;
+	if (beside.length >= most) throw tooMany(`${most} leases are held already.`);
 	return [...current, lease];
 }
 

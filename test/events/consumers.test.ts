@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
-import { createConsumers } from '../../src/events/consumers.ts';
+import { createConsumers, MAX_CONSUMERS } from '../../src/events/consumers.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
@@ -148,4 +148,20 @@ test('one that was forgotten is not taken up again from a store that does not kn
 	expect([...consumers.positions]).toEqual([]);
 	consumers.join('kiosk');
 	expect([...consumers.positions.keys()]).toEqual(['kiosk']);
+});
+
+test('consumers of programs on agent.sock, however many, leave each application of the file its own [F1175]', () => {
+	const consumers = createConsumers(
+		() => 0,
+		() => 1,
+	);
+	for (const number of upTo(MAX_CONSUMERS)) consumers.join(`program-${number}`);
+	expect(() => consumers.join('one-more')).toThrow(`${MAX_CONSUMERS} consumers already`);
+	for (const application of upTo(16)) {
+		for (const number of upTo(6)) consumers.join(`app-${application}:${number}`);
+		expect(() => consumers.join(`app-${application}:7`)).toThrow('This application has 6 consumers already');
+	}
+	// Those of lines that were taken out of the file are not asked for any more, and make room in time.
+	expect(() => consumers.join('new:1')).toThrow('96 consumers already');
+	expect(() => consumers.join('program-0')).not.toThrow();
 });

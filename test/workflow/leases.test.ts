@@ -1,6 +1,10 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { MAX_LEASE_SECONDS } from '../../src/protocol/local-api.ts';
+import { leaseFile } from '../../src/workflow/lease-file.edge.ts';
 import {
 	currentLeases,
 	deferredUntil,
@@ -36,6 +40,20 @@ describe('leases', () => {
 		expect(heldUntil(leases, 0)).toBe((10 + MAX_LEASES - 1) * 1000);
 		expect(() => holdLease(leases, 'one-more', 10, 0)).toThrow(/32 leases are held/);
 		expect(currentLeases(holdLease(leases, 'one-more', 10, 10_000), 10_000)).toHaveLength(MAX_LEASES);
+	});
+
+	test('leases of programs on agent.sock, however many, leave each application of the file its own, also over a restart [F1176]', () => {
+		let leases: Leases = NO_LEASES;
+		for (let number = 0; number < MAX_LEASES; number += 1) leases = holdLease(leases, `n${number}`, 60, 0);
+		for (let number = 0; number < 16 * 2 * 8; number += 1)
+			leases = holdLease(leases, `app-${number % 16}:${number % 32 < 16 ? 'a' : 'b'}`, 60, 0, `work-${number}`);
+		expect(leases).toHaveLength(MAX_LEASES + 16 * 2 * 8);
+		expect(() => holdLease(leases, 'app-0:c', 60, 0)).toThrow('This application holds 2 leases already');
+		expect(() => holdLease(leases, 'one-more', 60, 0)).toThrow('32 leases are held');
+		const directory = mkdtempSync(join(tmpdir(), 'idv-leases-'));
+		onTestFinished(() => rmSync(directory, { recursive: true }));
+		leaseFile(directory).save({ leases, waiting: null });
+		expect(leaseFile(directory).load()).toEqual({ leases, waiting: null });
 	});
 
 	test('works under one name end singly, and one that was left behind makes room for a further one', () => {

@@ -7,7 +7,8 @@ import { AgentError } from '../../base/errors.ts';
 import { exposureOf } from '../../base/file-trust.edge.ts';
 import { inWords, readText } from '../../base/files.edge.ts';
 import { isLoopback } from '../../protocol/endpoints.ts';
-import { MAX_APPLICATIONS, OWN_REQUESTS } from '../memory-budget.ts';
+import { MAX_APPLICATIONS } from '../../protocol/local-api.ts';
+import { OWN_REQUESTS } from '../memory-budget.ts';
 
 export interface BrowserApplication {
 	/** For people who read the file. */
