@@ -2,7 +2,7 @@
 import { type Entry, type Epoch, numberOf, sizeOf } from './event.ts';
 import type { Place, Reading } from './event-store-types.ts';
 
-/** In characters, as `sizeOf` counts: with the event that reaches it, a reading ends. */
+/** In bytes, as `sizeOf` counts: with the event that reaches it, a reading ends. */
 const PIECE = 256 * 1024;
 
 /** A store as it is at this moment. */

@@ -271,6 +271,18 @@ test('what is read at once is bounded by its size, and a reader that does not ta
 	leave();
 });
 
+test('what is read at once is bounded in bytes, also of characters that have several [F1177]', async () => {
+	start();
+	for (const character of ['x', 'é', '€', '😀']) {
+		const bytes = Buffer.byteLength(character);
+		const before = store.newest();
+		for (let count = 0; count < 20; count += 1) await append(character.repeat(Math.floor(60_000 / bytes)));
+		const { entries } = store.after(before);
+		expect(entries).toHaveLength(5);
+		expect(Buffer.byteLength(entries.map(({ content }) => content).join(''))).toBeGreaterThan(262_144);
+	}
+});
+
 test('100 readers who come back at once share each reading, and lose nothing of what arrives meanwhile [F665]', async () => {
 	start();
 	for (let number = 0; number < 20; number += 1) await append('x'.repeat(40_000));
