@@ -15,6 +15,13 @@ export class AgentProblem extends Error {
 	/** The least wait that the agent asked for. */
 	readonly retryAfterMs: number | undefined;
 
+	/** Also of the other build of this client: an application may load both, by `import` and by `require`. */
+	static override [Symbol.hasInstance](value: unknown): boolean {
+		// biome-ignore lint/complexity/noThisInStatic: it may be a class that extends this one.
+		if (this !== AgentProblem) return Function.prototype[Symbol.hasInstance].call(this, value);
+		return value instanceof Error && value.name === 'AgentProblem';
+	}
+
 	constructor(
 		status: number,
 		code: string,

@@ -31,7 +31,7 @@ export interface Sent {
 	readonly method: string;
 	readonly path: string;
 	readonly headers?: Readonly<Record<string, string>>;
-	readonly payload?: string | Uint8Array | AsyncIterable<unknown> | undefined;
+	readonly payload?: string | Uint8Array | ReadableStream<unknown> | undefined;
 	/** Of a stream, in bytes, where it is known. */
 	readonly length?: number;
 }
@@ -77,8 +77,9 @@ export function createEnding(signal: AbortSignal | null | undefined): Ending {
 }
 
 /** Opens a connection of its own. @throws AgentProblem, or the reason why it was ended: what a stream of the application throws, too. */
-export async function send(socketPath: string, sent: Sent, { signal, end }: Ending): Promise<http.IncomingMessage> {
+export async function send(socketPath: string, sent: Sent, ending: Ending): Promise<http.IncomingMessage> {
 	const { payload, length, headers, ...line } = sent;
+	const { signal } = ending;
 	const isWhole = typeof payload === 'string' || payload instanceof Uint8Array;
 	// Node tells the length of a POST only: the body of a DELETE would arrive as another request.
 	const size = isWhole ? Buffer.byteLength(payload) : length;
@@ -102,7 +103,7 @@ export async function send(socketPath: string, sent: Sent, { signal, end }: Endi
 			// With the body, Node would write a Content-Disposition in another coding.
 			if (isWhole) sendHead(request);
 			if (isWhole || payload === undefined) request.end(payload);
-			else pipeline(bytesOf(payload, end), request).catch(reject);
+			else pipeline(bytesOf(payload, ending), request).catch(reject);
 		});
 	} catch (error) {
 		signal.throwIfAborted();
@@ -110,17 +111,27 @@ export async function send(socketPath: string, sent: Sent, { signal, end }: Endi
 	}
 }
 
-async function* bytesOf(stream: AsyncIterable<unknown>, fail: (why: unknown) => void): AsyncGenerator<Uint8Array> {
-	try {
-		for await (const piece of stream) {
-			if (!types.isUint8Array(piece)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
-			yield piece;
+function bytesOf(stream: ReadableStream<unknown>, { signal, end }: Ending): AsyncGenerator<Uint8Array> {
+	const reader = stream.getReader();
+	const cancel = () => void reader.cancel(signal.reason).catch(() => {});
+	// At once and with the reason, as fetch does: a generator would first wait for what the stream gives next.
+	signal.addEventListener('abort', cancel);
+	return read();
+
+	async function* read(): AsyncGenerator<Uint8Array> {
+		try {
+			for (let next = await reader.read(); !next.done; next = await reader.read()) {
+				if (!types.isUint8Array(next.value)) throw new TypeError('A stream as a body must give bytes (Uint8Array).');
+				yield next.value;
+			}
+		} catch (error) {
+			// Without an error, for which the end of a request would look like an abort of the application's.
+			const why = error ?? new TypeError(`The stream of the body failed with ${error}.`);
+			end(why);
+			throw why;
+		} finally {
+			cancel();
 		}
-	} catch (error) {
-		// Without an error, for which the end of a request would look like an abort of the application's.
-		const why = error ?? new TypeError(`The stream of the body failed with ${error}.`);
-		fail(why);
-		throw why;
 	}
 }
 

@@ -33,19 +33,23 @@ export async function requestService(
 	checkOptions(asked ?? {});
 	const sent = await prepare(path, asked ?? {});
 	const ending = createEnding(asked?.signal);
-	const watching = setInterval(() => void lookForAgent({ socketPath, deadlineMs }, ending), deadlineMs);
+	const watched: Watched = async (waiting) => {
+		const watching = setInterval(() => void lookForAgent({ socketPath, deadlineMs }, ending), deadlineMs);
+		return waiting.finally(() => clearInterval(watching));
+	};
 	try {
 		const { aborted, reason } = ending.signal;
 		if (aborted && sent.payload instanceof ReadableStream) await sent.payload.cancel(reason).catch(() => {});
 		ending.signal.throwIfAborted();
-		return toResponse(await send(socketPath, sent, ending), sent.method, ending);
+		return toResponse(await watched(send(socketPath, sent, ending)), sent.method, ending, watched);
 	} catch (error) {
 		ending.end();
 		throw error;
-	} finally {
-		clearInterval(watching);
 	}
 }
+
+/** Waits for the service as long as the agent is there. */
+type Watched = <Result>(waiting: Promise<Result>) => Promise<Result>;
 
 /** How slow the service is says nothing of the agent, which answers this on its own, be it with a refusal. */
 async function lookForAgent(agent: Agent, { signal, end }: Ending): Promise<void> {
@@ -155,7 +159,7 @@ function unsendable(what: string, code: 'usage' | 'body-invalid' = 'body-invalid
 /** Ends requests whose answers are read no more. */
 const unread = new FinalizationRegistry<() => void>((end) => end());
 
-function toResponse(answer: IncomingMessage, method: string, { signal, end }: Ending): Response {
+function toResponse(answer: IncomingMessage, method: string, { signal, end }: Ending, watched: Watched): Response {
 	const { statusCode: status = 0, statusMessage: statusText = '', headersDistinct } = answer;
 	const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
 	const body = new ReadableStream({
@@ -167,7 +171,7 @@ function toResponse(answer: IncomingMessage, method: string, { signal, end }: En
 		},
 		async pull(controller) {
 			try {
-				const { done, value } = await pieces.next();
+				const { done, value } = await watched(pieces.next());
 				signal.throwIfAborted();
 				// A copy: Node's pieces share their memory, and the stream hands its own on.
 				if (!done) return controller.enqueue(new Uint8Array(value));

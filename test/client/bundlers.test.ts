@@ -10,7 +10,7 @@ import { bundle } from '../../scripts/bundle.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 
-test('the client is one small file for each kind of module, and runs in bundles of both kinds', async () => {
+test('the client is one small file for each kind of module, each knows the problems of the other, and it runs in bundles of both kinds', async () => {
 	const project = await mkdtemp(join(tmpdir(), 'idv-bundlers-'));
 	onTestFinished(() => rm(project, { recursive: true }));
 	const installed = join(project, 'node_modules/idv-agent');
@@ -32,6 +32,14 @@ test('the client is one small file for each kind of module, and runs in bundles 
 	await writeFile(join(project, 'app.mjs'), `import { createClient } from 'idv-agent/client';\n${ask}`);
 	await writeFile(join(project, 'app.cjs'), `const { createClient } = require('idv-agent/client');\n${ask}`);
 	const run = (file: string) => execFileSync(process.execPath, [join(project, file)], { encoding: 'utf8' }).trim();
+	await writeFile(
+		join(project, 'both.mjs'),
+		"import { createRequire } from 'node:module'; import { AgentProblem, createClient } from 'idv-agent/client';\n" +
+			"const other = createRequire(import.meta.url)('idv-agent/client'); class Own extends AgentProblem {}\n" +
+			"const problem = await other.createClient({ socketPath: '/nonexistent/agent.sock' }).status().catch((error) => error);\n" +
+			'console.log(problem instanceof AgentProblem, new Own(0, "", "", "") instanceof other.AgentProblem, problem instanceof Own, new Error() instanceof AgentProblem);',
+	);
+	expect(run('both.mjs')).toBe('true true false false');
 	for (const from of ['app.mjs', 'app.cjs']) {
 		expect(run(from)).toBe('agent-not-running');
 		for (const format of ['esm', 'cjs'] as const) {

@@ -235,6 +235,24 @@ test('service waits for a slow service as long as the agent says that it is ther
 	expect(problem).toMatchObject({ status: 0, code: 'request-timeout' });
 });
 
+test('the body of an answer is waited for in the same way: as long as the agent says that it is there, and no longer than its deadline [F1178]', async () => {
+	for (const isThere of [true, false]) {
+		let looks = 0;
+		const late = Promise.withResolvers<void>();
+		const { socketPath } = await givenServer(async ({ url = '' }, response) => {
+			if (url === '/livez' && ++looks === 3) late.resolve();
+			if (url === '/livez') return void (isThere && response.writeHead(503).end());
+			response.write('la');
+			await late.promise;
+			response.end('te');
+		});
+		const answer = await createClient({ socketPath, deadlineMs: 50 }).service('api/slow');
+		const reading = answer.text();
+		if (isThere) expect(await reading).toBe('late');
+		else expect(await problemOf(reading)).toMatchObject({ status: 0, code: 'request-timeout' });
+	}
+});
+
 test('a stream of bytes of another realm is sent, as by fetch', async () => {
 	const { client } = await givenEcho();
 	const stream = new ReadableStream({

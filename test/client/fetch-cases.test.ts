@@ -229,6 +229,25 @@ cases('abort/general', {
 		await expect(service('x', { method: 'POST', body, signal })).rejects.toBe(signal.reason);
 		expect(await cancelled.promise).toBe(signal.reason);
 	},
+	'a stream as a body that gives nothing is cancelled with the reason while it is sent': async () => {
+		const { service } = await givenEcho();
+		const cancelled = Promise.withResolvers<unknown>();
+		const begun = Promise.withResolvers<void>();
+		const body = new ReadableStream({
+			pull: () => {
+				begun.resolve();
+				return new Promise(() => {});
+			},
+			cancel: cancelled.resolve,
+		});
+		const stop = new AbortController();
+		const asking = service('x', { method: 'POST', body, signal: stop.signal });
+		await begun.promise;
+		const reason = new Error('enough');
+		stop.abort(reason);
+		await expect(asking).rejects.toBe(reason);
+		expect(await cancelled.promise).toBe(reason);
+	},
 	...Object.fromEntries(
 		(['arrayBuffer', 'blob', 'formData', 'json', 'text'] as const).map((method) => [
 			`${method}() rejects when it is aborted`,
