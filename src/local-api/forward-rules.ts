@@ -15,6 +15,9 @@ export const MAX_FORWARD_LENGTH = 4096;
 /** The endpoints that issue credentials: an application must never get one. */
 const AUTHORIZATION_ENDPOINTS = Object.values(ENDPOINTS).flat().map(fold);
 
+/** Characters that no path may hold: they are encoded, as browsers do, and so is `|`, which many servers refuse. Source: RFC 3986, 3.3. */
+const NO_URL = /["<>^`{|}]/g;
+
 export type ForwardDecision =
 	| {
 			readonly ok: true;
@@ -38,7 +41,8 @@ export function decideForward(
 ): ForwardDecision {
 	if (target.length > MAX_FORWARD_LENGTH)
 		return refused('The path and query may have at most 4096 characters.', 'Send data in the body.');
-	const [path = '', ...rest] = target.split('?');
+	const [asked = '', ...rest] = target.split('?');
+	const path = asked.replaceAll(NO_URL, encodeURIComponent);
 	const query = rest.join('?');
 	const decoded = decodePath(path);
 	if (decoded === null)
@@ -62,9 +66,8 @@ export function decideForward(
 		);
 	if (allow.length > 0 && !allow.some((prefix) => isUnder(decoded, prefix)))
 		return refused('This path is not among those that may be forwarded.', 'Add it to forward.allow if it should be.');
-	const search = target.slice(path.length);
+	const search = target.slice(asked.length);
 	url.search = search;
-	// Characters that no URL may hold are encoded, as browsers do.
 	return { ok: true, url, path: url.pathname + search.replaceAll(/["<>]/g, encodeURIComponent) };
 }
 

@@ -47,6 +47,7 @@ import { createPlaces, type Places } from './places.ts';
 import { SHARES } from './server/browser-applications.ts';
 import { forwardProblem } from './server/forward-problems.ts';
 import type { LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
+import { acceptsStream } from './server/routing.ts';
 
 /** For applications, on every listener that they use. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
@@ -396,4 +397,4 @@ function takeWait(waits: Places, { application, signal }: LocalRequest): void {
 const ok = (body: unknown): LocalReply => ({ status: 200, body });
 
 /** An application gets a stream only if it accepts one; otherwise one JSON document. */
-const wantsStream = ({ headers }: LocalRequest) => headers.accept?.includes('text/event-stream') ?? false;
+const wantsStream = ({ headers }: LocalRequest) => acceptsStream(headers);

@@ -227,6 +227,18 @@ describe('a request for the service', () => {
 	});
 });
 
+test.each([
+	['text/event-stream', true],
+	['application/json;q=0.5, TEXT/event-stream; q=0.1', true],
+	['text/event-stream;q=0, application/json', false],
+	['application/json, text/event-stream; q=0.000', false],
+	['text/event-streams', false],
+])('who accepts %s gets a stream: %s', async (accept, isStream) => {
+	const device = await givenAgent();
+	const { headers } = await ask(device, LOCAL_ROUTES.status, { headers: { accept }, leave: true });
+	expect(headers['content-type']).toBe(isStream ? 'text/event-stream' : 'application/json');
+});
+
 test('metrics are there for a scraper on both sockets', async () => {
 	const { service, device } = await givenDevice();
 	service.notify({ type: 'a', id: 'a' });

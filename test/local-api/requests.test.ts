@@ -9,6 +9,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
 import { AgentError, type ErrorCode, failure } from '../../src/base/errors.ts';
 import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
 import { ask, echoRoutes, eventSource, exchange, failing, failureOf, json, open, untilClosed } from './local-server.ts';
 
 /** Each request of `GET /v1/hold` waits for its answer until they are released. */
@@ -284,6 +285,25 @@ describe('limits', () => {
 		expect(await exchange(agentSocket, bytes)).toMatch(
 			new RegExp(`^HTTP/1\\.1 ${status} .*problem\\+json.*"usage"`, 's'),
 		);
+	});
+
+	test('a request with two Host headers is refused on every listener, whichever of them is its own [F1179]', async () => {
+		const { agentSocket } = await open(echoRoutes);
+		const routes = [{ ...failing(() => ''), listeners: ['probe'] as const, handle: () => ({ status: 204 }) }];
+		const { port, close } = await openLoopbackServer({ port: 0, listener: 'probe', routes });
+		onTestFinished(close);
+		const own = `127.0.0.1:${port}`;
+		for (const path of [agentSocket, port])
+			for (const hosts of [
+				[own, 'evil.example'],
+				['evil.example', own],
+				[own, own],
+			]) {
+				const socket = typeof path === 'number' ? net.connect(path, '127.0.0.1') : net.connect(path);
+				const lines = hosts.map((host) => `Host: ${host}\r\n`).join('');
+				socket.write(`GET /v1/echo HTTP/1.1\r\nConnection: close\r\n${lines}\r\n`);
+				expect(Buffer.concat(await socket.toArray()).toString()).toMatch(/^HTTP\/1\.1 400 .*"usage"/s);
+			}
 	});
 
 	test('what is not HTTP is 400 and closed', async () => {

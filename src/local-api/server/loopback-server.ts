@@ -15,6 +15,7 @@ import { type BrowserApplication, letInAs } from './browser-applications.ts';
 import { socketFailed } from './local-server.ts';
 import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import { type Authorize, createContext, createServer, shutDown } from './requests.ts';
+import { acceptsStream } from './routing.ts';
 import type { ReplyHeaders, ServingOptions } from './types.ts';
 
 export { type BrowserApplication, readBrowserApplications } from './browser-applications.ts';
@@ -181,7 +182,7 @@ function takeToken(request: http.IncomingMessage): string | null {
 	for (let at = 0; at < rawHeaders.length; at += 2)
 		if (rawHeaders[at]?.toLowerCase() === 'authorization') rawHeaders[at + 1] = '';
 	if (inHeader !== undefined) return inHeader;
-	const isStream = request.method === 'GET' && headers.accept?.includes('text/event-stream');
+	const isStream = request.method === 'GET' && acceptsStream(headers);
 	const inQuery = parameters.find(isToken)?.slice(TOKEN_PARAMETER.length + 1);
 	return isStream ? (inQuery ?? null) : null;
 }

@@ -253,7 +253,12 @@ const overloaded = (message: string, { remedy }: { readonly remedy: string }) =>
 	problemResponse(503, 'service-overloaded', message, { remedy, headers: { 'Retry-After': '1', Connection: 'close' } });
 
 /** Requests that Node accepts although HTTP does not. */
-function refuseMalformed({ headers, httpVersion }: Request): ProblemResponse | null {
+function refuseMalformed({ headers, headersDistinct, httpVersion }: Request): ProblemResponse | null {
+	// Programs on the way may have taken another one. Source: RFC 9112, 3.2.
+	if ((headersDistinct['host']?.length ?? 0) > 1)
+		return problemResponse(400, 'usage', 'The request has more than one Host header.', {
+			remedy: 'Use an HTTP client.',
+		});
 	if (headers.host === undefined && httpVersion === '1.1')
 		return problemResponse(400, 'usage', 'The request has no Host header.', { remedy: 'Use an HTTP client.' });
 	if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))

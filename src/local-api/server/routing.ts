@@ -17,6 +17,12 @@ export function readTarget(request: http.IncomingMessage): void {
 export const isForService = ({ url = '' }: http.IncomingMessage): boolean =>
 	`${url.split('?')[0]}/`.startsWith(LOCAL_ROUTES.service);
 
+/** Named with a weight above 0. Source: RFC 9110, 12.5.1. */
+export const acceptsStream = ({ accept = '' }: http.IncomingHttpHeaders): boolean =>
+	accept
+		.split(',')
+		.some((range) => /^\s*text\/event-stream\s*(;|$)/i.test(range) && !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range));
+
 const NAMES: Readonly<Record<LocalListener, string>> = {
 	...LOCAL_SOCKETS,
 	browser: 'the port for applications in a browser',
