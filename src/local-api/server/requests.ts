@@ -253,9 +253,9 @@ const overloaded = (message: string, { remedy }: { readonly remedy: string }) =>
 	problemResponse(503, 'service-overloaded', message, { remedy, headers: { 'Retry-After': '1', Connection: 'close' } });
 
 /** Requests that Node accepts although HTTP does not. */
-function refuseMalformed({ headers, headersDistinct, httpVersion }: Request): ProblemResponse | null {
-	// Programs on the way may have taken another one. Source: RFC 9112, 3.2.
-	if ((headersDistinct['host']?.length ?? 0) > 1)
+function refuseMalformed({ headers, rawHeaders, httpVersion }: Request): ProblemResponse | null {
+	// Programs on the way may have taken another one. Source: RFC 9112, 3.2. Not `headersDistinct`, which would keep the token of a page.
+	if (rawHeaders.filter((name, at) => at % 2 === 0 && /^host$/i.test(name)).length > 1)
 		return problemResponse(400, 'usage', 'The request has more than one Host header.', {
 			remedy: 'Use an HTTP client.',
 		});
