@@ -73,10 +73,11 @@ export function tokenFinding({ pointer }: TokenPlace, isConfirmed: boolean): Fin
 	);
 }
 
-export function lifeFinding(token: string, body: string): Finding {
+/** @param answeredMs when the answer came: what a Connection has left is told from then on. */
+export function lifeFinding(token: string, body: string, answeredMs: number): Finding {
 	const found = finding.bind(null, 'connection-life', 'the Connection itself, and the answer around it');
 	if (readTokenLife(token)) return found('the Connection says when it ends', 'proved');
-	const named = namedLife(body, Date.now());
+	const named = namedLife(body, answeredMs);
 	return named === null
 		? found('neither says when it ends', 'not seen')
 		: found(`${named} s, by the answer`, 'guessed', { connectionLifeSeconds: named });

@@ -35,7 +35,10 @@ export function namedLife(body: string, nowMs: number): number | null {
 		if (/^(expires_?in(_?seconds)?|ttl|life(time)?(_?seconds)?|max_?age|valid_?for(_?seconds)?)$/i.test(name))
 			return [Number(value)];
 		if (!/^(expires?(_?at|_?on)?|expiry|expiration|valid_?until|exp)$/i.test(name)) return [];
-		const at = typeof value === 'number' ? (value > 1e11 ? value : value * 1000) : Date.parse(String(value));
+		// As .NET wrote times for long.
+		const [, ticks] = /^\/Date\((\d+)\)\/$/.exec(String(value)) ?? [];
+		const number = ticks === undefined ? value : Number(ticks);
+		const at = typeof number === 'number' ? (number > 1e11 ? number : number * 1000) : Date.parse(String(value));
 		return [Math.round((at - nowMs) / 1000)];
 	});
 	return lives.find((life) => Number.isInteger(life) && life >= 60 && life <= 315_360_000) ?? null;

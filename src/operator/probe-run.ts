@@ -151,6 +151,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 		});
 	if (failure) throw asError(failure);
 	run.answer = answer;
+	const answeredMs = Date.now();
 	const texts = readAnswerTexts(answer);
 	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
 	const [usual] = run.places;
@@ -159,7 +160,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 	registered(path, 'proved', registrationPath);
 	const noteToken = (isConfirmed: boolean) => {
 		const place = run.places[run.candidate] ?? usual;
-		note(tokenFinding(place, isConfirmed), lifeFinding(place.token, answer.body));
+		note(tokenFinding(place, isConfirmed), lifeFinding(place.token, answer.body, answeredMs));
 	};
 	noteToken(false);
 

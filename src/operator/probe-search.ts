@@ -287,7 +287,8 @@ export function channelPlaces(
 	{ baseUrl, deviceId, workflowId }: Asked,
 ): { place: string; query: string[] }[] {
 	const base = new URL(baseUrl);
-	const found = text.match(/(?:wss?|https?):\/\/[^\s"'<>\\]+|\/(?:[\w./{}:%~?=&-]|<[\w:]+>)*(?:[\w}]|<[\w:]+>)/g) ?? [];
+	const found =
+		text.match(/(?:wss?|https?):\/\/[^\s"'<>\\]+|\/(?:[\w./{}:%~?=&-]|<[\w:]+>)*(?:[\w}]\/?|<[\w:]+>\/?)/g) ?? [];
 	return found.flatMap((word) => {
 		const url = URL.parse(word, base);
 		if (
@@ -299,7 +300,8 @@ export function channelPlaces(
 			return [];
 		const names = [...url.searchParams.keys()];
 		const path = url.pathname
-			.replaceAll(encodeURIComponent(deviceId), '{deviceId}')
+			// Some services write it in capitals: as it is, it would be the path of this device alone.
+			.replaceAll(new RegExp(RegExp.escape(encodeURIComponent(deviceId)), 'gi'), '{deviceId}')
 			.replace(/%7B(?:device_?id|id)%7D|%3C(?:string:)?(?:device_?)?id%3E|:device_?id\b/gi, '{deviceId}')
 			.replaceAll(encodeURIComponent(workflowId), '{workflowId}')
 			.replace(/%(?:7B|3C)workflow_?(?:id)?%(?:7D|3E)|:workflow_?id\b/gi, '{workflowId}');

@@ -189,6 +189,7 @@ test.each([
 	['{"data":{"expires_at":"2030-01-01T01:00:00Z"}}', 3600],
 	['{"ttl":5}', null],
 	['plain', null],
+	['{"ValidUntil":"/Date(1893459600000)/"}', 3600],
 ])('the life in %s is %s', (body, life) => expect(namedLife(body, Date.UTC(2030, 0, 1))).toBe(life));
 
 test('of the texts of an answer a JWT comes first, and what was sent is none', () => {

@@ -158,6 +158,8 @@ test.each([
 	['channels are at /devices/<deviceId>/channel', '/devices/{deviceId}/channel'],
 	['see /ws/<string:device_id>', '/ws/{deviceId}'],
 	['<a href="/live/feed">here</a>', '/live/feed'],
+	['{"channel":"/ws/device/D-1"}', '/ws/device/{deviceId}'],
+	['/gateway/device-socket/', '/gateway/device-socket/'],
 ])('the path that %s names is %s', (text, expected) => {
 	const asked = { baseUrl: 'http://127.0.0.1:1', deviceId: 'd-1', workflowId: 'checkin' };
 	expect(channelPlaces(text, asked).map(({ place }) => place)).toEqual([expected]);
