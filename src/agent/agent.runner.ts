@@ -229,6 +229,7 @@ function assemble(options: AgentOptions, base: Base) {
 		plan: fleet.target,
 		addressInForce: () => reconciler.addressInForce(),
 		standing: () => standing(),
+		status: () => status(),
 		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,

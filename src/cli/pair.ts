@@ -4,6 +4,7 @@ import { joinSentences } from '../base/sentences.ts';
 import { AgentProblem } from '../client/agent-problem.ts';
 import { unsent, withWorth } from '../pairing/code-worth.ts';
 import { notACode } from '../pairing/rules.ts';
+import { readScannedText } from '../pairing/scanned-text.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { LOCAL_ROUTES, type PairPreview, type PairRequest, type PairResult } from '../protocol/local-api.ts';
 import { asGivenCode, MAX_CODE_LENGTH, SHORT_TOKEN_FORM } from '../protocol/pairing-code.ts';
@@ -89,7 +90,14 @@ function isUnanswered(error: unknown): error is AgentError {
  * @throws AgentError `usage` for what cannot be a source, before a code is asked for.
  */
 function checkSource(shell: Shell, from: readonly string[], image: string | undefined): void {
-	if (from.some((word) => word !== '-'))
+	const [word] = from.filter((word) => word !== '-');
+	if (word !== undefined && readScannedText(asGivenCode(word)).code === null)
+		throw new AgentError('usage', 'This argument is not a pairing code, and a code is never given as an argument.', {
+			remedy: /\.(?:png|jpe?g|webp)$/i.test(word)
+				? 'Name the picture with --image: idv-agent pair --image FILE.'
+				: 'Type the code at the prompt, pipe it in with "idv-agent pair -", or name a picture with --image.',
+		});
+	if (word !== undefined)
 		throw new AgentError('usage', 'A code is never given as an argument: other users can read it there.', {
 			remedy: 'Type it at the prompt, or pipe it in with "idv-agent pair -". Ask for a new code: this one was seen.',
 		});

@@ -74,9 +74,9 @@ const BY_CODE = 'The code itself names that workflow: its end may have been cut 
 const WHOLE_WORKFLOW =
 	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. If it is right:';
 
-/** A refusal before anything was sent. That of a text that is not a code says so already. */
+/** A refusal before anything was sent. That of a text that is not a code, or of one that has paired this device, says its worth already. */
 export function unsent(error: unknown): unknown {
-	return error instanceof AgentError && error.code !== 'not-a-pairing-code'
+	return error instanceof AgentError && error.failure.params?.['pairingCode'] === undefined
 		? asError(withWorth(error.failure, 'valid', ''))
 		: error;
 }

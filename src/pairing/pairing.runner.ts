@@ -17,7 +17,7 @@ import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepSession } from '../events/notifications.ts';
 import type { PlanTarget } from '../fleet/record.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
-import type { PairPreview, PairRequest, PairResult } from '../protocol/local-api.ts';
+import type { PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
@@ -28,8 +28,8 @@ import { unsent, withWorth, worthIn } from './code-worth.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { keepAnswers } from './kept-answer.runner.ts';
 import type { KeptAnswer } from './kept-answer.ts';
-import { type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
-import { addressFor, differingIssuer, type Standing } from './rescue.ts';
+import { hashOf, type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
+import { addressFor, differingIssuer, type Standing, sameCode } from './rescue.ts';
 import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
 import { readScannedText } from './scanned-text.ts';
 
@@ -51,6 +51,7 @@ export interface PairingParts {
 	/** Of the service that the device is, or was, online at; `null` before it was. */
 	readonly addressInForce: () => string | null;
 	readonly standing: () => Standing;
+	readonly status: () => Pick<Status, 'state' | 'problem' | 'sentence'>;
 	readonly time: Pick<DeviceTime, 'heard' | 'best'>;
 	/** The identity by what the machine shows now, without regard to an earlier pairing. */
 	readonly readIdentity: () => CompleteIdentity;
@@ -95,7 +96,7 @@ export function createPairing(parts: PairingParts) {
 		const baseUrl = addressFor(named, resolved.settings.baseUrl, parts.addressInForce());
 		// The workflow of the settings is for the service that they name.
 		const isTheirs = baseUrl === resolved.settings.baseUrl;
-		return decidePairing(
+		const decision = decidePairing(
 			{ ...asked, replace, by },
 			{
 				settings: { ...resolved.settings, baseUrl },
@@ -105,6 +106,10 @@ export function createPairing(parts: PairingParts) {
 				standing: parts.standing(),
 			},
 		);
+		const token = readScannedText(asked.code).code?.token;
+		if (token === undefined || stateWriter.state.pairing?.tokenHash !== hashOf(token)) return decision;
+		const problem = sameCode(parts.status());
+		return { plan: null, preview: { ...decision.preview, ready: false, changes: [], problem } };
 	}
 
 	const service = () => parts.runtime().resolved.settings.service;
@@ -350,6 +355,7 @@ function withPairing(
 			pairedAt: at,
 			...(isServices && { pairedAtBy: 'service' }),
 			...(keepEvents && { keepsEvents: true }),
+			...(state.attempt && { tokenHash: state.attempt.tokenHash }),
 		},
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,

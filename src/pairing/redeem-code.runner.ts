@@ -84,6 +84,12 @@ export async function redeemCode(
 	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
 }
 
+/**
+ * Tells whether a code is the one that was sent. A short code can be found from it by trying all: it is kept of one that was sent, and
+ * with the pairing of one that was spent, which is worth nothing; the file that has it has the Connection as well.
+ */
+export const hashOf = (token: string) => createHash('sha256').update(token).digest('hex').slice(0, 16);
+
 /** Writes the attempt down: a code that may have been sent is known after any end. @throws AgentError before anything is sent. */
 async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, options: CodeRedemption): Promise<void> {
 	const { clock, client, stateWriter, store } = options;
@@ -91,7 +97,7 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	const [, reached] = await Promise.all([store.probe({ flushes: false }), client().preflight(baseUrl)]);
 	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
 	if (reached.failure) throw asError(reached.failure);
-	const tokenHash = createHash('sha256').update(token).digest('hex').slice(0, 16);
+	const tokenHash = hashOf(token);
 	const attempt = { attemptId, tokenHash, host: new URL(baseUrl).host, at: isoNow(clock) };
 	await stateWriter.record((state) => ({ ...state, attempt }));
 }

@@ -3,6 +3,7 @@
  * is: a rescue gives a refused device a new Connection and changes nothing else. Pure; spends nothing.
  */
 import { dispositionOf, type ErrorCode, type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PairingCode } from '../protocol/pairing-code.ts';
 import { readClaims } from '../protocol/token-life.ts';
@@ -49,6 +50,17 @@ export function standingOf(
 	if (state === 'blocked' && problem?.code === 'identity-changed') return 'copy';
 	if (state === 'online' || refusals === 0) return 'paired';
 	return refusals >= REFUSALS_TO_RESCUE ? 'refused' : 'refusedOnce';
+}
+
+/** The code has brought the Connection that the device has: another one helps only where the service refuses that. */
+export function sameCode({ state, problem, sentence }: Pick<Status, 'state' | 'problem' | 'sentence'>): Failure {
+	const told = state === 'online' || !problem ? '' : problem.remedy;
+	const isRefused = state !== 'online' && problem !== null && dispositionOf(problem.code as ErrorCode) === 'reregister';
+	const message = `This device is paired with this code already, and nothing was sent. ${sentence}`;
+	return failure('already-paired', message, {
+		remedy: isRefused ? told : joinSentences('No other code is needed', told),
+		params: { reason: isRefused ? 'sameCodeRefused' : 'sameCode', pairingCode: 'used' },
+	});
 }
 
 export interface RescueAsked {

@@ -112,6 +112,8 @@ export const deviceStateSchema = later(() =>
 				pairedAtBy: z.literal('service').optional(),
 				/** Whether the events of the service before stay when the device leaves it. */
 				keepsEvents: z.boolean().optional(),
+				/** Of the token of the code that was spent for it, by which that code is known again. */
+				tokenHash: z.string().optional(),
 			})
 			.nullable(),
 		assignedWorkflow: assignedWorkflowSchema.nullable(),

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { listen } from '../connection/network-peers.ts';
 import { drawCode, encodePng, prepareWriter, sideBySide } from '../fixtures/pictures/draw.ts';
 import { createClock, send } from '../service/fixture.ts';
-import { atTheEndOfAll, type Home, type Outcome } from './command.ts';
+import { atTheEndOfAll, givenHome, type Home, type Outcome } from './command.ts';
 import { asProcess, type Device, givenDevice, givenPaired } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 import { atTerminal, hasTerminal } from './terminal.ts';
@@ -253,6 +253,20 @@ describe('on a device that waits for its first code', () => {
 		expectRefusal(none, { status: 64, code: 'usage', words: /no terminal/ });
 	});
 
+	test('an argument that is no code is not called seen, and no other code is asked for; of a code it is said [F1131]', async () => {
+		const { home, code } = device;
+		const others = ['photo.jpg', './code.PNG', 'https://id.example.com', 'help', 'status', ''];
+		const outcomes = await Promise.all([...others, code(), '482913'].map((word) => home.agent(['pair', word])));
+		const [seen, typed] = outcomes.splice(others.length);
+		for (const [index, outcome] of outcomes.entries()) {
+			expectRefusal(outcome, { status: 64, code: 'usage', words: /This argument is not a pairing code/ });
+			expect(outcome.stderr).not.toMatch(/new code|was seen/);
+			expect(outcome.stderr).toMatch(index < 2 ? /pair --image FILE/ : /at the prompt, pipe it in/);
+		}
+		const asked = { status: 64, code: 'usage', words: /Ask for a new code: this one was seen/ };
+		for (const outcome of [seen, typed]) expectRefusal(outcome as Outcome, asked);
+	});
+
 	test.skipIf(!hasTerminal)('Ctrl-C at the prompt leaves everything as it was (needs script)', async () => {
 		const { home } = device;
 		const screen = await atTerminal('idv-agent', ['pair'], home.env, [[PROMPT, 'tr-half\u0003']]);
@@ -288,12 +302,15 @@ describe('on a device that waits for its first code', () => {
 describe('a code', () => {
 	test('that is expired, spent or unknown is refused in the words of the service', async () => {
 		const clock = createClock(Date.now());
-		const { pair, code, home } = await givenDevice({ service: { now: clock.now, shortTokenTtlSeconds: 60 } });
+		const { service, pair, code, home } = await givenPaired({ service: { now: clock.now, shortTokenTtlSeconds: 60 } });
 		const expired = code();
 		clock.advance(61_000);
 		const spent = code();
 		const unknown = code().replace(/tr-\w{4}/, 'tr-0000');
-		expect(await pair(spent)).toMatchObject({ status: 0 });
+		// By another device: the code of this one is known, and not sent again.
+		const other = await givenHome({ pairing: { trustedOrigins: [service.url] } });
+		await other.run();
+		expect(await other.agent(['pair', '-'], { input: `${spent}\n` })).toMatchObject({ status: 0 });
 		// The last that a pairing saves: the service has taken the channel.
 		await expect.poll(async () => JSON.stringify(await stored(home))).toContain('"worked":true');
 		const before = await stored(home);

@@ -610,6 +610,16 @@ describe('pairing', () => {
 	});
 
 	test.each([
+		['sameCode', /^This device is paired with this code already\. No other code is needed/],
+		['sameCodeRefused', /^The code is used up\. Ask for a new pairing code/],
+	])('with the code that has paired the device is told as that (%s) [F1131]', async (reason, said) => {
+		const { agent, submit, text } = await givenTyped();
+		agent.answer('/api/inspect', 200, { ...preview, problem: { code: 'already-paired', params: { reason } } });
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).toMatch(said);
+	});
+
+	test.each([
 		['wifi', /^This is a code for a Wi-Fi network\./, /WLAN/],
 		['phone', /^This is the code of a telephone number\./, /Telefonnummer/],
 		['place', /^This is the code of a place/, /Ortes/],

@@ -89,6 +89,26 @@ describe('a Short Token', () => {
 		expect(await device.home.savedToken()).toBe(token);
 	});
 
+	test.each([503, 403, 401])(
+		'brought again to the device that it has paired and whose channel is refused with %i is told as that, and not sent [F1131]',
+		async (status) => {
+			const service = await givenService();
+			const device = await givenAgent();
+			service.failNext('/ws/device', { status }, 30);
+			const code = service.createPairingCode('check-in').url;
+			expect(await device.pair(code)).toMatchObject({ online: false });
+			const sent = registrations(service).length;
+			for (const replace of [false, true]) {
+				const refusal = await refusalOf(device.pair(code, { replace }));
+				expect(refusal).toMatchObject({ code: 'already-paired', params: { pairingCode: 'used' } });
+				expect(refusal.message).toMatch(/^This device is paired with this code already, and nothing was sent\. /);
+				expect(refusal.message).toContain(device.agent.status().sentence);
+				if (status !== 401) expect(refusal.remedy).toMatch(/^No other code is needed\./);
+			}
+			expect(registrations(service)).toHaveLength(sent);
+		},
+	);
+
 	test('works once: the same code is refused the second time, and nothing changes [F084]', async () => {
 		const service = await givenService();
 		const code = service.createPairingCode('check-in');

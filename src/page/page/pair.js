@@ -427,6 +427,8 @@ function sentenceOf({ code: named, params = {} }) {
 		return text(keys[params.reason ?? ''] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) });
 	}
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
+	if (named === 'already-paired' && params.reason === 'sameCode') return text('sameCode');
+	if (named === 'already-paired' && params.reason === 'sameCodeRefused') return text('codeUsed');
 	const isOver = named === 'code-expired-or-used';
 	if (isOver && params.reason === 'used') return text('codeUsed');
 	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];

@@ -273,6 +273,8 @@ export default {
 		codeValid: 'Le code n’a pas servi et reste valable.',
 		codeUnused: 'Le code n’a pas servi.',
 		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
+		sameCode:
+			'Cet appareil est déjà appairé avec ce code. Aucun autre code n’est nécessaire\u00a0: vérifiez l’état affiché.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
 		thenAgain: 'Essayez ensuite encore une fois le même code.',
 		tryIn: 'Essayez de nouveau le même code dans {duration}.',
