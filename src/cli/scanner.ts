@@ -3,7 +3,7 @@ import { systemClock } from '../base/clock.edge.ts';
 import { AgentError, asError } from '../base/errors.ts';
 import { joinSentences, sentenceOf } from '../base/sentences.ts';
 import { notACode, whyNotScanned } from '../pairing/rules.ts';
-import { readScannedText, type Typed } from '../pairing/scanned-text.ts';
+import { endsWithToken, readScannedText, type Typed } from '../pairing/scanned-text.ts';
 import { LOCAL_ROUTES, type PairPreview, type ScannerReport } from '../protocol/local-api.ts';
 import { chooseScanners, type ScannerChoice } from '../scanning/choose-scanner.ts';
 import { findScanners } from '../scanning/devices.edge.ts';
@@ -144,13 +144,17 @@ async function open(
 	return opened;
 }
 
+/** A token with so many characters gives away nothing by its last one, which a scanner may have added. */
+const SHOWS_LAST = 16;
+
 /** Prints the text that was read, with secrets masked. */
 async function show(
 	shell: Shell,
 	scan: Scan,
 	{ pairing, ...flags }: TestFlags & Pick<Settings, 'pairing'>,
 ): Promise<void> {
-	const length = scan.kind === 'text' ? scan.text.length : null;
+	const text = scan.kind === 'text' ? scan.text : '';
+	const length = scan.kind === 'text' ? text.length : null;
 	const read = scan.kind === 'text' ? readScannedText(scan.text) : ({ code: null, reason: 'tooLong' } as const);
 	const preview = scan.kind === 'text' && read.code ? await inspect(shell, scan.text, flags) : null;
 	if (read.code) {
@@ -162,7 +166,9 @@ async function show(
 		const parts = [`a pairing code for ${baseUrl ?? 'the configured service'}`, 'Short Token (one use)'];
 		if (workflowId !== null) parts.push(`workflow ${workflowId}`);
 		if (sessionId !== null) parts.push(`session ${sessionId}`);
-		shell.line(`${parts.join(', ')}; its token is masked (${length} characters)`);
+		const last =
+			code.token.length >= SHOWS_LAST && endsWithToken(text, code) ? `, the last one is ${code.token.at(-1)}` : '';
+		shell.line(`${parts.join(', ')}; its token is masked (${length} characters${last})`);
 		if (typed) shell.line(`  ${describeTyped(typed)}`);
 		if (refused) shell.line(`  No scanner may bring it: ${sentenceOf(refused, 'over')}`);
 		if (preview && preview.changes.length > 0) shell.line(`  here it ${preview.changes.join(', ')}`);

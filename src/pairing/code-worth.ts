@@ -52,16 +52,16 @@ export function withWait(cause: Failure): Failure {
 
 /** A code that was sent, and what it says of itself. */
 export interface SentCode {
-	/** Whether it was a token alone, in which nothing shows that a scanner has changed a sign. */
-	readonly isBare: boolean;
+	/** Whether it was a token alone or ends with it: nothing shows that a scanner has changed or added a sign. */
+	readonly endsWithToken: boolean;
 	/** Whether the code itself named the workflow. */
 	readonly namesWorkflow: boolean;
 }
 
 /** A refusal that may come from signs that are missing, added or changed: the next code would be refused as well. */
-export function withReading(cause: Failure, { isBare, namesWorkflow }: SentCode): Failure {
+export function withReading(cause: Failure, { endsWithToken, namesWorkflow }: SentCode): Failure {
 	const { code, message, remedy, params } = cause;
-	if (isBare && code === 'code-expired-or-used' && params?.['reason'] === 'refused')
+	if (endsWithToken && code === 'code-expired-or-used' && params?.['reason'] === 'refused')
 		return { ...cause, remedy: joinSentences(remedy, SCANNER), params: { ...params, form: 'token' } };
 	if (!namesWorkflow || code !== 'workflow-unknown') return cause;
 	const told = { message: joinSentences(message, BY_CODE), remedy: joinSentences(WHOLE_WORKFLOW, remedy) };
@@ -69,7 +69,7 @@ export function withReading(cause: Failure, { isBare, namesWorkflow }: SentCode)
 }
 
 const SCANNER =
-	'If a scanner has read it, check first with "idv-agent scanner test" that it types what is printed (y and z, capitals): it may change the next code too.';
+	'If a scanner has read it, check first with "idv-agent scanner test" that it types what is printed (y and z, capitals, nothing after it): it may change the next code too.';
 const BY_CODE = 'The code itself names that workflow: its end may have been cut off.';
 const WHOLE_WORKFLOW =
 	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. If it is right:';

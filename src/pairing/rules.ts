@@ -10,7 +10,7 @@ import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts'
 import type { SentCode } from './code-worth.ts';
 import { KIND_SENTENCES } from './other-texts.ts';
 import { namesTenant, type Standing, takesRescue, whyNoRescue } from './rescue.ts';
-import { otherKind, readScannedText, type UnreadReason } from './scanned-text.ts';
+import { endsWithToken, otherKind, readScannedText, type UnreadReason } from './scanned-text.ts';
 
 /** A code that the device's own scanner has read proves nothing; a person at the screen or at a terminal has seen the host. */
 export type BroughtBy = 'scanner' | 'person';
@@ -176,7 +176,7 @@ export function decidePairing(asked: PairingAsked, context: PairingContext): Pai
 		sessionId: code.sessionId,
 		confirmsOrigin: known || isRescue ? null : origin,
 		isRescue,
-		sent: { isBare: code.form === 'token', namesWorkflow: code.workflowId !== null },
+		sent: { endsWithToken: endsWithToken(asked.code, code), namesWorkflow: code.workflowId !== null },
 	};
 	if (workflow.problem?.code === 'workflow-missing') return { ...refused(workflow.problem), incomplete };
 	if (workflow.problem) return refused(workflow.problem);

@@ -172,15 +172,35 @@ const FRAME = /^[\u0001-\u0004\t-\r\u001c-\u001f\ufeff]+|[\u0001-\u0004\t-\r\u00
 /** With up to eight characters of the scanner's before it. */
 const LINK = /^[^/?=&#]{0,8}?https?:\/\//i;
 
+/** Raw signs at the end of a link, where a token and any text that is escaped have none: a scanner has added them. */
+const ADDED = /[^\p{L}\p{N}=~_.+/:%?&#-]+$/u;
+/** An object without others inside, and a token of the usual form, with up to 16 other signs before and after it. */
+const INSIDE = [/^[^/{]{0,16}?\{?(\{\s*"[^{}]*\})[^{}]{0,16}\}?$/, /^[^\w-]{0,16}(tr-[\w-]{26,30})[^\w.~+/:=-]{0,16}$/];
+
 /** Without what scanners put around a code: its kind (`]Q1`, ISO/IEC 15424), a prefix, signs that no code ends with. */
 function readInside(text: string): ScannedCode {
 	const direct = readPairingCode(text);
-	if (direct.kind === 'pairingCode') return direct;
+	if (direct.kind === 'pairingCode') return /link/i.test(direct.form) ? withoutAdded(text, direct) : direct;
 	const bare = text.replace(/^\][A-Za-z][0-9A-Za-z]/, '');
-	const prefix = /^[^/?=&#{]{1,16}?(?=https?:\/\/)/i.exec(bare)?.[0] ?? '';
+	const inside = INSIDE.map((form) => form.exec(bare)?.[1]).find((found) => found !== undefined);
+	const prefix = /^(?:[^/?=&#{]{1,16}?|[^/?=&#{"]{0,15}\{)(?=https?:\/\/)/i.exec(bare)?.[0] ?? '';
 	const link = bare.slice(prefix.length);
-	const again = readPairingCode(/^https?:/i.test(link) ? link.replace(/[^\p{L}\p{N}=~_.+/%-]+$/u, '') : link);
+	const isLink = /^https?:/i.test(link);
+	const again = readPairingCode(isLink ? link.replace(/[^\p{L}\p{N}=~_.+/%-]+$/u, '') : (inside ?? link));
 	return again.kind === 'pairingCode' ? again : direct;
+}
+
+/** A workflow may end with one of the signs that web pages do not escape; a token has none of them. */
+function withoutAdded(text: string, direct: PairingCode): PairingCode {
+	const [added = ''] = ADDED.exec(text) ?? [];
+	const short = readPairingCode(text.slice(0, text.length - added.length));
+	if (short.kind === 'notACode' || (short.token === direct.token && /^[!*'()]/.test(added))) return direct;
+	return short;
+}
+
+/** Whether it was a token alone or ends with it: of a sign that a scanner has changed or added there, nothing is known. */
+export function endsWithToken(scanned: string, { form, token }: PairingCode): boolean {
+	return form === 'token' || scanned.replace(FRAME, '').endsWith(token);
 }
 
 function isSame(one: PairingCode, other: PairingCode): boolean {

@@ -75,7 +75,7 @@ describe('scanner test', () => {
 			'no pairing code (7 characters): \u2026',
 			expect.stringMatching(/some other text/),
 			'no pairing code: longer than any',
-			'a pairing code for the configured service, Short Token (one use); its token is masked (31 characters)',
+			'a pairing code for the configured service, Short Token (one use); its token is masked (31 characters, the last one is 4)',
 			'',
 		]);
 		expect(

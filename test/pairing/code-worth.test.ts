@@ -312,6 +312,11 @@ test('a token alone that the service does not know asks first whether the scanne
 	// In a link, each sign is checked.
 	const other = await refusalOf(device, url.replace(token, changed));
 	expect(other.remedy).not.toContain('scanner test');
+	// What a scanner adds to a link that ends with its token may be one of its signs.
+	const parts = Object.fromEntries(new URL(url).searchParams);
+	const search = new URLSearchParams({ workflowId: 'check-in', authorization: `${parts['authorization']}X` });
+	const longer = await refusalOf(device, `${new URL(url).origin}/mobile?${search}`);
+	expect(longer.remedy).toMatch(/that it types what is printed \(y and z, capitals, nothing after it\)/);
 });
 
 test('a workflow that the code itself names, and the service does not know, asks for the whole code first [F949]', async () => {

@@ -118,7 +118,7 @@ describe('a code that may be used', () => {
 			sessionId: 's1',
 			confirmsOrigin: HERE,
 			isRescue: false,
-			sent: { isBare: false, namesWorkflow: true },
+			sent: { endsWithToken: false, namesWorkflow: true },
 		});
 	});
 

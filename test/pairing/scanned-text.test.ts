@@ -105,6 +105,46 @@ test.each([
 	expect(readScannedText(text)).toMatchObject({ code: CODE });
 });
 
+describe('signs that a scanner adds', () => {
+	const last = `https://id.example.com:8443/base/mobile?workflowId=check-in_2&authorization=Token%20${TOKEN}`;
+	const printed = [LINK, last, `https://go.example.net/x?next=${encodeURIComponent(last)}`, JSON.stringify(CODE)];
+
+	test.each(['$', '}', '$}', '"', ';', '|', '>', ']', '§'])(
+		'after the code, and no token has there, are passed over: %s [F1160]',
+		(sign) => {
+			for (const text of [...printed, `${last}\r\n`, `]Q1${last}`])
+				expect([text, readScannedText(text.replace(/\s*$/, (end) => sign + end))]).toMatchObject([
+					text,
+					{ code: CODE, typed: null },
+				]);
+		},
+	);
+
+	test.each(['$', '}', '*', '!', '#', '%'])(
+		'after or before a token of the usual form are passed over: %s [F1160]',
+		(sign) => {
+			const usual = 'tr-qtlNusrncXoHKiTmUKwluf-Fsxc4';
+			for (const text of [`${usual}${sign}`, `${sign}${usual}`, `]Q1${usual}${sign}`])
+				expect([text, readScannedText(text)]).toMatchObject([text, { code: { token: usual, form: 'token' } }]);
+		},
+	);
+
+	test('are kept where a code may have them: escaped, behind a workflow, or in a token of its own form [F1160]', () => {
+		for (const [text, part] of [
+			[`${last}%24`, { token: `${TOKEN}$` }],
+			[`${LINK}!`, { workflowId: 'check-in_2!' }],
+			[`${last}:`, { token: `${TOKEN}:` }],
+			[`${last}X`, { token: `${TOKEN}X` }],
+		] as const)
+			expect([text, readScannedText(text)]).toMatchObject([text, { code: part }]);
+	});
+
+	test.each(['{', '*', '$', '<'])('before the code are not called a keyboard layout: %s [F1160]', (sign) => {
+		for (const text of printed)
+			expect([text, readScannedText(sign + text)]).toMatchObject([text, { code: CODE, typed: null }]);
+	});
+});
+
 describe('capitals', () => {
 	const exchanged = [...LINK]
 		.map((sign) => (sign === sign.toUpperCase() ? sign.toLowerCase() : sign.toUpperCase()))
