@@ -70,7 +70,7 @@ export const SHOWN_EVENTS = 20;
 const SHOWN_LENGTH = 200;
 /** Open pages. */
 export const MAX_STREAMS = 8;
-const LIMITS = { connections: 32, streamQueueBytes: 256 * 1024, keepAliveMs: 15_000 };
+const LIMITS = { connections: 32, streamQueueBytes: 256 * 1024, keepAliveMs: 5_000 };
 /** How soon a browser reconnects, as a frame of the stream. */
 const RETRY = Buffer.from('retry: 2000\n\n');
 /** Between two tries that people at the screen ask for, all of them together. */

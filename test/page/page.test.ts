@@ -56,10 +56,10 @@ test('after an hour untouched the page is as it was at first: language, dialog a
 	expect(isOpen()).toBe(true);
 	let looks = 0;
 	const pass = async (minutes: number) => {
-		for (const end = looks + 2 * minutes; looks < end; looks += 1) {
+		for (const end = looks + 6 * minutes; looks < end; looks += 1) {
 			agent.tell({ ...waiting, status: { ...waiting.status, deviceId: `look-${looks}` } });
 			await expect.poll(() => text('name'), LOOK).toBe(`look-${looks}`);
-			clock.advance(30_000);
+			clock.advance(10_000);
 		}
 	};
 	await pass(58);
@@ -300,12 +300,12 @@ describe('a stream', () => {
 		expect(agent.open).toBe(1);
 	});
 
-	test('that is open and says nothing for 40 s is no answer, and is opened again', async () => {
+	test('that is open and says nothing for 15 s is no answer, and is opened again [F1161]', async () => {
 		const { agent, state, clock, inSteps } = await givenScreen();
 		await expect.poll(state, LOOK).toBe('online');
-		clock.advance(30_000);
+		clock.advance(11_000);
 		expect(state()).toBe('online');
-		clock.advance(30_000);
+		clock.advance(4_000);
 		expect(state()).toBe('silent');
 		await expect.poll(inSteps(state), LOOK).toBe('online');
 		expect(agent.open).toBe(1);
@@ -531,6 +531,61 @@ describe('pairing', () => {
 		screen.at('code').value = 'a-code';
 		return { ...screen, isOpen: () => screen.document.getElementById('pairing')?.hasAttribute('open') };
 	}
+
+	test('before an agent that is stopped says so within 15 s, goes on when it is back, and tells what became of the code [F1161]', async () => {
+		const { agent, at, submit, text, clock, inSteps } = await givenTyped();
+		const silent = /^This page gets no answer from the device\. Wait a minute\./;
+		const stopped = async (path: string, form: string, under: string) => {
+			const releases = [agent.hold('/api/live'), agent.hold(path)];
+			submit(form);
+			await expect.poll(() => agent.asked.map((one) => one.path), LOOK).toContain(path);
+			expect(text('answer')).toBe(under);
+			clock.advance(15_000);
+			expect(text('answer')).toMatch(silent);
+			clock.advance(60_000);
+			expect(text('answer')).toMatch(silent);
+			for (const release of releases) release();
+		};
+		agent.answer('/api/inspect', 200, preview);
+		await stopped('/api/inspect', 'code-form', 'Looking at the code…');
+		await expect
+			.poll(
+				inSteps(() => text('host')),
+				LOOK,
+			)
+			.toBe('id.example.com');
+		agent.answer('/api/pair', 503, { code: 'service-overloaded', params: { pairingCode: 'valid' } });
+		await expect
+			.poll(
+				inSteps(() => agent.open),
+				LOOK,
+			)
+			.toBe(1);
+		await stopped('/api/pair', 'confirm', 'Pairing…');
+		await expect
+			.poll(
+				inSteps(() => text('answer')),
+				LOOK,
+			)
+			.toContain('The code was not used and stays valid.');
+		expect(at('code').value).toBe('a-code');
+	});
+
+	test('that takes the service a minute is no agent without an answer [F1161]', async () => {
+		const { agent, submit, text, clock, state } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const release = agent.hold('/api/pair');
+		submit('confirm');
+		for (let told = 0; told < 12; told += 1) {
+			clock.advance(5_000);
+			agent.tell({ ...unpaired, status: { ...unpaired.status, deviceId: `told-${told}` } });
+			await expect.poll(() => text('name'), LOOK).toBe(`told-${told}`);
+			expect([state(), text('answer')]).toEqual(['unpaired', 'Pairing…']);
+		}
+		release();
+	});
 
 	test('hides what is typed for the next person, though the one before had it shown [F772]', async () => {
 		const { at } = await givenTyped();

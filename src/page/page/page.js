@@ -1,6 +1,6 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
 import { at, fitScreen, passedMs, setText } from './elements.js';
-import { followPairing, leavePairing, openPairing, pairedNote } from './pair.js';
+import { followPairing, followSilence, leavePairing, openPairing, pairedNote } from './pair.js';
 import { encode } from './qr.js';
 import {
 	ago,
@@ -30,8 +30,10 @@ const UNTOUCHED_MS = 3_600_000;
 const AGAIN_MS = 3_000;
 /** Between two looks at what moves on while nothing happens. */
 const LOOK_MS = 30_000;
-/** The agent tells its state every 15 seconds: after this long it does not answer, even if the stream is open. */
-const SILENCE_MS = 40_000;
+/** Between two looks at whether the agent still answers. */
+const CHECK_MS = 2_000;
+/** The agent tells its state every 5 seconds, also while it waits for the service: after this long it does not answer, even if the stream is open. */
+const SILENCE_MS = 12_000;
 /** A shape for each state, for people who do not see the colours. */
 const SIGNS = {
 	online: 'M12 1a11 11 0 1 0 0 22a11 11 0 0 0 0-22zM10.2 17.4 5.2 12.4 7.2 10.4 10.2 13.4 16.8 6.8 18.8 8.8z',
@@ -95,15 +97,20 @@ for (const kind of ['pointerdown', 'keydown', 'input'])
 	});
 listen();
 setInterval(look, LOOK_MS);
+setInterval(check, CHECK_MS);
 // A machine that wakes up shows the page first.
 document.addEventListener('visibilitychange', look);
 addEventListener('pageshow', look);
 
 /** The timeline, "20 seconds ago" and "for 4 minutes" move on while nothing happens. */
 function look() {
-	if (passedMs() - heardMs > SILENCE_MS) lose(live);
+	check();
 	if (passedMs() - touchedMs > UNTOUCHED_MS) beginAgain();
 	render();
+}
+
+function check() {
+	if (passedMs() - heardMs > SILENCE_MS) lose(live);
 }
 
 /** @param {Partial<typeof page>} some */
@@ -158,6 +165,7 @@ function lose(stream, isSilent = true) {
 function render() {
 	void followLanguage();
 	const { view, isSilent } = page;
+	followSilence(isSilent);
 	if (words.tag === undefined || (view === null && !isSilent)) return;
 	for (const show of view === null ? [showState] : PARTS.map((part) => () => part(view))) {
 		// A part that fails leaves the others in view, and is tried again with the next render.

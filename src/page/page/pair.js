@@ -45,6 +45,8 @@ let handled = 0;
 /** @type {AbortController | null} */
 let camera = null;
 let noteUntil = 0;
+/** Whether the agent does not answer now: it may have been stopped, or only be slow. */
+let isSilent = false;
 /** Counts what the dialog was opened, left or asked for: an answer that comes for an earlier one changes nothing. */
 let visit = 0;
 
@@ -61,6 +63,13 @@ export function followPairing(next) {
 	const isGone = dialog.proposal !== 0 && waiting?.id !== dialog.proposal;
 	if ((isShut || isGone) && !dialog.isPairing) close();
 	if (!isShut && waiting && waiting.id !== handled && dialog.shown === null) ask({ proposal: waiting.id }, waiting);
+	render();
+}
+
+/** What waits for an answer says so while there is none; an answer that comes later is told. @param {boolean} isSilentNow */
+export function followSilence(isSilentNow) {
+	if (isSilent === isSilentNow) return;
+	isSilent = isSilentNow;
 	render();
 }
 
@@ -122,6 +131,11 @@ function render() {
 	// What is under way is not cancelled.
 	for (const id of /** @type {const} */ (['yes', 'no'])) at(id).disabled = isPairing;
 	fitScreen();
+}
+
+/** @param {() => string} told while the agent answers. */
+function waiting(told) {
+	return () => (isSilent ? [text('silent'), text('silentDo')].join(' ') : told());
 }
 
 /** @param {() => string} answer in the language of the moment. */
@@ -216,7 +230,7 @@ async function take(found) {
 	for (const one of found) {
 		let answer = camera === null ? undefined : known.get(one.text);
 		if (answer === undefined) {
-			if (camera === null) say(() => text('looking'));
+			if (camera === null) say(waiting(() => text('looking')));
 			answer = await post('/api/inspect', { code: one.text });
 			if (mine !== visit) return true;
 			// What was typed is not typed again because no answer came.
@@ -335,7 +349,7 @@ async function pairNow() {
 		at('pin').focus();
 		return;
 	}
-	change({ isPairing: true, answer: () => text('pairing') });
+	change({ isPairing: true, answer: waiting(() => text('pairing')) });
 	const workflowId = at('workflow').value.trim() || (workflows === null ? '' : at('workflow-list').value);
 	const origin = view?.standing === 'first' && shown?.baseUrl ? new URL(shown.baseUrl).origin : null;
 	const what = proposal === 0 ? { code, ...(origin && { trustOrigin: origin }) } : { proposal };
