@@ -163,7 +163,8 @@ export async function openPage(parts: PageParts) {
 		} catch (error) {
 			// Spent or refused: another try needs another scan. Without its workflow it is still good.
 			const { code: refused, params } = toFailure(error);
-			if (refused !== 'workflow-missing' && params?.['workflows'] === undefined) scanning.dismiss();
+			const isGood = refused === 'workflow-missing' && params?.['pairingCode'] !== 'used';
+			if (!isGood && params?.['workflows'] === undefined) scanning.dismiss();
 			throw error;
 		}
 	}

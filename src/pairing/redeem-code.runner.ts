@@ -65,9 +65,9 @@ export async function redeemCode(
 	if (result.ok) {
 		const workflowId = plan.workflowId ?? result.workflowId;
 		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };
-		const message = `${host} took the code without a workflow, and named none itself.`;
-		const remedy = 'Ask for a new pairing code, and name the workflow: pair --workflow ID.';
-		throw asError(withWorth(failure('pairing-uncertain', message, { remedy }), 'used', ''));
+		const message = `${host} has registered this device, but neither the code nor the answer names a workflow: without one, the device is not paired.`;
+		const remedy = 'Ask for a new pairing code, and name the workflow with it: pair --workflow ID.';
+		throw asError(withWorth(failure('workflow-missing', message, { remedy }), 'used', ''));
 	}
 
 	const kept =

@@ -674,6 +674,19 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toMatch(said);
 	});
 
+	test('that is used up without a workflow asks for a new code, and keeps the used one nowhere [F1162]', async () => {
+		const { agent, at, submit, text } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 422, { code: 'workflow-missing', params: { pairingCode: 'used' } });
+		submit('confirm');
+		await expect
+			.poll(() => text('answer'), LOOK)
+			.toBe('This code names no workflow. The code is used up. Ask for a new pairing code and scan it.');
+		expect([at('code').value, at('enter').hidden]).toEqual(['', false]);
+	});
+
 	test.each([
 		['wifi', /^This is a code for a Wi-Fi network\./, /WLAN/],
 		['phone', /^This is the code of a telephone number\./, /Telefonnummer/],

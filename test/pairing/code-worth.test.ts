@@ -250,6 +250,19 @@ test('a code without a workflow is told by what the service answered, not by wha
 	expect(await without('{"workflows":[{"id":"a"},{"id":"b"}]}')).toMatchObject({ params: { pairingCode: 'valid' } });
 });
 
+test('a code without a workflow that the service takes without naming one says that the device was registered there [F1162]', async () => {
+	const device = await givenAgent();
+	const code = await givenAnswer((_request, response) =>
+		response.writeHead(201).end('{"token":"a-connection-token-123"}'),
+	);
+	const refusal = await refusalOf(device, code.replace('&workflowId=check-in', ''));
+	expect([refusal.code, worthOf(refusal)]).toEqual(['workflow-missing', 'used']);
+	expect(refusal.message).toMatch(
+		/^127\.0\.0\.1:\d+ has registered this device, but neither the code nor the answer names a workflow: .* not paired\. The code is used up\.$/,
+	);
+	expect(refusal.remedy).toBe('Ask for a new pairing code, and name the workflow with it: pair --workflow ID.');
+});
+
 test('what is refused on the device itself has not touched the code', async () => {
 	const [service, other] = [await givenService(), await givenService()];
 	const device = await givenPairedAgent(service);

@@ -360,7 +360,7 @@ async function pairNow() {
 	change({ isPairing: false });
 	// The code is still good, and nothing is typed twice.
 	if (!ok && body.params?.workflows) return choose(body.params);
-	if (!ok && body.code === 'workflow-missing') {
+	if (!ok && body.code === 'workflow-missing' && body.params?.pairingCode !== 'used') {
 		sayProblem(body);
 		at('workflow').focus();
 		return;
