@@ -64,9 +64,17 @@ export interface Progress {
 	readonly way: PlanAttempt;
 	/** Names the credential that has failed alone: from then on it is tried with all else that is demanded. */
 	readonly credential: string;
+	/** The same for what bears on neither the way out nor the workflow; empty while that has not failed. */
+	readonly request: string;
 }
 
-export const NO_PROGRESS: Progress = { change: null, attempt: NO_ATTEMPT, way: NO_ATTEMPT, credential: '' };
+export const NO_PROGRESS: Progress = {
+	change: null,
+	attempt: NO_ATTEMPT,
+	way: NO_ATTEMPT,
+	credential: '',
+	request: '',
+};
 
 export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
 	readonly plan: PlanRecord | null;
@@ -108,13 +116,14 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const whole = demandedRegistration({ ...inputs, plan });
 	const { blocker, missing } = whole;
 	const { credential, alone } = tryCredential(inputs, whole.demanded);
-	const { way, demanded, isAlone } = alone ?? tryWay(inputs, whole.demanded);
+	const { request, here } = alone ? { request: before.request, here: null } : tryRequest(inputs, whole.demanded);
+	const { way, demanded, isAlone } = alone ?? here ?? tryWay(inputs, whole.demanded);
 	const planDueMs = due && nextDueMs(due, wallMs);
 	const wayMs = way.name !== 'none' && way.untilMs > nowMs ? way.untilMs : null;
 	const moments = [wayMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
 	if (isAlone) {
 		const reevaluateAtMs = earliest(moments);
-		const progress = { ...before, way, credential };
+		const progress = { ...before, way, credential, request };
 		return { desired: demanded, blocker, missing, reevaluateAtMs, progress, plan: due, adoptsProvisioned: false };
 	}
 
@@ -144,7 +153,13 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 		missing,
 		reevaluateAtMs: earliest([...moments, waitsUntilMs, attemptMs]),
 		// A move that was given up for now begins again with its next try.
-		progress: { attempt, way, credential, change: isRefused && waitsUntilMs === null ? null : deferral.change },
+		progress: {
+			attempt,
+			way,
+			credential,
+			request,
+			change: isRefused && waitsUntilMs === null ? null : deferral.change,
+		},
 		plan: confirmFollowed(due, whole.demanded, supervision, wallMs),
 		adoptsProvisioned: desired !== null && isUnseen(inputs, desired),
 	};
@@ -180,6 +195,32 @@ function tryCredential(
 	// With all else it may be on its way already, as after a start or with a code.
 	if (isSameLink(asNow, demanded) || (isUnderWay(demanded) && !hasFailed)) return { credential, alone: null };
 	return { credential, alone: { demanded: asNow, way: NO_ATTEMPT, isAlone } };
+}
+
+/**
+ * Before another address or way out is tried, the link that there is takes what bears on neither that nor the workflow: its
+ * service knows the device by it, and has nothing to do with what may come of the try.
+ */
+function tryRequest(
+	{ supervision: { current, next }, before, resolved }: DesiredInputs,
+	demanded: DesiredRegistration | null,
+): { readonly request: string; readonly here: Trial | null } {
+	const { request } = before;
+	if (current?.state.name !== 'online' || !demanded || next?.reason === 'pairing') return { request, here: null };
+	const { registration: made } = current;
+	const isElsewhere = demanded.baseUrl !== made.baseUrl;
+	const isTried = isElsewhere ? demanded.baseUrl === resolved.settings.baseUrl : !isSameWay(made, demanded);
+	if (!isTried) return { request, here: null };
+	const { credentialId } = made;
+	const hasReusableCredential = demanded.hasReusableCredential && credentialId === demanded.credentialId;
+	const asked = { ...demanded.request, workflowId: made.request.workflowId };
+	const asNow = { ...demanded, ...made, request: asked, hasReusableCredential };
+	const key = JSON.stringify(asked);
+	if (key === request || isSameLink(made, asNow)) return { request, here: null };
+	const hasFailed = next !== null && isSameLink(next.registration, asNow) && failureOf(next.state) !== null;
+	return hasFailed
+		? { request: key, here: null }
+		: { request, here: { demanded: asNow, way: before.way, isAlone: true } };
 }
 
 /**

@@ -394,3 +394,25 @@ test('a wrong key that comes with another address is told as refused by that ser
 	await device.daemon.reload();
 	await device.untilStatus(({ baseUrl, warnings }) => baseUrl === moved.baseUrl && warnings.length === 0);
 });
+
+test.each([
+	['another address', { baseUrl: 'https://127.0.0.1:1' }],
+	['a path of the channel', { service: { channelPath: '/no/such/channel' } }],
+])(
+	'while %s does not work, the link that lives takes at once what bears on neither, and so after it was refused [F1120]',
+	async (_what, bad) => {
+		const { service, home, good, device } = await given();
+		const offline = watchOffline(service);
+		await home.writeSettings({ ...good, ...bad, heartbeatCadence: 2 });
+		await device.daemon.reload();
+		// No time passes: the try is still under way.
+		await device.untilStatus(({ channel }) => channel.heartbeatCadence === 2);
+		await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
+		device.clock.advance(20_000);
+		await device.untilStatus(isRefused);
+		await home.writeSettings({ ...good, ...bad, heartbeatCadence: 3 });
+		await device.daemon.reload();
+		await device.untilStatus(({ channel }) => channel.heartbeatCadence === 3);
+		expect([offline, device.agent.status().state, isRefused(device.agent.status())]).toEqual([[], 'online', true]);
+	},
+);

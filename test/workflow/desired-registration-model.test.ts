@@ -174,6 +174,18 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 		world.reached.add(!isPaired ? 'unpaired' : who.cloned ? 'cloned' : 'no workflow');
 	} else {
 		must(desired !== null && blocker === null, 'a device that has everything desires a registration');
+		const isHere = current?.state.name === 'online' && live?.baseUrl === desired.baseUrl;
+		const rest = { ...live?.request, heartbeatCadence: desired.request.heartbeatCadence };
+		const isRest = isHere && isDeepStrictEqual(desired.request, rest) && !isDeepStrictEqual(rest, live?.request);
+		if (isRest && settings.baseUrl === baseUrl && desired.baseUrl !== baseUrl) {
+			must(
+				desired.request.heartbeatCadence !== live?.request.heartbeatCadence,
+				'what is for no other service is taken by this one',
+			);
+			must(progress.request !== JSON.stringify(desired.request), 'what was refused here is tried once');
+			world.reached.add('another cadence before another service');
+			return;
+		}
 		if (progress.way.name === 'refused' && live && settings.baseUrl === baseUrl && live.baseUrl !== baseUrl) {
 			const isAsItWas = desired.baseUrl === live.baseUrl && isDeepStrictEqual(desired.request, live.request);
 			must(isAsItWas, 'an address at which the device did not come online leaves it as it was');
@@ -563,6 +575,7 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 			'adopted',
 			'another service in vain',
 			'a code before another service',
+			'another cadence before another service',
 		].sort(),
 	);
 });
