@@ -16,8 +16,10 @@ export const START_ONLY = ['local.agentGroup', 'local.adminGroup', 'events.durab
 /** Trust in a service or a person, and by which means: changes of these are also in the audit log. */
 const OF_TRUST = /^(baseUrl$|credential|pairing\.|network\.|service\.headers|update\.|local\.|page\.pin)|_proxy$/i;
 
-/** What is in force when the device is with it. */
-const MOVES = ['baseUrl', 'workflowId'] as const;
+/** Settings by which the service knows the device; `null` leaves it to others. */
+const LIVE = ['baseUrl', 'workflowId', 'deviceId', 'serial', 'macAddress', 'deviceType', 'heartbeatCadence'] as const;
+/** They are in force when the device is online with them. */
+const MOVES = [...LIVE, 'credential'] as const;
 
 /** Warnings of what was not taken. */
 const IS_REFUSAL: readonly string[] = [
@@ -42,22 +44,23 @@ export function keepTaken(parts: {
 }) {
 	const { agent, clock, log, audit, atStart } = parts;
 	let seen = agent.ways.runtime();
-	/** Another service or workflow is in force when the device is with it. */
-	const inForce = (): Settings => {
-		const { settings } = agent.ways.runtime().resolved;
-		const { baseUrl, workflow } = agent.status();
-		const workflowId = workflow.live ?? agent.ways.lastGood().settings.workflowId;
-		return {
-			...settings,
-			...(settings.baseUrl !== null && { baseUrl }),
-			...(settings.workflowId !== null && { workflowId }),
-		};
+	const inForce = (before?: Settings): Settings => {
+		const { settings, origins } = agent.ways.runtime().resolved;
+		const { workflow, channel, plan, ...status } = agent.status();
+		const { credential, workflowId } = agent.ways.lastGood().settings;
+		// The fleet plan may name it where the settings do not.
+		const isPlanned = plan !== null && (origins.get('heartbeatCadence')?.source ?? 'default') === 'default';
+		const cadence = isPlanned ? undefined : (channel.heartbeatCadence ?? before?.heartbeatCadence);
+		const heartbeatCadence = cadence ?? settings.heartbeatCadence;
+		const live = { ...status, workflowId: workflow.live ?? workflowId, heartbeatCadence };
+		const values = LIVE.map((path) => [path, settings[path] === null ? null : live[path]]);
+		return { ...settings, credential, ...Object.fromEntries(values) };
 	};
 	let last = inForce();
-	/** An address or a workflow that is in force while another one is tried, or was refused, is not taken from where that is set. */
+	/** A value that is in force while another one is tried, or was refused, is not taken from where that is set. */
 	const takenNow = (): Settings => {
 		const { settings } = agent.ways.runtime().resolved;
-		const now = inForce();
+		const now = inForce(last);
 		const isTaken = (path: (typeof MOVES)[number]) => isSame(now[path], settings[path]);
 		return { ...now, ...Object.fromEntries(MOVES.map((path) => [path, (isTaken(path) ? now : last)[path]])) };
 	};
@@ -102,7 +105,7 @@ export function keepTaken(parts: {
 		look(): void {
 			lookAtCredential();
 			const [before, now, settings] = [seen, agent.ways.runtime(), takenNow()];
-			if (before === now && MOVES.every((path) => settings[path] === last[path])) return;
+			if (before === now && MOVES.every((path) => isSame(settings[path], last[path]))) return;
 			const changed = new Set(changedPaths(last, settings));
 			[seen, last] = [now, settings];
 			for (const path of before.way && now.way && before.way.id !== now.way.id ? differences(before.way, now.way) : [])
@@ -123,7 +126,7 @@ export function keepTaken(parts: {
 		async report(): Promise<SettingsReport> {
 			const [{ resolved }, tried] = [agent.ways.runtime(), agent.ways.tried()];
 			const disk = await parts.load();
-			const now = inForce();
+			const now = inForce(last);
 			const { problem, workflow } = agent.status();
 			const { waitsUntil } = workflow;
 			const isFinal = problem !== null && dispositionOf(problem.code as ErrorCode) !== 'retry';
@@ -137,7 +140,8 @@ export function keepTaken(parts: {
 			const settings = [...listSettings().keys()].map((path) => {
 				const value = valueAt(now, path);
 				const there = onDisk(disk, path);
-				const isMoving = MOVES.some((one) => one === path) && !isSame(value, valueAt(resolved.settings, path));
+				const isMoving =
+					MOVES.some((one) => one === path.split('.')[0]) && !isSame(value, valueAt(resolved.settings, path));
 				const { origins, settings } = isMoving ? agent.ways.lastGood() : resolved;
 				// It may never have been set: a code has brought it, or the service has named it.
 				const isSet = isSame(value, valueAt(settings, path));
@@ -148,7 +152,7 @@ export function keepTaken(parts: {
 				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
 				// What is for another service goes with its address.
-				const isKeyOut = isKey(path, value) && notFollowed.includes('credential');
+				const isKeyOut = isKey(path, isMoving ? there : value) && notFollowed.includes('credential');
 				const isKeyBad = isKeyOut && refusal?.params?.['problem'] === 'credential-refused';
 				const isOut = isKeyBad || notFollowed.includes(isMoving && notFollowed.includes('baseUrl') ? 'baseUrl' : path);
 				const isTried = !isOut && (isMoving || onTry.includes(path));

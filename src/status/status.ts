@@ -69,6 +69,10 @@ export function describeStatus(snapshot: Snapshot): Status {
 	const { supervision, device, workflow, identity } = snapshot;
 	const { idleTimeoutSeconds, pingSeconds, recentCuts } = snapshot.line;
 	const link = supervision.current;
+	// The service knows it by these until it is with others.
+	const known = link?.registration.request;
+	const { deviceId, serial = null, macAddress = null } = known ?? identity;
+	const deviceType = known?.deviceType ?? snapshot.deviceType;
 	const cadence = link?.state.name === 'online' ? link.registration.request.heartbeatCadence : undefined;
 	const state = stateOf(snapshot);
 	const problem = problemOf(snapshot);
@@ -83,10 +87,7 @@ export function describeStatus(snapshot: Snapshot): Status {
 		summary,
 		agentVersion: snapshot.agentVersion,
 		startedAt: snapshot.startedAt,
-		deviceId: identity.deviceId,
-		deviceType: snapshot.deviceType,
-		serial: identity.serial,
-		macAddress: identity.macAddress,
+		...{ deviceId, deviceType, serial, macAddress },
 		...(snapshot.labels?.length && { labels: [...snapshot.labels] }),
 		baseUrl: snapshot.baseUrl,
 		workflow: {

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { fixture } from '../connection/network-peers.ts';
 import { examine } from '../diagnosis/examine.ts';
-import { givenAgent, givenHome, type RunningAgent, watchOffline } from '../harness/harness.ts';
+import { givenAgent, givenHome, givenPairedAgent, type RunningAgent, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const WRONG_KEY = 'a-key-that-is-wrong-0123456789';
@@ -58,6 +58,7 @@ test('the log names a file, a host and an id of a push that is refused as they w
 	await device.daemon.reload();
 	const told = device.log.filter(({ level }) => level === 'warn').map(({ msg }) => msg);
 	expect(told).toContainEqual(expect.stringContaining(`network.caFile ${caFile} cannot be read`));
+	await device.untilStatus(({ deviceId }) => deviceId === 'ZORK-4711');
 	expect(device.log.map(({ msg }) => msg)).toContainEqual(expect.stringContaining('deviceId = "ZORK-4711"'));
 	expect(device.logText()).not.toMatch(/zork-word|zork-often/);
 	await device.stop();
@@ -123,8 +124,8 @@ test('the agent tells of each setting what is in force since when, what is refus
 	expect(after).not.toHaveProperty('waitsFor');
 	const taken = device.log.filter(({ msg }) => msg.startsWith('setting taken'));
 	expect(taken.map(({ msg }) => msg)).toEqual([
-		`setting taken: deviceType = "scanner" (${configFile})`,
 		`setting taken: events.durable = false (${configFile})`,
+		`setting taken: deviceType = "scanner" (${configFile})`,
 	]);
 });
 
@@ -147,11 +148,50 @@ test('an address of a dead service is tried beside the one in force, and taken o
 	expect(taken()).toHaveLength(1);
 });
 
+test('another id that the service does not let the device have is neither shown nor logged as taken [F1150]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const { deviceId: before } = device.agent.status();
+	await device.home.writeSettings({ deviceId: 'kiosk-7', heartbeatCadence: 7 });
+	await device.daemon.reload();
+	const told = await device.untilStatus(({ problem }) => problem !== null);
+	expect(told).toMatchObject({ state: 'online', deviceId: before, channel: { heartbeatCadence: 30 } });
+	const of = await report(device);
+	expect(of('deviceId')).toMatchObject({ value: before, disk: 'kiosk-7', refused: told.problem?.message });
+	expect(of('heartbeatCadence')).toMatchObject({ value: 30, disk: 7, refused: told.problem?.message });
+	const taken = () => device.log.map(({ msg }) => msg).filter((msg) => msg.startsWith('setting taken'));
+	expect(taken()).toEqual([]);
+	await device.pair(service.createPairingCode('check-in').url, { replace: true });
+	await device.untilStatus(({ problem, deviceId }) => problem === null && deviceId === 'kiosk-7');
+	expect((await report(device))('deviceId')).toMatchObject({ value: 'kiosk-7', source: 'file' });
+	expect(taken().map((msg) => msg.split(' (')[0])).toEqual([
+		'setting taken: deviceId = "kiosk-7"',
+		'setting taken: heartbeatCadence = 7',
+	]);
+});
+
+test('a key in another file is taken when the service has taken it, also where its address is another one [F1150]', async () => {
+	const { service, home, good, device } = await given();
+	const { apiKeyFile } = good.credential;
+	const other = await home.secretFile('other', WRONG_KEY);
+	await home.writeSettings({ ...good, baseUrl: 'http://127.0.0.1:1', credential: { apiKeyFile: other } });
+	await device.daemon.reload();
+	await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
+	const taken = () => device.log.map(({ msg }) => msg).filter((msg) => msg.startsWith('setting taken: credential'));
+	expect((await report(device))('credential.apiKeyFile')).toMatchObject({ value: apiKeyFile, disk: other });
+	expect(taken()).toEqual([]);
+	const right = await home.secretFile('right', service.credentials.apiKey);
+	await home.writeSettings({ ...good, credential: { apiKeyFile: right } });
+	await device.daemon.reload();
+	await device.untilStatus(() => taken().length > 0);
+	expect((await report(device))('credential.apiKeyFile')).toMatchObject({ value: right });
+});
+
 test.each(['credential.apiKeyFile', 'page.pinFile'])(
 	'%s that cannot be used is not shown as taken until it can be [F656]',
 	async (path) => {
 		const [group = '', key = ''] = path.split('.');
-		const { home, good, device } = await given();
+		const { service, home, good, device } = await given();
 		const settings: Record<string, unknown> = { ...good, page: { pinFile: await home.secretFile('pin', '471100') } };
 		await home.writeSettings(settings);
 		await device.daemon.reload();
@@ -169,7 +209,7 @@ test.each(['credential.apiKeyFile', 'page.pinFile'])(
 			});
 		}
 		expect(taken()).toHaveLength(before);
-		await writeFile(file, '471100', { mode: 0o600 });
+		await writeFile(file, group === 'credential' ? service.credentials.apiKey : '471100', { mode: 0o600 });
 		await device.daemon.reload();
 		expect((await report(device))(path)).toMatchObject({ value: file });
 		expect(taken()).toHaveLength(before + 1);

@@ -26,7 +26,7 @@ const WALL = Date.parse('2026-03-01T10:00:00.000Z');
 function desired(workflowId: string, more: Partial<DesiredRegistration> = {}): DesiredRegistration {
 	return {
 		baseUrl: 'https://id.example',
-		request: { deviceId: 'kiosk-7', workflowId },
+		request: { deviceId: 'kiosk-7', serial: 'S1', workflowId },
 		credentialId: '',
 		hasReusableCredential: false,
 		selfRegistration: false,
