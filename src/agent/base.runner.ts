@@ -10,6 +10,7 @@ import { tellEnds } from '../connection/credential-ends.ts';
 import { keepDeviceTime } from '../connection/device-time.runner.ts';
 import { triedSettings, withLastGood } from '../connection/last-good.ts';
 import type { LineStore } from '../connection/line-rhythm.ts';
+import { withWorked } from '../connection/refused-credential.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { Registration, supervise } from '../connection/supervisor.ts';
 import { lastOnline } from '../connection/way.ts';
@@ -19,6 +20,7 @@ import type { fetchPlan } from '../fleet/fetch-plan.edge.ts';
 import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
+import { parseAuthorization } from '../protocol/authorization.ts';
 import { keepDates } from '../state/dates.runner.ts';
 import { type DeviceState, withLastSettings, withLastWay, withoutTrial } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
@@ -184,9 +186,11 @@ export function openBase(options: AgentOptions) {
 			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
 		},
 		/** The device is online by this way and with this credential: other settings are tried beside them from now on. */
-		cameOnlineBy({ way, credentialId }: Registration): void {
+		cameOnlineBy(registration: Registration): void {
+			const { way, credentialId } = registration;
 			credential = credentialId;
 			if (tried && tried.way?.id === way) use(tried);
+			stateWriter.keep((state) => withWorked(state, runtime.credentials, settings(), registration));
 			const { way: inForce } = runtime;
 			if (tried === null || way === inForce?.id) stateWriter.keep((state) => withLastWay(state, inForce));
 		},
@@ -194,6 +198,8 @@ export function openBase(options: AgentOptions) {
 		tryOnlyBeside(): void {
 			if (tried && !stateWriter.state.lastWay) use(tried);
 		},
+		/** The credential from before, as it is sent. */
+		earlier: () => parseAuthorization(stateWriter.state.workedCredential?.sent),
 		isStopping: () => stopped,
 		/** The sockets still answer while the agent stops: the Connection that a code brings then would not be saved. */
 		ensureRunning() {

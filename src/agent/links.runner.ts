@@ -5,7 +5,7 @@ import { dispositionOf, type Failure } from '../base/errors.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import { failureOf } from '../connection/link.ts';
-import { judgeReusable, refusedBesideOnline, withJudged } from '../connection/refused-credential.ts';
+import { judgeReusable, refusedBesideOnline, refusesEarlier, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
 	NOTHING_SUPERVISED,
@@ -84,6 +84,7 @@ export function superviseLinks(
 		if (refused && failureOf(refused.state)?.code === 'credential-refused') keepJudged('refused', refused.registration);
 		const besideOnline = refusedBesideOnline(event, before);
 		if (besideOnline) keepJudged('refused', besideOnline);
+		if (refusesEarlier(event, before)) parts.stateWriter.keep((state) => ({ ...state, workedCredential: null }));
 		step(event);
 		parts.onStep(before, supervision);
 		parts.onChange();

@@ -7,7 +7,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { failureOf } from '../connection/link.ts';
-import { tellRefused } from '../connection/refused-credential.ts';
+import { namesKey, tellRefused } from '../connection/refused-credential.ts';
 import { differences } from '../connection/way.ts';
 import { NO_ATTEMPT } from '../fleet/attempt.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
@@ -77,6 +77,7 @@ export function keepReconciled(
 		cancel();
 		const { reevaluateAtMs } = outcome;
 		if (reevaluateAtMs !== null) cancel = clock.schedule(reevaluateAtMs - asked.nowMs, reconcile);
+		dropUnnamed(outcome.missing);
 		parts.warnings.set('credential', refusedBesideAnother());
 		parts.warnings.set('settings-missing', outcome.missing);
 		parts.warnings.set('plan-validity', outcome.plan && endedTrust(outcome.plan, asked.wallMs));
@@ -84,6 +85,12 @@ export function keepReconciled(
 		parts.warnings.set('way', toldWay());
 		parts.warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
 		return outcome;
+	}
+
+	/** A key that a person has taken out of the settings does not come back with another one. @param missing of a file that has vanished. */
+	function dropUnnamed(missing: Failure | null): void {
+		if (missing !== null || namesKey(parts.runtime().resolved.settings)) return;
+		stateWriter.keep((state) => (state.workedCredential === null ? state : { ...state, workedCredential: null }));
 	}
 
 	/** Where none works, the link says so itself. */

@@ -1,5 +1,6 @@
 /** The data of one link: its credentials, its states, what happens to it and what follows. */
 import type { Failure } from '../base/errors.ts';
+import type { Authorization } from '../protocol/authorization.ts';
 import type { Backoff } from './backoff.ts';
 
 /** A Connection token and what is known of its life. Times are monotonic milliseconds. */
@@ -16,6 +17,8 @@ export interface Connection {
 /** The credentials of a device, in the order in which it is tried. */
 export type Credential =
 	| { readonly kind: 'reusable' }
+	/** A reusable one that has worked, and was replaced by one that has not. */
+	| { readonly kind: 'earlier' }
 	| { readonly kind: 'connection'; readonly token: string }
 	| { readonly kind: 'selfRegistration' };
 
@@ -119,4 +122,22 @@ export type LinkEffect =
 export interface Step {
 	readonly state: LinkState;
 	readonly effects: readonly LinkEffect[];
+}
+
+/** How a credential is sent; `null` without any. */
+export function authorizationFor(
+	credential: Credential,
+	reusable: Authorization | null,
+	earlier: () => Authorization | null,
+): Authorization | null {
+	switch (credential.kind) {
+		case 'reusable':
+			return reusable;
+		case 'earlier':
+			return earlier();
+		case 'connection':
+			return { scheme: 'Connection', credential: credential.token };
+		case 'selfRegistration':
+			return null;
+	}
 }

@@ -16,7 +16,7 @@ import { asMeant } from './evidence.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Line } from './line.runner.ts';
 import { LEAST_PING_MS, MOST_PING_MS } from './line-rhythm.ts';
-import type { Credential, LinkEffect, LinkEvent } from './link.ts';
+import { authorizationFor, type Credential, type LinkEffect, type LinkEvent } from './link.ts';
 import { replacedBy } from './recent-cuts.ts';
 import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
@@ -39,6 +39,8 @@ export interface LinkRunnerOptions {
 	readonly plan: () => Pick<Heartbeat, 'planRevision' | 'planRefused'> & HeartbeatExtras;
 	/** Asked for each attempt: settings may change in the meantime. @param way of the link's registration. */
 	readonly runtime: (way?: string) => Runtime;
+	/** The credential from before. */
+	readonly earlier: () => Authorization | null;
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
@@ -120,7 +122,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		link.request = { abort, isSeenThrough: credential.kind === 'connection' };
 		const result = await client.registerDevice({
 			baseUrl: registration.baseUrl,
-			authorization: authorizationFor(credential, credentials.reusable),
+			authorization: authorizationFor(credential, credentials.reusable, options.earlier),
 			request: registration.request,
 			tokenPointer,
 			registrationPath,
@@ -378,17 +380,6 @@ function explained(refused: Failure, { kind }: Credential, files: Settings['cred
 	const remedy =
 		'This device requires a credential that may register it: scan a new pairing code (idv-agent pair; --replace while the device is online), or set credential.apiKeyFile.';
 	return failure(refused.code, refused.message, { ...refused, remedy });
-}
-
-function authorizationFor(credential: Credential, reusable: Authorization | null): Authorization | null {
-	switch (credential.kind) {
-		case 'reusable':
-			return reusable;
-		case 'connection':
-			return { scheme: 'Connection', credential: credential.token };
-		case 'selfRegistration':
-			return null;
-	}
 }
 
 /** The fields of an effect that may stand in a log. */

@@ -265,7 +265,8 @@ function afterChannelEnded(
 	const early = withEarlyEnd(state, event);
 	const ended = asRefusal(event.failure, early);
 	const { code, retryAfterMs } = ended;
-	const wantsFresh = LOOKS_STALE.has(code) && hasCredential(state, 'reusable') && !isFresh(state.backoff, atMs);
+	const isOwn = hasCredential(state, 'reusable') || hasCredential(state, 'earlier');
+	const wantsFresh = LOOKS_STALE.has(code) && isOwn && !isFresh(state.backoff, atMs);
 	const failed = {
 		...event,
 		retryClass: wantsFresh || isFollowed ? 'unreachable' : retryClassOf(code),
@@ -278,7 +279,7 @@ function afterChannelEnded(
 	// What a fresh Connection may mend at once asks for no person either.
 	const outweighed = isFollowed ? 'refusal' : wantsFresh && failed.wasOnline ? 'surprise' : paced.outweighed;
 	const next = { ...paced, outweighed } as const;
-	const mayRegister = hasCredential(state, 'reusable') || hasCredential(state, 'selfRegistration');
+	const mayRegister = isOwn || hasCredential(state, 'selfRegistration');
 	// One fresh registration shows whether it was the Connection.
 	const isTried = ended !== event.failure && isFresh(early, atMs);
 	const renews = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister && !isTried);

@@ -1,5 +1,7 @@
 /** A credential of the settings that the service refuses while another one works: noticed, remembered and said by its name. Pure. */
 import { type Failure, failure } from '../base/errors.ts';
+import { formatAuthorization } from '../protocol/authorization.ts';
+import type { Credentials } from '../settings/credentials.runner.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { LinkState } from './link.ts';
@@ -38,9 +40,54 @@ export function withJudged(
 	return { ...state, refusedCredential: { id: credentialId, baseUrl, at } };
 }
 
+/**
+ * The state once the device is online: with the credential of the settings that has brought it online, in place of the one from
+ * before. That one stays where it is still needed: another one was refused, is yet to be tried, or cannot be read.
+ */
+export function withWorked(
+	state: DeviceState,
+	{ id, reusable, unreadable }: Pick<Credentials, 'id' | 'reusable' | 'unreadable'>,
+	{ credential: { apiKeyFile, basicFile } }: Pick<Settings, 'credential'>,
+	{ credentialId, baseUrl }: Registration,
+): DeviceState {
+	const { workedCredential: before, refusedCredential: refused } = state;
+	const isProven = reusable !== null && id === credentialId && refused?.id !== id;
+	if (!isProven) {
+		const isNeeded = unreadable !== undefined || reusable !== null;
+		return before === null || (isNeeded && before.baseUrl === baseUrl) ? state : { ...state, workedCredential: null };
+	}
+	if (before?.id === id && before.baseUrl === baseUrl) return state;
+	// A key that its site has encrypted at rest is written nowhere else.
+	const isEncrypted = `${apiKeyFile ?? basicFile}`.startsWith('/run/credentials/');
+	const worked = isEncrypted ? null : { id, baseUrl, sent: formatAuthorization(reusable) };
+	return worked === before ? state : { ...state, workedCredential: worked };
+}
+
+/** Whether the settings name a credential that may register any number of times. */
+export const namesKey = ({ credential: { apiKeyFile, basicFile } }: Pick<Settings, 'credential'>) =>
+	apiKeyFile !== null || basicFile !== null;
+
+/** Where the one that has worked last may be used while the settings have another one in its place, or none that can be read. */
+export function earlierAt(
+	{ workedCredential: worked }: Pick<DeviceState, 'workedCredential'>,
+	settings: Pick<Settings, 'credential'>,
+	id: string,
+): string | null {
+	return worked !== null && worked.id !== id && namesKey(settings) ? worked.baseUrl : null;
+}
+
+/** Whether this event refuses the credential from before. */
+export function refusesEarlier(event: SupervisorEvent, { current, next }: Supervision): boolean {
+	if (event.type !== 'link' || event.event.type !== 'registerFailed') return false;
+	const { failure: said, attempt } = event.event;
+	const state = [current, next].find((link) => link?.generation === event.generation)?.state;
+	if (state?.name !== 'registering' || state.attempt !== attempt || said.code !== 'credential-refused') return false;
+	return state.credentials[state.credentialIndex]?.kind === 'earlier';
+}
+
 /** The warning of it; `null` for a credential that works, was replaced, or is not known yet. @param id of the settings' credential. */
 export function tellRefused(
-	{ refusedCredential: refused }: Pick<DeviceState, 'refusedCredential'>,
+	{ refusedCredential: refused, workedCredential }: Pick<DeviceState, 'refusedCredential' | 'workedCredential'>,
 	{ baseUrl, credential: { apiKeyFile, basicFile } }: Pick<Settings, 'baseUrl' | 'credential'>,
 	id: string,
 ): Failure | null {
@@ -48,7 +95,11 @@ export function tellRefused(
 	if (refused === null || refused.id !== id || refused.baseUrl !== baseUrl || path === null) return null;
 	const { host } = new URL(refused.baseUrl);
 	const named = apiKeyFile === null ? 'user and password' : 'API key';
-	const message = `${host} has refused the ${named} in ${path} since ${refused.at}; when the Connection ends, this device cannot register again.`;
+	const meanwhile =
+		workedCredential !== null && workedCredential.id !== id && workedCredential.baseUrl === baseUrl
+			? 'until another one is there, this device registers with the one from before'
+			: 'when the Connection ends, this device cannot register again';
+	const message = `${host} has refused the ${named} in ${path} since ${refused.at}; ${meanwhile}.`;
 	const remedy = `Put a valid credential into ${path}; a changed file is tried at once. Or have the operator allow this one.`;
 	return failure('credential-refused', message, { remedy, params: { host, path, since: refused.at } });
 }

@@ -17,6 +17,8 @@ export interface Registration {
 export interface DesiredRegistration extends Registration {
 	readonly hasReusableCredential: boolean;
 	readonly selfRegistration: boolean;
+	/** The service at which the credential from before may be used; left out, there is none. */
+	readonly earlierAt?: string;
 	/** Whether a message of the service names its workflow. */
 	readonly isMoved?: boolean;
 }
@@ -129,4 +131,17 @@ export function servesRegistration(made: Registration, desired: Registration): b
 		// A credential that was taken away does not take away what was obtained with it.
 		(desired.credentialId === '' || made.credentialId === desired.credentialId)
 	);
+}
+
+/**
+ * A registration goes back to the reusable credential that it was made with, and to no other; also while another service is
+ * tried with the same one, or the device could not come back to the one from before.
+ */
+export function mayUseReusable(registration: Registration, desired: DesiredRegistration | null): boolean {
+	return desired?.hasReusableCredential === true && desired.credentialId === registration.credentialId;
+}
+
+/** It is only for the service at which it has worked. */
+export function mayUseEarlier({ baseUrl }: Registration, desired: DesiredRegistration | null): boolean {
+	return desired?.earlierAt === baseUrl;
 }

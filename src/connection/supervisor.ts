@@ -33,6 +33,8 @@ import {
 	isSameLink,
 	type KnownConnection,
 	type Link,
+	mayUseEarlier,
+	mayUseReusable,
 	RENEW_AFTER,
 	RENEW_AGAIN_MS,
 	RENEW_SPREAD,
@@ -217,7 +219,7 @@ function isOwnChange({ desired, current, next }: Supervision, { request, ...to }
 	return !(isSame && (desired?.isMoved || request.workflowId === last.request.workflowId));
 }
 
-/** The one order (docs/architecture.md, Credentials): a reusable credential, then the Connection itself, then none at all where that is switched on. */
+/** The one order (docs/architecture.md, Credentials): a reusable credential, then the Connection itself, then the reusable one from before, then none at all where that is switched on. */
 function credentialsFor(registration: Registration, { desired, current }: Supervision): Credential[] {
 	const credentials: Credential[] = [];
 	if (mayUseReusable(registration, desired)) credentials.push({ kind: 'reusable' });
@@ -225,17 +227,10 @@ function credentialsFor(registration: Registration, { desired, current }: Superv
 	// A Connection is shown to the service that issued it and to no other.
 	if (connection && current.registration.baseUrl === registration.baseUrl)
 		credentials.push({ kind: 'connection', token: connection.token });
+	if (mayUseEarlier(registration, desired)) credentials.push({ kind: 'earlier' });
 	if (desired?.selfRegistration && desired.baseUrl === registration.baseUrl)
 		credentials.push({ kind: 'selfRegistration' });
 	return credentials;
-}
-
-/**
- * A registration goes back to the reusable credential that it was made with, and to no other; also while another service is
- * tried with the same one, or the device could not come back to the one from before.
- */
-function mayUseReusable(registration: Registration, desired: DesiredRegistration | null): boolean {
-	return desired?.hasReusableCredential === true && desired.credentialId === registration.credentialId;
 }
 
 /**
@@ -251,7 +246,8 @@ function admitted(
 ): { readonly step: Step; readonly budget: RegistrationBudget } {
 	const asked = step.effects.find((effect) => effect.type === 'register');
 	if (!asked) return { step, budget };
-	const isWithheld = asked.credential.kind === 'reusable' && !mayUseReusable(registration, desired);
+	const mayUse = { reusable: mayUseReusable, earlier: mayUseEarlier, connection: null, selfRegistration: null };
+	const isWithheld = mayUse[asked.credential.kind]?.(registration, desired) === false;
 	const spent = isWithheld ? { budget, heldBack: NO_LONGER_SET } : spend(budget, atMs, by);
 	if (!spent.heldBack) return { step, budget: spent.budget };
 	const failed = { type: 'registerFailed', attempt: asked.attempt, timedOut: false, atMs } as const;

@@ -156,7 +156,8 @@ export function keepTaken(parts: {
 				const isKeyBad = isKeyOut && refusal?.params?.['problem'] === 'credential-refused';
 				const isOut = isKeyBad || notFollowed.includes(isMoving && notFollowed.includes('baseUrl') ? 'baseUrl' : path);
 				const isTried = !isOut && (isMoving || onTry.includes(path));
-				const waits = isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && isFinal) ? 'try' : null;
+				const waits =
+					isMoving && waitsUntil !== null ? 'lease' : isTried && !(isMoving && (isFinal || bad)) ? 'try' : null;
 				const waitsForAddress = isKeyOut && !isKeyBad ? 'address' : waits;
 				const waitsFor: SettingsReport['settings'][number]['waitsFor'] | null = waitsForStart
 					? 'restart'

@@ -119,11 +119,20 @@ function describeSettings(loaded: LoadedSettings): object {
 	return { settings: rows, problems: loaded.problems.map(summary), notices: loaded.notices.map(summary) };
 }
 
-function describeState({ connections, attempt, lastSettings, lastWay, identity, ...rest }: DeviceState): object {
+function describeState({
+	connections,
+	attempt,
+	lastSettings,
+	lastWay,
+	identity,
+	workedCredential,
+	...rest
+}: DeviceState): object {
 	return {
 		...rest,
 		identity: identity && { ...identity, fingerprint: undefined },
 		connections: connections.map(({ token, ...saved }) => ({ ...saved, token: `[${token.length} characters]` })),
+		workedCredential: workedCredential && { id: workedCredential.id },
 		attempt: attempt && { at: attempt.at, host: attempt.host },
 		lastSettings: lastSettings?.map(({ where }) => where) ?? null,
 		// The files hold keys, and a proxy's address its password.

@@ -1,4 +1,4 @@
-/** The credentials that settings name: read from their files, named by a hash, never kept anywhere else. */
+/** The credentials that settings name: read from their files, named by a hash. The state keeps the one that has worked last. */
 import { createHash } from 'node:crypto';
 import { AgentError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization, isCredential } from '../protocol/authorization.ts';

@@ -136,6 +136,8 @@ export const deviceStateSchema = later(() =>
 		serviceTimeMs: z.number().nullable().default(null),
 		/** The credential of the settings that the service refused when another one had worked, by its id. */
 		refusedCredential: z.object({ id: z.string(), baseUrl: z.string(), at: z.string() }).nullable().default(null),
+		/** The last credential of the settings that has brought the device online, for its service only: as it is sent, a secret. */
+		workedCredential: z.object({ id: z.string(), baseUrl: z.string(), sent: z.string() }).nullable().default(null),
 		/** The id of the newest event when the agent was last stopped, with nothing left open; another one now tells of a crash since. */
 		stoppedAfter: z.string().nullable().default(null),
 		/** Events from before this time, in milliseconds since 1970, belong to a service that was left, and are still to be erased. */
@@ -162,6 +164,7 @@ export const EMPTY_STATE: DeviceState = {
 	plan: null,
 	serviceTimeMs: null,
 	refusedCredential: null,
+	workedCredential: null,
 	stoppedAfter: null,
 	eraseBefore: null,
 };

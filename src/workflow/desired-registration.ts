@@ -4,6 +4,7 @@
  */
 import { type Failure, failure } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
+import { earlierAt } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
 	isSameLink,
@@ -379,6 +380,7 @@ export function registrationFor(inputs: RegistrationInputs, baseUrl: string, wor
 	const { resolved, plan, identity, credentials, way } = inputs;
 	const { deviceId, serial, macAddress } = identity;
 	const { deviceType, credential } = resolved.settings;
+	const earlier = earlierAt(inputs.state, resolved.settings, credentials.id);
 	return {
 		baseUrl,
 		request: {
@@ -393,5 +395,6 @@ export function registrationFor(inputs: RegistrationInputs, baseUrl: string, wor
 		hasReusableCredential: credentials.isReusable,
 		selfRegistration: credential.selfRegistration,
 		...(way !== undefined && { way }),
+		...(earlier === baseUrl && { earlierAt: baseUrl }),
 	};
 }

@@ -55,6 +55,7 @@ function given(service: Partial<typeof SERVICE> = {}, credential = { apiKeyFile:
 		clock,
 		log: { debug() {} },
 		random: () => 0.5,
+		earlier: () => null,
 		startedAtMs: clock.monotonicMs() - 100_000,
 		userAgent: 'idv-agent/test',
 		line: {

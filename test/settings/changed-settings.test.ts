@@ -5,7 +5,15 @@ import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
-import { givenAgent, givenHome, givenLine, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
+import {
+	givenAgent,
+	givenHome,
+	givenLine,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+	watchOffline,
+} from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const warningsOf = (device: { agent: { status(): { warnings: { code: string; message: string }[] } } }) =>
@@ -223,7 +231,87 @@ describe('a settings file that is absent', () => {
 	});
 });
 
+/** The service ends the Connection of the device, which comes back. */
+async function revoked(service: Awaited<ReturnType<typeof givenService>>, device: RunningAgent): Promise<void> {
+	service.revoke(`${device.agent.status().deviceId}`);
+	await device.untilStatus(({ state }) => state !== 'online');
+	device.clock.advance(60_000);
+	await device.untilState('online');
+}
+
 describe('a credential that is refused while another one works', () => {
+	test.each(['live', 'over a kill'])(
+		'leaves the key from before in use when the Connection is revoked as well, %s, and stays told [F1151]',
+		async (how) => {
+			const service = await givenService();
+			const home = await givenHome();
+			const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+			const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+			let device = await givenAgent({ home, settings });
+			await device.untilLive('check-in');
+			await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+			await device.daemon.reload();
+			const isTold = ({ warnings }: { warnings: { code: string }[] }) =>
+				warnings.some(({ code }) => code === 'credential-refused');
+			const since = (await device.untilStatus(isTold)).warnings[0]?.params?.['since'];
+			if (how !== 'live') {
+				await device.stop();
+				device = await givenAgent({ home });
+				await device.untilState('online');
+			}
+			await revoked(service, device);
+			const status = await device.untilStatus(isTold);
+			expect(status).toMatchObject({
+				state: 'online',
+				problem: null,
+				warnings: [{ params: { path: apiKeyFile, since } }],
+			});
+			expect(status.warnings[0]?.message).toContain('registers with the one from before');
+		},
+	);
+
+	test('leaves the key from before in use where the file is emptied before a restart, and not after that one is refused as well [F1151]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const first = await givenAgent({ home, settings });
+		await first.untilLive('check-in');
+		await first.stop();
+		await home.secretFile('key', '');
+		const device = await givenAgent({ home });
+		await device.untilStatus(({ state, warnings }) => state === 'online' && warnings.length > 0);
+		await revoked(service, device);
+		expect(device.agent.status().warnings).toMatchObject([{ code: 'credential-unreadable' }]);
+		service.failNext('/api/device/connection', { status: 401 }, 3);
+		service.revoke(`${device.agent.status().deviceId}`);
+		await device.untilStatus(({ state }) => state !== 'online');
+		device.clock.advance(60_000);
+		await home.untilSaved(({ workedCredential }) => workedCredential === null);
+	});
+
+	test.each(['unpaired', 'the key is taken out of the settings'])(
+		'the key from before is forgotten when the device is told so by a person: %s [F1151]',
+		async (how) => {
+			const service = await givenService();
+			const home = await givenHome();
+			const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+			const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+			const device = await givenAgent({ home, settings });
+			await device.untilLive('check-in');
+			await home.untilSaved(({ workedCredential }) => workedCredential !== null);
+			await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
+			await device.daemon.reload();
+			await device.untilStatus(({ warnings }) => warnings.some(({ code }) => code === 'credential-refused'));
+			if (how === 'unpaired') await device.agent.unpair();
+			else {
+				await home.writeSettings({ ...settings, credential: {} });
+				await device.daemon.reload();
+			}
+			await home.untilSaved(({ workedCredential }) => workedCredential === null);
+		},
+	);
+
 	test('is named since when, in status, doctor and metrics, over a restart, until it is replaced [F468]', async () => {
 		const service = await givenService();
 		const home = await givenHome();
@@ -266,7 +354,7 @@ test('a credential that is refused is named where the service lets no Connection
 	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
 	const device = await givenAgent({ home, settings });
 	await device.untilLive('check-in');
-	service.failNext('/api/device/connection', { status: 401 }, 2);
+	service.failNext('/api/device/connection', { status: 401 }, 3);
 	await home.secretFile('key', 'a-key-that-is-wrong-0123456789');
 	await device.daemon.reload();
 	const status = await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');

@@ -184,6 +184,7 @@ async function run(
 			clock,
 			log,
 			random: () => 0.5,
+			earlier: () => null,
 			startedAtMs: 0,
 			userAgent: 'test',
 			line: keepLine(UNSAVED_LINE, log),
