@@ -6,6 +6,7 @@
 import { fstatSync, writeSync } from 'node:fs';
 import { pino } from 'pino';
 import { cleanText } from '../protocol/problem.ts';
+import type { Params } from './errors.ts';
 import { openShaper } from './shapes.edge.ts';
 import type { Shaper } from './shapes.ts';
 
@@ -22,6 +23,9 @@ const LOG_FIELDS = [
 /** Durations in milliseconds (`ms`, `delayMs`); `path` is a file or the path of a URL, without its query. */
 export type LogFields = {
 	readonly [Field in (typeof LOG_FIELDS)[number]]?: string | number | boolean | null | undefined;
+} & {
+	/** Of the failure that the message tells: they say what in it is our own, also to the next reader. */
+	readonly params?: Params | undefined;
 };
 
 export interface Log extends Record<LogLevel, (message: string, fields?: LogFields) => void> {
@@ -64,10 +68,14 @@ export function createLog(options: { level?: LogLevel; shaper?: Shaper; destinat
 	);
 	const at = (severity: LogLevel) => (message: string, fields?: LogFields) => {
 		if (!logger.isLevelEnabled(severity)) return;
-		const shown = shaper.document(fields ? pick(fields) : {}) as Record<string, unknown>;
+		const params = fields?.params ?? {};
+		const picked = fields ? pick(fields) : {};
+		const more = Object.entries(params).filter(([name, value]) => picked[name] !== value);
+		const told = more.length > 0 && { params: Object.fromEntries(more) };
+		const shown = shaper.document({ ...picked, ...told }) as Record<string, unknown>;
 		for (const [name, text] of Object.entries(shown))
 			if (typeof text === 'string') shown[name] = cleanText(text, MAX_FIELD);
-		logger[severity](shown, cleanText(shaper.said(message), MAX_MESSAGE));
+		logger[severity](shown, cleanText(shaper.said(message, params), MAX_MESSAGE));
 	};
 	return {
 		debug: at('debug'),
@@ -159,7 +167,7 @@ function forJournal(line: string): string {
 function forTerminal(line: string): string {
 	const { level, time, msg, ...fields } = JSON.parse(line) as LogRecord;
 	const shown = Object.entries(fields).map(([name, value]) => {
-		const text = String(value);
+		const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
 		return `${name}=${/^[^\s"=]+$/.test(text) ? text : JSON.stringify(text)}`;
 	});
 	return `${[time, level.toUpperCase().padEnd(5), msg, ...shown].join(' ')}\n`;

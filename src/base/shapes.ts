@@ -5,6 +5,8 @@
  */
 import { isObject, parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
+import { hideFigures, hideRuns, joinPieces, MAX_DIGITS, type Piece, UNIT } from './pieces.ts';
+import { escaped, type Parts, paramsIn, partsOf, type SaidParams } from './said-params.ts';
 import { isFigure, isShownNumber } from './shown-numbers.ts';
 
 /**
@@ -38,8 +40,6 @@ const MAX_DEPTH = 60;
 const MAX_PIECE = 2048;
 /** Longest short name. */
 const MAX_NAME = 32;
-/** Digits in a row, or with signs between them, that may be a status, a port or a year. */
-const MAX_DIGITS = 4;
 /** A word after which four digits are a place or a count, and one after which they open something. */
 const PLACED = /^(?:port|line|column|revision|attempt|process|PID|row)$/i;
 const OPENS = /^(?:code|pin|passcode|otp|password|number|token|secret)$/i;
@@ -67,7 +67,8 @@ const LABEL = /^([A-Za-z][A-Za-z-]{0,31}(?::?\s+|[:=]\s*|%20|\+))(\S+)$/;
 const URL_TEXT = /^([a-z][a-z0-9+.-]{1,9}):\/\/([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?$/i;
 /** Signs before and after a word of a sentence. */
 const [OPENING, CLOSING] = [' \t\r\n("\'[{<`', ' \t\r\n)"\']}>`.,:;!?\u2026'];
-const UNIT = /^(?:s|ms|min|h|seconds?|minutes?|hours?|days?|bytes|characters|B|[kKMG]i?B|lines?|events?|times|%)\W*$/;
+/** Members of a document of ours with words of others. */
+const THEIR_VALUE = /^(?:kind|value)$/;
 
 function kindOf(text: string): Kind {
 	if (/^\d+$/.test(text)) return 'digits';
@@ -88,19 +89,21 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		if (key === ownKey) return passes;
 		ownKey = key;
 		const hosts = [...new Set([...texts, '127.0.0.1', 'localhost', '[::1]'])].sort((a, b) => b.length - a.length);
-		const escaped = hosts.map((one) => one.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
+		const paths = hosts.map(escaped);
 		const all = [
 			ANY_URL,
 			...(keepsShapes ? [SHAPE.source] : []),
 			MOMENT,
 			HTTP_DATE,
-			...escaped.filter((one) => one.startsWith('\\/')).map((one) => one + OWN_FILE),
-			`(?:${escaped.join('|')})(?::\\d{1,5})?`,
+			...paths.filter((one) => one.startsWith('\\/')).map((one) => one + OWN_FILE),
+			`(?:${paths.join('|')})(?::\\d{1,5})?`,
 		];
 		passes = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${all.join('|')})(?![\\p{L}\\p{N}_])`, 'gu');
 		return passes;
 	}
 	const isOwn = (text: string) => own().includes(text);
+
+	const isExample = (text: string) => text.includes(':') && isKnown(text);
 
 	function isKnownWord(word: string, isFirst: boolean): boolean {
 		if (GIVEN_NAMES.test(word)) return false;
@@ -126,7 +129,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	/** One piece of a text without white space in it; `null` when it is not shown. */
 	function pieceOf(core: string, isFirst: boolean): string | null {
 		if (core.length > MAX_PIECE) return null;
-		if (isPlain(core, isFirst)) return core;
+		if (isPlain(core, isFirst) || isExample(core)) return core;
 		if (URL_TEXT.test(core)) return urlOf(core);
 		if (/^[\w.-]*\/[\w./@-]+(?::\d{1,7}){0,2}$/.test(core)) {
 			const path = pathOf(core);
@@ -224,40 +227,55 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 			? name
 			: shape(name);
 
-	/** A sentence of a program: known words, names after `protocol`, and what passes anyway; other words by their shape. */
-	function said(text: string): string {
+	/** A sentence of ours: the words of others in it are looked at for themselves. @param params those that it was made with. */
+	const said = (text: string, params: SaidParams = {}) => made(text, partsOf([params]));
+
+	function made(text: string, { given, theirs }: Parts): string {
 		if (text.length > MAX_LOOKED_AT) return shape(text, 'text');
-		if (/^\s*<[a-z!?]/i.test(text)) return shape(text, 'page');
 		let out = '';
+		let from = 0;
+		for (const found of theirs ? text.matchAll(theirs) : []) {
+			out += sentence(text.slice(from, found.index), from === 0, given) + told(found[0]);
+			from = found.index + found[0].length;
+		}
+		return out + sentence(text.slice(from), from === 0, given);
+	}
+
+	/** Words of others, from their first to their last. */
+	function told(text: string): string {
+		return text.length > MAX_LOOKED_AT ? shape(text, 'text') : sentence(text, true, null);
+	}
+
+	/**
+	 * Known words, names after `protocol`, and what passes anyway; other words by their shape.
+	 * @param given numbers and dates that it was made with; `null` for words of others.
+	 */
+	function sentence(text: string, isStart: boolean, given: ReadonlySet<string> | null): string {
+		if (/^\s*<[a-z!?]/i.test(text)) return shape(text, 'page');
+		const all: (string | Piece[])[] = [];
 		let from = 0;
 		for (const found of text.matchAll(passing())) {
 			const [whole] = found;
-			const shown = whole.includes('://') ? words(whole, false) : whole;
-			out += words(text.slice(from, found.index), from === 0) + shown;
-			from = found.index + found[0].length;
+			all.push(piecesOf(text.slice(from, found.index), isStart && from === 0, given));
+			all.push(whole.includes('://') ? piecesOf(whole, false, given) : whole);
+			from = found.index + whole.length;
 		}
-		return out + words(text.slice(from), from === 0);
+		all.push(piecesOf(text.slice(from), isStart && from === 0, given));
+		if (!given) hideFigures(all.filter((one) => typeof one !== 'string').flat(), SHAPE);
+		return all.map((one) => (typeof one === 'string' ? one : joinPieces(one, (hidden) => shape(hidden)))).join('');
 	}
 
-	interface Chunk {
-		readonly before: string;
-		readonly core: string;
-		readonly after: string;
-		/** `null`: not shown. */
-		shown: string | null;
-	}
-
-	const isPlace = (core: string, chunks: readonly Chunk[]) =>
-		/^\d{4}$/.test(core) && PLACED.test(chunks.at(-1)?.core ?? '');
+	const isPlace = (core: string, pieces: readonly Piece[]) =>
+		/^\d{4}$/.test(core) && PLACED.test(pieces.at(-1)?.core ?? '');
 
 	/** Whether four digits may be a PIN: after a word that says so, or behind its sign. */
-	function opens(core: string, chunks: readonly Chunk[]): boolean {
-		const [, label = chunks.at(-1)?.core ?? ''] = /^(?:(\w+)[=:])?\d{4}$/.exec(core) ?? [null, ''];
-		return OPENS.test(label) && !/^(?:status|close|error|exit)$/i.test(chunks.at(-2)?.core ?? '');
+	function opens(core: string, pieces: readonly Piece[]): boolean {
+		const [, label = pieces.at(-1)?.core ?? ''] = /^(?:(\w+)[=:])?\d{4}$/.exec(core) ?? [null, ''];
+		return OPENS.test(label) && !/^(?:status|close|error|exit)$/i.test(pieces.at(-2)?.core ?? '');
 	}
 
-	function words(text: string, isStart: boolean): string {
-		const chunks: Chunk[] = [];
+	function piecesOf(text: string, isStart: boolean, given: ReadonlySet<string> | null): Piece[] {
+		const pieces: Piece[] = [];
 		let isFirst = isStart;
 		let wasProtocol = false;
 		for (const whole of text.match(/\s*\S+|\s+$/g) ?? []) {
@@ -265,64 +283,22 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 			while (start < end && OPENING.includes(whole[start] ?? '')) start += 1;
 			while (end > start && CLOSING.includes(whole[end - 1] ?? '')) end -= 1;
 			const [before, core, after] = [whole.slice(0, start), whole.slice(start, end), whole.slice(end)];
-			const isUnit = UNIT.test(core) && /^\d+$/.test(chunks.at(-1)?.core ?? '');
-			const isSure = isUnit || isPlace(core, chunks) || (wasProtocol && isProtocol(core));
-			const piece = opens(core, chunks) ? null : pieceOf(core, isFirst || /["'(]$/.test(before));
-			chunks.push({ before, core, after, shown: isSure ? core : piece });
+			const isUnit = UNIT.test(core) && /^\d+$/.test(pieces.at(-1)?.core ?? '');
+			const isGiven = given?.has(core) ?? false;
+			const isSure = isGiven || isUnit || isPlace(core, pieces) || (wasProtocol && isProtocol(core));
+			const piece = opens(core, pieces) ? null : pieceOf(core, isFirst || /["'(]$/.test(before));
+			pieces.push({ before, core, after, isGiven, shown: isSure ? core : piece });
 			isFirst = /[.:!?]$/.test(after);
 			wasProtocol = /^(?:sub)?protocols?$/i.test(core);
 		}
-		hideDigits(chunks);
-		return join(chunks);
-	}
-
-	/** Hides texts in short pieces: digits or letters, each alone. */
-	function hideDigits(chunks: readonly Chunk[]): void {
-		const isShort = ({ core }: Chunk) =>
-			/^(?:[^A-Za-z]*|[A-Za-z]|\d+[A-Za-z]{1,2})$/.test(core) && !/^[aIshdB]$/.test(core);
-		for (let from = 0; from < chunks.length; from += 1) {
-			let to = from;
-			while (to < chunks.length && isShort(chunks[to] as Chunk)) to += 1;
-			const run = chunks.slice(from, to).filter(({ core }) => /[A-Za-z\d]/.test(core));
-			const length = run.reduce((sum, { core }) => sum + core.replace(/[^A-Za-z\d]/g, '').length, 0);
-			const [only] = run;
-			if (run.length > 2 || (run.length > 1 && length >= MAX_DIGITS)) for (const one of run) one.shown = null;
-			else if (only && /^\d{1,9}$/.test(only.core) && UNIT.test(chunks[to]?.core ?? '')) only.shown = only.core;
-			from = Math.max(from, to - 1);
-		}
-	}
-
-	/** Pieces that are not shown become one shape, with the short ones between them. */
-	function join(chunks: readonly Chunk[]): string {
-		let out = '';
-		for (let from = 0; from < chunks.length; from += 1) {
-			const { before, core, after, shown } = chunks[from] as Chunk;
-			if (shown !== null) {
-				out += before + shown + after;
-				continue;
-			}
-			let last = from;
-			for (let at = from + 1; at < chunks.length; at += 1) {
-				const one = chunks[at] as Chunk;
-				if (one.shown === null) last = at;
-				else if (/^\d+$/.test(one.core) && at === last + 1) last = at;
-				else if (one.core.replaceAll(/[^\p{L}\p{N}]/gu, '').length > 3) break;
-			}
-			const between = chunks.slice(from, last + 1);
-			const whole = between.map((one) => one.before + one.core + one.after).join('');
-			const end = between.at(-1)?.after ?? '';
-			out +=
-				before +
-				shape(last === from ? core : whole.slice(before.length, whole.length - end.length)) +
-				(last === from ? after : end);
-			from = last;
-		}
-		return out;
+		hideRuns(pieces);
+		return pieces;
 	}
 
 	/** A text of which nothing is known: a label before it may stay. */
 	function shapedText(text: string, labels = 2): string {
-		if (text === '' || isOwn(text) || WHOLE_MOMENT.test(text) || /^(?:true|false|null)$/.test(text)) return text;
+		if (text === '' || isOwn(text) || WHOLE_MOMENT.test(text) || isExample(text) || /^(?:true|false|null)$/.test(text))
+			return text;
 		const inner = text.length <= MAX_LOOKED_AT && /^\s*[{[]/.test(text) ? parseJson(text) : undefined;
 		if (inner !== undefined) return JSON.stringify(foreign(inner, '', 1));
 		if (URL_TEXT.test(text) && VISIBLE.test(text) && text.length < 4096) return urlOf(text);
@@ -340,7 +316,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	function foreign(value: unknown, name = '', depth = 0, isListed = false): unknown {
 		if (typeof value === 'string') {
 			if (NAMING.test(name) && isKind(value)) return value;
-			return SAID.test(name) ? said(value) : shapedText(value);
+			return SAID.test(name) ? told(value) : shapedText(value);
 		}
 		if (typeof value === 'number') return foreignNumber(name, value, isListed);
 		if (typeof value !== 'object' || value === null) return value;
@@ -352,19 +328,26 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 	const isNamed = (key: string, value: unknown) =>
 		/^(?:kind|workflowId)$/.test(key) && typeof value === 'string' && isKind(value);
 
-	function walk(value: unknown, depth: number): unknown {
-		if (typeof value === 'string') return said(value);
+	function walk(value: unknown, depth: number, name = '', parts = partsOf([])): unknown {
+		if (typeof value === 'string') return THEIR_VALUE.test(name) ? told(value) : made(value, parts);
 		if (typeof value !== 'object' || value === null) return value;
 		if (depth > MAX_DEPTH) return '[deep]';
-		if (Array.isArray(value)) return value.map((one) => walk(one, depth + 1));
+		if (Array.isArray(value)) return value.map((one) => walk(one, depth + 1, name, parts));
+		const beside = paramsIn(value);
+		const own = beside.length > 0 ? partsOf(beside) : parts;
 		return Object.fromEntries(
-			Object.entries(value).map(([key, one]) => [nameOf(key), isNamed(key, one) ? one : walk(one, depth + 1)]),
+			Object.entries(value).map(([key, one]) => [
+				nameOf(key),
+				isNamed(key, one) ? one : walk(one, depth + 1, key, own),
+			]),
 		);
 	}
 
 	return {
 		/** A text that this program has made, with whatever others have put into it. */
 		said,
+		/** A text that others have made. */
+		told,
 		/** A value that others have written: a text, or a whole document. @param name of the member that holds it. */
 		foreign: (value: unknown, name = '') => foreign(value, name),
 		/** The name of a member, a header or a parameter. */
@@ -388,7 +371,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 			if (document !== undefined && (isObject(document) || Array.isArray(document) || typeof document === 'string'))
 				return JSON.stringify(foreign(document, typeof document === 'string' ? 'message' : ''));
 			if (/^[^\s<>{}"[\]]+=[^\s<>]*$/.test(text) && text.includes('&')) return text.split('&').map(pairOf).join('&');
-			return said(text);
+			return told(text);
 		},
 	};
 }

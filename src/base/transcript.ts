@@ -78,7 +78,7 @@ export function createTranscript(
 ): Transcript {
 	const own = [...ids];
 	const shaper = openShaper(() => own);
-	const { name, said, foreign } = shaper;
+	const { name, told, foreign } = shaper;
 	let exchanges = 0;
 
 	/** Of a registration alone: any other request may have anything under these names. No credential that it came with is an id. */
@@ -102,12 +102,12 @@ export function createTranscript(
 				.map(([key = '', ...text]) =>
 					text.length === 0
 						? /^[A-Za-z-]+$/.test(key)
-							? said(key)
+							? told(key)
 							: foreign(key)
 						: `${name(key)}=${foreign(text.join('='))}`,
 				)
 				.join('; ');
-		return SPOKEN.test(header) ? said(value) : String(foreign(value));
+		return SPOKEN.test(header) ? told(value) : String(foreign(value));
 	}
 
 	function pairs(of: Readonly<Record<string, string>>, write: (key: string, value: string) => string) {
@@ -129,7 +129,7 @@ export function createTranscript(
 			}
 			if ('headers' in line) seen['headers'] = pairs(line.headers, headerOf);
 			if ('body' in line) seen['body'] = shaper.body(line.body);
-			if ('reason' in line) seen['reason'] = said(line.reason);
+			if ('reason' in line) seen['reason'] = told(line.reason);
 			if ('subprotocol' in line) seen['subprotocol'] = shaper.protocols(line.subprotocol);
 			write(JSON.stringify(seen));
 		},

@@ -38,7 +38,7 @@ export function keepWarnings(
 			if (warning) {
 				warnings.set(topic, warning);
 				shown.set(topic, dated(warning));
-				log.warn(warning.message, { code: warning.code });
+				log.warn(warning.message, { code: warning.code, params: warning.params });
 			} else for (const one of [warnings, shown]) one.delete(topic);
 			onChange();
 		},

@@ -41,9 +41,14 @@ export function wordsOf(sources: readonly string[]): string[] {
 	return [...words].sort();
 }
 
+/** Of permissions and of times of the day: a value of ours, as a whole. */
+const EXAMPLE = /(?<![\w.:/-])(?:[a-z_]{3,24}:(?:read|write)|\d\d:\d\d-\d\d:\d\d)(?![\w.:/-])/g;
+
 function wordsIn(text: string): string[] {
-	const words = text.replace(/\\[a-z]/g, ' ').match(/[A-Za-z]+(?:'(?:s|t|re)\b)?/g) ?? [];
-	return words.filter(
+	const plain = text.replace(/\\[a-z]/g, ' ');
+	const words = plain.match(/[A-Za-z]+(?:'(?:s|t|re)\b)?/g) ?? [];
+	const named = words.filter(
 		(word) => word.length <= 24 && (word.length > 2 || /^(?:[a-z]{2}|[A-Z]{2}|[A-Z][a-z]|a|I)$/.test(word)),
 	);
+	return [...named, ...(plain.match(EXAMPLE) ?? [])];
 }

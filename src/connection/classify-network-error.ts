@@ -166,13 +166,14 @@ function certificateFailure(code: ErrorCode, reason: string, host: string, seen:
 	};
 	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
 	const remedy = code === 'clock-wrong' ? { remedy: NOT_YET } : {};
+	const dates = on && clock ? { on, clock } : {};
 	if (!seen) return failure(code, message, { params: { host, reason }, ...remedy });
 	const { shown, trusted } = seen;
 	const isOther = trusted && (trusted.subject !== shown.subject || trusted.issuer !== shown.issuer);
 	const before = isOther ? ` The one that was trusted last is of ${inWords(trusted)}.` : '';
 	const whose = { subject: shortName(shown.subject), issuer: shortName(shown.issuer) };
 	return failure(code, `${message} It is of ${inWords(shown)}.${before}`, {
-		params: { host, reason, ...whose },
+		params: { host, reason, ...dates, ...whose },
 		...remedy,
 	});
 }

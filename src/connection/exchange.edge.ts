@@ -92,8 +92,10 @@ async function readBody(
 	const coding = answer.headers['content-encoding'];
 	const plain = unpack(bytes, coding, maxBytes);
 	if (typeof plain !== 'string') return { bytes: plain, cut: failed };
-	const message = `${host} sent an answer with the Content-Encoding "${cleanText(String(coding), 40)}" that could not be unpacked.`;
-	const unread = plain === 'too-large' ? tooLarge() : failure('bad-response', message, { remedy: UNPACKED_REMEDY });
+	const detail = cleanText(String(coding), 40);
+	const message = `${host} sent an answer with the Content-Encoding "${detail}" that could not be unpacked.`;
+	const more = { params: { host, detail }, remedy: UNPACKED_REMEDY };
+	const unread = plain === 'too-large' ? tooLarge() : failure('bad-response', message, more);
 	return { bytes, cut: failed ?? unread };
 }
 

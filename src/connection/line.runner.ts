@@ -93,7 +93,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 
 	function tell(atMs: number): void {
 		const warning = warningAt(atMs);
-		if (warning && warning.code !== told) log.warn(warning.message, { code: warning.code });
+		if (warning && warning.code !== told) log.warn(warning.message, { code: warning.code, params: warning.params });
 		told = warning?.code ?? null;
 	}
 

@@ -155,7 +155,6 @@ export function madeRoom({ registration }: Link, said: Failure | null = null): F
 	const closed = 'one channel of this device: the old one was closed for the new one.';
 	if (said === null || isHeld(said))
 		return failure('channel-occupied', `${host} permits ${closed}`, { params: { host } });
-	const { closeCode } = said.params ?? {};
-	const params = { host, reason: 'ended', ...(closeCode !== undefined && { closeCode }) };
+	const params = { ...said.params, host, reason: 'ended' };
 	return failure('channel-occupied', `${said.message} The service may permit ${closed}`, { params, remedy: ENDED });
 }

@@ -15,7 +15,7 @@ export interface Check<Context> {
 
 /** What a check has found. */
 export type Finding =
-	| { readonly status: 'ok'; readonly message: string }
+	| { readonly status: 'ok'; readonly message: string; readonly params?: Params }
 	/** A failure keeps the device from its work now; a warning will, or may. */
 	| {
 			readonly status: 'warning' | 'failed';
@@ -28,7 +28,7 @@ export type Finding =
 	/** There is nothing to check; `blockedBy` names the failed check that made this one impossible. */
 	| { readonly status: 'skipped'; readonly message: string; readonly blockedBy: string | null };
 
-export const ok = (message: string): Finding => ({ status: 'ok', message });
+export const ok = (message: string, params?: Params): Finding => ({ status: 'ok', message, ...(params && { params }) });
 const said = ({ code, message, remedy, params }: Failure) => ({ code, message, remedy, ...(params && { params }) });
 export const failed = (failure: Failure): Finding => ({ status: 'failed', ...said(failure) });
 export const warning = (failure: Failure): Finding => ({ status: 'warning', ...said(failure) });

@@ -70,6 +70,9 @@ export function tooSmall(directory: string, bounds: DiskBounds, capacityBytes: n
 	return failure(
 		'disk-low',
 		`The file system of ${directory} has ${plainBytes(capacityBytes)}; the agent may need ${plainBytes(need)}.${kept}`,
-		{ remedy: `Give it ${plainBytes(need)}, or set events.maxBytes to ${fitting}${messages} or less.` },
+		{
+			params: { maxBytes: fitting, maxMessageBytes: largest },
+			remedy: `Give it ${plainBytes(need)}, or set events.maxBytes to ${fitting}${messages} or less.`,
+		},
 	);
 }

@@ -121,13 +121,14 @@ export function followHooks(parts: {
 /** The log redacts every line: a command may print anything. */
 function logEnd(log: Log, hook: string, outcome: HookOutcome, ms: number, stderr: string): void {
 	const said = stderr === '' ? '' : `: ${stderr}`;
+	const params = { detail: stderr };
 	switch (outcome.kind) {
 		case 'exited':
-			if (outcome.exitStatus === 0) log.info(`${hook} ended${said}`, { exitStatus: 0, ms });
-			else log.warn(`${hook} failed${said}`, { exitStatus: outcome.exitStatus, ms });
+			if (outcome.exitStatus === 0) log.info(`${hook} ended${said}`, { exitStatus: 0, ms, params });
+			else log.warn(`${hook} failed${said}`, { exitStatus: outcome.exitStatus, ms, params });
 			return;
 		case 'killed':
-			log.warn(`${hook} was ended by a signal${said}`, { signal: outcome.signal, ms });
+			log.warn(`${hook} was ended by a signal${said}`, { signal: outcome.signal, ms, params });
 			return;
 		case 'timedOut':
 			log.warn(`${hook} took too long and was ended${said}`, { ms });

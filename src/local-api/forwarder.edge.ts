@@ -308,8 +308,9 @@ async function exchange(
 
 	/** It belongs to this connection, and was not asked for: no caller would know of it. Source: RFC 9112, 7.4. */
 	function packedUnasked(coding: string): AgentError {
-		const message = `${url.host} sent an answer with the Transfer-Encoding "${cleanText(coding, 40)}", which was not asked for.`;
-		return new AgentError('bad-response', message, { params: { host: url.host } });
+		const detail = cleanText(coding, 40);
+		const message = `${url.host} sent an answer with the Transfer-Encoding "${detail}", which was not asked for.`;
+		return new AgentError('bad-response', message, { params: { host: url.host, detail } });
 	}
 
 	function tooLargeAnswer(): AgentError {

@@ -144,7 +144,9 @@ export function trackConnectivity({ clock, log, events, stateWriter, dates, sile
 		const needsPerson = link.state.name === 'blocked';
 		// Before the first time only trouble is worth a line.
 		if (!cause && (told.size > 0 || !facts.hasBeenOnline)) return;
-		const [as, asNeeded] = [`${cause?.code}`, `${cause?.code}, needs a person`];
+		// What a service ends channels with is its own way to say why.
+		const as = `${cause?.code} ${cause?.params?.['closeCode'] ?? ''}`;
+		const asNeeded = `${as}, needs a person`;
 		if (told.has(needsPerson ? asNeeded : as)) return;
 		const still = told.size > 0 ? 'still ' : '';
 		told.add(as);
@@ -153,7 +155,7 @@ export function trackConnectivity({ clock, log, events, stateWriter, dates, sile
 		const who = needsPerson ? ', and a person is needed' : '';
 		const said =
 			needsPerson && cause ? `${joinSentences(cause.message, cause.remedy)}` : (cause?.message ?? 'connecting again');
-		log.warn(`${still}${what}${who}: ${said}`, { code: cause?.code, ...fieldsOf(link) });
+		log.warn(`${still}${what}${who}: ${said}`, { code: cause?.code, params: cause?.params, ...fieldsOf(link) });
 	}
 
 	/** The device stays online meanwhile; only this line tells a reader of the log that it is not where it should be. */
@@ -175,6 +177,7 @@ export function trackConnectivity({ clock, log, events, stateWriter, dates, sile
 		if (isFlood) return;
 		log.warn(`${purposeWords(next, current)} does not succeed: ${cause.message}`, {
 			code: cause.code,
+			params: cause.params,
 			...fieldsOf(next),
 		});
 	}

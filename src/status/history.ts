@@ -12,6 +12,7 @@ export interface Cause {
 	readonly proxy?: string;
 	readonly reason?: string;
 	readonly status?: number;
+	readonly closeCode?: number;
 }
 
 export interface Moment {
@@ -62,13 +63,14 @@ export type StateEntry = Extract<HistoryEntry, { kind: 'state' }>;
 export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem'>): Moment | null {
 	const { state, baseUrl, workflow, problem } = status;
 	if (state === 'connecting' && !problem) return null;
-	const { host, proxy, reason, status: answered } = (problem?.params ?? {}) as Params;
+	const { host, proxy, reason, status: answered, closeCode } = (problem?.params ?? {}) as Params;
 	const cause = problem && {
 		code: problem.code,
 		...(typeof host === 'string' && { host }),
 		...(typeof proxy === 'string' && { proxy }),
 		...(typeof reason === 'string' && /^[A-Za-z0-9_-]{1,40}$/.test(reason) && { reason }),
 		...(typeof answered === 'number' && { status: answered }),
+		...(typeof closeCode === 'number' && { closeCode }),
 	};
 	return {
 		...{
@@ -187,10 +189,12 @@ const CAUSES: Words = {
 	'service-unreachable': ({ host, reason }) =>
 		reason === 'ECONNREFUSED' ? `${host} refused connections` : `${host} could not be reached`,
 	'connect-timeout': ({ host }) => `${host} accepted no connection in time`,
-	'connection-lost': ({ host, proxy, reason }) =>
+	'connection-lost': ({ host, proxy, reason, closeCode }) =>
 		reason === 'own-network'
 			? 'this device had lost its own network'
-			: `the connection to ${host}${proxy === undefined ? '' : ` through the proxy ${proxy}`} was lost`,
+			: closeCode !== undefined
+				? `${host} closed the channel`
+				: `the connection to ${host}${proxy === undefined ? '' : ` through the proxy ${proxy}`} was lost`,
 	'connection-replaced': 'another channel took the place of this one',
 	'channel-silent': ({ host }) => `${host} did not answer any more`,
 	'channel-occupied': ({ host, reason }) =>
@@ -234,8 +238,10 @@ const CAUSES: Words = {
 
 function causeWords(cause: Cause): string {
 	const words = CAUSES[cause.code as ErrorCode];
-	if (typeof words === 'string') return words;
-	return words ? words({ host: 'the service', ...cause }) : `something on this device was wrong (${cause.code})`;
+	const closed = cause.closeCode === undefined ? '' : ` (${cause.closeCode})`;
+	if (typeof words === 'string') return words + closed;
+	if (!words) return `something on this device was wrong (${cause.code})`;
+	return words({ host: 'the service', ...cause }) + closed;
 }
 
 const ENDS = {

@@ -122,7 +122,10 @@ export function startTelemetry(parts: TelemetryParts) {
 			const rejected = readRejected(answer.body);
 			const words = rejected && cutOut(cleanText(rejected.message, MAX_STORE_WORDS), Object.values(headers));
 			const message = `The metrics store at ${url.host} did not take ${rejected?.points} figures${words ? `: ${words}` : ''}.`;
-			agent.warn('telemetry', rejected && failure('telemetry-failed', message));
+			agent.warn(
+				'telemetry',
+				rejected && failure('telemetry-failed', message, words ? { params: { detail: words } } : {}),
+			);
 			return null;
 		}
 		const told = failure('telemetry-failed', `The metrics store at ${url.host} answered ${answer.status}.`);

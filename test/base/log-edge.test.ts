@@ -101,6 +101,18 @@ describe('secrets', () => {
 		expect(records()[0].msg).toBe(`refused ${records()[0].workflowId}`);
 	});
 
+	test('a line has the parameters of its message, which another writer reads it by [F1182]', () => {
+		const detail = '5 of 10, card 411 and 111';
+		openLog().warn(`closed with 4123: ${detail}`, { code: 'x', params: { closeCode: 4123, maxBytes: 65_536, detail } });
+		const line = written().trim();
+		expect(line).not.toMatch(/411|111/);
+		expect(JSON.parse(line)).toMatchObject({
+			msg: expect.stringMatching(/^closed with 4123: \[/),
+			params: { closeCode: 4123, maxBytes: 65_536, detail: expect.stringMatching(/^\[/) },
+		});
+		expect(openShaper(() => [], true).line(line)).toBe(line);
+	});
+
 	test('unknown credentials and query strings are in no line', () => {
 		openLog().warn('GET https://h.example/mobile?authorization=Token%20qrs failed: Authorization: Bearer x.y.z', {
 			path: '/ws/device?ticket=qrs',

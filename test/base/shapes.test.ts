@@ -93,6 +93,84 @@ test('a foreign document keeps its structure, names, times and counts; people an
 	});
 });
 
+/** A number in pieces, with words of this program between them. */
+const IN_PIECES = [
+	['card 411 and 111 and 111 and 111 and 111 and 1', /411|111/],
+	['code 4 and 8 and 2 and 9 and 1 and 3', /\b[482913]\b/],
+	['call 049 or 170 or 123 or 456 or 7', /049|170|123|456/],
+	['code 48, then 29, then 13', /48|29|13/],
+	['48 ms 29 ms 13 ms', /48|29|13/],
+	['48 KiB 29 KiB 13 KiB', /48|29|13/],
+	['device 482 of 913', /482|913/],
+	['482913 ms', /482913/],
+	['line 48 at id.example.com and 29 at id.example.com and 13', /48|29|13/],
+	['code.411.111.111.111', /411|111/],
+	['v4 and v8 and v2 and v9 and v1 and v3', /[913]/],
+] as const;
+
+test.each(IN_PIECES)('of the words of others one group of digits is shown at most: %s [F1180]', (text, digits) => {
+	const reason = { kind: 'close', exchange: 1, direction: 'toDevice', code: 4123, reason: text } as const;
+	const transcript = (line: SeenLine) => {
+		const lines: string[] = [];
+		createTranscript(
+			(one) => void lines.push(one),
+			() => 5,
+			openShaper,
+		).note(line);
+		return lines.join('').replace('"code":4123', '');
+	};
+	for (const shown of [
+		shaper.said(`id.example.com closed the channel: ${text}.`, { detail: text }),
+		JSON.stringify(shaper.document({ kind: text, problem: { message: text, params: { detail: text } } })),
+		shaper.body(JSON.stringify({ type: text, code: text, detail: text })),
+		shaper.body(text),
+		transcript(reason),
+		transcript({ kind: 'answer', exchange: 1, status: 400, headers: { server: text, via: text }, body: text }),
+	])
+		expect(shown.replaceAll(/\[\w+-\d+-[0-9a-f]{6}\]|"at":5|"exchange":1|"status":400/g, '')).not.toMatch(digits);
+});
+
+test('one group of three digits, a status and the code of a close are shown in the words of others', () => {
+	for (const text of [
+		'room 12 is closed',
+		'403: no device',
+		'closed with 4401',
+		'retry in 30 s',
+		'POST /api/v2/device',
+	])
+		expect(shaper.told(text)).toBe(text);
+});
+
+test.each(['5 of 10 licences used', 'x 1 y', '4 8 2', '12', '7, no more', '4123', '403 403 403'])(
+	'a status or a close code stays in its sentence, whatever the words of the service begin with: %s [F1181]',
+	(detail) => {
+		const host = 'id.example.com';
+		expect(shaper.said(`${host} closed the channel with 4123: ${detail}.`, { host, closeCode: 4123, detail })).toMatch(
+			/^id\.example\.com closed the channel with 4123: /,
+		);
+		expect(shaper.said(`${host} answered 403: ${detail}. See --help.`, { host, status: 403, detail })).toMatch(
+			/^id\.example\.com answered 403: .*See --help\.$/,
+		);
+	},
+);
+
+test('numbers and dates that a sentence of ours was made with stay in it, also when its line is read again [F1182]', () => {
+	const told = {
+		message: 'It ended on 2025-06-01, and the clock shows 2026-11-27: set events.maxBytes to 65536 or less.',
+		params: { on: '2025-06-01', clock: '2026-11-27', maxBytes: 65_536 },
+	};
+	expect(shaper.document(told)).toEqual(told);
+	expect(shaper.document({ sentence: `Not online: ${told.message}`, problem: told })).toMatchObject({ problem: told });
+	expect(JSON.stringify(shaper.document({ sentence: told.message, problem: told }))).not.toContain('[');
+	expect(shaper.line(JSON.stringify({ level: 'warn', ...told }))).toBe(JSON.stringify({ level: 'warn', ...told }));
+	// Of others, and without the parameters, they are what they were.
+	expect(shaper.told(told.message)).not.toMatch(/2025|65536/);
+	expect(shaper.said('the passport ends on 2031-04-05', { detail: '2031-04-05' })).not.toContain('2031');
+	for (const own of ['must be two times of the day such as 02:00-05:00', 'no permission deeplink:write'])
+		expect(shaper.said(own)).toBe(own);
+	expect(JSON.parse(shaper.body('{"permissions":["deeplink:write"]}'))).toEqual({ permissions: ['deeplink:write'] });
+});
+
 test('a short name is one of words, and nothing that looks drawn', () => {
 	for (const name of ['token', 'connectionToken', 'x-device-token', 'a/b', 'session.created', 'device.v1', 'qwexy'])
 		expect(shaper.name(name)).toBe(name);

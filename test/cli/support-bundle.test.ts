@@ -55,3 +55,22 @@ test('the bundle of a running agent has no name of a person and no number from i
 	expect(read('log.txt') + read('history.json')).toContain('4000');
 	expect(JSON.parse(read('status.json'))).toMatchObject({ workflow: { wanted: 'document-check' } });
 });
+
+test('the bundle, the log and the history of a device whose service closes with a code of its own name the code, and of the reason no number in pieces [F1183]', async () => {
+	const { service, home } = await givenProvisioned({});
+	for (const code of [4123, 4599]) {
+		const back = service.waitFor('device-online');
+		service.closeChannels(code, '5 of 10 licences, card 411 and 111 and 111 and 1');
+		await back;
+	}
+	service.notify({ type: 'code 482 of 913' });
+	const file = join(home.directory, 'bundle.tar.gz');
+	expect(await home.agent(['support-bundle', '--out', file])).toMatchObject({ status: 0 });
+	const read = (name: string) => execFileSync('tar', ['-xzOf', file, '--wildcards', `*/${name}`], { encoding: 'utf8' });
+	for (const name of ['log.txt', 'history.json']) {
+		expect(read(name)).toMatch(/closed the channel(?: with 4123: \[| \(4123\))/);
+		expect(read(name)).toContain('4599');
+	}
+	for (const name of ['status.json', 'events.json', 'log.txt', 'history.json', 'audit.json'])
+		expect([name, read(name).match(/411 and|and 111|482 of|of 913|5 of 10/g)]).toEqual([name, null]);
+});
