@@ -3,15 +3,17 @@
  * secret, and is worth nothing to another build. Never throws: without it everything is checked.
  */
 import { createHash } from 'node:crypto';
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { type Checked, NOTHING_CHECKED } from './checked.ts';
+import { readTextNow } from './files.edge.ts';
 
 /** Built in by the bundler: a hash of the program. Sources, which anyone may edit, have none and trust nothing. */
 declare const IDV_AGENT_BUILD: string | undefined;
 
 /** The newest are kept: state, settings and what else is read at a start, of two builds. */
 const MAX_DIGESTS = 16;
+const MAX_BYTES = 64 * 1024;
 
 /** @param build a hash of the running program; default the one that is built in. */
 export function openChecked(
@@ -42,7 +44,7 @@ export function openChecked(
 
 function read(file: string): readonly string[] {
 	try {
-		const { digests } = JSON.parse(readFileSync(file, 'utf8')) as { digests?: unknown };
+		const { digests } = JSON.parse(readTextNow(file, MAX_BYTES)) as { digests?: unknown };
 		return Array.isArray(digests) ? digests.filter((digest) => typeof digest === 'string').slice(0, MAX_DIGESTS) : [];
 	} catch {
 		return [];

@@ -10,6 +10,8 @@ export type JsonObject = { readonly document: Record<string, unknown> } | { read
 
 /** Of what people write: none of it needs as many, and the state indents what it keeps of it. */
 const MOST_GROUPS = 32;
+/** Each is looked for among those that there are, and more of them would stop a running agent for half a second. */
+const MOST_NAMES = 4096;
 /** Characters of all settings as the state keeps them, indented: with the rest it stays below what is read of it. */
 const MOST_KEPT = 256 * 1024;
 
@@ -19,11 +21,11 @@ export const isTooLongToKeep = (documents: readonly unknown[]): boolean =>
 
 /** @param what the word for the contents: `settings`. */
 export function readJsonObject(text: string, what: string): JsonObject {
-	const document = nestsDeeper(text, MOST_GROUPS) ? undefined : parseJson(text);
+	const document = nestsDeeper(text, MOST_GROUPS, MOST_NAMES) ? undefined : parseJson(text);
 	if (document === undefined) {
 		const { offset, reason } = walk(text, { what }).fault ?? {
 			offset: 0,
-			reason: `it has more than ${MOST_GROUPS} groups and lists inside each other`,
+			reason: `it has more than ${MOST_GROUPS} groups and lists inside each other, or more than ${MOST_NAMES} names`,
 		};
 		return { fault: `${lineAndColumn(text, offset)}: ${reason}.` };
 	}

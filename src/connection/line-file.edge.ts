@@ -2,13 +2,15 @@
  * The file `line.json` beside the state: what was learned of the way to the service. Of its own, so that older releases, which
  * know no such file, read their state as before. Holds no secret; a file that cannot be read or written is left alone.
  */
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
+import { readTextNow } from '../base/files.edge.ts';
 import { later } from '../protocol/later.ts';
 import type { LineStore, SavedLine } from './line-rhythm.ts';
 
+const MAX_BYTES = 64 * 1024;
 const MAX_IDLE_MS = 24 * 60 * 60 * 1000;
 
 const savedLineSchema = later(() =>
@@ -27,7 +29,7 @@ export function lineFile(stateDir: string, checked: Checked = NOTHING_CHECKED): 
 	return {
 		load() {
 			try {
-				const text = readFileSync(file, 'utf8');
+				const text = readTextNow(file, MAX_BYTES);
 				if (checked.has('line', text)) return JSON.parse(text) as SavedLine;
 				const line = savedLineSchema.parse(JSON.parse(text));
 				if (format(line) === text) checked.add('line', text);

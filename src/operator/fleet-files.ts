@@ -49,6 +49,7 @@ export function planIn(bytes: Uint8Array, file: string, publicKeys: readonly str
 
 /** Each finding with its RFC 6901 pointer and its place, such as `line 3, column 5`, in the plan itself. */
 export function placed(findings: readonly Finding[], text: string) {
+	if (findings.length === 0) return [];
 	const offsets = findJsonPlaces(text).offsetsOf(findings.map(({ path }) => path));
 	return findings.map(({ level, path, what }, index) => {
 		const pointer = pointerOf(path);

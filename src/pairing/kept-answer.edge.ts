@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords, readText, remove, syncDirectory, writeDurably } from '../base/files.edge.ts';
+import { parseJson } from '../protocol/json.ts';
 import { type KeptAnswer, keptAnswerSchema, MAX_KEPT_BYTES } from './kept-answer.ts';
 
 const NAME = 'unread-answer.json';
@@ -56,11 +57,11 @@ export async function readKeptAnswer(stateDir: string): Promise<KeptAnswer | nul
 
 async function readKept(file: string): Promise<{ readonly kept: KeptAnswer | null; readonly fault: string | null }> {
 	try {
-		const document: unknown = JSON.parse(await readText(file, MAX_FILE_BYTES));
+		const document = parseJson(await readText(file, MAX_FILE_BYTES));
 		const kept = keptAnswerSchema.safeParse(document);
 		return kept.success ? { kept: kept.data, fault: null } : { kept: null, fault: 'it is damaged' };
 	} catch (error) {
 		if (errnoOf(error) === 'ENOENT') return { kept: null, fault: null };
-		return { kept: null, fault: error instanceof SyntaxError ? 'it is damaged' : inWords(error) };
+		return { kept: null, fault: inWords(error) };
 	}
 }

@@ -292,6 +292,13 @@ const TYPES: Readonly<Record<string, string>> = {
 	boolean: 'true or false',
 };
 
+/** Short names of letters. Anything else may be a code or a secret in a wrong place, and an answer is logged and shown. */
+function unknownNames(keys: readonly string[]): string {
+	const named = keys.filter((key) => /^[A-Za-z](?:[A-Za-z]|[_-](?=[A-Za-z])){0,23}$/.test(key)).slice(0, MAX_UNKNOWN);
+	const others = keys.length - named.length;
+	return [...named, ...(others > 0 ? [others === 1 ? 'another member' : `${others} other members`] : [])].join(', ');
+}
+
 /** The end of a sentence about a value that a schema refuses. zod's own sentences begin with a capital, ours do not. */
 export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
 	if (issue && !/^[A-Z]/.test(issue.message)) return issue.message;
@@ -307,7 +314,7 @@ export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
 				? `must have at most ${issue.maximum} entries`
 				: `must be at most ${issue.maximum}${issue.origin === 'string' ? ' characters' : ''}`;
 		case 'unrecognized_keys':
-			return `must not have ${issue.keys.map((key) => key.slice(0, 40)).join(', ')}`;
+			return `must not have ${unknownNames(issue.keys)}`;
 		default:
 			return 'is not valid';
 	}

@@ -9,7 +9,7 @@ import fs from 'node:fs';
 import type { Checked } from '../base/checked.ts';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, inWords, isOutOfRoom, readText, unreadable } from '../base/files.edge.ts';
-import { isObject } from '../protocol/json.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import type { Copy, CopyStamp } from './copies.ts';
 import { type DeviceState, deviceStateSchema, STATE_SCHEMA_VERSION } from './device-state.ts';
 import { newerFields, withNewerFields } from './newer-fields.ts';
@@ -92,12 +92,8 @@ const CUT = 'it is cut short or overwritten';
 function readDocument(text: string, inode: bigint, checked: Checked): Copy {
 	const damaged = (reason: string): Copy => ({ kind: 'damaged', reason });
 	if (text === '') return damaged('it is empty');
-	let document: unknown;
-	try {
-		document = JSON.parse(text);
-	} catch {
-		return damaged(CUT);
-	}
+	const document = parseJson(text);
+	if (document === undefined) return damaged(CUT);
 	const digest = judgeDigest(text, document);
 	if (digest === 'mismatch') return damaged('its content does not match its digest');
 	if (digest === 'damaged head') return damaged('its first line is overwritten');

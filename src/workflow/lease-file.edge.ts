@@ -2,12 +2,16 @@
  * The file `leases.json` in the run directory: the leases that outlive the agent's process, and never the boot of the machine, with
  * which the applications end as well. A file that cannot be read or written is left alone.
  */
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { readTextNow } from '../base/files.edge.ts';
 import { later } from '../protocol/later.ts';
 import { OWN_NAME } from '../protocol/local-api.ts';
 import { KEPT_LEASES, type LeaseStore } from './leases.ts';
+
+/** Far more than the leases that there may be. */
+const MAX_BYTES = 64 * 1024;
 
 const keptSchema = later(() =>
 	z.object({
@@ -24,7 +28,7 @@ export function leaseFile(runDir: string): LeaseStore {
 		load() {
 			try {
 				// Most starts find none, and need no schema.
-				const text = readFileSync(file, 'utf8');
+				const text = readTextNow(file, MAX_BYTES);
 				return keptSchema.parse(JSON.parse(text));
 			} catch {
 				return null;

@@ -8,10 +8,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { openChecked } from '../../src/base/checked.edge.ts';
 import { openShaper } from '../../src/base/shapes.edge.ts';
 import { readTranscript } from '../../src/base/transcript.ts';
 import type { Shell } from '../../src/cli/output.ts';
 import { classifyClose, classifyHttpAnswer } from '../../src/connection/classify-failure.ts';
+import { lineFile } from '../../src/connection/line-file.edge.ts';
 import type { Network } from '../../src/connection/network.edge.ts';
 import { createServiceClient } from '../../src/connection/service-client.edge.ts';
 import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
@@ -23,6 +25,8 @@ import { LOCAL_SERVER_LIMITS, localRoute, openLocalServer } from '../../src/loca
 import { gatherReports } from '../../src/operator/fleet-reports.ts';
 import { readInventory } from '../../src/operator/inventory.ts';
 import { readPoints, readStoreError } from '../../src/operator/prometheus-reports.ts';
+import { readKeptAnswer } from '../../src/pairing/kept-answer.edge.ts';
+import { MAX_KEPT_BYTES } from '../../src/pairing/kept-answer.ts';
 import {
 	DEFAULT_MESSAGE_BYTES,
 	type Frame,
@@ -39,7 +43,9 @@ import { MAX_PROVISION_BYTES, readProvision } from '../../src/provisioning/provi
 import { MAX_SETTINGS_BYTES, readSettingsLayers } from '../../src/settings/files.edge.ts';
 import { readHeaderLines } from '../../src/settings/header-lines.ts';
 import { resolveSettings } from '../../src/settings/resolve.ts';
+import { lookAtState } from '../../src/state/store.edge.ts';
 import { readRejected } from '../../src/telemetry/otlp.ts';
+import { leaseFile } from '../../src/workflow/lease-file.edge.ts';
 import { createSigner } from '../fixtures/plans.ts';
 
 const MOST_CPU_MS = 200;
@@ -161,6 +167,24 @@ const PARSERS: Readonly<Record<string, Parser>> = {
 			resolveSettings(layers as never);
 		},
 	},
+	...Object.fromEntries(
+		Object.entries({
+			'leases.json': [64 * KIB, () => leaseFile(directory).load()],
+			'line.json': [64 * KIB, () => lineFile(directory).load()],
+			'checked.json': [64 * KIB, () => openChecked(directory, 'build')],
+			'unread-answer.json': [8 * MAX_KEPT_BYTES, () => readKeptAnswer(directory)],
+			'state.json': [1024 * KIB, () => lookAtState(directory)],
+		} as const).map(([name, [bytes, read]]) => [
+			name,
+			{
+				bytes,
+				read(text: string) {
+					file(name, text);
+					return read();
+				},
+			},
+		]),
+	),
 	'applications file': {
 		bytes: 64 * KIB,
 		read: (text) => readBrowserApplications(file('applications', text)).catch(() => {}),
@@ -217,6 +241,7 @@ const SHAPES: Readonly<Record<string, (bytes: number) => string>> = {
 	'one name again and again': (bytes) => `{${filled('"token":1', bytes - 2)}}`,
 	'unknown names': (bytes) => `{${numbered(bytes - 2, (n) => `"name${n}":${n}`)}}`,
 	'unknown names of objects': (bytes) => `{${numbered(bytes - 2, (n) => `"name${n}":{}`)}}`,
+	'objects of ever other names': (bytes) => `[${numbered(bytes - 2, (n) => `{"${n}":${n}}`)}]`,
 	'names that nearly are known': (bytes) => `{${numbered(bytes - 2, (n) => `"baseUr${n}":1`)}}`,
 	'lists in lists': (bytes) => '['.repeat(bytes / 2) + ']'.repeat(bytes / 2),
 	'objects in objects': (bytes) => `${'{"a":'.repeat(bytes / 6 - 1)}1${'}'.repeat(bytes / 6 - 1)}`,

@@ -582,6 +582,19 @@ describe('pairing', () => {
 		expect(await pair({ code, replace: true })).toMatchObject({ status: 403, json: { code: 'code-expired-or-used' } });
 	});
 
+	test('that has a code or a secret for the name of a member does not get it back [F1185]', async () => {
+		const { service, device } = await givenDevice();
+		const { url } = service.createPairingCode('check-in');
+		for (const name of [url, new URL(url).search.slice(0, 39), 'tr-9fQx2LmZ7vTbK4', '482913', 'correct horse']) {
+			const { status, json } = await ask(device, LOCAL_ROUTES.pair, admin('POST', { code: url, [name]: 1 }));
+			expect({ status, code: json.code }).toEqual({ status: 422, code: 'body-invalid' });
+			expect(JSON.stringify(json)).toContain('must not have another member');
+			expect(JSON.stringify(json)).not.toContain(name.slice(0, 12));
+		}
+		const slip = await ask(device, LOCAL_ROUTES.pair, admin('POST', { code: url, replce: true }));
+		expect(slip.json.detail).toContain('must not have replce');
+	});
+
 	test('and whatever else moves the device is not for applications', async () => {
 		const { device } = await givenDevice();
 		for (const [method, path] of [

@@ -54,6 +54,18 @@ describe('reading the layers', () => {
 		]);
 	});
 
+	test('a file of thousands of names is refused as a whole, without a look at each, and the others are taken [F1184]', async () => {
+		const names = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`name${n}`, n]));
+		write(configFile, '{"workflowId":"base"}');
+		write(inConf('many.json'), JSON.stringify(names(5000)));
+		write(inConf('some.json'), JSON.stringify(names(4000)));
+		const { layers, problems } = await readSettingsLayers({ configFile });
+		expect(layers.map(({ where }) => where)).toEqual([configFile, inConf('some.json')]);
+		expect(problems.map(({ message }) => message)).toEqual([
+			expect.stringMatching(/many\.json: line 1, column 1: it has .* more than 4096 names\.$/),
+		]);
+	});
+
 	test('files that are not there are no problem, unless somebody named the config file', async () => {
 		expect(await readSettingsLayers({ configFile })).toMatchObject({ layers: [], problems: [] });
 		write(inConf('site.json'), '{}');

@@ -103,6 +103,10 @@ test.each([
 	['another form', '{"leases":{}}'],
 	['a time that is none', '{"leases":[{"name":"kiosk","work":"","sinceMs":null,"untilMs":1}],"waiting":null}'],
 	['a lease for a year', '{"leases":[{"name":"kiosk","work":"","sinceMs":0,"untilMs":31536000000}],"waiting":null}'],
+	[
+		'more than 64 KiB [F1186]',
+		`{"leases":[{"name":"kiosk","work":"","sinceMs":0,"untilMs":5100000}],"waiting":null,"x":"${'x'.repeat(65_536)}"}`,
+	],
 	['a name that is none', '{"leases":[{"name":"a b","work":"","sinceMs":0,"untilMs":5100000}],"waiting":null}'],
 ])('a file with %s counts for nothing, and the next lease is kept', (_, text) => {
 	const directory = givenDirectory();
