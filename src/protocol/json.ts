@@ -2,7 +2,7 @@
 
 /** Objects and lists inside each other in a long text: a parser keeps some 40 bytes for each that has begun, 4 MB in all. */
 const MAX_DEPTH = 100_000;
-/** Members of all objects of a text: parsing one of 4 MiB with members only would take half a second. */
+/** Members of all objects of a text, and objects and lists in it: parsing one of 4 MiB with members only would take half a second. */
 const MAX_MEMBERS = 100_000;
 const LONG_TEXT = 16 * 1024;
 /** So many are read by every parser that an application may have: Python's gives up before 1,000. */
@@ -32,19 +32,22 @@ function tryToParse(text: string): unknown {
 	}
 }
 
-/** Whether more objects and lists of a document are inside each other, or it has more members than given. */
+/** Whether more objects and lists of a document are inside each other than given, or it has more members, or more objects and lists in all. */
 export function nestsDeeper(text: string, most: number, mostMembers = Number.POSITIVE_INFINITY): boolean {
 	if (text.length <= most && text.length <= mostMembers) return false;
 	let depth = 0;
 	let members = 0;
-	for (let at = 0; at < text.length && depth <= most && members <= mostMembers; at += 1) {
+	let begun = 0;
+	for (let at = 0; at < text.length && depth <= most && members <= mostMembers && begun <= mostMembers; at += 1) {
 		const unit = text.charCodeAt(at);
 		if (unit === 0x22) at = closingQuote(text, at);
-		else if (unit === 0x5b || unit === 0x7b) depth += 1;
-		else if (unit === 0x5d || unit === 0x7d) depth -= 1;
+		else if (unit === 0x5b || unit === 0x7b) {
+			depth += 1;
+			begun += 1;
+		} else if (unit === 0x5d || unit === 0x7d) depth -= 1;
 		else if (unit === 0x3a) members += 1;
 	}
-	return depth > most || members > mostMembers;
+	return depth > most || members > mostMembers || begun > mostMembers;
 }
 
 /** Whether a value of JSON is an object: no list, no `null`. */

@@ -25,6 +25,15 @@ test('a long text is parsed once for all that read it in turn, and each text is 
 	expect(parseJson(one)).toMatchObject({ n: 1 });
 });
 
+test('a document of more than 100,000 objects and lists is none: a megabyte of empty ones takes 80 MiB [F1187]', () => {
+	const of = (parts: number, part: string) => `[${Array(parts - 1).fill(part)}]`;
+	for (const part of ['{}', '[]']) {
+		expect(parseJson(of(100_000, part))).toHaveLength(99_999);
+		expect(parseJson(of(100_001, part))).toBeUndefined();
+	}
+	expect(parseJson(of(200_000, '"{[{["'))).toHaveLength(199_999);
+});
+
 test('a document of 100,000 members is read, and one of more is none: parsing it would stop everything else', () => {
 	const of = (members: number) => `{${Array.from({ length: members }, (_, n) => `"m${n}":":"`).join()}}`;
 	expect(Object.keys(parseJson(of(100_000)) as object)).toHaveLength(100_000);
