@@ -249,7 +249,7 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
 	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
 	const then = refused && state.connection ? 'connect' : 'register';
-	const worked = failed.wasOnline && hasCredential(state, 'reusable');
+	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asRenewable(event.failure, worked, worked, next), next);
 	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, next.blocked, then, event.atMs);
 }
@@ -287,7 +287,7 @@ function afterChannelEnded(
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
 	const then = registers ? 'register' : 'connect';
-	const worked = failed.wasOnline && hasCredential(state, 'reusable');
+	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
 	const isSecond = registers && state.name === 'connecting' && state.backoff.registerRefused;
@@ -304,6 +304,10 @@ function withEarlyEnd(
 	const count = backoff.earlyEnds?.closeCode === closeCode ? backoff.earlyEnds.count + 1 : 1;
 	return { ...backoff, earlyEnds: { closeCode, count } };
 }
+
+/** Whether the credential of the settings is the one that the device was online with. */
+const hasWorked = (state: Parameters<typeof hasCredential>[0]) =>
+	hasCredential(state, 'reusable') && !hasCredential(state, 'earlier');
 
 function hasCredential({ credentials }: Entered, kind: Credential['kind']): boolean {
 	return credentials.some((credential) => credential.kind === kind);

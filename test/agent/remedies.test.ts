@@ -67,7 +67,9 @@ describe('a code that was refused', () => {
 		expect(new URL(made.url).protocol).toBe('https:');
 		await device.pair(made.url);
 		await device.untilLive('check-in');
-		const again = device.pair(made.url, { replace: true });
+		const other = service.createPairingCode('boarding').url;
+		await (await givenAgent({ settings })).pair(other);
+		const again = device.pair(other, { replace: true });
 		expect(await remedyOf('code-expired-or-used', again)).toContain('Ask for a new pairing code');
 		await device.pair(service.createPairingCode('boarding').url, { replace: true });
 		await device.untilLive('boarding');

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import type { Status } from '../../src/protocol/local-api.ts';
 import { MACHINES } from '../fixtures/machines.ts';
 import { givenAgent, givenPairedAgent, registrations, watchOffline } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -54,7 +55,9 @@ describe('identity accept, after a repair', () => {
 			status: 0,
 			stdout: expect.stringMatching(/This seems to be a copy of another device.*\n\nAccepted;/s),
 		});
-		expect(await device.untilState('online')).toMatchObject({ deviceId: 'PF3K9QXZ', serial: '10000000a1b2c3d4' });
+		// The new serial number once the service has it.
+		const isTold = ({ state, serial }: Status) => state === 'online' && serial === '10000000a1b2c3d4';
+		expect(await device.untilStatus(isTold)).toMatchObject({ deviceId: 'PF3K9QXZ' });
 	});
 
 	test('changes nothing without a yes', async () => {
