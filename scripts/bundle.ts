@@ -29,8 +29,6 @@ export interface BundleOptions {
 	readonly forDevices?: boolean;
 	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
 	readonly toolsApart?: boolean;
-	/** Globs below `src/` of sources whose words the programs do not know. Default none. */
-	readonly withoutWords?: readonly string[];
 	/** Gets the folder, below `node_modules`, of every package of which something is in a file that is written. */
 	readonly packages?: Set<string>;
 }
@@ -115,7 +113,7 @@ export function commitOf(root: string): string | null {
  */
 export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 	const { root, entries, outDir, singleFile = false, toolsApart = false, forDevices = true } = options;
-	const { packages: held = new Set(), withoutWords = [] } = options;
+	const { packages: held = new Set() } = options;
 	const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };
 	await rm(outDir, { recursive: true, force: true });
 	await mkdir(outDir, { recursive: true });
@@ -126,7 +124,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		define: {
 			...DEFINED,
 			IDV_AGENT_VERSION: JSON.stringify(version),
-			IDV_AGENT_WORDS: JSON.stringify(readWords(join(PROJECT, 'src'), withoutWords)),
+			IDV_AGENT_WORDS: JSON.stringify(readWords(join(PROJECT, 'src'))),
 			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
 			IDV_AGENT_TOOLS_APART: String(toolsApart),
 		},
