@@ -128,7 +128,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
 			IDV_AGENT_TOOLS_APART: String(toolsApart),
 		},
-		plugins: [slimPino, lateZlib, findNative],
+		plugins: [slimPino, clientOfWs, lateZlib, findNative],
 	};
 	const write = (more: BuildOptions) => buildWithoutWarnings(more, held);
 	const { client, ...programs } = entries;
@@ -303,6 +303,20 @@ const slimPino: Plugin = {
 			importer.includes('/node_modules/pino/') ? { path, namespace: 'main-thread' } : undefined,
 		);
 		onLoad({ filter: /./, namespace: 'main-thread' }, () => ({ contents: 'module.exports = { isMainThread: true };' }));
+	},
+};
+
+/** The agent opens channels and serves none. */
+const clientOfWs: Plugin = {
+	name: 'client-of-ws',
+	setup({ onResolve, onLoad }) {
+		onResolve({ filter: /^ws$/ }, ({ path, importer }) =>
+			importer.includes('/src/connection/') ? { path, namespace: 'client-of-ws' } : undefined,
+		);
+		onLoad({ filter: /./, namespace: 'client-of-ws' }, () => ({
+			contents: `exports.WebSocket = require(${JSON.stringify(join(PROJECT, 'node_modules/ws/lib/websocket.js'))});`,
+			resolveDir: PROJECT,
+		}));
 	},
 };
 
