@@ -81,9 +81,14 @@ export interface Unusable {
 
 /** With what follows from it. */
 export function toldUnusable({ told, stays }: Unusable): Failure {
-	const consequence = stays ? 'The settings from before stay in force.' : 'The agent goes on without it.';
-	return { ...told, message: joinSentences(told.message, consequence) };
+	return { ...told, message: joinSentences(told.message, stays ? stayed(told) : 'The agent goes on without it.') };
 }
+
+/** Of a file with one wrong setting, the others are taken. */
+const stayed = ({ params }: Failure) =>
+	params?.['setting'] === undefined
+		? 'The settings from before stay in force.'
+		: 'Its value from before stays in force.';
 
 /** The faults of settings, with what follows from each. */
 export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {

@@ -77,7 +77,7 @@ describe('run', () => {
 		await daemon.untilLine(/setting taken: workflowId = ..face-check/);
 		await home.writeSettings({ workflowId: 7 });
 		process.kill(daemon.pid, 'SIGHUP');
-		await daemon.untilLine(/workflowId must be a text.*stay in force/);
+		await daemon.untilLine(/workflowId must be a text.*stays in force/);
 		expect((await home.status()).workflow).toMatchObject({ wanted: 'face-check', source: 'file' });
 	});
 
@@ -192,7 +192,7 @@ describe('run', () => {
 		await home.run();
 		await online;
 		expect((await home.agent(['status'])).stdout).toMatch(
-			/Warning +.*workflowId must be a text\. The settings from before stay in force\./,
+			/Warning +.*workflowId must be a text\. Its value from before stays in force\./,
 		);
 	});
 });

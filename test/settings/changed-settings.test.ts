@@ -29,7 +29,7 @@ describe('a reload with settings that are not valid', () => {
 		expect(warningsOf(device)).toMatchObject([{ code: 'settings-invalid' }, { code: 'settings-invalid' }]);
 		const [unknown, invalid] = warningsOf(device);
 		expect(unknown?.message).toMatch(/heartbeatCadance is not a setting; did you mean heartbeatCadence\?/);
-		expect(invalid?.message).toMatch(/deviceType must be a text\. The settings from before stay in force\./);
+		expect(invalid?.message).toMatch(/deviceType must be a text\. Its value from before stays in force\./);
 		expect(await device.untilLive('boarding')).toMatchObject({ deviceType: 'kiosk' });
 
 		await device.home.writeSettings({ heartbeatCadence: 10, workflowId: 'boarding' });
@@ -79,7 +79,7 @@ describe('a start with settings that are not valid', () => {
 		const again = await givenAgent({ home: device.home });
 		const status = await again.untilLive('check-in');
 		expect(status).toMatchObject({ workflow: { source: 'file' }, warnings: [{ code: 'settings-invalid' }] });
-		expect(status.warnings[0]?.message).toMatch(/workflowId must be a text\. The settings from before stay in force\./);
+		expect(status.warnings[0]?.message).toMatch(/workflowId must be a text\. Its value from before stays in force\./);
 		expect(registrations(service)).toEqual([201]);
 		// Another file in its place, of which nobody tells the agent.
 		const changed = join(again.home.directory, 'changed.json');

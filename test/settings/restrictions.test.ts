@@ -145,7 +145,7 @@ test('a PIN with fewer than six digits is told, and the PIN from before stays [F
 	const device = await givenAgent({ home, settings });
 	await home.secretFile('pin', '4711');
 	await device.daemon.reload();
-	const words = `page.pinFile: the PIN in ${pinFile} must have six or more digits. The settings from before stay in force.`;
+	const words = `page.pinFile: the PIN in ${pinFile} must have six or more digits. Its value from before stays in force.`;
 	expect(told(device)).toContainEqual(expect.stringContaining(words));
 	expect(device.agent.ways.runtime().pin).toBe('471100');
 	expect(await rowOf(device, 'page.pinFile')).toMatchObject({ refused: expect.stringContaining('six or more') });
@@ -352,7 +352,7 @@ test.each<[what: string, bad: object, whole: RegExp]>([
 		expect(told.join(' ')).not.toContain('from before stay');
 		const other = resolveSettings([layer({ ...bad, deviceType: 7 })], undefined, resolveSettings([layer({})]));
 		expect(toldProblems(other.problems, other.unknown).map(({ message }) => message)).toContainEqual(
-			expect.stringMatching(/deviceType must be a text\. The settings from before stay in force\.$/),
+			expect.stringMatching(/deviceType must be a text\. Its value from before stays in force\.$/),
 		);
 	},
 );
