@@ -232,8 +232,8 @@ export const CHECKS = [
 	}),
 	checkRoute('tcp', 'TCP connection', ['dns'], async (route, { reach }, limitMs) => {
 		const attempt = await (await reach(route.url, limitMs)).connected;
-		const { host, protocol, ...hop } = firstHop(route);
-		const port = Number(hop.port) || (protocol === 'https:' ? 443 : 80);
+		const { host, protocol, port: named } = firstHop(route);
+		const port = Number(named) || (protocol === 'https:' ? 443 : 80);
 		if ('address' in attempt) return ok(`${attempt.address} accepts connections on port ${port}.`, { port });
 		const late = route.proxy === null ? 'connect-timeout' : 'proxy-failed';
 		return failed(explain(attempt.error, route, failure(late, `${host} did not accept a connection in time.`)));

@@ -378,7 +378,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 				'hasSpare = false;\n\t\t\t\tisPromoted = true;',
 				"parts.log.info('promoted', { host: token });\n\t\t\t\thasSpare = false;\n\t\t\t\tisPromoted = true;",
 			],
-			['base/log.edge.ts', 'shaper.document(fields ? pick(fields) : {})', '(fields ? pick(fields) : {})'],
+			['base/log.edge.ts', 'shaper.document({ ...picked, ...told })', '({ ...picked, ...told })'],
 		],
 	},
 	{
@@ -424,8 +424,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				LINK,
-				'return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, blocked, then, atMs);',
-				'return wait({ ...state, backoff: next.backoff }, cause, blocked ? 2_400_000 : next.delayMs, blocked, then, atMs);',
+				'cause, Math.ceil(delayMs), blocked, then, atMs);',
+				'cause, blocked ? 2_400_000 : Math.ceil(delayMs), blocked, then, atMs);',
 			],
 			[
 				LINK,
@@ -547,8 +547,8 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'supervisor-1-old-link-stays',
 		SUPERVISOR,
-		'\teffects.push(...drop(supervision.current, event.atMs, random));\n\tconst promoted',
-		'\tconst promoted',
+		'\teffects.push(...drop(supervision.current, event.atMs, random));\n\tconst alone',
+		'\tconst alone',
 	),
 	any(
 		'supervisor-2-never-renews',
@@ -571,8 +571,8 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'supervisor-6-next-not-promoted',
 		SUPERVISOR,
-		'budget, current: promoted, next: null };',
-		'budget, next: promoted };',
+		'budget, current: promoted(moved, supervision.current, event.atMs), next: null };',
+		'budget, next: promoted(moved, supervision.current, event.atMs) };',
 	),
 	any('plan-1-older-plans-pass', RECORD, 'if (floor && order < 0) {', 'if (floor && order < -1e9) {'),
 	any(
