@@ -133,7 +133,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	mutate: {
 		says: 'whether the tests notice faults (--changed | --seed S --count N [FOLDER…])',
 		run: ['node', '--no-warnings', 'test/mutation/run.ts'],
-		short: { args: ['--changed', '--since', 'HEAD~1', '--limit', '90'] },
+		short: { args: ['--changed', '--since', 'HEAD~1', '--limit', '60'] },
 	},
 	browser: {
 		says: "the page in Debian's browsers",
