@@ -1,4 +1,5 @@
 /** The meaning of an error thrown by a socket, by TLS, or by a proxy, as a failure. Pure. */
+import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
 import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 import { cleanText } from '../protocol/problem.ts';
 
@@ -165,7 +166,8 @@ function certificateFailure(code: ErrorCode, reason: string, host: string, seen:
 		'certificate-wrong-host': `The certificate that was shown for ${host} is for another host.`,
 	};
 	const message = said[code] ?? `The certificate of ${host} is not trusted by this device (${reason}).`;
-	const remedy = code === 'clock-wrong' ? { remedy: NOT_YET } : {};
+	const isDoubtful = !clock || Date.parse(clock) >= EARLIEST_CLOCK_MS;
+	const remedy = code === 'clock-wrong' && isDoubtful ? { remedy: NOT_YET } : {};
 	const dates = on && clock ? { on, clock } : {};
 	if (!seen) return failure(code, message, { params: { host, reason }, ...remedy });
 	const { shown, trusted } = seen;
