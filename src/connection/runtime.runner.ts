@@ -81,14 +81,11 @@ export interface Unusable {
 
 /** With what follows from it. */
 export function toldUnusable({ told, stays }: Unusable): Failure {
-	return { ...told, message: joinSentences(told.message, stays ? stayed(told) : 'The agent goes on without it.') };
+	// Of a file with one wrong setting, the others are taken.
+	const what = told.params?.['setting'] ? 'Its value from before stays' : 'The settings from before stay';
+	const next = stays ? `${what} in force.` : 'The agent goes on without it.';
+	return { ...told, message: joinSentences(told.message, next) };
 }
-
-/** Of a file with one wrong setting, the others are taken. */
-const stayed = ({ params }: Failure) =>
-	params?.['setting'] === undefined
-		? 'The settings from before stay in force.'
-		: 'Its value from before stays in force.';
 
 /** The faults of settings, with what follows from each. */
 export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {
