@@ -11,25 +11,36 @@ import {
 } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
-/** Ends each channel once the device has got a message on it: by then it has an answer to its ping. */
-function endEach(service: EmbeddedService, end: () => void): void {
-	const heard = new Set<string>();
+/** Ends each channel once the device has got a message on it: by then it has an answer to its ping. @returns when it has been called so often. */
+function endEach(service: EmbeddedService, end: (number: number) => void, often = 1): Promise<void> {
+	const { promise, resolve } = Promise.withResolvers<void>();
+	let heard = 0;
 	onTestFinished(
 		service.on('device-online', () => {
-			service.notify({ type: 'hello', id: String(heard.size) });
-			heard.add(String(heard.size));
-			setImmediate(() => setImmediate(end));
+			heard += 1;
+			const number = heard;
+			service.notify({ type: 'hello', id: String(number) });
+			const ended = () => {
+				end(number);
+				if (number === often) resolve();
+			};
+			setImmediate(() => setImmediate(ended));
 		}),
 	);
+	return promise;
 }
 
-/** @param isOver whether the service ends no channel any more. */
-async function untilBack(device: RunningAgent, isOver: () => boolean): Promise<void> {
+/** @param over when the service ends no channel any more: the device may be online on that one already, or later. */
+async function untilBack(device: RunningAgent, over: Promise<void>): Promise<void> {
+	let isOver = false;
+	const told = over.then(() => {
+		isOver = true;
+	});
 	for (;;) {
 		const { state } = await device.untilStatus((now) => now.state === 'online' || now.channel.nextAttemptAt !== null);
 		if (state !== 'online') await device.passWait();
-		else if (isOver()) return;
-		else await device.untilStatus((now) => now.state !== 'online');
+		else if (isOver) return;
+		else await Promise.race([told, device.untilStatus((now) => now.state !== 'online')]);
 	}
 }
 
@@ -56,12 +67,11 @@ test('pair says what happened instead of "Online" where the service ends the cha
 test('a device whose channels end early again and again is shown as online only by one that stays', async () => {
 	const service = await givenService();
 	const device = await givenPairedAgent(service, { countsAfterMs: 3000 });
-	let left = 3;
-	endEach(service, () => left-- > 0 && service.closeChannels(1011, 'no room'));
+	const over = endEach(service, (number) => void (number <= 3 && service.closeChannels(1011, 'no room')), 4);
 	service.closeChannels(1011, 'no room');
 	await device.untilState('offline');
 	const from = device.statuses.length;
-	await untilBack(device, () => left < 0);
+	await untilBack(device, over);
 	const seen = device.statuses.slice(from).map(({ state }) => state);
 	expect(seen.indexOf('online')).toBe(seen.length - 1);
 });
@@ -81,14 +91,12 @@ test('service.closeCodes has one close refuse the Connection: a fresh one is reg
 test('service.closeCodes has a code be an outage, however often it ends fresh channels [F587]', async () => {
 	const service = await givenService();
 	const device = await givenKeyedAgent(service, { '4003': 'retry', '1008': 'retry' });
-	let ends = 0;
-	endEach(service, () => {
-		ends += 1;
-		if (ends <= 3) service.closeChannels(ends % 2 === 0 ? 1008 : 4003, 'rotating');
-	});
+	const end = (number: number) =>
+		void (number <= 3 && service.closeChannels(number % 2 === 0 ? 1008 : 4003, 'rotating'));
+	const over = endEach(service, end, 4);
 	service.closeChannels(4003, 'rotating');
 	await device.untilState('offline');
-	await untilBack(device, () => ends === 4);
+	await untilBack(device, over);
 	expect(registrations(service)).toEqual([201]);
 	expect(device.statuses.map(({ problem }) => problem?.code)).not.toContain('credential-refused');
 });
