@@ -3,7 +3,7 @@
  * which names are there twice. V8's own message quotes the text, which may hold a secret, and names a place only sometimes.
  * Pure; never quotes the text; knows nothing of what the object means.
  */
-import { COMMON_DEPTH, isObject, nestsDeeper, parseJson } from '../protocol/json.ts';
+import { COMMON_DEPTH, isBeyond, isObject, parseJson } from '../protocol/json.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
@@ -21,7 +21,7 @@ export const isTooLongToKeep = (documents: readonly unknown[]): boolean =>
 
 /** @param what the word for the contents: `settings`. */
 export function readJsonObject(text: string, what: string): JsonObject {
-	const document = nestsDeeper(text, MOST_GROUPS, MOST_NAMES) ? undefined : parseJson(text);
+	const document = isBeyond(text, MOST_GROUPS, MOST_NAMES) ? undefined : parseJson(text);
 	if (document === undefined) {
 		const { offset, reason } = walk(text, { what }).fault ?? {
 			offset: 0,

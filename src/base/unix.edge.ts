@@ -57,24 +57,9 @@ export function countCarrierChanges(name: string): string {
 }
 
 /**
- * The interface that has an IPv4 address, by the routes of Linux; `null` where it has gone, or where that is not known. Node's own list of
- * interfaces needs a socket of a family that the agent's unit may not open, and throws there.
+ * The routes of Linux and what has a link; `null` where they are not known. Node's own list of interfaces needs a socket of a family that the
+ * agent's unit may not open, and throws there.
  */
-export function findInterface(address: string): string | null {
-	const bytes = address.split('.').map(Number);
-	if (bytes.length !== 4) return null;
-	const own = bytes.reduceRight((all, byte) => all * 256 + byte, 0);
-	try {
-		const routes = readFileSync('/proc/self/net/route', 'utf8').split('\n').slice(1);
-		for (const [name = '', destination = '', , , , , , mask = ''] of routes.map((line) => line.split('\t'))) {
-			const bits = Number.parseInt(mask, 16);
-			if (bits !== 0 && (own & bits) >>> 0 === Number.parseInt(destination, 16)) return name;
-		}
-	} catch {}
-	return null;
-}
-
-/** The routes of Linux and what has a link; `null` where they are not known. */
 export function readRoutes(): { ipv4: string; ipv6: string; hasLink: (name: string) => boolean } | null {
 	try {
 		const ipv6 = existsSync(IPV6_ROUTES) ? readFileSync(IPV6_ROUTES, 'utf8') : '';

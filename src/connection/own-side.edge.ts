@@ -2,14 +2,13 @@
  * This device's own side of a line: the interface that has its address, and how often that has lost its link. Reads, and opens nothing.
  */
 import { type Failure, failure } from '../base/errors.ts';
-import { countCarrierChanges, findInterface, readRoutes } from '../base/unix.edge.ts';
+import { countCarrierChanges, readRoutes } from '../base/unix.edge.ts';
 import type { NetworkContext } from './classify-network-error.ts';
-import { type WayOut, wayOut } from './way-out.ts';
+import { interfaceOf, type WayOut, wayOut } from './way-out.ts';
 
 const CHECK = 'check the cable, the switch or the radio link of this device';
 
-const readWayOut = (): WayOut => {
-	const routes = readRoutes();
+const readWayOut = (routes = readRoutes()): WayOut => {
 	return routes === null ? 'there' : wayOut(routes.ipv4, routes.ipv6, routes.hasLink);
 };
 
@@ -20,8 +19,9 @@ interface OwnSide {
 }
 
 function readOwnSide(address: string): OwnSide | null {
-	const name = findInterface(address);
-	return name === null ? null : { name, losses: countCarrierChanges(name), out: readWayOut() };
+	const routes = readRoutes();
+	const name = routes && interfaceOf(routes.ipv4, address);
+	return name === null ? null : { name, losses: countCarrierChanges(name), out: readWayOut(routes) };
 }
 
 /**

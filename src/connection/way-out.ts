@@ -1,4 +1,4 @@
-/** Whether this machine has a network to go out by, from the routes of Linux. Pure. */
+/** The routes of Linux: which interface has an address, and whether this machine has a network to go out by. Pure. */
 
 export type WayOut = 'there' | 'no default route' | 'none';
 
@@ -19,15 +19,20 @@ interface Route {
 	readonly isDefault: boolean;
 }
 
-function routesOf4(text: string): Route[] {
+/** @param ipv4 /proc/net/route. @returns `null` where none has that address, or where that is not known, as of IPv6. */
+export function interfaceOf(ipv4: string, address: string): string | null {
+	// As Linux writes addresses: the first byte is the lowest.
+	const own = address.split('.').reduceRight((all, byte) => all * 256 + Number(byte), 0);
+	const isOwn = ({ to, mask }: { to: number; mask: number }) => mask !== 0 && (own & mask) >>> 0 === to;
+	return routesOf4(ipv4).find(isOwn)?.name ?? null;
+}
+
+function routesOf4(text: string): (Route & { readonly to: number; readonly mask: number })[] {
 	const lines = text.split('\n').slice(1).filter(Boolean);
 	return lines.map((line) => {
-		const [name = '', destination, , flags = '', , , , mask] = line.split('\t');
-		return {
-			name,
-			flags: Number.parseInt(flags, 16),
-			isDefault: Number(`0x${destination}`) + Number(`0x${mask}`) === 0,
-		};
+		const [name = '', ...fields] = line.split('\t');
+		const [to = Number.NaN, , flags = 0, , , , mask = Number.NaN] = fields.map((field) => Number.parseInt(field, 16));
+		return { name, to, mask, flags, isDefault: to === 0 && mask === 0 };
 	});
 }
 

@@ -131,7 +131,7 @@ function logEnd(log: Log, hook: string, outcome: HookOutcome, ms: number, stderr
 			log.warn(`${hook} was ended by a signal${said}`, { signal: outcome.signal, ms, params });
 			return;
 		case 'timedOut':
-			log.warn(`${hook} took too long and was ended${said}`, { ms });
+			log.warn(`${hook} took too long and was ended${said}`, { ms, params });
 			return;
 		case 'notStarted':
 			log.warn(`${hook} could not be started (${outcome.reason})`);

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
-import { COMMON_DEPTH, isObject, nestsDeeper, parseJson, resolvePointer } from './json.ts';
+import { COMMON_DEPTH, isBeyond, isObject, parseJson, resolvePointer } from './json.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
@@ -99,7 +99,7 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
 	const named = isExact || isName(id) ? { serviceId: String(id), writtenId: id } : { serviceId: null };
 	// An application's own parser may give up on all that comes with it.
-	const format = nestsDeeper(frame.text, COMMON_DEPTH) ? 'text' : 'json';
+	const format = isBeyond(frame.text, COMMON_DEPTH) ? 'text' : 'json';
 	return { kind, ...named, format, content: frame.text };
 }
 

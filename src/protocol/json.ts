@@ -12,14 +12,14 @@ export const COMMON_DEPTH = 500;
 let last: WeakRef<{ readonly text: string; readonly document: unknown }> | null = null;
 
 /**
- * The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper, or has more members, than any document does. To be read only: others
- * may have the same.
+ * The document in a text; `undefined` for a text that is not JSON, or that is long and nests deeper, or has more members, than any
+ * document does. To be read only: others may have the same.
  */
 export function parseJson(text: string): unknown {
 	if (text.length <= LONG_TEXT) return tryToParse(text);
 	const known = last?.deref();
 	if (known?.text === text) return known.document;
-	const document = nestsDeeper(text, MAX_DEPTH, MAX_MEMBERS) ? undefined : tryToParse(text);
+	const document = isBeyond(text, MAX_DEPTH, MAX_MEMBERS) ? undefined : tryToParse(text);
 	last = new WeakRef({ text, document });
 	return document;
 }
@@ -32,13 +32,13 @@ function tryToParse(text: string): unknown {
 	}
 }
 
-/** Whether more objects and lists of a document are inside each other than given, or it has more members, or more objects and lists in all. */
-export function nestsDeeper(text: string, most: number, mostMembers = Number.POSITIVE_INFINITY): boolean {
-	if (text.length <= most && text.length <= mostMembers) return false;
+/** Whether a document has more objects and lists inside each other than given, or more members or more objects and lists in all. */
+export function isBeyond(text: string, mostInside: number, mostMembers = Number.POSITIVE_INFINITY): boolean {
+	if (text.length <= mostInside && text.length <= mostMembers) return false;
 	let depth = 0;
 	let members = 0;
 	let begun = 0;
-	for (let at = 0; at < text.length && depth <= most && members <= mostMembers && begun <= mostMembers; at += 1) {
+	for (let at = 0; at < text.length && depth <= mostInside && members <= mostMembers && begun <= mostMembers; at += 1) {
 		const unit = text.charCodeAt(at);
 		if (unit === 0x22) at = closingQuote(text, at);
 		else if (unit === 0x5b || unit === 0x7b) {
@@ -47,7 +47,7 @@ export function nestsDeeper(text: string, most: number, mostMembers = Number.POS
 		} else if (unit === 0x5d || unit === 0x7d) depth -= 1;
 		else if (unit === 0x3a) members += 1;
 	}
-	return depth > most || members > mostMembers || begun > mostMembers;
+	return depth > mostInside || members > mostMembers || begun > mostMembers;
 }
 
 /** Whether a value of JSON is an object: no list, no `null`. */

@@ -1,10 +1,10 @@
 import { networkInterfaces } from 'node:os';
 import { expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import { findInterface } from '../../src/base/unix.edge.ts';
+import { readRoutes } from '../../src/base/unix.edge.ts';
 import { classifyNetworkError, fellSilent } from '../../src/connection/classify-network-error.ts';
 import { asOwnSide, watchOwnSide } from '../../src/connection/own-side.edge.ts';
-import { type WayOut, wayOut } from '../../src/connection/way-out.ts';
+import { interfaceOf, type WayOut, wayOut } from '../../src/connection/way-out.ts';
 
 const eth0: { name: string; losses: string; out?: WayOut } = { name: 'eth0', losses: '2\n', out: 'there' };
 
@@ -28,12 +28,10 @@ test.each([
 test("the interface of an own address is found by the routes of the machine, and none for a stranger's", () => {
 	const [[name, all] = ['', []]] = Object.entries(networkInterfaces()).filter(([name]) => name !== 'lo');
 	const own = all?.find(({ family }) => family === 'IPv4')?.address ?? '';
-	expect(findInterface(own)).toBe(own === '' ? null : name);
-	expect([findInterface('203.0.113.250'), findInterface('::1'), findInterface('127.0.0.1')]).toEqual([
-		null,
-		null,
-		null,
-	]);
+	const routes = readRoutes()?.ipv4 ?? '';
+	expect(interfaceOf(routes, own)).toBe(own === '' ? null : name);
+	for (const other of ['203.0.113.250', '::1', '127.0.0.1']) expect(interfaceOf(routes, other)).toBeNull();
+	expect(interfaceOf(HEAD + ROUTER + SITE, '192.0.2.7')).toBe('eth0');
 });
 
 test('of a line whose own side is not known nothing is said, and addresses that stay are not lost', () => {
