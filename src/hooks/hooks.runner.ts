@@ -120,20 +120,26 @@ export function followHooks(parts: {
 
 /** The log redacts every line: a command may print anything. */
 function logEnd(log: Log, hook: string, outcome: HookOutcome, ms: number, stderr: string): void {
+	if (outcome.kind === 'notStarted') {
+		log.warn(`${hook} could not be started (${outcome.reason})`);
+		return;
+	}
+	const { how, ...fields } = ended(outcome);
 	const said = stderr === '' ? '' : `: ${stderr}`;
-	const params = { detail: stderr };
+	log[fields.exitStatus === 0 ? 'info' : 'warn'](`${hook} ${how}${said}`, {
+		...fields,
+		ms,
+		params: { detail: stderr },
+	});
+}
+
+function ended(outcome: Exclude<HookOutcome, { kind: 'notStarted' }>) {
 	switch (outcome.kind) {
 		case 'exited':
-			if (outcome.exitStatus === 0) log.info(`${hook} ended${said}`, { exitStatus: 0, ms, params });
-			else log.warn(`${hook} failed${said}`, { exitStatus: outcome.exitStatus, ms, params });
-			return;
+			return { how: outcome.exitStatus === 0 ? 'ended' : 'failed', exitStatus: outcome.exitStatus };
 		case 'killed':
-			log.warn(`${hook} was ended by a signal${said}`, { signal: outcome.signal, ms, params });
-			return;
+			return { how: 'was ended by a signal', signal: outcome.signal };
 		case 'timedOut':
-			log.warn(`${hook} took too long and was ended${said}`, { ms, params });
-			return;
-		case 'notStarted':
-			log.warn(`${hook} could not be started (${outcome.reason})`);
+			return { how: 'took too long and was ended' };
 	}
 }

@@ -354,6 +354,17 @@ describe('what it shows', () => {
 		await stream.return(undefined);
 	});
 
+	test('a page hears from the agent at least twice within the time after which it says that the agent does not answer [F1230]', async () => {
+		const silence = /^const SILENCE_MS = ([\d_]+);$/m.exec(fs.readFileSync(path.join(PAGE, 'page.js'), 'utf8'))?.[1];
+		const { port } = await page();
+		const stream = views(port);
+		await nextView(stream);
+		const since = performance.now();
+		await nextView(stream);
+		expect(performance.now() - since).toBeLessThan(Number(silence?.replace('_', '')) / 2);
+		await stream.return(undefined);
+	});
+
 	test('a few open pages at once: one more ends the oldest, so that silent clients cannot lock the page', async () => {
 		const { port } = await page();
 		const open = Array.from({ length: MAX_STREAMS }, () => views(port));
