@@ -80,7 +80,15 @@ export function openBase(options: AgentOptions) {
 	let credential = '';
 	let stopped = false;
 	const statusListeners = new Set<() => void>();
+	const endsTold = new Set<string>();
+	/** They come without an event: they are looked at whenever the status is. */
+	const ends = () => tellEnds((tried ?? runtime).ends ?? [], time.nowMs());
 	const publish = () => {
+		for (const { code, message, params } of ends()) {
+			const name = JSON.stringify([code, params?.['path'] ?? params?.['file']]);
+			if (!endsTold.has(name)) log.warn(message, { code, params });
+			endsTold.add(name);
+		}
 		for (const listener of statusListeners) listener();
 	};
 	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
@@ -88,8 +96,7 @@ export function openBase(options: AgentOptions) {
 	);
 	const dates = keepDates(clock, stateWriter);
 	const kept = keepWarnings(log, publish, dates);
-	/** Ends come without an event: they are looked at whenever the warnings are. */
-	const list = () => [...kept.list(), ...tellEnds((tried ?? runtime).ends ?? [], time.nowMs())];
+	const list = () => [...kept.list(), ...ends()];
 	const warnings = { ...kept, list };
 	const events = createEventsFeed(options.openEvents(warnings.set), counters);
 	let shownAtMs = Number.NEGATIVE_INFINITY;

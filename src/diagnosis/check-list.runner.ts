@@ -29,6 +29,7 @@ import {
 	assessMemory,
 	assessPlan,
 	assessUnit,
+	assessUntold,
 } from './check-results.ts';
 import { blockedBy, type Check, type Finding, failed, notApplicable, ok, warning } from './checks.ts';
 import { hooksThatCannotRun } from './hook-programs.edge.ts';
@@ -143,7 +144,7 @@ const checkRoute = <Id extends string>(
 	id: Id,
 	title: string,
 	needs: readonly string[],
-	run: (route: Route, ...rest: Parameters<Run>) => Promise<Finding>,
+	run: (route: Route, context: DoctorContext, limitMs: number) => Promise<Finding>,
 ) =>
 	check(id, title, needs, async (context, limitMs) => {
 		const route = await context.route();
@@ -331,6 +332,12 @@ export const CHECKS = [
 	check('unit', 'systemd unit', [], async ({ inspected: { unit } }) =>
 		unit === null ? notApplicable('systemd does not run this machine, or could not be asked.') : assessUnit(UNIT, unit),
 	),
+	check('agent', 'Running agent', [], async ({ daemon }, _, before) => {
+		const running = await daemon();
+		return running.kind === 'runs'
+			? assessUntold(running.status.warnings, await before())
+			: notApplicable('No agent runs here that could be asked.');
+	}),
 ] as const satisfies readonly Check<DoctorContext>[];
 
 export type CheckId = (typeof CHECKS)[number]['id'];

@@ -1,7 +1,8 @@
 /** The figures and answers of single checks as findings, and the limits at which a figure is reported. Pure. */
 
 import { plainDuration } from '../base/durations.ts';
-import { asFailure, type ErrorCode, failure } from '../base/errors.ts';
+import { asFailure, type ErrorCode, type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import { classifyHttpAnswer, type HttpAnswer } from '../connection/classify-failure.ts';
 import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { ShownCertificate } from '../connection/inspect.edge.ts';
@@ -130,6 +131,29 @@ export function assessPlan(
 	if (found) return warning(found);
 	const taken = record?.taken;
 	return ok(taken ? `Revision ${taken.revision} is in force.` : 'No fleet plan has come yet.');
+}
+
+/**
+ * The warnings of the running agent that no other check has told: of its settings there may be several with one code.
+ * @param before what the other checks have found.
+ */
+export function assessUntold(warnings: Status['warnings'], before: readonly Finding[]): Finding {
+	const isTold = ({ code, message }: Pick<Failure, 'code' | 'message'>) =>
+		before.some((finding) => {
+			const isSame = 'code' in finding && finding.code === code && !code.startsWith('settings-');
+			return isSame || finding.message.includes(message.split(/\.(?: |$)/)[0] ?? message);
+		});
+	const [first, ...others] = warnings.map(asFailure).filter((one) => !isTold(one));
+	if (!first) return ok('It warns of nothing that is not told above.');
+	return warning(together([first, ...others]));
+}
+
+/** Each file is told once, under the code of the first: an agent that runs and this process may both have seen it. */
+export function together([first, ...others]: readonly [Failure, ...Failure[]]): Failure {
+	const fileOf = ({ message, params }: Failure) => params?.['path'] ?? message;
+	const each = [...new Map([...others, first].map((one) => [fileOf(one), one])).values()];
+	const texts = (part: 'message' | 'remedy') => joinSentences(...new Set(each.map((one) => one[part])));
+	return each.length === 1 ? first : failure(first.code, texts('message'), { remedy: texts('remedy') });
 }
 
 export function assessUnit(unit: string, shown: UnitProperties): Finding {

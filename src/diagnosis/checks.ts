@@ -9,8 +9,8 @@ export interface Check<Context> {
 	readonly title: string;
 	/** The checks that must not have failed before this one can say anything. They come earlier in the list. */
 	readonly needs: readonly string[];
-	/** Looks at one thing. @param limitMs how long it may take. */
-	readonly run: (context: Context, limitMs: number) => Promise<Finding>;
+	/** Looks at one thing. @param limitMs how long it may take. @param before what the checks before it have found. */
+	readonly run: (context: Context, limitMs: number, before: () => Promise<readonly Finding[]>) => Promise<Finding>;
 }
 
 /** What a check has found. */

@@ -29,6 +29,7 @@ import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { type LoadedState, openStateStore } from '../state/store.edge.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
+import { together } from './check-results.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
 import { readSocket } from './machine-probes.edge.ts';
 
@@ -108,14 +109,6 @@ export async function checkState(
 	if ((info.mode & 0o077) === 0) return ok(`${stateDir} can be read, and a state can be saved there.`);
 	const message = `Other users have access to ${stateDir}: its mode is ${(info.mode & 0o777).toString(8)}.`;
 	return warning(failure('state-unreadable', message, { remedy: `Restrict it to its owner: chmod 700 ${stateDir}.` }));
-}
-
-/** Each file is told once, under the code of the first: an agent that runs and this process may both have seen it. */
-function together([first, ...others]: readonly [Failure, ...Failure[]]): Failure {
-	const fileOf = ({ message, params }: Failure) => params?.['path'] ?? message;
-	const each = [...new Map([...others, first].map((one) => [fileOf(one), one])).values()];
-	const texts = (part: 'message' | 'remedy') => joinSentences(...new Set(each.map((one) => one[part])));
-	return each.length === 1 ? first : failure(first.code, texts('message'), { remedy: texts('remedy') });
 }
 
 /** Who says what a damaged log has lost. */

@@ -38,15 +38,17 @@ export async function diagnose<Context>(options: DiagnoseOptions<Context>) {
 	const running = new Map<string, Promise<CheckReport>>();
 
 	const report = async (check: Check<Context>): Promise<CheckReport> => {
+		const before = [...running.values()];
 		const { id, title, needs } = check;
 		await Promise.all(needs.map((need) => running.get(need)));
 		const fromMs = clock.monotonicMs();
-		const finding = blockerTo(check, findings) ?? (await run(check, startedMs + DOCTOR_DEADLINE_MS - fromMs));
+		const leftMs = startedMs + DOCTOR_DEADLINE_MS - fromMs;
+		const finding = blockerTo(check, findings) ?? (await run(check, leftMs, () => Promise.all(before)));
 		findings.set(id, finding);
 		return { id, title, ...finding, ms: Math.round(clock.monotonicMs() - fromMs) };
 	};
 
-	const run = async (check: Check<Context>, leftMs: number): Promise<Finding> => {
+	const run = async (check: Check<Context>, leftMs: number, before: () => Promise<Finding[]>): Promise<Finding> => {
 		const limitMs = Math.max(1, Math.min(CHECK_DEADLINE_MS, leftMs));
 		const late = Promise.withResolvers<Finding>();
 		const message = `This check did not end within ${(limitMs / 1000).toFixed(1)} s.`;
@@ -54,7 +56,7 @@ export async function diagnose<Context>(options: DiagnoseOptions<Context>) {
 		const cancel = clock.schedule(limitMs, () => late.resolve(tooLate));
 		try {
 			// A little less than the limit: a check that ends on its own says more than one that is cut off.
-			return await Promise.race([check.run(context, Math.ceil(limitMs * 0.95)), late.promise]);
+			return await Promise.race([check.run(context, Math.ceil(limitMs * 0.95), before), late.promise]);
 		} catch (error) {
 			return failed(toFailure(error));
 		} finally {

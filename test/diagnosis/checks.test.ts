@@ -57,6 +57,7 @@ describe('the list', () => {
 			'scanner settings',
 			'hooks settings',
 			'unit',
+			'agent',
 		]);
 	});
 

@@ -2,6 +2,7 @@ import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
+import { CHECK_IDS } from '../../src/diagnosis/check-list.runner.ts';
 import { assessUnit } from '../../src/diagnosis/check-results.ts';
 import { readDiskSpace, readSocket } from '../../src/diagnosis/machine-probes.edge.ts';
 import { checkFirstPairing } from '../../src/diagnosis/probe-device.runner.ts';
@@ -317,6 +318,32 @@ describe('the pairing', () => {
 		const half = await examine({ settings: { baseUrl: 'https://id.example.com' } }, 'pairing');
 		expectProblem(half.checks.pairing, 'warning', 'unpaired', /./);
 	});
+});
+
+test('every warning of the running agent is told by a check, once [F1231]', async () => {
+	const home = await givenHome();
+	const service = await givenService();
+	const settings = { baseUrl: service.url, workflowId: 'check-in' };
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const device = await givenAgent({ home, settings: { ...settings, credential: { apiKeyFile } } });
+	await device.untilLive('check-in');
+	await home.writeSettings({});
+	await device.daemon.reload();
+	const told = async () => {
+		const { checks } = await examine({ home }, ...CHECK_IDS);
+		const messages = Object.values(checks).map(({ message }) => message);
+		for (const { message } of device.agent.status().warnings) {
+			const [sentence = ''] = message.split('. ');
+			expect(messages.filter((one) => one.includes(sentence))).toHaveLength(1);
+		}
+		return device.agent.status().warnings;
+	};
+	expect(await told()).toHaveLength(1);
+	await home.writeSettings({ network: { caFile: '/nowhere.pem' } });
+	await device.daemon.reload();
+	expect(await told()).toHaveLength(2);
+	const alone = await examine({ home }, 'agent');
+	expectProblem(alone.checks.agent, 'warning', 'settings-unreadable', /nowhere\.pem/);
 });
 
 describe('the local sockets', () => {

@@ -302,7 +302,7 @@ test('a key that says when it ends is told of 30 days before, and no more when a
 	expect(isTold()).toEqual([]);
 });
 
-test('a client certificate is told of 30 days before it ends, and when it has ended [F813]', async () => {
+test('a client certificate is told of 30 days before it ends, and when it has ended, in the log, too [F813]', async () => {
 	const home = await givenHome();
 	const [clientCertificateFile, clientKeyFile] = [fixture('client.pem'), fixture('client.key')];
 	const device = await givenAgent({ home, settings: { network: { clientCertificateFile, clientKeyFile } } });
@@ -315,6 +315,9 @@ test('a client certificate is told of 30 days before it ends, and when it has en
 	expect(toldBefore(31)).toEqual([]);
 	expect(toldBefore(29)).toMatchObject([{ message: expect.stringContaining(`${of} ends at`) }]);
 	expect(toldBefore(-1)).toMatchObject([{ message: expect.stringContaining(`${of} has ended at`) }]);
+	// What changes the status next shows it.
+	await device.daemon.reload();
+	expect(device.logText()).toContain('credential-ending');
 });
 
 test('a key or a client certificate that is not valid yet is told with the day and the clock, as ends are [F1041]', async () => {
