@@ -45,3 +45,13 @@ export function deferWorkflow(
 	const request = { ...desired.request, workflowId: live.request.workflowId };
 	return { desired: untilMs === null ? desired : { ...desired, request }, change: { workflowId, sinceMs, untilMs } };
 }
+
+/** The change as it is now, while something else goes before it: a lease that has ended makes it wait no more. */
+export function agedChange(
+	before: Change | null,
+	leases: Leases,
+	maxDeferSeconds: number,
+	nowMs: number,
+): Change | null {
+	return before && { ...before, untilMs: deferredUntil(leases, before.sinceMs, maxDeferSeconds, nowMs) };
+}

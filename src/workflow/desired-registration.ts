@@ -27,7 +27,7 @@ import type { ResolvedSettings } from '../settings/resolve.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState, SavedConnection } from '../state/device-state.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
-import { type Change, deferWorkflow } from './deferral.ts';
+import { agedChange, type Change, deferWorkflow } from './deferral.ts';
 import type { Leases } from './leases.ts';
 import { chosenCadence, chosenWorkflow, fixedWorkflow } from './precedence.ts';
 
@@ -109,8 +109,8 @@ export interface DesiredOutcome {
 /** What is desired now. Ask again at `reevaluateAtMs`, when an input changes, and after every step of the supervision. */
 export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const { resolved, supervision, leases, before, nowMs, wallMs, random } = inputs;
-	const { fleet, workflow } = resolved.settings;
-	const limitMs = fleet.changeLimitSeconds * 1000;
+	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
+	const { maxDeferSeconds } = resolved.settings.workflow;
 	const due = inputs.plan && applyDue(inputs.plan, wallMs);
 	// While the device only stays where it is, no plan moves it.
 	const plan = keptWithoutSettings(resolved.settings, inputs.state) ? null : planTarget(due, wallMs);
@@ -123,14 +123,14 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const wayMs = way.name !== 'none' && way.untilMs > nowMs ? way.untilMs : null;
 	const moments = [wayMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
 	if (isAlone) {
-		const reevaluateAtMs = earliest(moments);
-		const progress = { ...before, way, credential, request };
+		const change = agedChange(before.change, leases, maxDeferSeconds, nowMs);
+		const reevaluateAtMs = earliest([...moments, change?.untilMs ?? null]);
+		const progress = { ...before, way, credential, request, change };
 		return { desired: demanded, blocker, missing, reevaluateAtMs, progress, plan: due, adoptsProvisioned: false };
 	}
 
 	const key = planMoveKey(demanded, supervision, plan, fixedWorkflow(resolved, plan)?.source === 'plan');
 	const allowed = isHeldBack(before.attempt, key, nowMs) ? keepLastGood(demanded, supervision) : demanded;
-	const maxDeferSeconds = workflow.maxDeferSeconds;
 	const [last] = inputs.state.connections;
 	const context = { supervision, last, leases, before: before.change, maxDeferSeconds, nowMs };
 	const deferral = deferWorkflow(allowed, context);

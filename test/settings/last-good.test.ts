@@ -206,6 +206,22 @@ test('a workflow that an application holds back is shown as waiting for its leas
 	expect(await row(device, 'workflowId')).not.toHaveProperty('waitsFor');
 });
 
+test('a change whose lease has ended while another way out is tried is not said to wait for an application [F1232]', async () => {
+	const { device, home, good } = await given();
+	device.agent.leases.hold('kiosk', 60);
+	await home.writeSettings({ ...good, workflowId: 'boarding' });
+	await device.daemon.reload();
+	await device.untilStatus(({ workflow }) => workflow.waitsUntil !== null);
+	await home.writeSettings({ ...good, workflowId: 'boarding', service: { channelPath: '/no/such' } });
+	await device.daemon.reload();
+	expect(await row(device, 'workflowId')).toMatchObject({ waitsFor: 'lease' });
+	device.agent.leases.release('kiosk');
+	await device.untilStatus(({ workflow }) => workflow.waitsUntil === null);
+	expect(await row(device, 'service.channelPath')).toMatchObject({ waitsFor: 'try' });
+	expect(await row(device, 'workflowId')).toMatchObject({ value: 'check-in', disk: 'boarding', waitsFor: 'try' });
+	expect(device.agent.status().sentence).not.toContain('application');
+});
+
 test('a value that stands in for a refused restriction is never shown as what is on the disk [F804]', async () => {
 	const { device, home, conf } = await given();
 	await rm(home.paths.configFile);
