@@ -171,7 +171,7 @@ export const CHECKS = [
 			// The agent waits for the file; without a saved Connection it has nothing else to do.
 			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(asTold(unreadable));
 			const { resolved } = runtime;
-			const [exposed] = await findExposedFiles(resolved, inspected.paths);
+			const exposed = await findExposedFiles(resolved, inspected.paths);
 			const missing = keptWithoutSettings(resolved.settings, await stateOrEmpty())?.missing;
 			const withoutUpdates = missingFor(resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
 			const own = toldProblems(resolved.problems, resolved.unknown);
@@ -186,9 +186,12 @@ export const CHECKS = [
 			const isNamed = ({ params }: Failure) => unread.some(({ message }) => message.includes(`${params?.['path']}`));
 			refusals.push(...having('settings-unreadable').filter((one) => one.params?.['path'] && !isNamed(one)));
 			refusals.push(...tellEnds((tried ?? runtime).ends ?? [], clock.wallMs()));
-			const [problem = missing ?? exposed ?? notices[0] ?? withoutUpdates] = refusals;
-			const others = refusals.slice(1).map(({ message }) => message);
-			if (problem) return warning({ ...problem, message: joinSentences(problem.message, ...others) });
+			const all = [...refusals, missing, ...exposed, ...notices, withoutUpdates].filter((one) => one != null);
+			const [problem, ...others] = all;
+			if (problem) {
+				const message = joinSentences(problem.message, ...others.map((one) => one.message));
+				return warning({ ...problem, message });
+			}
 			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
 			const from = documents.length === 0 ? 'no file, defaults only' : files;
 			return ok(`Valid (${from}${inspected.isOfUnit ? '; as the unit has them' : ''}).`);

@@ -106,6 +106,16 @@ describe('settings', () => {
 			expect(checks.settings?.message).toContain(words);
 	});
 
+	test('that are refused, given twice or in a file that others may read are all told [F1233]', async () => {
+		const { home } = await givenStopped();
+		const pinFile = await home.secretFile('pin', '83510927');
+		await chmod(pinFile, 0o644);
+		const settings = `{ "deviceType": 7, "heartbeatCadence": 40, "heartbeatCadence": 41, "page": { "pinFile": "${pinFile}" } }`;
+		const { checks } = await examine({ home, settings }, 'settings');
+		for (const words of ['deviceType must be a text', 'heartbeatCadence', `${pinFile} (page.pinFile) is not safe`])
+			expect(checks.settings?.message).toContain(words);
+	});
+
 	test('are a warning where a variable names none of them', async () => {
 		const { checks } = await examine({ env: { IDV_AGENT_NO_SUCH_SETTING: '1' } }, 'settings');
 		expectProblem(checks.settings, 'warning', 'settings-invalid', /IDV_AGENT_NO_SUCH_SETTING names no setting/);

@@ -34,6 +34,7 @@ async function givenDevice() {
 		backup: secret(),
 		damaged: secret(),
 		unread: secret(),
+		worked: secret(),
 		handed: secret(),
 		keyLine: (await readFile(fixture('client.key'), 'utf8')).split('\n')[1] ?? '',
 	};
@@ -61,7 +62,8 @@ async function givenDevice() {
 		const request = { deviceId: 'KIOSK-7', workflowId: 'check-in' };
 		const obtainedAt = '2026-11-21T07:00:00.000Z';
 		const connection = { baseUrl: settings.baseUrl, request, credentialId: '', token, obtainedAt };
-		return JSON.stringify({ ...EMPTY_STATE, connections: [connection] });
+		const workedCredential = { id: 'abc', baseUrl: settings.baseUrl, sent: `ApiKey ${known.worked}` };
+		return JSON.stringify({ ...EMPTY_STATE, connections: [connection], workedCredential });
 	};
 	await writeFile(join(stateDir, 'state.json'), stateWith(known.saved));
 	await writeFile(join(stateDir, 'state.json.bak'), stateWith(known.backup));
@@ -117,6 +119,9 @@ describe('a support bundle', () => {
 		expect(text).toMatch(/ is \[\w+-\d+-[0-9a-f]{6}\] here/);
 		expect(text).toContain('KIOSK-7');
 		expect(text).not.toContain('a-plain-word-that-is-a-password');
+		// The key that worked last is not even there as a shape.
+		expect(text).toContain('"workedCredential"');
+		expect(text).not.toContain('"sent"');
 	});
 
 	test('has nothing of texts that nobody knows', async () => {
