@@ -329,7 +329,7 @@ function statusOf(
 		supervision,
 		device: stateWriter.state,
 		workflow: workflow.chosen(),
-		plan: reportPlan(fleet.record(), attempt, { ...moment, wallMs: base.time.nowMs(), checkedAt: fleet.checkedAt }),
+		plan: reportPlan(fleet.record(), attempt, { ...moment, wallMs: base.time.nowMs() }, fleet),
 		updates,
 		identity: { deviceId: deviceId.value, serial: serial.value, macAddress: macAddress.value },
 		deviceType: settings().deviceType,

@@ -77,8 +77,8 @@ export function followFleet(parts: FleetParts) {
 	/** Of a plan that was refused: so that it is not sent again and again. */
 	let refusedEtag: string | null = null;
 	let hasBytes = false;
-	/** What was said of it. */
-	let refusal: string | null = null;
+	/** Why the plan that was served last is not followed; `null` while it is. */
+	let servedRefusal: Failure | null = null;
 	let checkedAt: string | null = null;
 	let stopped = false;
 	let cancelPoll = () => {};
@@ -137,15 +137,20 @@ export function followFleet(parts: FleetParts) {
 			const changed = await fetchChanged(known, new URL(planUrl), signal);
 			if (signal.aborted) return;
 			if (changed) receive(changed);
-			if (changed || refusedEtag === null) warnings.set('fleet', null);
-			checkedAt = isoNow(clock);
+			// One that was refused is served still: nothing was confirmed.
+			if (changed || refusedEtag === null) {
+				servedRefusal = null;
+				checkedAt = isoNow(clock);
+			}
+			warnings.set('fleet', servedRefusal);
 		} catch (error) {
 			if (signal.aborted) return;
 			const problem = toFailure(error);
 			askedMs = problem.retryAfterMs ?? 0;
-			if (problem.code !== 'plan-unreachable' && problem.message !== refusal)
-				parts.audit.record({ ...PLAN_RECEIVED, result: problem.code });
-			refusal = problem.message;
+			if (problem.code !== 'plan-unreachable') {
+				if (problem.message !== servedRefusal?.message) parts.audit.record({ ...PLAN_RECEIVED, result: problem.code });
+				servedRefusal = problem;
+			}
 			// A device that is offline has reported that already.
 			if (problem.code !== 'plan-unreachable' || !parts.isOffline()) warnings.set('fleet', problem);
 		}
@@ -257,6 +262,10 @@ export function followFleet(parts: FleetParts) {
 		get checkedAt() {
 			return checkedAt;
 		},
+		/** Why the plan that was served last is not followed, also while its server is away; `null` while it is. */
+		get servedRefusal() {
+			return servedRefusal;
+		},
 		/** The settings or the identity may have changed. */
 		reevaluate() {
 			// A pairing that was waited for ends after this.
@@ -271,8 +280,9 @@ export function followFleet(parts: FleetParts) {
 			polling?.abort();
 			polling = null;
 			cancelPoll();
-			if (planUrl === null) warnings.set('fleet', null);
-			else pollIn(FIRST_POLL_MS * random());
+			if (planUrl !== null) return pollIn(FIRST_POLL_MS * random());
+			servedRefusal = null;
+			warnings.set('fleet', null);
 		},
 		/** Polls now, and fetches a plan again that was refused. */
 		retry() {

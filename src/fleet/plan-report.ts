@@ -3,14 +3,15 @@ import type { Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
 import type { PlanReport, Status } from '../protocol/local-api.ts';
 import type { PlanRecord, TakenPlan } from '../state/plan-record.ts';
 import type { PlanAttempt } from './attempt.ts';
+import type { Fleet } from './follow-plan.runner.ts';
 import { endedTrust, isOfFleet, type PlanTrust, planTarget, speaks } from './record.ts';
 import { assignmentAt, isDue } from './targeting.ts';
 
 export function reportPlan(
 	record: PlanRecord | null,
 	attempt: PlanAttempt,
-	/** `checkedAt`: when the plan was last fetched or confirmed, ISO 8601. */
-	{ checkedAt, nowMs, wallMs }: { checkedAt: string | null; nowMs: number; wallMs: number },
+	{ nowMs, wallMs }: { nowMs: number; wallMs: number },
+	{ checkedAt, servedRefusal }: Pick<Fleet, 'checkedAt' | 'servedRefusal'>,
 ): Status['plan'] {
 	if (!record) return null;
 	const { taken, followed } = record;
@@ -32,6 +33,7 @@ export function reportPlan(
 		workflowId,
 		next: nextChange(record, wallMs),
 		refused,
+		servedRefused: servedRefusal,
 		checkedAt,
 	};
 }
@@ -96,10 +98,10 @@ export function heartbeatExtras(
 	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
 		agentVersion,
 		// Beside a Connection that works as well: the day it ends, the device needs its key, and what its settings lead to.
-		problemCode: problem?.code ?? warnings.find(isRefused)?.code ?? null,
+		problemCode: problem?.code ?? warnings.find(isRefused)?.code ?? plan?.servedRefused?.code ?? null,
 		planRevision: plan?.followed ?? null,
 		planRing: plan?.ring ?? null,
-		planReason: plan?.refused?.message ?? null,
+		planReason: (plan?.refused ?? plan?.servedRefused)?.message ?? null,
 		updateReason: updates?.reason ?? null,
 		updateTakenBack: updates?.takenBack.at(-1)?.version ?? null,
 	};

@@ -28,6 +28,8 @@ export interface DeviceReport {
 	readonly planEpoch?: number | null | undefined;
 	/** Why it refused, in words. */
 	readonly refusal: string | null;
+	/** Why it refuses the plan that is served to it, in words: it goes on with the one before. */
+	readonly servedRefusal?: string | null | undefined;
 	/** Why it may be late, in words; and why it does not have the version that is ordered. */
 	readonly hindrance: string | null;
 	readonly updateHindrance?: string | null | undefined;
@@ -165,7 +167,8 @@ export function standingOf(
 	if (back) return refused(`version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`);
 	if (lacking.length === 0) {
 		const later = words.find(({ what, to, isNow }) => !isNow && to !== null && to !== has[what]);
-		return { ...shared, standing: later ? 'dueLater' : 'atTarget', atMs: later?.atMs ?? null };
+		const reason = later ? (report.servedRefusal ?? null) : null;
+		return { ...shared, standing: later ? 'dueLater' : 'atTarget', atMs: later?.atMs ?? null, reason };
 	}
 	const own = report.next?.revision === revision && nowMs < report.next.atMs + graceMs ? report.next.atMs : null;
 	const late = lacking.find((word) => hasPassed(word) && (own === null || word.what === 'version'));

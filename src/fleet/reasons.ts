@@ -18,6 +18,10 @@ const REASONS: Readonly<Record<string, string>> = {
 	'clock-wrong': 'its clock is wrong',
 	'channel-silent': 'its line is dead',
 	'plan-not-followed': 'it was not online with it in time',
+	'plan-untrusted': 'it refuses the plan that is served: no key of its settings has signed it',
+	'plan-for-other-fleet': 'it refuses the plan that is served: it is for another fleet',
+	'plan-outdated': 'it refuses the plan that is served: it knows a newer one, or another one under the same revision',
+	'plan-invalid': 'it refuses the plan that is served: it is not valid',
 	'disk-low': 'its disk is nearly full',
 	'not-installed': 'idv-agent-updates is not installed on it',
 	disabled: 'its settings do not allow updates (update.enabled)',
@@ -47,6 +51,14 @@ export const REFUSED_SETTINGS: readonly string[] = [
 	'workflow-unknown',
 	'access-forbidden',
 	'request-rejected',
+];
+
+/** Codes of a plan that was fetched and is not followed. */
+export const REFUSED_PLANS: readonly string[] = [
+	'plan-untrusted',
+	'plan-for-other-fleet',
+	'plan-outdated',
+	'plan-invalid',
 ];
 
 /** @param workflowId the workflow that it is about. */

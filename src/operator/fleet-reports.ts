@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
-import { reasonIn } from '../fleet/reasons.ts';
+import { REFUSED_PLANS, reasonIn } from '../fleet/reasons.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { parseJson } from '../protocol/json.ts';
 import { isOfSettings } from './fleet-troubles.ts';
@@ -67,6 +67,7 @@ const statusLineSchema = z.object({
 			followed: z.number().nullable(),
 			next: z.object({ revision: z.number(), at: z.string() }).nullish(),
 			refused: z.object({ revision: z.number(), message: z.string() }).nullable(),
+			servedRefused: told.nullish(),
 			checkedAt: time,
 		})
 		.nullish(),
@@ -172,6 +173,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		planRefused: plan?.refused?.revision ?? null,
 		planEpoch: plan?.epoch,
 		refusal: plan?.refused?.message ?? null,
+		servedRefusal: servedRefusalOf(status),
 		hindrance: online ? hindranceOf(status) : (problem?.message ?? (status.state === 'unpaired' ? 'not paired' : null)),
 		next: next && Number.isFinite(next.atMs) ? next : null,
 		agentVersion: status.agentVersion ?? null,
@@ -196,15 +198,21 @@ function readTime(text: string | null | undefined): number | null {
 }
 
 /** Why a device that is online may not do as a plan says; `null` where its status names nothing. */
-function hindranceOf({ workflow, plan, problem, warnings }: StatusLine): string | null {
+function hindranceOf(status: StatusLine): string | null {
+	const { workflow, plan, problem, warnings } = status;
 	const { source, waitsUntil } = workflow;
 	if (source === 'flag' || source === 'environment' || source === 'file')
 		return `its own settings name the workflow (${source})`;
 	if (waitsUntil) return 'applications on it hold a lease';
 	if (plan === null) return 'it follows no plan: fleet.planUrl is not set';
 	const ofPlan = warnings?.find(({ code }) => code?.startsWith('plan-'));
-	if (ofPlan?.message) return ofPlan.message;
-	return problem?.message ?? null;
+	return servedRefusalOf(status) ?? ofPlan?.message ?? problem?.message ?? null;
+}
+
+/** An agent of 0.1 has it among its warnings only. */
+function servedRefusalOf({ plan, warnings }: StatusLine): string | null {
+	const warned = warnings?.find(({ code }) => code && REFUSED_PLANS.includes(code));
+	return (plan?.servedRefused ?? warned)?.message ?? null;
 }
 
 async function fromService(shell: Shell, flags: SourceFlags, nowMs: number): Promise<DeviceReport[]> {
@@ -238,6 +246,7 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	const heardAtMs = readTime(lastHeartbeatAt);
 	// The service itself knows what it has refused, whatever the device says in its heartbeats.
 	const own = refused ? reasonIn(refused.code, refused.workflowId) : null;
+	const servedRefusal = planRefused === null ? planReason : null;
 	return {
 		...{ deviceId, serial, macAddress, deviceType, workflowId, online, planRevision, planRefused, agentVersion },
 		heartbeatCadence,
@@ -246,7 +255,8 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 		heardAtMs: online ? nowMs : heardAtMs,
 		offlineSinceMs: online ? null : heardAtMs,
 		refusal: planReason ?? own,
-		hindrance: problemCode ? reasonIn(problemCode) : own,
+		servedRefusal,
+		hindrance: servedRefusal ?? (problemCode ? reasonIn(problemCode) : own),
 		updateHindrance: updateReason && reasonIn(updateReason),
 		next: null,
 		takenBack: updateTakenBack === undefined ? [] : [{ version: updateTakenBack, fault: null }],

@@ -43,6 +43,9 @@ export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): 
 		shell.warn(
 			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,
 		);
+	const refusing = reports.flatMap(({ deviceId, servedRefusal: why }) => (why ? [`${deviceId}: ${why}`] : []));
+	if (refusing.length > 0)
+		shell.warn(`${counted(refusing.length, 'device')} cannot follow the plan that is served (${list(refusing)}).`);
 	const shared = reports.flatMap(({ deviceId, otherDevice }) => (otherDevice ? [`${deviceId}: ${otherDevice}`] : []));
 	if (shared.length > 0)
 		shell.warn(`${counted(shared.length, 'id')} of more than one device, of which one is counted (${list(shared)}).`);

@@ -90,6 +90,7 @@ const QUERIES = {
 	unfollowed: 'idv_agent_settings_refused_time_seconds > 0',
 	confirmed: 'idv_agent_plan_confirmed_revision',
 	refused: 'idv_agent_plan_refused > 0',
+	servedRefused: 'idv_agent_plan_served_refused == 1',
 	due: 'idv_agent_plan_due_time_seconds',
 	revision: 'idv_agent_plan_revision',
 	ordered: 'idv_agent_update_ordered == 1',
@@ -128,11 +129,24 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	}
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const { online, info, workflow, cadence, problem, unusable, unfollowed, refused, revision, confirmed, due, ordered } =
-		Object.fromEntries(Object.entries(facts).map(([name, points]) => [name, byDevice(points)])) as Record<
-			keyof Facts,
-			Map<string, Point>
-		>;
+	const {
+		online,
+		info,
+		workflow,
+		cadence,
+		problem,
+		unusable,
+		unfollowed,
+		refused,
+		servedRefused,
+		revision,
+		confirmed,
+		due,
+		ordered,
+	} = Object.fromEntries(Object.entries(facts).map(([name, points]) => [name, byDevice(points)])) as Record<
+		keyof Facts,
+		Map<string, Point>
+	>;
 	for (const [device, point] of online)
 		if (!newest.has(device)) newest.set(device, { ...point, value: point.atSeconds });
 	const takenBack = Map.groupBy(facts.takenBack, (point) => point.labels['device']);
@@ -152,6 +166,8 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		] as const;
 		const troubles = others.flatMap(([one, at]) => (at === undefined ? [] : [{ code: one, since: isoOf(at) }]));
 		const refusal = refused.get(deviceId);
+		const served = servedRefused.get(deviceId)?.labels;
+		const servedRefusal = served ? (served['message'] ?? reasonIn(served['code'] ?? '')) : null;
 		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
 		const reason = ordered.get(deviceId)?.labels['reason'];
 		const { version, fleet } = { ...labels, ...info.get(deviceId)?.labels };
@@ -169,7 +185,8 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			planRevision: confirmed.get(deviceId)?.value ?? null,
 			planRefused: refusal?.value ?? null,
 			refusal: refusal?.labels['code'] ? reasonIn(refusal.labels['code'], refusal.labels['workflow']) : null,
-			hindrance: code && reasonIn(code),
+			servedRefusal,
+			hindrance: (is ? servedRefusal : null) ?? (code && reasonIn(code)),
 			updateHindrance: reason === undefined || reason === 'none' ? null : reasonIn(reason),
 			fleet: fleet ?? null,
 			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 } : null,

@@ -145,9 +145,8 @@ export const statusSchema = z.object({
 				.extend({ revision: z.int(), at: timestamp, nextTryAt: timestamp })
 				.nullable()
 				.describe("Set while the device keeps its last good workflow because the plan's assignment failed."),
-			checkedAt: timestamp
-				.nullable()
-				.describe('When the plan was last confirmed to be current, since the agent started.'),
+			servedRefused: problemSummarySchema.nullish().describe('Why the plan that is served is not followed.'),
+			checkedAt: timestamp.nullable().describe('When the plan was last confirmed, since the agent started.'),
 		})
 		.nullable(),
 	updates: z

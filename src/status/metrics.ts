@@ -148,11 +148,13 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 	];
 }
 
+/** Of a text in a label, in characters: stores take 1 KiB at least. */
+const MAX_MESSAGE = 300;
 const PLAN_STATES = ['none', 'waiting', 'trying', 'followed', 'refused'] as const;
 
 function planStateOf(plan: Status['plan']): (typeof PLAN_STATES)[number] {
 	if (!plan) return 'none';
-	if (plan.refused) return 'refused';
+	if (plan.refused || plan.servedRefused) return 'refused';
 	if (plan.next && plan.next.revision !== plan.revision) return 'waiting';
 	if (plan.revision === null) return 'none';
 	return plan.followed === plan.revision ? 'followed' : 'trying';
@@ -188,6 +190,13 @@ export function stateMetrics({ state, problem, workflow, channel, plan, updates 
 			'The revision that the device could not follow, by the code of the reason.',
 			refusedBy === null ? null : { code: refusedBy, ...(refusedWorkflow && { workflow: String(refusedWorkflow) }) },
 			plan?.refused?.revision,
+		),
+		named(
+			'plan_served_refused',
+			'1 while the plan that is served is refused, by the code of the reason and in words; the one in force goes on.',
+			plan?.servedRefused
+				? { code: plan.servedRefused.code, message: plan.servedRefused.message.slice(0, MAX_MESSAGE) }
+				: null,
 		),
 		gauge(
 			'plan_due_time_seconds',

@@ -336,6 +336,27 @@ describe('what is told', () => {
 		expect(device.seen.looks).toBe(3);
 	});
 
+	test('of a refusal: why, as long as no other plan is served, also while the server is away; and nothing is confirmed by it [F1190]', async () => {
+		const device = given();
+		device.nextInMs();
+		await device.serve(plan(5), '"5"');
+		const { checkedAt } = device.fleet;
+		const refused = { code: 'plan-outdated', message: expect.stringContaining('has revision 4') };
+		const told = () => [device.fleet.servedRefusal, device.warned, device.fleet.checkedAt];
+		device.nextInMs();
+		await device.serve(plan(4), '"4"');
+		expect(told()).toEqual([expect.objectContaining(refused), ['plan-outdated'], checkedAt]);
+		device.nextInMs();
+		await device.fails('plan-unreachable');
+		expect(told()).toEqual([expect.objectContaining(refused), ['plan-unreachable'], checkedAt]);
+		device.nextInMs();
+		await device.unchanged();
+		expect(told()).toEqual([expect.objectContaining(refused), ['plan-outdated'], checkedAt]);
+		device.nextInMs();
+		await device.serve(plan(6), '"6"');
+		expect(told()).toEqual([null, [], expect.not.stringMatching(checkedAt ?? '')]);
+	});
+
 	test('of a server that is not reached: a warning, unless the device has said already that it is offline', async () => {
 		const device = given();
 		device.now.isOffline = true;

@@ -489,11 +489,21 @@ describe('a plan that is not taken', () => {
 
 	async function expectNothingChanged(device: RunningAgent, code: string, words: RegExp) {
 		const status = await refusalOf(device, code);
+		const isServed = code !== 'plan-unreachable';
 		expect(status).toMatchObject({
 			state: 'online',
 			workflow: { live: 'check-in' },
-			plan: { revision: 7, followed: 7 },
+			plan: { revision: 7, followed: 7, refused: null, servedRefused: isServed ? { code } : null },
 		});
+		const figures = formatMetrics(stateMetrics(status));
+		for (const line of [
+			`plan_state{state="refused"} ${Number(isServed)}`,
+			`plan_state{state="followed"} ${Number(!isServed)}`,
+			'plan_revision 7',
+			'plan_confirmed_revision 7',
+			...(isServed ? [`plan_served_refused{code="${code}",message="`] : []),
+		])
+			expect(figures).toContain(`\nidv_agent_${line}`);
 		expect(status.warnings.map(({ message }) => message).join()).toMatch(words);
 	}
 
@@ -511,21 +521,24 @@ describe('a plan that is not taken', () => {
 		['a wrong value', plan(8, 'boarding\u0007'), 'plan-invalid', /\/defaults\/workflowId must not have control/],
 		['nothing', '', 'plan-invalid', /the file is empty/],
 		['bytes', Buffer.from([0xff, 0xfe, 0x00]), 'plan-invalid', /is not UTF-8/],
-	])('%s: nothing changes, and a higher revision that is right is taken [F119]', async (_, document, code, words) => {
-		const { server, device } = await givenFollower();
-		server.publish(document);
-		device.clock.advance(INTERVAL_MS);
-		await expectNothingChanged(device, code, words);
-		// What was refused is not fetched again, and what replaces it is.
-		await device.untilTimers(3);
-		device.clock.advance(INTERVAL_MS);
-		await server.untilAnswered(3);
-		expect(server.answers).toEqual([200, 200, 304]);
-		await device.untilTimers(3);
-		server.publish(plan(9, 'boarding'));
-		device.clock.advance(INTERVAL_MS);
-		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
-	});
+	])(
+		'%s: nothing changes, status and figures say why, and a higher revision that is right is taken [F119]',
+		async (_, document, code, words) => {
+			const { server, device } = await givenFollower();
+			server.publish(document);
+			device.clock.advance(INTERVAL_MS);
+			await expectNothingChanged(device, code, words);
+			// What was refused is not fetched again, and what replaces it is.
+			await device.untilTimers(3);
+			device.clock.advance(INTERVAL_MS);
+			await server.untilAnswered(3);
+			expect(server.answers).toEqual([200, 200, 304]);
+			await device.untilTimers(3);
+			server.publish(plan(9, 'boarding'));
+			device.clock.advance(INTERVAL_MS);
+			expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
+		},
+	);
 
 	test.each<[string, (device: RunningAgent, planUrl: string) => Promise<void>]>([
 		['a person asked for', async (device) => device.agent.reconnect()],

@@ -2,6 +2,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import type { Status } from '../../src/protocol/local-api.ts';
+import { type Metric, stateMetrics } from '../../src/status/metrics.ts';
 import { listen } from '../connection/network-peers.ts';
 import { openChannel, registerDevice } from '../service/fixture.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
@@ -31,6 +33,27 @@ function line(deviceId: string | null, live: string, more: Record<string, unknow
 	});
 }
 const lines = (...all: string[]) => operator.file('gathered.jsonl', `${all.join('\n')}\n`);
+/** A metrics store with what devices of these statuses send. */
+async function storeOf(devices: readonly Status[], more: (device: Status) => readonly Metric[] = () => []) {
+	const nowSeconds = Date.now() / 1000;
+	const points = devices.flatMap((device) =>
+		[...stateMetrics(device), ...more(device)].flatMap(({ name, samples }) =>
+			samples.map(({ labels, value }) => ({
+				metric: { __name__: name, device: device.deviceId ?? '', ...labels },
+				value: [nowSeconds, String(value)],
+			})),
+		),
+	);
+	const store = createServer((request, response) => {
+		const query = new URL(request.url ?? '', 'http://store').searchParams.get('query') ?? '';
+		const [, name, wanted] = /(idv_agent_\w+)(?: == (\d))?/.exec(query) ?? [];
+		const result = points.filter(
+			({ metric, value }) => metric.__name__ === name && (wanted === undefined || value[1] === wanted),
+		);
+		response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result } }));
+	});
+	return `http://127.0.0.1:${await listen(store)}`;
+}
 const status = (...args: string[]) => operator.idv(['fleet', 'status', ...args]);
 
 describe('idv fleet status --plan', () => {
@@ -62,7 +85,11 @@ describe('idv fleet status --plan', () => {
 			line('K-8', 'new'),
 			line('K-9', 'new', { state: 'offline', problem: { code: 'dns-failed', message: 'No DNS.' } }),
 		);
-		const shown = succeeded(await status('--plan', plan, '--from', from, '--json'));
+		const told = await status('--plan', plan, '--from', from, '--json');
+		expect(told.stderr).toBe(
+			'Warning: 1 device cannot follow the plan that is served (K-6: The plan is not signed.).\n',
+		);
+		const shown = succeeded({ ...told, stderr: '' });
 		expect(shown).toMatchObject({ atTarget: 1, refused: 2, overdue: 5, offline: 1, versions: { '0.2.0': 9 } });
 		const reasons = shown.reasons.map(({ standing, reason, devices }: Record<string, string>) => [
 			standing,
@@ -570,6 +597,53 @@ describe('idv fleet status --plan', () => {
 		expect(shown.reasons).toContainEqual(
 			expect.objectContaining({ reason: 'version 0.3.0 was taken back (crashes)', examples: ['K-1'] }),
 		);
+	});
+
+	test('why devices refuse the plan that is served is told in the same words by a store and by gathered lines, also before a ring begins [F1192]', async () => {
+		const refusing = (deviceId: string, code: string, message: string) => ({
+			...JSON.parse(line(deviceId, 'old')),
+			plan: {
+				...{ revision: 6, followed: 6, rule: null, workflowId: 'old', next: null, refused: null, checkedAt: null },
+				servedRefused: { code, message, remedy: 'Sign it.', recovers: true },
+			},
+		});
+		const other = 'The fleet plan is for fleet south; this device belongs to fleet north.';
+		const unsigned = 'The fleet plan of plans.example is not signed.';
+		const devices = [
+			refusing('K-1', 'plan-untrusted', unsigned),
+			refusing('K-2', 'plan-for-other-fleet', other),
+			refusing('K-3', 'plan-for-other-fleet', other),
+		];
+		const store = await storeOf(devices);
+		const from = await lines(...devices.map((device) => JSON.stringify(device)));
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		for (const source of [
+			['--from', from],
+			['--prometheus', store],
+		]) {
+			const { stdout, stderr } = await status('--plan', plan, ...source, '--json');
+			expect(JSON.parse(stdout)).toMatchObject({
+				overdue: 3,
+				reasons: [
+					{ reason: other, devices: 2 },
+					{ reason: unsigned, devices: 1 },
+				],
+			});
+			expect(stderr).toContain(`3 devices cannot follow the plan that is served (K-1: ${unsigned}; K-2: ${other}; `);
+		}
+		// Before its time comes, and where the plan asks for nothing else, it is told as well.
+		const later = await planFile(toNew([{ percent: 100, startAt: at(HOUR) }]), 'later.json');
+		for (const source of [
+			['--from', from],
+			['--prometheus', store],
+		]) {
+			const shown = await status('--plan', later, ...source, '--json');
+			expect(JSON.parse(shown.stdout)).toMatchObject({
+				dueLater: 3,
+				reasons: [{ reason: other }, { reason: unsigned }],
+			});
+			expect(shown.stderr).toContain('3 devices cannot follow the plan that is served');
+		}
 	});
 
 	test('a store that is no metrics store is named', async () => {

@@ -22,9 +22,15 @@ test('each alert looks back as far as its words say, and remembers a silent devi
 
 test('each kind of trouble has an alert of one device, which that of many holds back, and a case in which all have it [F727]', () => {
 	const kinds = [...ruleOf('idv:trouble').matchAll(/"kind", "(\w+)"/g)].map(([, kind]) => kind);
-	expect(kinds).toHaveLength(7);
+	expect(kinds).toHaveLength(8);
 	const cases = readFileSync(new URL('../../docs/monitoring/alerts.test.yml', import.meta.url), 'utf8');
 	for (const kind of kinds) {
+		// One alert for each reason, however many devices refuse a plan for it.
+		if (kind === 'refusal') {
+			expect(ruleOf('IdvPlanRefused')).toContain('count by (code) (idv:trouble{kind="refusal"})');
+			expect(cases).toContain('refused by 5 of the devices (plan-untrusted)');
+			continue;
+		}
 		expect(text).toContain(`max by (device) (idv:trouble{kind="${kind}"} unless on (kind) idv:many)`);
 		expect(cases).toContain(kind === 'plan' ? 'IdvPlanFails' : `devices have the same trouble (${kind})`);
 	}
