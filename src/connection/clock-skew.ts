@@ -39,6 +39,9 @@ export function believedMs(wallMs: number, serviceMs: number | null, isOfThisRun
 	return isFast || isBehind ? serviceMs : wallMs;
 }
 
+/** How far that time is ahead on a device whose clock is `aheadMs` ahead, while it reaches the service. */
+export const believedAheadMs = (aheadMs: number) => (aheadMs > 0 && aheadMs <= MOST_AHEAD_MS ? aheadMs : 0);
+
 /** Whether a time that was written down cannot be right: before any clock was set, or still to come. */
 export function isImpossible(atMs: number, nowMs: number): boolean {
 	return atMs < EARLIEST_CLOCK_MS || atMs > nowMs + WRONG_CLOCK_MS;

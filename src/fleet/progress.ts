@@ -1,5 +1,7 @@
 /** How far a fleet has come with a plan: each device's assignment at this moment beside its own report. Pure. */
 import { compareVersions } from '../base/debian-version.ts';
+import { plainDuration } from '../base/durations.ts';
+import { believedAheadMs } from '../connection/clock-skew.ts';
 import type { FleetPlan } from './plan-format.ts';
 import { type CompiledPlan, type PlannedDevice, type PlannedWord, planFor, shareOfSpread } from './targeting.ts';
 
@@ -18,6 +20,8 @@ export interface DeviceReport {
 	/** When the device was last heard, in milliseconds since 1970, and since when it has been offline. */
 	readonly heardAtMs: number | null;
 	readonly offlineSinceMs: number | null;
+	/** How far its clock is ahead of the service's where that is wrong, negative when slow; times of the report are without it. */
+	readonly clockAheadMs?: number | undefined;
 	/** A moment before which the report was not made, and since when its agent runs, where they are told. */
 	readonly madeAtMs?: number | null | undefined;
 	readonly startedAtMs?: number | null | undefined;
@@ -154,10 +158,12 @@ export function standingOf(
 	const refused = (reason: string) => ({ ...shared, standing: 'refused' as const, reason, hasFailed: true });
 	if (isOfEpoch(report, plan) && report.planRefused !== null && report.planRefused >= revision)
 		return refused(report.refusal ?? 'the device gave no reason');
-	// Its clock may be fast: a ring that begins within the grace may have reached it.
+	// Its clock may be fast: a ring that begins by it, or within the grace, may have reached it.
+	const fastMs = believedAheadMs(report.clockAheadMs ?? 0);
 	const isAhead = (word: PlannedWord) =>
 		words.some(
-			({ what, to, isNow, atMs }) => !isNow && what === word.what && to === has[what] && (atMs ?? 0) <= nowMs + graceMs,
+			({ what, to, isNow, atMs }) =>
+				!isNow && what === word.what && to === has[what] && (atMs ?? 0) <= nowMs + graceMs + fastMs,
 		);
 	const lacking = words.filter(
 		(word) => word.isNow && word.to !== null && word.to !== has[word.what] && !isAhead(word),
@@ -189,16 +195,20 @@ type Has = Readonly<Record<PlannedWord['what'], string | null>>;
 const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (report?.planEpoch ?? epoch) === epoch;
 
 function lateness(
-	{ hindrance, planRevision }: DeviceReport,
+	{ hindrance, planRevision, clockAheadMs }: DeviceReport,
 	{ revision }: FleetPlan,
 	{ what }: PlannedWord,
 	{ heartbeatCadence }: Has,
 ): string {
 	if (hindrance !== null) return hindrance;
 	if (what === 'heartbeatCadence' && heartbeatCadence !== null) return `its heartbeat is every ${heartbeatCadence} s`;
+	if (clockAheadMs) return clockTrouble(clockAheadMs);
 	if (planRevision === null) return 'it has confirmed no revision of the plan';
 	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';
 }
+
+export const clockTrouble = (aheadMs: number) =>
+	`its clock is ${plainDuration(Math.abs(aheadMs))} ${aheadMs > 0 ? 'fast' : 'slow'}`;
 
 function versionLateness({ hindrance, agentVersion, updateHindrance }: DeviceReport, ordered: string): string {
 	const own = updateHindrance ?? hindrance;

@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
+import { believedAheadMs } from '../connection/clock-skew.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
 import { REFUSED_PLANS, reasonIn } from '../fleet/reasons.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
@@ -40,7 +41,10 @@ const time = z.string().nullish();
 const told = z.object({
 	code: z.string().nullish(),
 	message: z.string().nullish(),
-	params: z.object({ since: z.string().nullish() }).nullish().catch(null),
+	params: z
+		.object({ since: time, seconds: z.number().nullish(), direction: z.string().nullish() })
+		.nullish()
+		.catch(null),
 });
 /** As much of a status as is used, of any version of the agent. */
 const statusLineSchema = z.object({
@@ -145,8 +149,15 @@ const tooManyUnread = (path: string, first = '') =>
 function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {
 	const { deviceId, workflow, plan, channel, problem, warnings } = status;
 	const online = status.state === 'online';
-	const times = [channel?.lastHeartbeatAt, plan?.checkedAt, channel?.since, status.startedAt].map(readTime);
-	const [heartbeatMs, checkedMs, sinceMs, startedAtMs] = times;
+	const clockAheadMs = clockAheadOf(status);
+	const read = (text: string | null | undefined, aheadMs = clockAheadMs) => readTime(text, aheadMs);
+	// Of the plan the device judges by another time than its clock's, where it does not believe that.
+	const believedMs = believedAheadMs(clockAheadMs);
+	const checkedMs = read(plan?.checkedAt, believedMs);
+	const [heartbeatMs, sinceMs, startedAtMs] = [channel?.lastHeartbeatAt, channel?.since, status.startedAt].map((text) =>
+		read(text),
+	);
+	const times = [heartbeatMs, checkedMs, sinceMs, startedAtMs];
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
 	const refused = [problem, ...(warnings ?? [])].flatMap((one) =>
@@ -156,7 +167,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 	const ofSettings = warnings?.find(({ code }) => code && isOfSettings(code));
 	// What keeps a device from another service lasts until that is there; what its settings lack is to be mended.
 	const named = problem?.code && isOfSettings(problem.code) ? problem : (ofSettings ?? problem);
-	const next = plan?.next ? { revision: plan.next.revision, atMs: Date.parse(plan.next.at) } : null;
+	const next = plan?.next ? { revision: plan.next.revision, atMs: Date.parse(plan.next.at) - believedMs } : null;
 	return {
 		deviceId,
 		serial: status.serial ?? null,
@@ -166,7 +177,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		online,
 		workflowId: workflow.live ?? workflow.wanted,
 		heartbeatCadence: channel?.heartbeatCadence,
-		...{ heardAtMs, startedAtMs },
+		...{ heardAtMs, startedAtMs, ...(clockAheadMs !== 0 && { clockAheadMs }) },
 		madeAtMs: Math.max(...times.map((ms) => ms ?? 0)) || null,
 		offlineSinceMs: online ? null : (heartbeatMs ?? sinceMs ?? null),
 		planRevision: plan?.followed ?? null,
@@ -192,9 +203,16 @@ function updateHindranceOf({ updates }: StatusLine): string | null {
 	return updates.failed?.message ?? (updates.reason ? reasonIn(updates.reason) : null);
 }
 
-function readTime(text: string | null | undefined): number | null {
+/** @param aheadMs of the clock that it was read from. */
+function readTime(text: string | null | undefined, aheadMs = 0): number | null {
 	const ms = text ? Date.parse(text) : Number.NaN;
-	return Number.isFinite(ms) ? ms : null;
+	return Number.isFinite(ms) ? ms - aheadMs : null;
+}
+
+/** How far it says itself that its clock is ahead of the service's; 0 where it is right. */
+function clockAheadOf({ warnings }: StatusLine): number {
+	const { seconds, direction } = warnings?.find(({ code }) => code === 'clock-wrong')?.params ?? {};
+	return (seconds ?? 0) * (direction === 'slow' ? -1000 : 1000);
 }
 
 /** Why a device that is online may not do as a plan says; `null` where its status names nothing. */

@@ -1,6 +1,6 @@
 /** Devices that a person must look at although they do as their plan says: settings and credentials of no use, and ids that two devices have. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
-import type { DeviceReport } from '../fleet/progress.ts';
+import { clockTrouble, type DeviceReport } from '../fleet/progress.ts';
 import { REFUSED_SETTINGS, reasonIn } from '../fleet/reasons.ts';
 
 /** Devices that are named. */
@@ -43,9 +43,15 @@ export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): 
 		shell.warn(
 			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,
 		);
-	const refusing = reports.flatMap(({ deviceId, servedRefusal: why }) => (why ? [`${deviceId}: ${why}`] : []));
+	const refusing = reports.flatMap(({ deviceId, servedRefusal: why }) =>
+		why ? [`${deviceId}: ${why.replace(/\.$/, '')}`] : [],
+	);
 	if (refusing.length > 0)
 		shell.warn(`${counted(refusing.length, 'device')} cannot follow the plan that is served (${list(refusing)}).`);
+	const clocks = reports.flatMap(({ deviceId, clockAheadMs: ahead }) =>
+		ahead ? [`${deviceId}: ${clockTrouble(ahead)}`] : [],
+	);
+	if (clocks.length > 0) shell.warn(`${counted(clocks.length, 'device')} with a wrong clock (${list(clocks)}).`);
 	const shared = reports.flatMap(({ deviceId, otherDevice }) => (otherDevice ? [`${deviceId}: ${otherDevice}`] : []));
 	if (shared.length > 0)
 		shell.warn(`${counted(shared.length, 'id')} of more than one device, of which one is counted (${list(shared)}).`);

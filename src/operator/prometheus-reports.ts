@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from '../cli/output.ts';
+import { believedAheadMs } from '../connection/clock-skew.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
 import { reasonIn } from '../fleet/reasons.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
@@ -92,6 +93,7 @@ const QUERIES = {
 	refused: 'idv_agent_plan_refused > 0',
 	servedRefused: 'idv_agent_plan_served_refused == 1',
 	due: 'idv_agent_plan_due_time_seconds',
+	clock: 'idv_agent_clock_skew_seconds >= 300 or idv_agent_clock_skew_seconds <= -300',
 	revision: 'idv_agent_plan_revision',
 	ordered: 'idv_agent_update_ordered == 1',
 	takenBack: 'idv_agent_update_taken_back == 1',
@@ -142,6 +144,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		revision,
 		confirmed,
 		due,
+		clock,
 		ordered,
 	} = Object.fromEntries(Object.entries(facts).map(([name, points]) => [name, byDevice(points)])) as Record<
 		keyof Facts,
@@ -169,6 +172,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		const served = servedRefused.get(deviceId)?.labels;
 		const servedRefusal = served ? (served['message'] ?? reasonIn(served['code'] ?? '')) : null;
 		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
+		const aheadMs = (clock.get(deviceId)?.value ?? 0) * 1000;
 		const reason = ordered.get(deviceId)?.labels['reason'];
 		const { version, fleet } = { ...labels, ...info.get(deviceId)?.labels };
 		return {
@@ -189,7 +193,8 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			hindrance: (is ? servedRefusal : null) ?? (code && reasonIn(code)),
 			updateHindrance: reason === undefined || reason === 'none' ? null : reasonIn(reason),
 			fleet: fleet ?? null,
-			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 } : null,
+			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 - believedAheadMs(aheadMs) } : null,
+			...(aheadMs !== 0 && { clockAheadMs: aheadMs }),
 			agentVersion: version ?? null,
 			takenBack: (takenBack.get(deviceId) ?? []).map(({ labels: { update = '', fault = null } }) => ({
 				version: update,

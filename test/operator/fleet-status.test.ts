@@ -87,7 +87,7 @@ describe('idv fleet status --plan', () => {
 		);
 		const told = await status('--plan', plan, '--from', from, '--json');
 		expect(told.stderr).toBe(
-			'Warning: 1 device cannot follow the plan that is served (K-6: The plan is not signed.).\n',
+			'Warning: 1 device cannot follow the plan that is served (K-6: The plan is not signed).\n',
 		);
 		const shown = succeeded({ ...told, stderr: '' });
 		expect(shown).toMatchObject({ atTarget: 1, refused: 2, overdue: 5, offline: 1, versions: { '0.2.0': 9 } });
@@ -314,6 +314,68 @@ describe('idv fleet status --plan', () => {
 		expect(JSON.parse(stdout)).toMatchObject({ offline: 1 });
 		expect(stderr).toMatch(/1 line of .* with a time that is still to come/);
 	});
+
+	test.each([
+		['fast', 3 * HOUR, 'its clock is 3 h fast'],
+		['slow', -40 * 24 * HOUR, 'its clock is 40 days slow'],
+	])(
+		'a clock that is %s is named, and what the device tells by it counts in the time of the manager [F1193]',
+		async (direction, aheadMs, words) => {
+			// By a fast clock it begins early; in place of a slow one it believes the service.
+			const fastMs = Math.max(0, aheadMs);
+			const warnings = [
+				{ code: 'clock-wrong', message: 'Wrong.', params: { seconds: Math.abs(aheadMs) / 1000, direction } },
+			];
+			const given = (deviceId: string, live: string, nextMs: number | null, followed = 6) => ({
+				...JSON.parse(
+					line(deviceId, live, { lastHeartbeatAt: at(aheadMs - 1000), startedAt: at(aheadMs - HOUR), warnings }),
+				),
+				channel: { state: 'online', since: at(aheadMs - HOUR), lastHeartbeatAt: at(aheadMs - 1000) },
+				plan: {
+					...{ revision: 7, followed, rule: null, workflowId: null, refused: null, checkedAt: at(fastMs - 1000) },
+					next: nextMs === null ? null : { revision: 7, workflowId: 'new', at: at(fastMs + nextMs) },
+				},
+			});
+			const devices = [
+				given('due', 'old', 600_000),
+				given('late', 'old', -600_000),
+				given('none', 'old', null, 7),
+				given('done', 'new', null, 7),
+			];
+			const store = await storeOf(devices, () => [
+				{ name: 'idv_agent_clock_skew_seconds', type: 'gauge', help: '', samples: [{ value: aheadMs / 1000 }] },
+			]);
+			const from = await lines(...devices.map((device) => JSON.stringify(device)));
+			const plan = await planFile({ defaults: { workflowId: 'new' } });
+			const ring = await planFile(toNew([{ percent: 100, startAt: at(2 * HOUR) }]), 'ring.json');
+			for (const source of [
+				['--from', from],
+				['--prometheus', store],
+			]) {
+				const shown = await status('--plan', plan, ...source, '--json', '--devices');
+				expect(shown.stderr).toContain(`4 devices with a wrong clock (due: ${words}; `);
+				expect(shown.stderr).not.toContain('still to come');
+				const { reports } = JSON.parse(shown.stdout);
+				const told = Object.fromEntries(
+					reports.map(({ deviceId, standing, reason, at: when }: Record<string, string>) => [
+						deviceId,
+						[standing, reason, when],
+					]),
+				);
+				expect(told).toEqual({
+					due: ['dueLater', null, expect.any(String)],
+					late: ['overdue', words, null],
+					none: ['overdue', words, null],
+					done: ['atTarget', null, null],
+				});
+				expect(Math.abs(Date.parse(told['due'][2]) - Date.now() - 600_000)).toBeLessThan(60_000);
+				// By its own clock the ring has begun already.
+				const early = JSON.parse((await status('--plan', ring, ...source, '--json', '--devices')).stdout).reports;
+				const { standing, reason } = early.find(({ deviceId }: { deviceId: string }) => deviceId === 'done');
+				expect([standing, reason]).toEqual(aheadMs > 0 ? ['atTarget', null] : ['overdue', words]);
+			}
+		},
+	);
 
 	test('words of a device do not steer the terminal', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
@@ -629,7 +691,9 @@ describe('idv fleet status --plan', () => {
 					{ reason: unsigned, devices: 1 },
 				],
 			});
-			expect(stderr).toContain(`3 devices cannot follow the plan that is served (K-1: ${unsigned}; K-2: ${other}; `);
+			expect(stderr).toContain(
+				`3 devices cannot follow the plan that is served (K-1: ${unsigned.slice(0, -1)}; K-2: ${other.slice(0, -1)}; `,
+			);
 		}
 		// Before its time comes, and where the plan asks for nothing else, it is told as well.
 		const later = await planFile(toNew([{ percent: 100, startAt: at(HOUR) }]), 'later.json');
