@@ -7,6 +7,7 @@
 # KEY        the private key of `idv fleet keygen`
 # INVENTORY  every device, with labels
 # SOURCES    where reports come from: --prometheus URL, --from DIRECTORY, or --service
+# ALLOW_MISSING  how many devices are known to be away: silent ones count up to that neither as failed nor as not reported
 # MAX_MOVES  the share of the inventory that one ring may move
 # INVENTORY and MAX_MOVES may be left to fleet-checks.json beside the plan.
 set -eu
@@ -21,7 +22,7 @@ if [ -e "$PLAN" ] && ! [ -e "$record" ]; then published="--published $(date -u -
 
 # shellcheck disable=SC2086 # SOURCES holds several words.
 $IDV fleet status --plan "$PLAN" ${INVENTORY:+--inventory "$INVENTORY"} $SOURCES $published --record \
-	--grace-seconds "$GRACE_SECONDS" --fail-above "$FAIL_ABOVE" --min-reported "$MIN_REPORTED"
+	--grace-seconds "$GRACE_SECONDS" --fail-above "$FAIL_ABOVE" --min-reported "$MIN_REPORTED" ${ALLOW_MISSING:+--allow-missing "$ALLOW_MISSING"}
 
 # Without a further ring nothing is written. Devices see a whole plan, old or new.
 $IDV fleet next-ring "$PLAN" --rings "$RINGS" ${INVENTORY:+--inventory "$INVENTORY"} ${MAX_MOVES:+--max-moves "$MAX_MOVES"} --key "$KEY" --out "$PLAN"

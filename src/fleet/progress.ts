@@ -262,8 +262,9 @@ export interface FleetProgress extends Record<Standing, number> {
 	readonly versions: Readonly<Record<string, number>>;
 	/** The basis of a pipeline: devices whose move is due, or all that the plan assigns where no rollout has begun. The worst step. */
 	readonly judged: { readonly devices: number; readonly reported: number; readonly failed: number };
-	/** Each with its devices, the worst first; `silent`: of the failed those that nothing was heard of since their move was due. */
-	readonly steps: readonly (FleetProgress['judged'] & { readonly step: string | null; readonly silent: number })[];
+	/** Each with its devices, the worst first; `missing`: those that nothing was heard of since their move was due; `silent`: of these the failed. */
+	readonly steps: readonly (FleetProgress['judged'] &
+		Readonly<Record<'silent' | 'missing', number>> & { readonly step: string | null })[];
 }
 
 /** Devices that are named for a reason. */
@@ -328,7 +329,8 @@ function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged'
 		const failed = those.filter(({ hasFailed }) => hasFailed);
 		const reported = those.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);
 		const silent = failed.filter(({ isSilent }) => isSilent).length;
-		return { step, devices: those.length, reported: reported.length, failed: failed.length, silent };
+		const missing = those.filter(({ isSilent }) => isSilent).length;
+		return { step, devices: those.length, reported: reported.length, failed: failed.length, silent, missing };
 	});
 	steps.sort((a, b) => b.failed / b.devices - a.failed / a.devices || a.reported / a.devices - b.reported / b.devices);
 	const { devices: count = 0, reported = 0, failed = 0 } = steps[0] ?? {};

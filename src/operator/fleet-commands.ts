@@ -115,7 +115,11 @@ export const FLEET_COMMANDS: Subcommands = {
 			.option('--service', "also the embedded service's GET /api/device; alone, it is the default")
 			.option('--fail-above <share>', 'fail if more of the devices whose change is due have failed, such as 2%', share)
 			.option('--min-reported <share>', 'fail if fewer of the devices whose change is due have reported', share)
-			.number('--allow-missing <count>', 'allow this many devices to be silent', [0, 100_000_000])
+			.number(
+				'--allow-missing <count>',
+				'allow this many devices to be silent: they count neither as failed nor as not reported',
+				[0, 100_000_000],
+			)
 			.option('--record', "write what was seen into the rollout's record beside the plan")
 			.option(
 				'--published <time>',

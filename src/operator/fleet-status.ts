@@ -154,11 +154,18 @@ function judgement({ steps, devices }: FleetProgress, flags: StatusFlags): Failu
 
 type JudgedStep = FleetProgress['steps'][number];
 
-function tooFewReports({ devices, reported }: JudgedStep, { minReported }: StatusFlags): Failure | null {
-	if (reported > 0 && reported / devices >= (minReported ?? 0)) return null;
+function tooFewReports(
+	{ devices, reported, missing: unheard }: JudgedStep,
+	{ minReported, allowMissing = 0 }: StatusFlags,
+): Failure | null {
+	const allowed = Math.min(unheard, allowMissing);
+	if (reported > 0 && reported / (devices - allowed) >= (minReported ?? 0)) return null;
 	const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
 	const missing = reported > 0 ? some : `No device whose change is due has reported (0 of ${devices})`;
-	const limit = minReported === undefined ? '' : `; ${percent(minReported)} must have`;
+	const limit =
+		minReported === undefined
+			? ''
+			: `; ${percent(minReported)} must have${allowed > 0 ? `, not counting ${allowed} that may be silent` : ''}`;
 	return failure('devices-offline', `${missing}${limit}.`, {
 		remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
 	});

@@ -472,7 +472,7 @@ describe('idv fleet status --plan', () => {
 		}
 	});
 
-	test('a pipeline stops at too many failures, and at too few reports', async () => {
+	test('a pipeline stops at too many failures, and at too few reports, and in both as many as it is told may be silent [F1194]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const refused = { plan: { revision: 7, followed: 6, refused: { revision: 7, message: 'No.' } } };
 		const from = await lines(
@@ -496,14 +496,16 @@ describe('idv fleet status --plan', () => {
 		const missing = [...args, '--inventory', more, '--fail-above', '10%'];
 		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, missing);
 		const gate = [...missing, '--allow-missing', '20', '--min-reported'];
-		expect((await operator.idv([...gate, '50%'])).status).toBe(0);
+		expect((await operator.idv([...gate, '100%'])).status).toBe(0);
+		const few = [...missing, '--fail-above', '100%', '--allow-missing', '10', '--min-reported'];
+		expect((await operator.idv([...few, '66%'])).status).toBe(0);
 		await operator.expectRefused(
 			{
 				status: 69,
 				code: 'devices-offline',
-				words: /20 of 40 devices whose change is due have reported; 90 % must have/,
+				words: /20 of 40 devices whose change is due have reported; 67 % must have, not counting 10 that may be silent/,
 			},
-			[...gate, '90%'],
+			[...few, '67%'],
 		);
 		await operator.expectRefused({ status: 64, code: 'usage', words: /A share must be written as 2%/ }, [
 			...gate,
