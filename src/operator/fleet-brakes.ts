@@ -36,6 +36,8 @@ export interface BrakeFlags {
 	readonly allowEmptyRing?: boolean | undefined;
 	readonly allowRepeat?: boolean | undefined;
 	readonly unchecked?: boolean | undefined;
+	/** Goes on where the record is damaged, as without one. */
+	readonly withoutRecord?: boolean | undefined;
 }
 
 const checksSchema = z.strictObject({
@@ -118,7 +120,7 @@ export async function withBrakes(
 		flags.inventory === undefined ? undefined : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
 	// That a name was signed does not say that any device ever had it: a slip is signed, fails and is taken back.
-	const { seen } = await loadRecord(shell, place);
+	const { seen } = await loadRecord(shell, place, flags.withoutRecord);
 	const more = applyBrakes(read.plan, {
 		nowMs,
 		previous: previous ? { plan: previous.plan, isSame: previous.digest === read.digest } : undefined,
@@ -163,16 +165,18 @@ export function changeOf(
 }
 
 /** The record beside a plan; an empty one where there is none. @throws AgentError `plan-invalid` for another file. */
-export async function loadRecord(shell: Shell, plan: string): Promise<RolloutRecord> {
-	return plan === NONE ? NO_RECORD : recordIn(await readStored(shell, recordPlaceOf(plan)), plan);
+export async function loadRecord(shell: Shell, plan: string, mayBeDamaged = false): Promise<RolloutRecord> {
+	return plan === NONE ? NO_RECORD : recordIn(await readStored(shell, recordPlaceOf(plan)), plan, mayBeDamaged);
 }
 
-function recordIn(stored: Stored | null, plan: string): RolloutRecord {
+function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): RolloutRecord {
 	if (!stored) return NO_RECORD;
 	const record = readRecord(new TextDecoder().decode(stored.bytes));
 	if (record) return record;
+	if (mayBeDamaged) return NO_RECORD;
 	throw new AgentError('plan-invalid', `${recordPlaceOf(plan)} is not the record of a rollout.`, {
-		remedy: 'Look at what has written it; without it, nothing is known of earlier signings.',
+		remedy:
+			'Look at what has written it; without it, nothing is known of earlier signings. idv fleet rollback goes on without it with --without-record.',
 	});
 }
 
@@ -181,12 +185,13 @@ export async function changeRecord(
 	shell: Shell,
 	plan: string,
 	change: (record: RolloutRecord) => RolloutRecord,
+	mayBeDamaged = false,
 ): Promise<void> {
 	const place = recordPlaceOf(plan);
 	await withPlace(place, async () => {
 		for (let tries = 1; ; tries += 1) {
 			const stored = await readStored(shell, place);
-			const record = recordIn(stored, plan);
+			const record = recordIn(stored, plan, mayBeDamaged);
 			const changed = change(record);
 			if (changed === record) return;
 			try {

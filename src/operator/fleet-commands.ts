@@ -24,7 +24,8 @@ const unchecked = (command: LazyCommand) =>
 const step = (command: LazyCommand) =>
 	command
 		.option('--rule <name>', 'only the rollout of this rule; left out, every one')
-		.option('--key <file>', 'sign it with the private key of idv fleet keygen')
+		.option('--key <file>', 'sign it with the private key of idv fleet keygen (repeatable)', collect)
+		.option('--fewer-keys', 'allow that a key which has signed the plan in force does not sign the next one')
 		.option('--out <file>', 'write it here; left out, it is only shown');
 
 export const FLEET_COMMANDS: Subcommands = {
@@ -99,6 +100,7 @@ export const FLEET_COMMANDS: Subcommands = {
 		command('make the plan that takes a rollout back')
 			.argument('<plan>', 'the plan in force, bare or signed')
 			.option('--inventory <file>', 'also count the devices that would move')
+			.option('--without-record', 'go back although the record of the rollout is damaged')
 			.with(step)
 			.examples({ 'idv fleet rollback published.json --rule lobby --key fleet.key --out published.json': '' })
 			.runs(async () => (await import('./fleet-step.ts')).rollBack),

@@ -102,20 +102,31 @@ const WANTED = ['inventory', 'previous', 'workflows', 'maxMoves'] as const;
 
 /** Puts a signed plan where devices fetch it, and the record of it beside it: the record first, which knows of both plans whatever happens in between.
  * @throws AgentError `plan-outdated` where another plan is there than was seen last. */
-export async function publishSigned(shell: Shell, out: string, text: string, plan: Braked): Promise<string> {
+export async function publishSigned(
+	shell: Shell,
+	out: string,
+	text: string,
+	plan: Braked,
+	withoutRecord = false,
+): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
 		const there = stored && planIn(stored.bytes, out).digest;
 		const isSeen = plan.seen === undefined || plan.seen === there;
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
-		await changeRecord(shell, out, (record) => {
-			const last = record.signed.at(-1);
-			if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
-			const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
-			if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
-			return withSigning(record, plan, { previous: there, at, moves });
-		});
+		await changeRecord(
+			shell,
+			out,
+			(record) => {
+				const last = record.signed.at(-1);
+				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
+				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
+				if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
+				return withSigning(record, plan, { previous: there, at, moves });
+			},
+			withoutRecord,
+		);
 		const place = await replaceStored(shell, out, text, stored).catch(async (error: unknown) => {
 			// What was never published must not look as if it had been: a rollback would order its version.
 			if (isOvertaken(error)) await changeRecord(shell, out, (record) => withoutSigning(record, plan.digest));
@@ -149,7 +160,7 @@ export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnv
 	return { text, publicKey, signatures: envelope.signatures.length };
 }
 
-function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
+export function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
 	const document = parseJson(new TextDecoder().decode(bytes));
 	return isEnvelope(document) ? (document as PlanEnvelope) : null;
 }

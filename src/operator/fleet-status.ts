@@ -154,11 +154,9 @@ function judgement({ steps, devices }: FleetProgress, flags: StatusFlags): Failu
 
 type JudgedStep = FleetProgress['steps'][number];
 
-function tooFewReports(
-	{ devices, reported, missing: unheard }: JudgedStep,
-	{ minReported, allowMissing = 0 }: StatusFlags,
-): Failure | null {
-	const allowed = Math.min(unheard, allowMissing);
+function tooFewReports(step: JudgedStep, { minReported, allowMissing = 0 }: StatusFlags): Failure | null {
+	const { devices, reported } = step;
+	const allowed = Math.min(step.missing, allowMissing);
 	if (reported > 0 && reported / (devices - allowed) >= (minReported ?? 0)) return null;
 	const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
 	const missing = reported > 0 ? some : `No device whose change is due has reported (0 of ${devices})`;

@@ -10,7 +10,7 @@ import { NO_RECORD, recordPlaceOf, ringsBefore } from '../fleet/rollout-record.t
 import { compilePlan } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
-import { publishSigned, signPayload } from './fleet-plan.ts';
+import { envelopeIn, publishSigned, signPayload } from './fleet-plan.ts';
 import { showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
@@ -22,7 +22,9 @@ export interface StepFlags extends BrakeFlags {
 	readonly rule?: string | undefined;
 	readonly rings?: readonly number[] | undefined;
 	readonly startAt?: number | undefined;
-	readonly key?: string | undefined;
+	/** One for each signature. */
+	readonly key?: readonly string[] | undefined;
+	readonly fewerKeys?: boolean | undefined;
 	readonly out?: string | undefined;
 }
 
@@ -35,11 +37,17 @@ export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 	takeStep(shell, { kind: 'pause' }, flags, file);
 
 export async function rollBack(shell: Shell, flags: StepFlags, file: string): Promise<void> {
-	const record = await loadRecord(shell, file);
+	const record = await loadRecord(shell, file, flags.withoutRecord);
 	const place = recordPlaceOf(file);
+	const isLost = flags.withoutRecord && record === NO_RECORD;
+	if (isLost)
+		shell.warn(
+			`${place} is damaged or not there. What it knew is lost: which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
+		);
 	const before = (rule: string | null, version: string) => {
 		const rings = ringsBefore(record, rule, version, Date.now());
 		const name = rule === null ? 'the defaults' : `rule ${rule}`;
+		if (isLost) return rings;
 		if (rings.length === 0 && record === NO_RECORD)
 			shell.warn(
 				`There is no record of what was published: ${place} is not there, and no version is ordered again for ${name}. Name the plan where it is published, or put its record beside it.`,
@@ -50,7 +58,7 @@ export async function rollBack(shell: Shell, flags: StepFlags, file: string): Pr
 			);
 		return rings;
 	};
-	return takeStep(shell, { kind: 'rollback', before }, flags, file);
+	return takeStep(shell, { kind: 'rollback', before }, flags, file, record.seen?.workflows);
 }
 
 /** With each number as it is written, also one in `extensions` that JavaScript would round. */
@@ -71,7 +79,14 @@ const NOTHING: Readonly<Record<Step['kind'], string>> = {
 	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
 };
 
-async function takeStep(shell: Shell, step: Step, given: StepFlags, file: string): Promise<void> {
+/** @param seen the workflows that devices were ever seen with, by the record. */
+async function takeStep(
+	shell: Shell,
+	step: Step,
+	given: StepFlags,
+	file: string,
+	seen?: readonly string[],
+): Promise<void> {
 	const flags = await withChecks(given, file);
 	const before = await readPlanFile(shell, file);
 	const nowMs = Date.now();
@@ -93,10 +108,12 @@ async function takeStep(shell: Shell, step: Step, given: StepFlags, file: string
 	const isForward = step.kind === 'next-ring';
 	if (isForward && flags.key !== undefined) wantChecks(shell, flags, ['inventory', 'maxMoves']);
 	const next = await checked(shell, document, before, flags, isForward);
-	const back = isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs);
+	if (seen && step.kind === 'rollback') warnOfUnseen(shell, next.plan, seen);
+	const back =
+		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
 	const cannot = back?.cannotGoBack ?? [];
-	const saved = await save(shell, { ...next, preview }, flags);
+	const saved = await save(shell, { ...next, preview }, before, flags);
 	const { revision } = next.plan;
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack: cannot }) };
 	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...told, ...saved });
@@ -110,12 +127,28 @@ async function takeStep(shell: Shell, step: Step, given: StepFlags, file: string
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
 
+/** A step before the newest one may be a slip that no device could follow. */
+function warnOfUnseen(shell: Shell, { defaults, rules }: PlanFile['plan'], seen: readonly string[]): void {
+	const named = [defaults, ...rules].flatMap((words) => words?.workflowId ?? []);
+	const unseen = [...new Set(named)].filter((one) => !seen.includes(one));
+	if (unseen.length > 0)
+		shell.warn(
+			`It goes back to ${unseen.join(', ')}, and no device was seen with that. Devices were seen with ${seen.join(', ') || 'none'}: to go back to one of these, sign a plan with it.`,
+		);
+}
+
 /** Devices that go back and devices that cannot: from the version in the inventory, else from the one that was ordered. */
-async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowMs: number) {
+async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowMs: number, seen?: readonly string[]) {
 	const devices = await readInventory(inventory);
 	const ordered = asAssigned(devices, before.plan, nowMs);
 	const then = asAssigned(devices, next.plan, nowMs);
-	const has = ordered.map((device, index) => ({ ...device, version: devices[index]?.version ?? device.version }));
+	// What was ordered and never seen is not what devices come from.
+	const had = (workflowId: string | null) => workflowId === null || !seen || seen.includes(workflowId);
+	const has = ordered.map((device, index) => ({
+		...device,
+		workflowId: had(device.workflowId) ? device.workflowId : (devices[index]?.workflowId ?? null),
+		version: devices[index]?.version ?? device.version,
+	}));
 	const cannotGoBack = has.flatMap(({ deviceId, version }, index) => {
 		const [from, to] = [ordered[index]?.version, then[index]?.version];
 		if (!from || !version || from === to) return [];
@@ -148,14 +181,36 @@ async function checked(
 ): Promise<Braked> {
 	const payload = Buffer.from(`${JSON.stringify(document, null, 2)}\n`);
 	const file: PlanFile = { ...planIn(payload, 'The next plan'), findings: [] };
-	const braked = await withBrakes(shell, file, isForward ? flags : { inventory: flags.inventory }, before);
+	const { inventory, withoutRecord } = flags;
+	const braked = await withBrakes(shell, file, isForward ? flags : { inventory, withoutRecord }, before);
 	if (isForward) refuseErrors(braked);
 	return braked;
 }
 
-async function save(shell: Shell, next: Braked, { key, out }: StepFlags) {
+async function save(
+	shell: Shell,
+	next: Braked,
+	before: PlanFile,
+	{ key = [], out, fewerKeys, withoutRecord }: StepFlags,
+) {
 	if (out === undefined) return null;
-	if (key === undefined) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
-	const { text, publicKey } = signPayload(next.payload, await readPrivateKey(shell, key), null, out);
-	return { file: await publishSigned(shell, out, text, next), publicKey };
+	if (key.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
+	let signed: ReturnType<typeof signPayload> | null = null;
+	for (const file of key)
+		signed = signPayload(
+			next.payload,
+			await readPrivateKey(shell, file),
+			signed && envelopeIn(Buffer.from(signed.text)),
+			out,
+		);
+	const { text = '', publicKey } = signed ?? {};
+	const own = envelopeIn(Buffer.from(text))?.signatures.map(({ keyid }) => keyid);
+	const lost = envelopeIn(before.bytes)?.signatures.flatMap(({ keyid }) => (own?.includes(keyid) ? [] : [keyid])) ?? [];
+	if (lost.length > 0 && !fewerKeys)
+		throw new AgentError(
+			'usage',
+			`${before.file} is signed by ${counted(lost.length, 'key')} more (${lost.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`,
+			{ remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.' },
+		);
+	return { file: await publishSigned(shell, out, text, next, withoutRecord), publicKey };
 }

@@ -327,6 +327,69 @@ test('rollback says whether the record of what was published is not there, or na
 	);
 });
 
+test('a plan that two keys have signed is followed by one that both sign, unless a person says that one is enough [F1195]', async () => {
+	const { key, plan, sign, first, out, published } = await given();
+	const other = join(operator.directory, 'other.key');
+	succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const again = ['fleet', 'sign', out, '--key', other, '--out', out, '--allow-repeat', '--allow-workflow', 'new'];
+	expect((await operator.idv(again)).status).toBe(0);
+	const signatures = async () => JSON.parse(await readFile(out, 'utf8')).signatures.length;
+	expect(await signatures()).toBe(2);
+	for (const step of ['rollback', 'next-ring'])
+		await operator.expectRefused(
+			{ status: 64, code: 'usage', words: /is signed by 1 key more \([\w+/]{12}\): devices that have only that/ },
+			['fleet', step, out, '--key', key, '--out', out],
+		);
+	expect((await published()).revision).toBe(1);
+	const back = ['fleet', 'rollback', out, '--key', key, '--out', out];
+	expect((await operator.idv([...back, '--key', other])).status).toBe(0);
+	expect([(await published()).revision, await signatures()]).toEqual([2, 2]);
+	expect(await sign(await plan(3, 'new'), out)).toMatchObject({ status: 0 });
+	expect((await operator.idv(again)).status).toBe(0);
+	expect((await operator.idv([...back, '--fewer-keys'])).status).toBe(0);
+	expect([(await published()).revision, await signatures()]).toEqual([4, 1]);
+});
+
+test('a damaged record does not keep a plan from going back, once a person says so, and what is lost is told [F1196]', async () => {
+	const { key, plan, first, out, published, record } = await given();
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	await writeFile(record, '{"format":"idv-fleet-rec');
+	const back = ['fleet', 'rollback', out, '--key', key, '--out', out];
+	await operator.expectRefused({ status: 65, code: 'plan-invalid', words: /goes on .*with --without-record/ }, back);
+	expect((await operator.idv(['fleet', 'rollback', out, '--without-record'])).status).toBe(0);
+	expect(await readFile(record, 'utf8')).toBe('{"format":"idv-fleet-rec');
+	const { status, stderr } = await operator.idv([...back, '--without-record']);
+	expect([status, stderr]).toEqual([0, expect.stringMatching(/What it knew is lost: which versions were ordered/)]);
+	expect((await published()).revision).toBe(2);
+	expect(JSON.parse(await readFile(record, 'utf8')).signed).toMatchObject([{ revision: 2 }]);
+});
+
+test('a way back to a workflow that no device was seen with is named, and no device comes from one [F1197]', async () => {
+	const { plan, first, out, record } = await given();
+	expect(
+		(
+			await first(
+				await plan(1, 'new', {
+					defaults: { workflowId: 'slip', rollout: { to: { workflowId: 'new' }, rings: [{ percent: 50 }] } },
+				}),
+				out,
+				'--workflows',
+				'old,new,slip',
+				'--allow-workflow',
+				'slip',
+				'--allow-moves',
+				'100',
+			)
+		).status,
+	).toBe(0);
+	const seen = { at: '', revision: 1, counts: {}, workflows: ['old'], versions: [] };
+	await writeFile(record, JSON.stringify({ ...JSON.parse(await readFile(record, 'utf8')), seen }));
+	const { stderr, stdout } = await operator.idv(['fleet', 'rollback', out, '--json']);
+	expect(stderr).toMatch(/It goes back to slip, and no device was seen with that\. Devices were seen with old: /);
+	expect(JSON.parse(stdout).preview.groups).toMatchObject([{ devices: 100, from: 'old', to: 'slip' }]);
+});
+
 test('status knows by the record since when a plan is published, and writes there what it saw', async () => {
 	const { plan, first, out, record } = await given();
 	await first(await plan(1, 'new'), out);
