@@ -251,7 +251,8 @@ function wholeAtOnce(plan: FleetPlan, brakes: Brakes): Finding[] {
 	});
 }
 
-function unmatched(plan: FleetPlan, inventory: readonly InventoryDevice[]): Finding[] {
+/** Values and rules that no device of the inventory has. */
+export function unmatched(plan: FleetPlan, inventory: readonly InventoryDevice[]): Finding[] {
 	const known = Object.fromEntries(
 		MATCH_KEYS.map((key) => [
 			key,
@@ -267,6 +268,8 @@ function unmatched(plan: FleetPlan, inventory: readonly InventoryDevice[]): Find
 		return [error(path, `(${name}) matches no device of the inventory`)];
 	});
 }
+
+const withoutZeros = (value: string) => value.replace(/^0+(?=\d)/, '');
 
 function unmatchedValues(
 	match: PlanMatch,
@@ -285,8 +288,12 @@ function unmatchedValues(
 	if (first === undefined) return [];
 	const names = missing.slice(0, NAMED).join(', ');
 	const more = missing.length > NAMED ? ` and ${missing.length - NAMED} more` : '';
+	const stripped = missing.find((value) => value.startsWith('0') && known.has(withoutZeros(value)));
 	const near = nearestName(first, [...known]);
-	const hint = near === null ? '' : `; did you mean ${near}?`;
+	const meant = near === null ? '' : `; did you mean ${near}?`;
+	const hint = stripped
+		? `; the inventory has ${withoutZeros(stripped)} in place of ${stripped}: a spreadsheet has removed the zeros, so format the column as text`
+		: meant;
 	return [error([...path, key], `matches no device of the inventory: ${names}${more}${hint}`)];
 }
 

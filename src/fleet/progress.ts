@@ -200,8 +200,11 @@ function lateness(
 	{ what }: PlannedWord,
 	{ heartbeatCadence }: Has,
 ): string {
+	const heartbeat = what === 'heartbeatCadence' && heartbeatCadence !== null ? `every ${heartbeatCadence} s` : null;
+	// What a device has confirmed, and does otherwise, is by its own settings: these take precedence.
+	if (heartbeat && (planRevision ?? 0) >= revision) return `its own settings name the heartbeat (${heartbeat})`;
 	if (hindrance !== null) return hindrance;
-	if (what === 'heartbeatCadence' && heartbeatCadence !== null) return `its heartbeat is every ${heartbeatCadence} s`;
+	if (heartbeat) return `its heartbeat is ${heartbeat}`;
 	if (clockAheadMs) return clockTrouble(clockAheadMs);
 	if (planRevision === null) return 'it has confirmed no revision of the plan';
 	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';

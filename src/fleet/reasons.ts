@@ -53,6 +53,12 @@ export const REFUSED_SETTINGS: readonly string[] = [
 	'request-rejected',
 ];
 
+/** Why a device goes by no plan, from the source of its workflow; `null` where that is no setting of its own. */
+export const ownWorkflow = (source: string | null | undefined) =>
+	source === 'flag' || source === 'environment' || source === 'file'
+		? `its own settings name the workflow (${source})`
+		: null;
+
 /** Codes of a plan that was fetched and is not followed. */
 export const REFUSED_PLANS: readonly string[] = [
 	'plan-untrusted',

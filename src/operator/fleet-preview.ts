@@ -1,8 +1,9 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
+import { unmatched } from '../fleet/brakes.ts';
 import { type MoveGroup, type PlannedMove, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';
-import { readPlanFile } from './fleet-files.ts';
+import { placed, readPlanFile } from './fleet-files.ts';
 import { readInventory } from './inventory.ts';
 
 export interface PreviewFlags {
@@ -11,9 +12,11 @@ export interface PreviewFlags {
 }
 
 export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: string): Promise<void> {
-	const { plan } = await readPlanFile(shell, file);
+	const { plan, payload } = await readPlanFile(shell, file);
 	const inventory = await readInventory(flags.inventory, (said) => shell.warn(said));
 	const compiled = compilePlan(plan);
+	const findings = placed(unmatched(plan, inventory), new TextDecoder().decode(payload));
+	for (const { place, message } of findings) shell.warn(`${file}: ${place}: ${message}`);
 	const moves: PlannedMove[] = [];
 	const preview = previewPlan(compiled, inventory, Date.now(), flags.devices ? (move) => moves.push(move) : undefined);
 	const inSeveral = inventory.filter((device) => fittingRules(compiled, device).length > 1).length;

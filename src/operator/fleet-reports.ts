@@ -4,7 +4,7 @@ import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import { believedAheadMs } from '../connection/clock-skew.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
-import { REFUSED_PLANS, reasonIn } from '../fleet/reasons.ts';
+import { ownWorkflow, REFUSED_PLANS, reasonIn } from '../fleet/reasons.ts';
 import { DEVICE_LIST_PATH, deviceListSchema, type ListedDevice } from '../protocol/device-list.ts';
 import { parseJson } from '../protocol/json.ts';
 import { isOfSettings } from './fleet-troubles.ts';
@@ -219,8 +219,8 @@ function clockAheadOf({ warnings }: StatusLine): number {
 function hindranceOf(status: StatusLine): string | null {
 	const { workflow, plan, problem, warnings } = status;
 	const { source, waitsUntil } = workflow;
-	if (source === 'flag' || source === 'environment' || source === 'file')
-		return `its own settings name the workflow (${source})`;
+	const own = ownWorkflow(source);
+	if (own) return own;
 	if (waitsUntil) return 'applications on it hold a lease';
 	if (plan === null) return 'it follows no plan: fleet.planUrl is not set';
 	const ofPlan = warnings?.find(({ code }) => code?.startsWith('plan-'));

@@ -4,7 +4,7 @@ import { AgentError } from '../base/errors.ts';
 import type { Shell } from '../cli/output.ts';
 import { believedAheadMs } from '../connection/clock-skew.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
-import { reasonIn } from '../fleet/reasons.ts';
+import { ownWorkflow, reasonIn } from '../fleet/reasons.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -81,6 +81,7 @@ const QUERIES = {
 	online: 'idv_agent_online',
 	info: 'idv_agent_info',
 	workflow: 'idv_agent_workflow == 1',
+	source: 'idv_agent_workflow_source == 1',
 	cadence: 'idv_agent_heartbeat_cadence_seconds',
 	// Also a key that is refused beside a Connection that works.
 	problem:
@@ -135,6 +136,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		online,
 		info,
 		workflow,
+		source,
 		cadence,
 		problem,
 		unusable,
@@ -190,7 +192,9 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			planRefused: refusal?.value ?? null,
 			refusal: refusal?.labels['code'] ? reasonIn(refusal.labels['code'], refusal.labels['workflow']) : null,
 			servedRefusal,
-			hindrance: (is ? servedRefusal : null) ?? (code && reasonIn(code)),
+			hindrance:
+				(is ? (ownWorkflow(source.get(deviceId)?.labels['source']) ?? servedRefusal) : null) ??
+				(code && reasonIn(code)),
 			updateHindrance: reason === undefined || reason === 'none' ? null : reasonIn(reason),
 			fleet: fleet ?? null,
 			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 - believedAheadMs(aheadMs) } : null,

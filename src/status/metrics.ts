@@ -172,6 +172,7 @@ export function stateMetrics({ state, problem, workflow, channel, plan, updates 
 		gauge('needs_person', '1 while only a person can bring the device back.', state === 'blocked' ? 1 : 0),
 		named('problem', '1 for the permanent code of the problem in the status.', problem && { code: problem.code }),
 		named('workflow', '1 for the live workflow.', workflow.live === null ? null : { workflow: workflow.live }),
+		named('workflow_source', '1 for what decides the workflow.', workflow.source && { source: workflow.source }),
 		gauge(
 			'heartbeat_cadence_seconds',
 			'Seconds between heartbeats, where settings or a plan say so.',

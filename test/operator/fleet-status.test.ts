@@ -712,6 +712,29 @@ describe('idv fleet status --plan', () => {
 		}
 	});
 
+	test('a device that is late by a setting of its own has that as its reason, from each source [F1198]', async () => {
+		const of = (deviceId: string, source: string, followed: number) => ({
+			...JSON.parse(line(deviceId, source === 'file' ? 'old' : 'new')),
+			workflow: { wanted: 'new', live: source === 'file' ? 'old' : 'new', waitsUntil: null, source },
+			channel: { state: 'online', since: at(-HOUR), lastHeartbeatAt: at(-1000), heartbeatCadence: 30 },
+			plan: { revision: 7, followed, rule: null, workflowId: 'new', next: null, refused: null, checkedAt: null },
+		});
+		const devices = [of('K-1', 'plan', 7), of('K-2', 'plan', 6), of('K-3', 'file', 6)];
+		const plan = await planFile({ defaults: { workflowId: 'new', settings: { heartbeatCadence: 60 } } });
+		const from = await lines(...devices.map((device) => JSON.stringify(device)));
+		for (const source of [
+			['--from', from],
+			['--prometheus', await storeOf(devices)],
+		]) {
+			const { reports } = succeeded(await status('--plan', plan, ...source, '--json', '--devices'));
+			expect(reports.map(({ deviceId, reason }: Record<string, string>) => [deviceId, reason])).toEqual([
+				['K-1', 'its own settings name the heartbeat (every 30 s)'],
+				['K-2', 'its heartbeat is every 30 s'],
+				['K-3', 'its own settings name the workflow (file)'],
+			]);
+		}
+	});
+
 	test('a store that is no metrics store is named', async () => {
 		const other = createServer((_request, response) => response.end('<html>'));
 		const plan = await planFile({ defaults: { workflowId: 'new' } });

@@ -475,3 +475,16 @@ describe('idv fleet status', () => {
 		);
 	});
 });
+
+test('an inventory whose leading zeros a spreadsheet has removed is named as that, by check and by preview [F1199]', async () => {
+	const rules = [{ name: 'lobby', match: { deviceIds: ['00123', '00124'] }, workflowId: 'checkin' }];
+	const plan = { format: 'idv-fleet-plan/1', revision: 1, spreadSeconds: 0, rules };
+	const file = await operator.file('zeros.json', JSON.stringify(plan), 0o644);
+	const inventory = await operator.file('zeros.csv', 'deviceId\n123\n124\n');
+	const words = /00123, 00124; the inventory has 123 in place of 00123: a spreadsheet has removed the zeros, so format/;
+	const checked = await operator.idv(['fleet', 'check', file, '--inventory', inventory]);
+	expect([checked.status, checked.stdout]).toEqual([65, expect.stringMatching(words)]);
+	expect(checked.stdout).not.toContain('did you mean');
+	const shown = await operator.idv(['fleet', 'preview', file, '--inventory', inventory]);
+	expect([shown.status, shown.stderr]).toEqual([0, expect.stringMatching(words)]);
+});
