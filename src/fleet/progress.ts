@@ -201,7 +201,7 @@ function lateness(
 	{ heartbeatCadence }: Has,
 ): string {
 	const heartbeat = what === 'heartbeatCadence' && heartbeatCadence !== null ? `every ${heartbeatCadence} s` : null;
-	// What a device has confirmed, and does otherwise, is by its own settings: these take precedence.
+	// A device that has confirmed the revision and does otherwise does so by its own settings: these take precedence.
 	if (heartbeat && (planRevision ?? 0) >= revision) return `its own settings name the heartbeat (${heartbeat})`;
 	if (hindrance !== null) return hindrance;
 	if (heartbeat) return `its heartbeat is ${heartbeat}`;

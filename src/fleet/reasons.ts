@@ -53,7 +53,7 @@ export const REFUSED_SETTINGS: readonly string[] = [
 	'request-rejected',
 ];
 
-/** Why a device goes by no plan, from the source of its workflow; `null` where that is no setting of its own. */
+/** Why a device goes by no plan, from the source of its workflow; `null` where its own settings do not decide. */
 export const ownWorkflow = (source: string | null | undefined) =>
 	source === 'flag' || source === 'environment' || source === 'file'
 		? `its own settings name the workflow (${source})`

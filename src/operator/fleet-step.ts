@@ -42,7 +42,7 @@ export async function rollBack(shell: Shell, flags: StepFlags, file: string): Pr
 	const isLost = flags.withoutRecord && record === NO_RECORD;
 	if (isLost)
 		shell.warn(
-			`${place} is damaged or not there. What it knew is lost: which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
+			`${place} is damaged or not there. Its knowledge is lost: which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
 		);
 	const before = (rule: string | null, version: string) => {
 		const rings = ringsBefore(record, rule, version, Date.now());

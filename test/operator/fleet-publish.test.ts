@@ -360,7 +360,7 @@ test('a damaged record does not keep a plan from going back, once a person says 
 	expect((await operator.idv(['fleet', 'rollback', out, '--without-record'])).status).toBe(0);
 	expect(await readFile(record, 'utf8')).toBe('{"format":"idv-fleet-rec');
 	const { status, stderr } = await operator.idv([...back, '--without-record']);
-	expect([status, stderr]).toEqual([0, expect.stringMatching(/What it knew is lost: which versions were ordered/)]);
+	expect([status, stderr]).toEqual([0, expect.stringMatching(/Its knowledge is lost: which versions were ordered/)]);
 	expect((await published()).revision).toBe(2);
 	expect(JSON.parse(await readFile(record, 'utf8')).signed).toMatchObject([{ revision: 2 }]);
 });
