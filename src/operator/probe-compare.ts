@@ -40,22 +40,28 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	// The channel may end for another reason.
 	if (than.ended) return outlives(life, than.ended) || isFewer;
 	if (life.ended !== null) return false;
-	if (isPong) return true;
+	if (isPong) return guess.isWritten === true;
 	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
 	// What the service writes out only has to do no harm.
 	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
 	return isFewer;
 }
 
-/** The finding of a guess that helped: what is better may be so by chance, or do no harm only. */
-export function helpedFinding(life: Life, than: Life, settings: Guess['settings'], compared: Comparison): Finding {
+/** The finding of a guess that helped: what is better may be so by chance, or do no harm only. @param failsAgain it has failed without it before and after. */
+export function helpedFinding(
+	life: Life,
+	than: Life,
+	settings: Guess['settings'],
+	compared: Comparison,
+	failsAgain: boolean,
+): Finding {
 	const why =
 		than.ended && outlives(life, than.ended)
 			? 'the channel ended without it'
 			: compared.guess.isWritten
 				? 'it is asked for, and does no harm'
 				: 'without it less came, or it came again and again';
-	const certainty = isProof(life, than, compared) ? 'proved' : 'guessed';
+	const certainty = failsAgain && isProof(life, than, compared) ? 'proved' : 'guessed';
 	return finding(compared.guess.point, why, JSON.stringify(settings), certainty, { ...settings });
 }
 
@@ -72,7 +78,12 @@ const again = (life: Life, compared: Comparison) =>
 const refusals = (life: Life, compared: Comparison) =>
 	within(life, compared).filter(({ text }) => isError(text)).length;
 
-const outlives = (life: Life, end: NonNullable<Life['ended']>) => life.ended === null || isLater(life.ended, end);
+const outlives = (life: Life, end: NonNullable<Life['ended']>) =>
+	life.ended === null ? lastsTo(life, end) : isLater(life.ended, end);
+
+/** Whether a channel was open for long enough to end in the same way: its handshake may have taken most of its time. */
+export const lastsTo = ({ ended, leftMs = Number.POSITIVE_INFINITY }: Life, end: Life['ended']) =>
+	ended !== null || end === null || leftMs > end.atMs;
 
 /** Another end that comes later tells that this one is out of the way. */
 const isLater = (one: NonNullable<Life['ended']>, than: NonNullable<Life['ended']>) =>

@@ -83,12 +83,16 @@ export function lifeFinding(token: string, body: string, answeredMs: number): Fi
 		: found(`${named} s, by the answer`, 'guessed', { connectionLifeSeconds: named });
 }
 
-/** Nothing where the service ended no silent channel, or where no heartbeat is often enough. @param idleMs the shortest silence that it ended. */
-export function cadenceFindings(idleMs: number): Finding[] {
+/** Nothing where the service ended no silent channel, or where no heartbeat is often enough. @param silencesMs that it ended: one may be chance. */
+export function cadenceFindings(silencesMs: readonly number[]): Finding[] {
+	const idleMs = Math.min(...silencesMs);
 	const heartbeatCadence = Math.floor(idleMs / 2000);
 	if (heartbeatCadence < 1 || !Number.isFinite(idleMs)) return [];
 	const found = `${heartbeatCadence} s: the service ends a channel that is silent for ${Math.round(idleMs / 1000)} s`;
-	return [finding('heartbeat-cadence', 'the default, then half of the silence', found, 'proved', { heartbeatCadence })];
+	const certainty = silencesMs.length > 1 ? 'proved' : 'guessed';
+	return [
+		finding('heartbeat-cadence', 'the default, then half of the silence', found, certainty, { heartbeatCadence }),
+	];
 }
 
 export function nextFinding(nextConnection: string, certainty: Certainty): Finding {

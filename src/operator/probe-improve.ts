@@ -3,7 +3,7 @@ import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { resolveWith } from '../settings/load.runner.ts';
-import { enoughMs, helpedFinding, isBetter } from './probe-compare.ts';
+import { enoughMs, helpedFinding, isBetter, lastsTo } from './probe-compare.ts';
 import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
@@ -25,9 +25,10 @@ type Tried = Readonly<Record<string, unknown>>;
 
 const ignoredBy = ({ ignoreKinds = [] }: Tried) => ignoreKinds as readonly string[];
 
-/** One channel of the device with what is found so far, and more. */
-async function tryOut(run: Run, more: Tried, ms: number): Promise<Life | undefined> {
-	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, run.findings());
+/** One channel of the device with what is found so far, and more. @param except a point whose finding does not count. */
+async function tryOut(run: Run, more: Tried, ms: number, except?: string): Promise<Life | undefined> {
+	const findings = run.findings().filter(({ point }) => point !== except);
+	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, findings);
 	const document = { ...rest, service: { ...service, ...more } };
 	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
 	const { life } = await run.pace.ask(async () => {
@@ -47,8 +48,8 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 	const seen: Ranked[] = [];
 	let last: Life | undefined;
 	/** @returns `null` where the channel does not open. */
-	const watch = async (more: Tried, ms = windowMs): Promise<Life | null> => {
-		const attempt = () => tryOut(run, more, ms);
+	const watch = async (more: Tried, ms = windowMs, except?: string): Promise<Life | null> => {
+		const attempt = () => tryOut(run, more, ms, except);
 		const life = await renewed(run, await attempt(), (one) => one, attempt);
 		last = life;
 		if (!life?.isOpen) return null;
@@ -96,8 +97,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const [one, other] = ends;
 		if (one && !other) {
 			const again = await watchWhole(settled);
-			ends = again.ended ? [one, again] : [];
-			if (!again.ended) best = again;
+			const isOver = again.ended === null && lastsTo(again, one.ended);
+			ends = isOver ? [] : [one, again];
+			if (isOver) best = again;
 			form = read();
 			continue;
 		}
@@ -118,6 +120,8 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		let life = await attempt(guess.settings);
 		if (!helps(life)) continue;
 		let { settings } = guess;
+		/** Without it the channel has failed again since. */
+		let failsAgain = false;
 		const messages = settings['firstMessages'];
 		const brings = (one: Life, said: Tried) => notificationsIn(one, readForm(seen), settleMs, said).length > 0;
 		const isWhole = brings(life, settings);
@@ -126,6 +130,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		if (Array.isArray(messages) && settled['firstMessages'] === undefined && mayTrim) {
 			const fewer = async (firstMessages: readonly unknown[]) => {
 				const again = pace.left() > LAST_REQUESTS + 1 ? await attempt({ ...settings, firstMessages }) : null;
+				failsAgain ||= again !== null && !helps(again);
 				if (!helps(again) || (life && bringsNews(life, again, readForm(seen)))) return false;
 				if (isWhole && !brings(again, { ...settings, firstMessages })) return false;
 				[life, settings] = [again, { ...settings, firstMessages }];
@@ -133,16 +138,40 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			};
 			await trim(messages, fewer);
 		}
-		const tell = (one: Life, ms: number) =>
-			note(helpedFinding(one, than, settings, { ...compared, form: readForm(seen), ms }));
-		tell(life, lastsMs);
+		const known = run.findings().filter(({ point }) => point === guess.point);
+		const comparison = () => ({ ...compared, form: readForm(seen), ms: lastsMs });
+		const tell = (one: Life, other: Life) => note(helpedFinding(one, other, settings, comparison(), failsAgain));
+		tell(life, than);
+		const forget = () => {
+			run.forget(guess.point);
+			note(...known);
+		};
+		// What failed before may have had another cause that is over, such as a service that was starting.
+		const isAgain = !failsAgain && pace.left() > LAST_REQUESTS;
+		if (isAgain) onStep('Tries the same without it again.');
+		const later = isAgain ? await watch(settled, lastsMs, guess.point) : null;
+		const upheld = life;
+		let without = later && lastsTo(later, than.ended) ? later : null;
+		const isNeeded = (one: Life | null) => !helps(one) || isBetter(upheld, one, comparison());
+		if (!isNeeded(without) && lastsMs < windowMs && pace.left() > LAST_REQUESTS)
+			without = await watch(settled, windowMs, guess.point);
+		if (without && !isNeeded(without)) {
+			forget();
+			best = without;
+			ends = best.ended ? [best] : [];
+			tried.clear();
+			tried.add(JSON.stringify(guess.settings));
+			form = read();
+			continue;
+		}
+		failsAgain ||= without !== null;
 		// One that was watched for a part of the time only may end as well, or repeat what is sent more slowly.
 		const whole = life.ended || lastsMs === windowMs ? life : await watchWhole({ ...settled, ...settings });
 		if (['acknowledgement', 'application-ping'].includes(guess.point) && !helps(whole, windowMs)) {
-			run.forget(guess.point);
+			forget();
 			continue;
 		}
-		tell(whole, windowMs);
+		tell(whole, without ?? than);
 		Object.assign(settled, settings);
 		if (guess.point === 'first-messages' && bringsNews(whole, than, form)) confirmed.add('firstMessages');
 		tried.clear();

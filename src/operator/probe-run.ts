@@ -272,11 +272,11 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 		});
 	};
 	let { ran, service } = await once();
-	const cadence = cadenceFindings(silenceEnded(run, ran, service));
+	const cadence = cadenceFindings(silencesEnded(run, ran, service));
 	const amended = run.signal.aborted ? [] : [...amendments(run, ran, service), ...cadence];
 	note(...amended);
 	if (amended.length > 0 && pace.left() > 0) ({ ran, service } = await once());
-	if (cadence.length > 0 && Number.isFinite(silenceEnded(run, ran, service)))
+	if (cadence.length > 0 && silencesEnded(run, ran, service).length > 0)
 		note(...cadence.map((one) => ({ ...one, certainty: 'guessed' as const })));
 	run.signal.throwIfAborted();
 	if (!ran.wasOnline) {
@@ -307,14 +307,14 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 const AGAIN = 'with these settings the service sent some again';
 
 /**
- * The shortest silence of the device that the service ended, where the watch had not been silent for so long; infinite where there was none.
+ * The silences of the device that the service ended, where the watch had not been silent for so long.
  * Answers to the service do not count: it may want heartbeats.
  */
-function silenceEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }: Service): number {
+function silencesEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }: Service): number[] {
 	const replies = [ackBody ?? [], pingKind === null ? [] : pongBody].flat().map(likeTemplate);
 	const silences = lives.flatMap(({ ended, said }) => {
 		const last = said.findLast(({ text }) => !replies.some((isReply) => isReply(text)));
 		return ended && !RESTARTS.includes(ended.code ?? 0) ? [ended.atMs - (last?.atMs ?? 0)] : [];
 	});
-	return Math.min(...silences.filter((ms) => ms > watchedCadenceMs(run)));
+	return silences.filter((ms) => ms > watchedCadenceMs(run));
 }

@@ -23,6 +23,8 @@ export interface Life {
 	pongs: number;
 	/** `null`: it was open until the probe ended it. `code` is `null` where no close frame came. */
 	ended: { readonly atMs: number; readonly code: number | null; readonly reason: string } | null;
+	/** When the probe ended it. */
+	leftMs?: number;
 	/** Why, in the agent's words. */
 	failure: Failure | null;
 }
@@ -125,6 +127,7 @@ export function openNoted(
 			sendText: channel.sendText,
 			close(code, reason) {
 				isLeaving = true;
+				life.leftMs = atMs();
 				channel.close(code, reason);
 			},
 			terminate: channel.terminate,

@@ -189,7 +189,8 @@ test.each([
 		const own = Object.keys(service).length > 0 && { service };
 		expect(settings).toEqual({ baseUrl: settings.baseUrl, workflowId: 'checkin', heartbeatCadence: 1, ...own });
 		expect(provision.settings).toMatchObject({ heartbeatCadence: 1 });
-		expect(outcome.stdout).toMatch(/heartbeat-cadence .* proved/);
+		// It was seen to end one silent channel.
+		expect(outcome.stdout).toMatch(/heartbeat-cadence .* guessed/);
 		expect(outcome.stdout).toMatch(/Channels that the service ended +none/);
 	},
 	60_000,
