@@ -7,7 +7,14 @@ import { channelUrl } from '../protocol/endpoints.ts';
 import { readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { nextTokens } from './probe-readings.ts';
-import { channelPlaces, type Handshake, type HandshakeAnswer, isRefusal, subprotocolHints } from './probe-search.ts';
+import {
+	channelPlaces,
+	type Handshake,
+	type HandshakeAnswer,
+	isRefusal,
+	pathsOf,
+	subprotocolHints,
+} from './probe-search.ts';
 import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
 import { neededParameters } from './probe-words.ts';
@@ -20,7 +27,13 @@ const MAX_OFFERED = 3;
 /** Of one such place: what was refused may have been the handshake. */
 const MAX_TRIES = 3;
 
-export const asked = ({ target, request }: Run) => ({ baseUrl: target.baseUrl, ...request });
+/** Where a text says that the channel is; which of it is of this device alone is known from then on. */
+export function placesIn(run: Run, text: string) {
+	const { target, request, names, channelPaths, ownPaths } = run;
+	const places = channelPlaces(text, { baseUrl: target.baseUrl, ...request, names });
+	for (const { own } of places) if (own !== null && !channelPaths.includes(own)) ownPaths.add(own);
+	return places;
+}
 
 export interface Dialled extends HandshakeAnswer {
 	readonly life: Life;
@@ -145,9 +158,7 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 		isPage: isWebPage(headers, body),
 		hints: subprotocolHints(headers['sec-websocket-protocol'], body),
 		needs: isRefusal(status) ? neededParameters(body) : [],
-		paths: channelPlaces(told, asked(run))
-			.map(({ place }) => place)
-			.filter((place) => !url.pathname.endsWith(place)),
+		paths: pathsOf(placesIn(run, told)).filter((place) => !url.pathname.endsWith(place)),
 		fingerprint: `${status} ${body.replaceAll(url.pathname, '').slice(0, 500)}`,
 		retryAfter: headers['retry-after'],
 	};

@@ -12,6 +12,7 @@ import {
 	type TokenPlace,
 } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
+import type { Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
 /** How sure a finding is: tried with and without, or only seen once, or not seen. */
@@ -23,12 +24,15 @@ export interface Finding {
 	readonly tried: string;
 	readonly found: string;
 	readonly certainty: Certainty;
+	/** No other device may have its settings. */
+	readonly isOwn?: boolean;
 	/** Settings that follow, those of the service without `service.`; left out where the default holds. */
 	readonly settings?: Readonly<Record<string, unknown>>;
 }
 
-/** The contents of the settings file: the address, and each value that differs from its default. */
-export function settingsFrom(baseUrl: string, workflowId: string | undefined, findings: readonly Finding[]) {
+/** The contents of the settings file: the address, and each value that differs from its default. @param isOwn for this device alone. */
+export function settingsFrom(baseUrl: string, workflowId: string | undefined, all: readonly Finding[], isOwn = false) {
+	const findings = all.filter((one) => isOwn || !one.isOwn);
 	const { heartbeatCadence, ...found }: Record<string, unknown> = Object.assign(
 		{},
 		...findings.map(({ settings }) => settings),
@@ -100,12 +104,13 @@ export function nextFinding(nextConnection: string, certainty: Certainty): Findi
 	return finding('next-connection', 'the one that a channel had named', found, certainty, { nextConnection });
 }
 
-/** The findings of a handshake that was accepted. @param certainty `proved` only where it was refused without the Connection. @param given no handshake was made without the subprotocol. */
+/** The findings of a handshake that was accepted. @param certainty `proved` only where it was refused without the Connection. */
 export function handshakeFindings(
 	{ path, inHeader, inQuery, subprotocols }: Handshake,
 	certainty: Certainty,
-	given?: string,
+	{ known: { subprotocol: given }, ownPaths }: Pick<Run, 'known' | 'ownPaths'>,
 ): Finding[] {
+	const isOwn = ownPaths.has(path.replace(/\?.*/, ''));
 	const [place] = inHeader ? [] : inQuery;
 	const auth = place === undefined ? 'header' : place.form === 'token' ? 'queryToken' : 'query';
 	const [subprotocol] = subprotocols;
@@ -113,12 +118,15 @@ export function handshakeFindings(
 		finding(point, tried, what, certainty, setting);
 	const isNamed = place && place.name !== AUTHORIZATION_PARAMETER;
 	return [
-		found(
-			'channel-path',
-			path,
-			'places that the service named, then usual ones',
-			path !== DEFAULT_CHANNEL_PATH && { channelPath: path },
-		),
+		{
+			...found(
+				'channel-path',
+				isOwn ? `${path}, of this device alone` : path,
+				'places that the service named, then usual ones',
+				path !== DEFAULT_CHANNEL_PATH && { channelPath: path },
+			),
+			...(isOwn && { isOwn }),
+		},
 		found(
 			'channel-handshake',
 			auth,
@@ -137,7 +145,8 @@ export function handshakeFindings(
 			: []),
 		...(subprotocol === undefined
 			? []
-			: given === undefined
+			: // No handshake was made without the one that was given.
+				given === undefined
 				? [found('subprotocol', subprotocol, 'names that the service gave, and usual ones', { subprotocol })]
 				: [finding('subprotocol', 'the one that was given', subprotocol, 'guessed', { subprotocol })]),
 	];

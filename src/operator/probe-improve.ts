@@ -28,7 +28,7 @@ const ignoredBy = ({ ignoreKinds = [] }: Tried) => ignoreKinds as readonly strin
 /** One channel of the device with what is found so far, and more. @param except a point whose finding does not count. */
 async function tryOut(run: Run, more: Tried, ms: number, except?: string): Promise<Life | undefined> {
 	const findings = run.findings().filter(({ point }) => point !== except);
-	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, findings);
+	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, findings, true);
 	const document = { ...rest, service: { ...service, ...more } };
 	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
 	const { life } = await run.pace.ask(async () => {

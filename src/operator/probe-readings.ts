@@ -29,6 +29,13 @@ export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[
 	return [...(usual === null ? [] : [{ pointer: null, token: usual }]), ...others].slice(0, 4);
 }
 
+/** What an answer calls the device, in small letters. */
+export const madeNames = (body: string): string[] =>
+	membersOf(parseJson(body))
+		.filter(({ name }) => /id$|serial|guid/i.test(name) && !/tenant|account|org|customer|site|workflow/i.test(name))
+		.map(({ value }) => String(Object(value) === value ? '' : value).toLowerCase())
+		.filter((text) => /\d|.{12}/.test(text));
+
 /** Seconds that an answer gives a Connection; `null` where it says nothing usable. */
 export function namedLife(body: string, nowMs: number): number | null {
 	const lives = membersOf(parseJson(body)).flatMap(({ name, value }) => {

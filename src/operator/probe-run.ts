@@ -2,8 +2,9 @@
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+import { resolveWith } from '../settings/load.runner.ts';
 import { answeredTo, type Ran, runDevice, watchedCadenceMs } from './probe-device.ts';
-import { asked, dial, knock, PASSING } from './probe-dial.ts';
+import { dial, knock, PASSING, placesIn } from './probe-dial.ts';
 import {
 	type Certainty,
 	cadenceFindings,
@@ -19,12 +20,11 @@ import { readForm } from './probe-form.ts';
 import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
-import { likeTemplate, tokenPlaces } from './probe-readings.ts';
+import { likeTemplate, madeNames, tokenPlaces } from './probe-readings.ts';
 import { amendments, reportOf, type Service } from './probe-report.ts';
 import { keyPaths, register, send, unreadable } from './probe-requests.ts';
 import {
 	CHANNEL_PATHS,
-	channelPlaces,
 	findChannel,
 	type Handshake,
 	type HandshakeAnswer,
@@ -32,6 +32,8 @@ import {
 	isNarrow,
 	isUnknown,
 	type PathAnswers,
+	type Place,
+	pathsOf,
 	statusesOf,
 } from './probe-search.ts';
 import {
@@ -41,6 +43,7 @@ import {
 	NOT_LASTING_REMEDY,
 	notFound,
 	notServed,
+	notShared,
 	type ProbeOptions,
 	type ProbeReport,
 	type Run,
@@ -81,6 +84,8 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		...{
 			words: [],
 			answer: null,
+			names: [],
+			ownPaths: new Set(),
 			places: [],
 			candidate: 0,
 			token: '',
@@ -97,6 +102,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	try {
 		device = await probe(run);
 		if (device.isRefused) stopped = toFailure(notServed(run));
+		else if (run.findings().some(({ isOwn }) => isOwn)) stopped = toFailure(notShared(run));
 	} catch (error) {
 		if (!signal.aborted) stopped = toFailure(error);
 	}
@@ -154,6 +160,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 	const answeredMs = Date.now();
 	const texts = readAnswerTexts(answer);
 	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
+	run.names = madeNames(answer.body);
 	const [usual] = run.places;
 	if (!usual) throw asError(unreadable(run, answer));
 	run.token = usual.token;
@@ -166,7 +173,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 
 	onStep('Looks for the channel.');
 	const told = [...texts.map(({ text }) => text), ...Object.values(answer.headers)].flatMap((text) =>
-		channelPlaces(text, asked(run)),
+		placesIn(run, text),
 	);
 	const { way, cutOff, answers } = await search(run, told);
 	noteToken(false);
@@ -175,7 +182,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 			onStep(`${named}, which was named, answered ${statusesOf(answers.get(named) ?? [])}.`);
 	const opening = way ?? (cutOff && { path: cutOff.path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
 	if (!opening) throw notFound(run, answers);
-	note(...handshakeFindings(opening, 'guessed', run.known.subprotocol));
+	note(...handshakeFindings(opening, 'guessed', run));
 	await improve(run, cutOff && !way ? cutOff : null);
 	run.isTaken = true;
 	noteToken(true);
@@ -184,7 +191,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 		const { token, next } = run;
 		const { status } = await pace.ask(() => dial(run, { ...opening, inQuery: [], inHeader: false }));
 		const isRefused = status >= 400 && status < 500;
-		if (isRefused) note(...handshakeFindings(opening, 'proved', run.known.subprotocol));
+		if (isRefused) note(...handshakeFindings(opening, 'proved', run));
 		// A service that asks for no Connection says nothing about the one that was shown.
 		const isShownLater = JSON.stringify(run.findings()).includes('{token}');
 		const isNext = isRefused || next?.isProved || isShownLater || status !== 101;
@@ -198,13 +205,13 @@ async function probe(run: Run): Promise<DeviceReport> {
 /** @returns the least handshake that opens the channel, or else one that did. */
 async function search(
 	run: Run,
-	told: ReturnType<typeof channelPlaces>,
+	told: readonly Place[],
 ): Promise<{ way: Handshake | null; cutOff: CutOff | null; answers: PathAnswers }> {
 	const { pace } = run;
-	const named = [...run.channelPaths, ...told.map(({ place }) => place)];
+	const named = [...run.channelPaths, ...told.map(({ place, own }) => own ?? place)];
 	const queryNames = [...(run.known.queryNames ?? []), ...told.flatMap(({ query }) => query)];
 	const known = { ...run.known, queryNames: [...new Set(queryNames)], named };
-	const steps = findChannel([...named, ...CHANNEL_PATHS], run.places.length, known);
+	const steps = findChannel([...run.channelPaths, ...pathsOf(told), ...CHANNEL_PATHS], run.places.length, known);
 	let opened: Handshake | null = null;
 	let cutOff: CutOff | null = null;
 	let unanswered = 0;
@@ -259,7 +266,10 @@ const RESET_REMEDY =
 async function runWithFile(run: Run): Promise<DeviceReport> {
 	const { seconds, pace, onStep, findings, note } = run;
 	const once = async () => {
-		const resolved = await run.save(settingsFrom(run.target.baseUrl, undefined, findings()));
+		const saved = await run.save(settingsFrom(run.target.baseUrl, undefined, findings()));
+		const own = settingsFrom(run.target.baseUrl, undefined, findings(), true);
+		const isShared = findings().every(({ isOwn }) => !isOwn);
+		const resolved = isShared ? saved : resolveWith([{ where: 'probe', document: own }], { env: {}, sets: [] });
 		return pace.ask(async () => {
 			onStep(`Runs a device with these settings for ${seconds} s.`);
 			let channels = 0;

@@ -278,14 +278,36 @@ export function subprotocolHints(header = '', body = ''): string[] {
 		.slice(0, 8);
 }
 
+export interface Place {
+	/** As `service.channelPath` has it for every device: an address, or a path that tells by its words. */
+	readonly place: string;
+	/** As it is written, where another device cannot have the same: it holds a name that the service has made for this one. */
+	readonly own: string | null;
+	/** Names of query parameters. */
+	readonly query: readonly string[];
+}
+
+/** The paths of places in the order in which they are tried. */
+export const pathsOf = (places: readonly Place[]) =>
+	places.flatMap(({ place, own }) => (own === null ? [place] : [place, own]));
+
+const OF_MANY = /^(?:t|tenants?|accounts?|org\w*|customers?|sites?|realms?|projects?)$/i;
+const OF_ONE =
+	/^(?:devices?|terminals?|kiosks?|units?|clients?|connections?|sessions?|channels?|sockets?|ws|registrations?)$/i;
+
+/** Whether a part of a path is what the service calls this device. */
+function isMade(part: string, before: string, names: readonly string[]): boolean {
+	if (names.includes(part.toLowerCase())) return true;
+	// `v2` and a date are versions.
+	if (OF_MANY.test(before) || !/\d/.test(part) || /^v\d|^\d{4}-\d\d/i.test(part)) return false;
+	return OF_ONE.test(before) ? /\d{3}/.test(part) : /\d{6}|[0-9a-f]{8}|^[\w-]{20,}$/i.test(part);
+}
+
 /**
- * Where a text says that the channel is, as `service.channelPath` has it: an address, or a path that tells by its words. The id of the
- * device and its workflow become fields; a credential in the query goes.
+ * Where a text says that the channel is. The id of the device and its workflow become fields, as does what the service calls the device; a
+ * credential in the query goes.
  */
-export function channelPlaces(
-	text: string,
-	{ baseUrl, deviceId, workflowId }: Asked,
-): { place: string; query: string[] }[] {
+export function channelPlaces(text: string, { baseUrl, deviceId, workflowId, names = [] }: Asked): Place[] {
 	const base = new URL(baseUrl);
 	const found =
 		text.match(/(?:wss?|https?):\/\/[^\s"'<>\\]+|\/(?:[\w./{}:%~?=&-]|<[\w:]+>)*(?:[\w}]\/?|<[\w:]+>\/?)/g) ?? [];
@@ -298,20 +320,26 @@ export function channelPlaces(
 			)
 		)
 			return [];
-		const names = [...url.searchParams.keys()];
 		const path = url.pathname
-			// Some services write it in capitals: as it is, it would be the path of this device alone.
-			.replaceAll(new RegExp(RegExp.escape(encodeURIComponent(deviceId)), 'gi'), '{deviceId}')
+			.replaceAll(encodeURIComponent(deviceId), '{deviceId}')
 			.replace(/%7B(?:device_?id|id)%7D|%3C(?:string:)?(?:device_?)?id%3E|:device_?id\b/gi, '{deviceId}')
 			.replaceAll(encodeURIComponent(workflowId), '{workflowId}')
 			.replace(/%(?:7B|3C)workflow_?(?:id)?%(?:7D|3E)|:workflow_?id\b/gi, '{workflowId}');
+		const parts = path
+			// Some services write it in capitals: as it is, it would be the path of this device alone.
+			.replaceAll(new RegExp(RegExp.escape(encodeURIComponent(deviceId)), 'gi'), '{deviceId}')
+			.split('/');
+		const shared = parts.map((one, at) => (isMade(one, parts[at - 1] ?? '', names) ? '{deviceId}' : one)).join('/');
 		const isOwn = url.host === base.host;
 		const prefix = base.pathname.replace(/\/$/, '');
 		if (isOwn && !path.startsWith(`${prefix}/`)) return [];
+		const placed = (one: string) =>
+			isOwn ? one.slice(prefix.length) : `${url.protocol.replace('http', 'ws')}//${url.host}${one}`;
 		return [
 			{
-				place: isOwn ? path.slice(prefix.length) : `${url.protocol.replace('http', 'ws')}//${url.host}${path}`,
-				query: names,
+				place: placed(shared),
+				own: shared === path ? null : placed(path),
+				query: [...url.searchParams.keys()],
 			},
 		];
 	});
@@ -321,4 +349,6 @@ interface Asked {
 	readonly baseUrl: string;
 	readonly deviceId: string;
 	readonly workflowId: string;
+	/** Of the device, that the service has made, in small letters. */
+	readonly names?: readonly string[];
 }

@@ -86,6 +86,10 @@ export interface Run extends ProbeOptions, Asking {
 	readonly findings: () => Finding[];
 	/** Words of the service about what it misses, as it wrote them and as often. */
 	readonly words: string[];
+	/** Of the device, that the service has made, in small letters. */
+	names: readonly string[];
+	/** Paths of the channel that no other device has. */
+	readonly ownPaths: Set<string>;
 	/** What came for the registration: a secret. */
 	answer: TextAnswer | null;
 	/** Places of the answer to the registration that may hold the Connection. */
@@ -145,6 +149,17 @@ export function notServed(run: Run): AgentError {
 	return stop(said, NOT_SERVED_REMEDY);
 }
 
+/** Of a channel that opens for this device, and for none that has the same settings. */
+export function notShared({ findings }: Run): AgentError {
+	const path = findings().find(({ isOwn }) => isOwn)?.settings?.['channelPath'];
+	return stop(
+		`The channel is at ${path}, which the service has named for this device alone: no setting holds it for others.`,
+		NOT_SHARED_REMEDY,
+	);
+}
+
+const NOT_SHARED_REMEDY =
+	'Ask the operator for a path that every device may use, also one with {deviceId} in it, and name it with --channel-path.';
 const NOT_SERVED_REMEDY = `Look at what the service says above: what the device must say first belongs in service.firstMessages, another heartbeat in service.heartbeatBody. Start sessions for the workflow while the probe runs: only what comes shows the rest; ${IN_TRANSCRIPT}`;
 const NOT_FOUND_REMEDY = `Ask the operator for the path of the channel and name it with --channel-path; ${IN_TRANSCRIPT}`;
 const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: --header); ${IN_TRANSCRIPT}`;

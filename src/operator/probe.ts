@@ -67,7 +67,8 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 
 	const report = await run(shell, flags, target, { deviceId, workflowId }, given);
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
-	const unsaved = await save(flags, report, settings, { deviceId, workflowId });
+	const own = settingsFrom(target.baseUrl, flags.workflow, report.findings, true);
+	const unsaved = await save(flags, report, { settings, own }, { deviceId, workflowId });
 	const code =
 		target.authorization.scheme === 'Token' && (report.connection ?? report.answer) !== null ? 'used' : undefined;
 	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved, code }, settings, unsaved === null);
@@ -82,10 +83,10 @@ const answerPlace = ({ device }: ProbeFlags) => (device === undefined ? undefine
 async function save(
 	flags: ProbeFlags,
 	{ lines, connection, answer }: Outcome,
-	settings: ReturnType<typeof settingsFrom>,
+	{ settings, own }: Readonly<Record<'settings' | 'own', ReturnType<typeof settingsFrom>>>,
 	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
 ): Promise<Failure | null> {
-	const { baseUrl, service, heartbeatCadence } = settings;
+	const { baseUrl, service, heartbeatCadence } = own;
 	const further = {
 		deviceId,
 		...(heartbeatCadence !== undefined && { heartbeatCadence }),
@@ -323,8 +324,9 @@ function tell(
 	for (const one of words) shell.line(`The service says: ${cleanText(one, 300)}`);
 	shell.line(`\nRequests: ${requests} of at most ${MAX_REQUESTS}; messages on channels: ${messages}.`);
 	shell.line(`Settings: ${JSON.stringify(settings)}`);
+	const own = findings.some(({ isOwn }) => isOwn) ? ' and the path of its own' : '';
 	const worth = device
-		? `a device ${device.isServed ? 'was online' : 'had an open channel'} with it${endedBy(device).length > 0 ? ' until the service ended its channel' : ''}`
+		? `a device ${device.isServed ? 'was online' : 'had an open channel'} with it${own}${endedBy(device).length > 0 ? ' until the service ended its channel' : ''}`
 		: `no device was online with it${'service' in settings ? '' : ': the address alone'}`;
 	if (file !== undefined) shell.line(`Saved: ${file} (${worth})`);
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);

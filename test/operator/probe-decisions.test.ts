@@ -169,7 +169,9 @@ describe('the search for the channel', () => {
 	test('a subprotocol that was given is not called proved: no handshake without it was made [F1010]', () => {
 		const way = { path: '/ws', candidate: 0, inHeader: true, inQuery: [], subprotocols: ['acme'] };
 		const certainty = (given?: string) =>
-			handshakeFindings(way, 'proved', given).find(({ point }) => point === 'subprotocol')?.certainty;
+			handshakeFindings(way, 'proved', { known: { subprotocol: given }, ownPaths: new Set() }).find(
+				({ point }) => point === 'subprotocol',
+			)?.certainty;
 		expect([certainty(), certainty('acme')]).toEqual(['proved', 'guessed']);
 	});
 
