@@ -21,7 +21,8 @@ export function examplesIn(
 	documents: readonly unknown[] = [],
 ): Example[] {
 	const found: Example[] = [];
-	const texts = words.replaceAll('\\"', '"');
+	// A service may write JSON into a text of JSON, and that into another one.
+	const texts = words.replace(/\\+"/g, '"');
 	for (let at = texts.indexOf('{'); at !== -1; at = texts.indexOf('{', at + 1)) {
 		const text = balanced(texts.slice(at));
 		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
@@ -30,15 +31,17 @@ export function examplesIn(
 			about.test(before(texts.slice(0, at))) ||
 			text.search(about) >= 0 ||
 			(purpose === 'first' && OF_DEVICE.test(text));
-		if (!isObject(example) || !isOne || ERROR.test(text) || wraps(example, about)) continue;
+		if (!isObject(example) || ERROR.test(text) || wraps(example, about)) continue;
 		const filled = fill(example, purpose, documents);
-		if (!filled) continue;
+		// What names the id of a notification answers it, whatever the words before are about.
+		if (!filled || !(isOne || ID_NAME.test(filled.pointer ?? ''))) continue;
 		at += text.length - 1;
 		found.push(filled);
 	}
 	return found;
 }
 
+const ID_NAME = /(?:id|seq\w*|number|nr|ref)$/i;
 /** What only a device can say: it introduces itself. */
 const OF_DEVICE = /<[^>]*(?:token|device|connection|workflow)[^>]*>/i;
 
@@ -82,7 +85,7 @@ function fill(example: object, purpose: TemplatePurpose, documents: readonly unk
 		if (/workflow/i.test(name)) return '{workflowId}';
 		const place = purpose === 'answer' ? placeOf(name, documents) : undefined;
 		if (place !== undefined) pointers.add(place);
-		if (place !== undefined || (purpose === 'answer' && /(?:id|seq\w*|number|nr|ref)$/i.test(name))) return '{id}';
+		if (place !== undefined || (purpose === 'answer' && ID_NAME.test(name))) return '{id}';
 		if (purpose === 'first' && /token|connection|credential|auth|secret|key|jwt/i.test(name)) return '{token}';
 		if (/time|date|now|^ts$/i.test(name)) return /ms|milli|epoch/i.test(name) ? '{sentAtMs}' : '{sentAt}';
 		if (/uptime/i.test(name)) return '{uptimeSeconds}';

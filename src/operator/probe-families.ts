@@ -105,6 +105,21 @@ const FAMILIES: readonly Family[] = [
 		],
 	},
 	{
+		// Pusher.
+		subprotocols: [],
+		signs: /"pusher:/,
+		names: /"channel\\*"\s*:\s*\\*"([\w@=.;-]+)/g,
+		settings: (named) => [
+			{
+				firstMessages: [...new Set([...named, 'device', 'ws-device'])]
+					.slice(0, MAX_NAMED)
+					.map((channel) => json({ event: 'pusher:subscribe', data: { channel, auth: '{token}' } })),
+				heartbeatBody: '{"event":"pusher:ping","data":{}}',
+				ignoreKinds: ['pusher:connection_established', 'pusher_internal:subscription_succeeded', 'pusher:pong'],
+			},
+		],
+	},
+	{
 		subprotocols: [],
 		signs: /"jsonrpc"/,
 		names: /([a-z][\w./]*[./_]?subscribe|\w+[./_](?:attach|register|listen|join))\b/gi,

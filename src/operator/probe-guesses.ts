@@ -48,7 +48,9 @@ interface Seen {
 
 const SAID_FIRST = ['authenticate', 'auth', 'hello', 'login', 'register', 'identify', 'connect', 'subscribe'];
 const VERBS =
-	/\b(subscribe|authenticate|authorize|authorization|auth|log_?(?:in|on)|sign_?(?:in|on)|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
+	/\b(subscribe|sub|authenticate|authorize|authorization|auth|log_?(?:in|on)|sign_?(?:in|on)|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
+/** What a device says once, by its own word: whatever the words before it are about, it is no heartbeat and answers nothing. */
+const SAYS_FIRST = /(?:^|[._:/-])(?:sub(?:scribe)?|authenticate|auth|log_?in|identify|register|join|connection_init)$/i;
 const ACKS = /\b(ack(?:now\w*|ed|s)?|receive[ds]?|confirm(?:ed|ation)?|receipt)\b/gi;
 const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|log.?in\b|log.?on\b|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?[io]n|\binit/i;
@@ -154,20 +156,24 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	];
 	const before = saidFirst(settings).map(({ text }) => text);
 	const known = (text: string) => before.includes(text) || ABOUT_ALIVE.test(text) || ABOUT_ACKED.test(text);
+	const word = ({ text }: Example) => readWord(parseJson(text)) ?? '';
+	const isLater = (one: Example) => !SAYS_FIRST.test(word(one));
 	// What answers a ping is another thing than a heartbeat.
-	const isPong = ({ text }: Example) => /pong/i.test(readWord(parseJson(text)) ?? '');
+	const isPong = (one: Example) => /pong/i.test(word(one));
 	const [ping] = pongs(life, messages, form);
 	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const pinged = String(ping?.settings['pingKind']);
 	const isCounted =
 		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form).join());
 	return {
-		first: examples('first', VERBS)
+		first: examples('first', new RegExp(VERBS.source, 'i'))
 			.filter(({ text }) => !known(text))
 			.map(({ text }) => ({ point: 'first-messages', settings: { firstMessages: [...before, text] } })),
-		acks: examples('answer', ABOUT_ACK).map((one) => ackGuess(one, form)),
+		acks: examples('answer', ABOUT_ACK)
+			.filter((one) => isLater(one) && !isPong(one))
+			.map((one) => ackGuess(one, form)),
 		beats: examples('heartbeat', ABOUT_ALIVE)
-			.filter((one) => !isPong(one))
+			.filter((one) => isLater(one) && !isPong(one))
 			.map(({ text }) => ({ point: 'heartbeat-message', settings: { heartbeatBody: text } })),
 		pongs: [
 			...(ping ? examples('answer', ABOUT_PING).filter(isPong) : []).map(({ text }) => pongGuess(pinged, text)),
@@ -195,7 +201,9 @@ export function bringsNews(life: Life, than: Life, form: ReadingSettings): boole
 	const known = before.map(({ text }) => wordOf(text, form));
 	return messagesOf(life.heard, form).some(({ text }) => {
 		const kind = wordOf(text, form);
-		return !known.includes(kind) && (NAMELESS.includes(kind) || !ERROR.test(kind)) && isNews(life, text);
+		// What answers a ping of the device shows nothing of what else it has said.
+		const isTold = NAMELESS.includes(kind) || !(ERROR.test(kind) || /(?:^|[./:_-])pong$/i.test(kind));
+		return !known.includes(kind) && isTold && isNews(life, text);
 	});
 }
 

@@ -147,7 +147,8 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			note(...known);
 		};
 		// What failed before may have had another cause that is over, such as a service that was starting.
-		const isAgain = !failsAgain && pace.left() > LAST_REQUESTS;
+		const isProvable = helpedFinding(life, than, settings, comparison(), true).certainty === 'proved';
+		const isAgain = !failsAgain && (isProvable || !guess.isWritten) && pace.left() > LAST_REQUESTS;
 		if (isAgain) onStep('Tries the same without it again.');
 		const later = isAgain ? await watch(settled, lastsMs, guess.point) : null;
 		const upheld = life;

@@ -144,7 +144,7 @@ export const GREETS =
 	/^(?:hello|hi|welcome|connected|connection|ready|open(?:ed)?|challenge|auth\w*|login|init|greeting|error|ping|info|ok)\b/i;
 
 const GREETS_TOO =
-	/[./:_](?:hello|welcome|greeting|p[io]ng)$|^(?:heart_?beat|hb|pong|subscribed|confirm_subscription|keep_?alive)(?![a-z])/i;
+	/[./:_](?:hello|welcome|greeting|p[io]ng|connection_established|connected|subscribed|subscription_succeeded)$|^(?:heart_?beat|hb|pong|subscribed|confirm_subscription|keep_?alive)(?![a-z])/i;
 
 /** The first message of a channel, where it only greets: what it holds is about the talk, also where it has an id. */
 export function greeting(heard: readonly Ranked[], form: ReadingSettings): string | null {

@@ -15,8 +15,12 @@ import {
 	type ReadingSettings,
 	ranked,
 	repeated,
+	wordOf,
 } from './probe-readings.ts';
 import type { DeviceReport, Run } from './probe-state.ts';
+
+/** It is said to every device as soon as it comes. */
+const HELLO = /(?:^|[./:_-])(?:hello|welcome|greetings?|connection_established)$/i;
 
 /** What the device brought. */
 export function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {
@@ -40,7 +44,10 @@ export function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, ser
 		ranked(life, first, answerMs).flatMap((one) =>
 			(one.rank ?? 0) === 0
 				? []
-				: messagesOf([one], form).map(({ text }) => ({ rank: one.rank, isError: isError(text) })),
+				: messagesOf([one], form).map(({ text }) => ({
+						rank: HELLO.test(wordOf(text, form)) ? 1 : one.rank,
+						isError: isError(text),
+					})),
 		),
 	);
 	const isConfirmed = first > 0 && answers.some((one) => one.rank === 2 && !one.isError);

@@ -4,6 +4,9 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { readForm } from '../../src/operator/probe-form.ts';
+import { guesses } from '../../src/operator/probe-guesses.ts';
+import type { Life } from '../../src/operator/probe-wire.ts';
 import { listen } from '../connection/network-peers.ts';
 import { probesOfFile, QUICK } from './probing.ts';
 
@@ -122,3 +125,89 @@ test.each<[string, (id: string) => object, (id: string) => string]>([
 		expect(provision.settings.service).toEqual({ channelPath: own });
 	},
 );
+
+/** What is tried of what a service writes out. */
+function writtenOut(messages: readonly object[]) {
+	const heard = messages.map((message, index) => ({
+		atMs: index * 1000,
+		frame: { type: 'text' as const, text: JSON.stringify(message) },
+	}));
+	const about = { refusal: null, isOpen: true, headers: {}, subprotocol: null, failure: null, ended: null };
+	const life: Life = { ...about, ...{ pings: 1, pongs: 1, heard, said: [] } };
+	return guesses({ life, form: readForm(heard), settleMs: 3000, settings: {} })
+		.filter(({ isWritten }) => isWritten)
+		.map(({ settings }) => settings);
+}
+
+test.each([
+	'unknown message: expected a heartbeat or a subscription, as {"type":"sub","to":"all"} and {"type":"heartbeat"}',
+	'Keep the channel alive: after {"type":"sub","to":"all"} send {"type":"heartbeat"} every 20 s',
+	'no heartbeat before {"type":"sub","to":"all"}, then {"type":"heartbeat"}',
+])('a subscription and a heartbeat in one sentence are each said as what they are: %s [F1212]', (message) => {
+	const tried = writtenOut([{ type: 'error', message }]);
+	expect(tried).toHaveLength(2);
+	expect(tried).toContainEqual({ firstMessages: ['{"type":"sub","to":"all"}'] });
+	expect(tried).toContainEqual({ heartbeatBody: '{"type":"heartbeat"}' });
+});
+
+test('an acknowledgement that names the id of notifications is tried, whatever the words before it say [F1212]', () => {
+	const notifications = [1, 2, 3, 4].map((one) => ({
+		...{ event_type: one % 2 ? 'visit.open' : 'visit.shut', notification_id: `n-${one}` },
+		payload: { session: `s${one}` },
+	}));
+	const message = 'Invalid message. Expected: {"notification_id": "<notification_id>", "status": "received"}';
+	expect(writtenOut([...notifications, { type: 'error', message }])).toEqual([
+		{ ackBody: '{"notification_id":"{id}","status":"received"}' },
+	]);
+});
+
+test('what is written out in a JSON text within a JSON text is said; a greeting of Pusher is no notification [F1212]', async () => {
+	const pushed = (event: string, data: object) => JSON.stringify({ event, data: JSON.stringify(data) });
+	const hear = (isServed: boolean) => (socket: WebSocket) => {
+		let nr = 0;
+		let isIn = false;
+		socket.send(pushed('pusher:connection_established', { socket_id: '12.34', activity_timeout: 120 }));
+		every(socket, 100, () => isIn && socket.send(pushed(nr++ % 2 ? 'visit.open' : 'visit.shut', { id: `n-${nr}` })));
+		const words = `say ${isServed ? '{"event":"pusher:subscribe","data":{"channel":"private-kiosk"}}' : 'nothing'}`;
+		every(socket, 250, () => isIn || socket.send(pushed('pusher:error', { code: 4301, message: words })));
+		socket.on('message', (frame) => {
+			isIn ||= isServed && /"pusher:subscribe".*"private-kiosk"/.test(String(frame));
+		});
+	};
+	const served = await probedForeign(hear(true));
+	expect(served.outcome, served.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(JSON.stringify(served.settings.service.firstMessages)).toContain('private-kiosk');
+	expect(served.outcome.stdout).toMatch(/Notifications +visit\./);
+	const other = await probedForeign(hear(false));
+	expect(other.outcome.stdout).toMatch(/Notifications +none came/);
+	expect(other.outcome.stdout).toMatch(/opened: nothing shows that the service serves it/);
+	expect(other.outcome.status).toBe(69);
+}, 60_000);
+
+test('a code whose answer was cut off is sent again for the same device by a second run, and another code for another [F1213]', async () => {
+	const ids = new Map<string, string>();
+	const sent: string[] = [];
+	const server = createServer(async (request, response) => {
+		if (request.url !== '/api/device/connection') return void response.writeHead(404).end();
+		const code = String(request.headers.authorization);
+		const { deviceId } = JSON.parse((await request.setEncoding('utf8').toArray()).join(''));
+		sent.push(deviceId);
+		if (!ids.has(code)) request.socket.destroy();
+		else response.writeHead(ids.get(code) === deviceId ? 201 : 410).end('{"token":"foreign-token-0123456789"}');
+		ids.set(code, ids.get(code) ?? deviceId);
+	});
+	const channels = new WebSocketServer({ server });
+	const url = `http://127.0.0.1:${await listen(server)}`;
+	const run = (last: string) =>
+		operator.idv(
+			['probe', '--code-file', '-', '--yes', '--seconds', '1'],
+			{},
+			`${url}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnop${last}&workflowId=checkin`,
+		);
+	expect((await run('1')).stderr).toContain('Try the same code again');
+	expect(await run('1')).toMatchObject({ status: 0 });
+	await run('2');
+	channels.close();
+	expect(sent).toEqual([expect.stringMatching(/^idv-probe-[0-9a-f]{8}$/), sent[0], sent[2]]);
+	expect(sent[2]).not.toBe(sent[0]);
+}, 60_000);
