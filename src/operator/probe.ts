@@ -2,7 +2,7 @@
  * `idv probe`: finds out how a service fills what the interface leaves open, and writes the settings for its devices. Says
  * beforehand what it creates and does nothing without `--yes`; never prints a secret, never replaces a file unasked.
  */
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID, scryptSync } from 'node:crypto';
 import { closeSync, existsSync, openSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -59,7 +59,7 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 		throw new AgentError('usage', '--create-key requires a credential that works more than once.', {
 			remedy: 'Leave it out, or give another credential with --authorization-file.',
 		});
-	const deviceId = `idv-probe-${randomBytes(4).toString('hex')}`;
+	const deviceId = `idv-probe-${idOf(target).toString('hex')}`;
 	const plan = planOf(flags, target, deviceId, workflowId);
 	if (!flags.yes)
 		throw new AgentError('usage', `Nothing was sent. ${plan.join(' ')}`, { remedy: 'Run it again with --yes.' });
@@ -75,6 +75,10 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 	// As shells say it.
 	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
 }
+
+/** The same each time for a code: one whose answer was lost may be good for the same device again. It costs time to find a short code by it. */
+const idOf = ({ baseUrl, authorization }: Target) =>
+	authorization.scheme === 'Token' ? scryptSync(authorization.credential, baseUrl, 4) : randomBytes(4);
 
 /** Beside the file of the device: the answer that may hold its Connection. */
 const answerPlace = ({ device }: ProbeFlags) => (device === undefined ? undefined : `${device}.answer`);
