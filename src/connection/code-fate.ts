@@ -3,6 +3,7 @@
  * and by where the line broke. Pure.
  */
 import type { Failure } from '../base/errors.ts';
+import { readFieldErrors } from '../protocol/problem.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 
 /** `valid`: it was not looked at. `invalid`: it has expired, or the service does not know it. `uncertain`: trying it again tells. */
@@ -54,6 +55,8 @@ const BEFORE_THE_CODE: readonly number[] = [
 /** Words that only a service has in its answer that has registered a device, in another form than JSON. Source: assumed (token-place). */
 const OF_A_DEVICE = /token|connection|credential|jwt|device|workflow/i;
 
+const OF_CREDENTIAL = /token|code|auth|credential/i;
+
 export interface CodeAnswer {
 	readonly status: number;
 	/** Whether a page for people came in place of an answer. */
@@ -80,7 +83,10 @@ export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code
 	// A path that is not there is told in a page or in words; JSON comes from what stands behind it.
 	const isNotThere =
 		status === 404 && params?.['detail'] === undefined && code === 'bad-response' && !/^\s*[[{]/.test(body);
+	// What is wrong with other fields is looked for before a code is used up.
+	const fields = [400, 422].includes(status) && fate === null ? readFieldErrors(body) : [];
+	const isForm = fields.length > 0 && !fields.some((one) => OF_CREDENTIAL.test(`${one.field} ${one.message}`));
 	const isFirewall = status === 403 && isPage;
 	const isPortal = code === 'captive-portal' && status !== 303;
-	return isNotThere || isFirewall || isPortal || BEFORE_THE_CODE.includes(status) ? 'valid' : 'uncertain';
+	return isNotThere || isForm || isFirewall || isPortal || BEFORE_THE_CODE.includes(status) ? 'valid' : 'uncertain';
 }

@@ -63,8 +63,11 @@ export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: U
 		MAX_OTHER_PLACE,
 	).slice(0, MAX_NAMED_PLACES - likely.length);
 	const looked = tokenPointer ? `at ${cleanText(tokenPointer, 80)}` : 'where one is usually found';
-	const found =
-		texts.length === 0
+	// The two bytes of the mark at its start have become two of the characters for unreadable bytes.
+	const isWide = /^\uFFFD{0,2}(?:[^\0]\0|\0[^\0])/.test(body);
+	const found = isWide
+		? 'The answer is in UTF-16, and JSON is in UTF-8 (RFC 8259)'
+		: texts.length === 0
 			? body.trim().startsWith('<')
 				? 'The answer is XML'
 				: body.trim() !== '' && parseJson(body) === undefined
@@ -78,7 +81,7 @@ export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: U
 	return failure('answer-unreadable', message, {
 		params: { host, status, places: [...likely, ...others].join(', ') },
 		remedy:
-			texts.length === 0
+			texts.length === 0 || isWide
 				? NOTHING_TO_NAME
 				: tokenPointer && likely.length > 0 && first === 'the whole body'
 					? 'Remove service.tokenPointer: the whole answer looks like the token.'

@@ -41,8 +41,29 @@ export function readErrorDetail(body: string): string {
 	const { detail, message, title, error, errors, reason } = Object(document);
 	const { detail: inDetail, message: inMessage } = Object(isObject(error) ? error : Object(errors)[0]);
 	const words = [detail, message, title, error, inDetail, inMessage, Object(errors)[0], reason, document];
-	const text = words.find((value) => typeof value === 'string');
-	return cleanText(text ?? '', MAX_DETAIL);
+	const text = words.find((value) => typeof value === 'string') ?? '';
+	const fields = readFieldErrors(body);
+	const named = fields.map((one) => `${one.field}: ${one.message}`).join(', ');
+	const isFirst = text === '' || fields.some((one) => one.message === text);
+	return cleanText(named === '' ? text : isFirst ? named : `${text} (${named})`, MAX_DETAIL);
+}
+
+/** Of an error body, so many fields are named. */
+const MAX_FIELDS = 5;
+
+/** The words of an error body about each field: in a list with `field` and `message` under their usual names, or in an object of lists by field. */
+export function readFieldErrors(body: string): { readonly field: string; readonly message: string }[] {
+	const { errors, error, detail, details, violations } = Object(parseJson(body.trim()));
+	const lists = [errors, Object(error).errors, Object(error).details, details, violations, detail];
+	const among = lists.find((one) => typeof one === 'object' && one !== null) ?? {};
+	return [...firstMembers(among, MAX_FIELDS)].flatMap(([key, one]) => {
+		const { field, path, pointer, name, property, loc, message, msg, detail: said, reason } = Object(one);
+		const own = [field, path, pointer, name, property, Array.isArray(loc) ? loc.join('.') : loc];
+		const at = Array.isArray(among) ? own.find((text) => typeof text === 'string') : key;
+		const words = Array.isArray(among) ? [message, msg, said, reason] : [Array.isArray(one) ? one[0] : one];
+		const text = words.find((word) => typeof word === 'string');
+		return typeof at === 'string' && typeof text === 'string' ? [{ field: at, message: text }] : [];
+	});
 }
 
 /** Keys whose texts are for programs, or are shown already. */

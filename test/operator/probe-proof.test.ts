@@ -211,3 +211,56 @@ test('a code whose answer was cut off is sent again for the same device by a sec
 	expect(sent).toEqual([expect.stringMatching(/^idv-probe-[0-9a-f]{8}$/), sent[0], sent[2]]);
 	expect(sent[2]).not.toBe(sent[0]);
 }, 60_000);
+
+/** A probe with a code. @param answer to the registration. @param upgrade what a handshake gets. */
+async function probedByCode(
+	answer: { status: number; headers?: Record<string, string>; body: string | Buffer },
+	upgrade = '404 Not Found',
+) {
+	const server = createServer((request, response) => {
+		const isThere = request.url === '/api/device/connection';
+		response.writeHead(isThere ? answer.status : 404, answer.headers).end(isThere ? answer.body : '');
+	});
+	server.on('upgrade', (_, raw) => raw.end(`HTTP/1.1 ${upgrade}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`));
+	const code = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr&workflowId=checkin`;
+	const device = join(operator.directory, 'by-code.json');
+	const args = ['probe', '--code-file', '-', '--yes', '--seconds', '1', '--force', '--device', device];
+	const outcome = await operator.idv(args, {}, code);
+	return { outcome, kept: JSON.parse(await readFile(`${device}.answer`, 'utf8').catch(() => 'null')) };
+}
+
+test.each([
+	[
+		'{"title":"Not valid","errors":[{"field":"deviceType","message":"must be lobby"}]}',
+		'Not valid (deviceType: must be lobby)',
+		'was not used',
+	],
+	[
+		'{"title":"Not valid","errors":{"deviceType":["must be lobby"]}}',
+		'Not valid (deviceType: must be lobby)',
+		'was not used',
+	],
+	[
+		'{"detail":[{"loc":["body","deviceType"],"msg":"must be lobby"}]}',
+		'body.deviceType: must be lobby',
+		'was not used',
+	],
+	[
+		'{"title":"Not valid","errors":[{"field":"token","message":"is not right"}]}',
+		'Not valid (token: is not right)',
+		'may have been used',
+	],
+])(
+	'a 422 that says %s is told with the words about each field, and with what the code is worth after it [F1215]',
+	async (body, words, worth) => {
+		const { outcome } = await probedByCode({ status: 422, body });
+		expect(outcome.stderr).toContain(words);
+		expect(outcome.stderr).toContain(worth);
+	},
+);
+
+test('an answer in UTF-16 is told as that [F1216]', async () => {
+	const body = Buffer.from('\uFEFF{"token":"foreign-token-0123456789"}', 'utf16le');
+	expect((await probedByCode({ status: 201, body })).outcome.stderr).toContain('The answer is in UTF-16');
+	expect((await probedByCode({ status: 201, body: body.subarray(2) })).outcome.stderr).toContain('in UTF-16');
+});
