@@ -214,7 +214,10 @@ function saidNo(answer: HttpAnswer): Failure {
 	const isPending = refusalIn(answer) === 'pending';
 	if (!isPending && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused') return codeRefused(answer);
 	const detail = detailOf(answer);
-	const what = isPending ? 'has not finished the registration of this device' : 'has not registered this device';
+	const where = headers['location']?.replace(/[?#].*/, '');
+	const what = isPending
+		? `has not finished the registration of this device${where ? ` (Location: ${cleanText(cutOut(where, answer.secrets ?? []), 200)})` : ''}`
+		: 'has not registered this device';
 	return failure('request-rejected', `${host} answered ${status} and ${what}${afterColon(detail)}`, {
 		params: paramsOf(answer, detail),
 		...(isPending && { remedy: headers['retry-after'] === undefined ? BY_OPERATOR : 'Then pair it again.' }),

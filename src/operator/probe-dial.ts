@@ -4,7 +4,7 @@ import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { isWebPage } from '../connection/classify-failure.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
-import { readErrorWords } from '../protocol/problem.ts';
+import { cleanText, readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { nextTokens } from './probe-readings.ts';
 import {
@@ -159,6 +159,8 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 		hints: subprotocolHints(headers['sec-websocket-protocol'], body),
 		needs: isRefusal(status) ? neededParameters(body) : [],
 		paths: pathsOf(placesIn(run, told)).filter((place) => !url.pathname.endsWith(place)),
+		location:
+			status >= 300 && status < 400 ? cleanText(headers['location']?.replace(/[?#].*/, '') ?? '', 120) : undefined,
 		fingerprint: `${status} ${body.replaceAll(url.pathname, '').slice(0, 500)}`,
 		retryAfter: headers['retry-after'],
 	};

@@ -33,7 +33,7 @@ export function examplesIn(
 			(purpose === 'first' && OF_DEVICE.test(text));
 		if (!isObject(example) || ERROR.test(text) || wraps(example, about)) continue;
 		const filled = fill(example, purpose, documents);
-		// What names the id of a notification answers it, whatever the words before are about.
+		// A message with the id of a notification answers it, whatever the words before are about.
 		if (!filled || !(isOne || ID_NAME.test(filled.pointer ?? ''))) continue;
 		at += text.length - 1;
 		found.push(filled);

@@ -12,7 +12,6 @@ import {
 	type TokenPlace,
 } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
-import type { Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
 /** How sure a finding is: tried with and without, or only seen once, or not seen. */
@@ -77,6 +76,9 @@ export function tokenFinding({ pointer }: TokenPlace, isConfirmed: boolean): Fin
 	);
 }
 
+/** Of `service.connectionLifeSeconds`. */
+const LEAST_LIFE_S = 60;
+
 /** @param answeredMs when the answer came: what a Connection has left is told from then on. */
 export function lifeFinding(token: string, body: string, answeredMs: number): Finding {
 	const found = finding.bind(null, 'connection-life', 'the Connection itself, and the answer around it');
@@ -84,7 +86,7 @@ export function lifeFinding(token: string, body: string, answeredMs: number): Fi
 	const named = namedLife(body, answeredMs);
 	return named === null
 		? found('neither says when it ends', 'not seen')
-		: found(`${named} s, by the answer`, 'guessed', { connectionLifeSeconds: named });
+		: found(`${named} s, by the answer`, 'guessed', named >= LEAST_LIFE_S && { connectionLifeSeconds: named });
 }
 
 /** Nothing where the service ended no silent channel, or where no heartbeat is often enough. @param silencesMs that it ended: one may be chance. */
@@ -108,7 +110,7 @@ export function nextFinding(nextConnection: string, certainty: Certainty): Findi
 export function handshakeFindings(
 	{ path, inHeader, inQuery, subprotocols }: Handshake,
 	certainty: Certainty,
-	{ known: { subprotocol: given }, ownPaths }: Pick<Run, 'known' | 'ownPaths'>,
+	{ given, ownPaths }: { readonly given?: string | undefined; readonly ownPaths: ReadonlySet<string> },
 ): Finding[] {
 	const isOwn = ownPaths.has(path.replace(/\?.*/, ''));
 	const [place] = inHeader ? [] : inQuery;

@@ -49,7 +49,7 @@ interface Seen {
 const SAID_FIRST = ['authenticate', 'auth', 'hello', 'login', 'register', 'identify', 'connect', 'subscribe'];
 const VERBS =
 	/\b(subscribe|sub|authenticate|authorize|authorization|auth|log_?(?:in|on)|sign_?(?:in|on)|hello|helo|identify|register|connect|connection_init|init|join|start|open|ready|attach|listen|handshake|bind|announce|hi)\b/gi;
-/** What a device says once, by its own word: whatever the words before it are about, it is no heartbeat and answers nothing. */
+/** Words of messages that a device says once: it neither beats nor answers with them, whatever the text before them is about. */
 const SAYS_FIRST = /(?:^|[._:/-])(?:sub(?:scribe)?|authenticate|auth|log_?in|identify|register|join|connection_init)$/i;
 const ACKS = /\b(ack(?:now\w*|ed|s)?|receive[ds]?|confirm(?:ed|ation)?|receipt)\b/gi;
 const ABOUT_FIRST =

@@ -9,7 +9,7 @@ import { follow, renewed } from './probe-dial.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
-import { heartbeatAnswers, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
+import { heartbeatAnswers, OVER, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 import { namedCadence } from './probe-words.ts';
@@ -103,6 +103,11 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			form = read();
 			continue;
 		}
+		if (best.ended && OVER.test(best.ended.reason)) {
+			const found = `the service ends a channel after ${Math.round(best.ended.atMs / 1000)} s: "${cleanText(best.ended.reason, 80)}"`;
+			note(finding('connection-life', 'words of the service', found, 'guessed'));
+			break;
+		}
 		const [guess] = guesses({ life: best, form, settleMs, settings: settled }).filter(
 			({ settings }) => !tried.has(JSON.stringify(settings)),
 		);
@@ -146,7 +151,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			run.forget(guess.point);
 			note(...known);
 		};
-		// What failed before may have had another cause that is over, such as a service that was starting.
+		// The cause of the failure may have been another one that is over, such as a service that was starting.
 		const isProvable = helpedFinding(life, than, settings, comparison(), true).certainty === 'proved';
 		const isAgain = !failsAgain && (isProvable || !guess.isWritten) && pace.left() > LAST_REQUESTS;
 		if (isAgain) onStep('Tries the same without it again.');

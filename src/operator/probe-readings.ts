@@ -29,7 +29,7 @@ export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[
 	return [...(usual === null ? [] : [{ pointer: null, token: usual }]), ...others].slice(0, 4);
 }
 
-/** What an answer calls the device, in small letters. */
+/** The names that an answer gives the device, in small letters. */
 export const madeNames = (body: string): string[] =>
 	membersOf(parseJson(body))
 		.filter(({ name }) => /id$|serial|guid/i.test(name) && !/tenant|account|org|customer|site|workflow/i.test(name))
@@ -41,15 +41,20 @@ export function namedLife(body: string, nowMs: number): number | null {
 	const lives = membersOf(parseJson(body)).flatMap(({ name, value }) => {
 		if (/^(expires_?in(_?seconds)?|ttl|life(time)?(_?seconds)?|max_?age|valid_?for(_?seconds)?)$/i.test(name))
 			return [Number(value)];
-		if (!/^(expires?(_?at|_?on)?|expiry|expiration|valid_?until|exp)$/i.test(name)) return [];
+		if (!ENDS_AT.test(name) || /code|pair|password|cert/i.test(name)) return [];
 		// As .NET wrote times for long.
-		const [, ticks] = /^\/Date\((\d+)\)\/$/.exec(String(value)) ?? [];
+		const [, ticks] = /^\/Date\((\d+)(?:[+-]\d{4})?\)\/$/.exec(String(value)) ?? [];
 		const number = ticks === undefined ? value : Number(ticks);
 		const at = typeof number === 'number' ? (number > 1e11 ? number : number * 1000) : Date.parse(String(value));
 		return [Math.round((at - nowMs) / 1000)];
 	});
-	return lives.find((life) => Number.isInteger(life) && life >= 60 && life <= 315_360_000) ?? null;
+	return lives.find((life) => Number.isInteger(life) && life >= 10 && life <= 315_360_000) ?? null;
 }
+
+const ENDS_AT = /(?:expir\w*|expires?|valid_?(?:until|to|through)|not_?after|exp)(?:_?(?:at|on|date|time|utc|ms))*$/i;
+/** Words of an end that are about the life of the Connection: no heartbeat and no message keeps a channel from it. */
+export const OVER =
+	/^(?!.*time.?out).*(?:\b(?:token|connection|session|credential|jwt|authorization)\b.{0,20}\bexpired\b|\bexpired\b.{0,10}\b(?:token|session|credential|jwt)|max(?:imum)? (?:age|life))/i;
 
 interface Member {
 	readonly pointer: string;

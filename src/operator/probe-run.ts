@@ -20,7 +20,7 @@ import { readForm } from './probe-form.ts';
 import { guesses } from './probe-guesses.ts';
 import { improve, LAST_REQUESTS } from './probe-improve.ts';
 import { createPace } from './probe-pace.ts';
-import { likeTemplate, madeNames, tokenPlaces } from './probe-readings.ts';
+import { likeTemplate, madeNames, OVER, tokenPlaces } from './probe-readings.ts';
 import { amendments, reportOf, type Service } from './probe-report.ts';
 import { keyPaths, register, send, unreadable } from './probe-requests.ts';
 import {
@@ -155,8 +155,9 @@ async function probe(run: Run): Promise<DeviceReport> {
 			...(failure.params && { params: failure.params }),
 			remedy: `Check the address; if it is right, ask the operator for the path of the registration, which belongs in service.registrationPath.`,
 		});
+	// A 202 may say where the Connection will be.
+	if (!failure || (answer.status >= 200 && answer.status < 300)) run.answer = answer;
 	if (failure) throw asError(failure);
-	run.answer = answer;
 	const answeredMs = Date.now();
 	const texts = readAnswerTexts(answer);
 	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
@@ -182,7 +183,8 @@ async function probe(run: Run): Promise<DeviceReport> {
 			onStep(`${named}, which was named, answered ${statusesOf(answers.get(named) ?? [])}.`);
 	const opening = way ?? (cutOff && { path: cutOff.path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
 	if (!opening) throw notFound(run, answers);
-	note(...handshakeFindings(opening, 'guessed', run));
+	const from = { given: run.known.subprotocol, ownPaths: run.ownPaths };
+	note(...handshakeFindings(opening, 'guessed', from));
 	await improve(run, cutOff && !way ? cutOff : null);
 	run.isTaken = true;
 	noteToken(true);
@@ -191,7 +193,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 		const { token, next } = run;
 		const { status } = await pace.ask(() => dial(run, { ...opening, inQuery: [], inHeader: false }));
 		const isRefused = status >= 400 && status < 500;
-		if (isRefused) note(...handshakeFindings(opening, 'proved', run));
+		if (isRefused) note(...handshakeFindings(opening, 'proved', from));
 		// A service that asks for no Connection says nothing about the one that was shown.
 		const isShownLater = JSON.stringify(run.findings()).includes('{token}');
 		const isNext = isRefused || next?.isProved || isShownLater || status !== 101;
@@ -324,7 +326,9 @@ function silencesEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }
 	const replies = [ackBody ?? [], pingKind === null ? [] : pongBody].flat().map(likeTemplate);
 	const silences = lives.flatMap(({ ended, said }) => {
 		const last = said.findLast(({ text }) => !replies.some((isReply) => isReply(text)));
-		return ended && !RESTARTS.includes(ended.code ?? 0) ? [ended.atMs - (last?.atMs ?? 0)] : [];
+		return ended && !RESTARTS.includes(ended.code ?? 0) && !OVER.test(ended.reason)
+			? [ended.atMs - (last?.atMs ?? 0)]
+			: [];
 	});
 	return silences.filter((ms) => ms > watchedCadenceMs(run));
 }

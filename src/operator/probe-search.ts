@@ -56,6 +56,8 @@ export interface HandshakeAnswer {
 	readonly paths?: readonly string[];
 	/** Query parameters that the answer asks for, as they stand in a path: `deviceId={deviceId}`. */
 	readonly needs?: readonly string[];
+	/** Where a redirect leads, without a query, which may hold a credential. */
+	readonly location?: string | undefined;
 	/** The same for answers that say the same, whatever the path. */
 	readonly fingerprint: string;
 }
@@ -239,17 +241,19 @@ function isElsewhere({ status, isPage }: Pick<HandshakeAnswer, 'status' | 'isPag
 }
 
 /** The answers to the handshakes at each path, in their order. */
-export type PathAnswers = ReadonlyMap<string, readonly Pick<HandshakeAnswer, 'status' | 'isPage'>[]>;
+export type PathAnswers = ReadonlyMap<string, readonly Pick<HandshakeAnswer, 'status' | 'isPage' | 'location'>[]>;
 
-/** `404, 503 or 401`. */
-export function statusesOf(answers: readonly Pick<HandshakeAnswer, 'status'>[]): string {
-	const all = [...new Set(answers.map(({ status }) => String(status || 'nothing')))];
+/** `404, 307 (to /ws/) or 401`. */
+export function statusesOf(answers: readonly Pick<HandshakeAnswer, 'status' | 'location'>[]): string {
+	const said = answers.map(({ status, location }) => `${status || 'nothing'}${location ? ` (to ${location})` : ''}`);
+	const all = [...new Set(said)];
 	return [all.slice(0, -1).join(', '), ...all.slice(-1)].filter(Boolean).join(' or ');
 }
 
 /** The answers of the paths in words. @returns `isSeen`: some seem to be there and others not. */
 export function answersInWords(answers: PathAnswers) {
-	const isThere = (one: [string, readonly Pick<HandshakeAnswer, 'status' | 'isPage'>[]]) => !one[1].every(isElsewhere);
+	const isThere = (one: [string, PathAnswers extends ReadonlyMap<string, infer Answers> ? Answers : never]) =>
+		!one[1].every(isElsewhere);
 	const there = [...answers].filter(isThere);
 	const others = [...answers].filter((one) => !isThere(one));
 	const said = (some: typeof there) => statusesOf(some.flatMap(([, all]) => all));

@@ -5,7 +5,7 @@ import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import type { Finding } from './probe-findings.ts';
-import type { NextPlace, TokenPlace } from './probe-readings.ts';
+import { type NextPlace, OVER, type TokenPlace } from './probe-readings.ts';
 import type { Asking, TextAnswer } from './probe-requests.ts';
 import { answersInWords, type Known, type PathAnswers, statusesOf } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
@@ -134,6 +134,7 @@ export function notLasting(run: Run, life: Life): AgentError {
 	const why = ended?.reason ? ` ("${cleanText(ended.reason, 120)}")` : '';
 	const after = `${((ended?.atMs ?? 0) / 1000).toFixed(1)} s`;
 	const said = `No channel at ${channelOf(run)} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
+	if (OVER.test(ended?.reason ?? '')) return stop(said, OVER_REMEDY);
 	return stop(said, life.failure?.code === 'channel-rejected' ? life.failure.remedy : NOT_LASTING_REMEDY);
 }
 
@@ -163,6 +164,7 @@ const NOT_SHARED_REMEDY =
 const NOT_SERVED_REMEDY = `Look at what the service says above: what the device must say first belongs in service.firstMessages, another heartbeat in service.heartbeatBody. Start sessions for the workflow while the probe runs: only what comes shows the rest; ${IN_TRANSCRIPT}`;
 const NOT_FOUND_REMEDY = `Ask the operator for the path of the channel and name it with --channel-path; ${IN_TRANSCRIPT}`;
 const REFUSED_REMEDY = `The path is likely right: ask the operator what the handshake requires (a query parameter: --query-name; a subprotocol: --subprotocol; a header: --header); ${IN_TRANSCRIPT}`;
+const OVER_REMEDY = `By its words the Connection ends so soon: ask the operator for a longer life; it belongs in service.connectionLifeSeconds if the Connection does not say it, and where a channel names the next one, that belongs in service.nextConnection; ${IN_TRANSCRIPT}`;
 const NOT_AGAIN_REMEDY = `If a Connection is good for one channel only, set service.nextConnection; if not, ask the operator why; ${IN_TRANSCRIPT}`;
 export const NOT_LASTING_REMEDY = `Ask the operator why the service ends each channel: what the device must say first belongs in service.firstMessages, an acknowledgement in service.ackBody, another heartbeat in service.heartbeatBody, its own pings in service.pingKind and the answer to them in service.pongBody; ${IN_TRANSCRIPT}`;
 

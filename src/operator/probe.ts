@@ -20,11 +20,11 @@ import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { targetOfCode } from './api-key.ts';
+import { endedBy, tellDevice } from './probe-device-report.ts';
 import { settingsFrom } from './probe-findings.ts';
 import { MAX_REQUESTS } from './probe-pace.ts';
-import { NAMELESS } from './probe-readings.ts';
 import { runProbe } from './probe-run.ts';
-import type { DeviceReport, ProbeReport } from './probe-state.ts';
+import type { ProbeReport } from './probe-state.ts';
 import { replaceFile } from './secret-output.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -70,7 +70,7 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 	const own = settingsFrom(target.baseUrl, flags.workflow, report.findings, true);
 	const unsaved = await save(flags, report, { settings, own }, { deviceId, workflowId });
 	const code =
-		target.authorization.scheme === 'Token' && (report.connection ?? report.answer) !== null ? 'used' : undefined;
+		target.authorization.scheme === 'Token' && (report.connection ?? report.answer?.candidates[0]) ? 'used' : undefined;
 	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved, code }, settings, unsaved === null);
 	// As shells say it.
 	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
@@ -336,7 +336,7 @@ function tell(
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
 	if (answerFile !== undefined)
 		shell.line(
-			`Saved: ${answerFile} (the answer to the registration: a secret). No channel has opened with a Connection from it${deviceFile === undefined ? ': if the operator knows which of its candidates is the one, a provision.json with that brings this device online without another code' : ''}.`,
+			`Saved: ${answerFile} (the answer to the registration: a secret). No channel has opened with a Connection from it${deviceFile === undefined && answer?.candidates[0] ? ': if the operator knows which of its candidates is the one, a provision.json with that brings this device online without another code' : ''}.`,
 		);
 	if (file !== undefined && flags.headersFile !== undefined)
 		shell.line(
@@ -346,54 +346,4 @@ function tell(
 	if (device) tellDevice(shell, device);
 	if (isInterrupted) shell.line('It was interrupted: the rest was not tried.');
 	if (stopped) shell.fail(stopped);
-}
-
-function tellDevice(shell: Shell, device: DeviceReport): void {
-	const { isOnline, isServed, seconds, kinds, others, withId, repeats, acknowledgements, closes } = device;
-	const named = (counts: DeviceReport['kinds']) =>
-		Object.entries(counts).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
-	const [names, aside] = [named(kinds), named(others)];
-	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
-	const ended = closes.map(({ code, afterSeconds }) => `${code ?? 'no code'} after ${afterSeconds} s`);
-	shell.table([
-		[
-			`A device with these settings, for ${seconds} s`,
-			isOnline
-				? isServed
-					? 'online'
-					: 'opened: nothing shows that the service serves it'
-				: 'was online, not at the end',
-		],
-		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
-		...(aside.length > 0 ? [['Other messages (greetings, pings, answers)', aside.join(', ')]] : []),
-		['Sent again by the service', String(repeats)],
-		['Acknowledgements', String(acknowledgements)],
-		['Channels that the service ended', ended.join(', ') || 'none'],
-	]);
-	for (const one of doubts(device)) shell.line(one);
-}
-
-/** The ends that are about the device, and not about the service (RFC 6455 7.4, IANA). */
-const endedBy = ({ closes }: DeviceReport) =>
-	closes.filter(({ code }) => ![1001, 1011, 1012, 1013].includes(code ?? 0));
-
-/** What a device online with the settings does not show: that applications get what the service sends. */
-function doubts(device: DeviceReport): string[] {
-	const { seconds, kinds, withId, repeats } = device;
-	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
-	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
-	return [
-		endedBy(device).length > 0 &&
-			'The service ended the channel of the device: these settings may not be the whole. Look at service.heartbeatBody, at service.pingKind and at heartbeatCadence.',
-		total === 0 &&
-			`No notification came in ${seconds} s, so that nothing shows how they are written: start sessions for the workflow while the probe runs, and run it again. If the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
-		total > 0 &&
-			named === 0 &&
-			'No notification has a kind that was found: look at service.kindPointer (where it stands), and at service.frameContents if a frame holds several.',
-		total > 0 &&
-			withId === 0 &&
-			'No notification has an id that was found: what comes again is not known as the same. If the service gives ids, look at service.notificationIdPointer.',
-		repeats > 0 &&
-			`The service sent ${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,
-	].filter((one) => one !== false);
 }

@@ -169,9 +169,8 @@ describe('the search for the channel', () => {
 	test('a subprotocol that was given is not called proved: no handshake without it was made [F1010]', () => {
 		const way = { path: '/ws', candidate: 0, inHeader: true, inQuery: [], subprotocols: ['acme'] };
 		const certainty = (given?: string) =>
-			handshakeFindings(way, 'proved', { known: { subprotocol: given }, ownPaths: new Set() }).find(
-				({ point }) => point === 'subprotocol',
-			)?.certainty;
+			handshakeFindings(way, 'proved', { given, ownPaths: new Set() }).find(({ point }) => point === 'subprotocol')
+				?.certainty;
 		expect([certainty(), certainty('acme')]).toEqual(['proved', 'guessed']);
 	});
 
@@ -192,6 +191,8 @@ test.each([
 	['{"ttl":5}', null],
 	['plain', null],
 	['{"ValidUntil":"/Date(1893459600000)/"}', 3600],
+	['{"connection":{"tokenExpiresAtUtc":"/Date(1893459600000+0100)/"}}', 3600],
+	['{"codeExpiresAt":1893459600,"notAfter":"2030-01-01T00:00:45Z"}', 45],
 ])('the life in %s is %s', (body, life) => expect(namedLife(body, Date.UTC(2030, 0, 1))).toBe(life));
 
 test('of the texts of an answer a JWT comes first, and what was sent is none', () => {

@@ -229,6 +229,18 @@ async function probedByCode(
 	return { outcome, kept: JSON.parse(await readFile(`${device}.answer`, 'utf8').catch(() => 'null')) };
 }
 
+test('a redirect at the channel and a registration that is not done are told with where they lead, and the answer is kept [F1214]', async () => {
+	const token = '{"token":"foreign-token-0123456789"}';
+	const moved = await probedByCode({ status: 201, body: token }, '307 Moved\r\nLocation: /elsewhere/?token=secret');
+	expect(moved.outcome.stderr).toContain('answered 307 (to /elsewhere/)');
+	expect(moved.outcome.stderr).not.toContain('secret');
+	const headers = { location: '/api/operations/7' };
+	const { outcome, kept } = await probedByCode({ status: 202, headers, body: '{"status":"pending"}' });
+	expect(outcome.stderr).toContain('has not finished the registration of this device (Location: /api/operations/7)');
+	expect(outcome.stdout).not.toContain('The code is used up.');
+	expect(kept).toMatchObject({ status: 202, headers: expect.objectContaining(headers), candidates: [] });
+}, 60_000);
+
 test.each([
 	[
 		'{"title":"Not valid","errors":[{"field":"deviceType","message":"must be lobby"}]}',
@@ -263,4 +275,15 @@ test('an answer in UTF-16 is told as that [F1216]', async () => {
 	const body = Buffer.from('\uFEFF{"token":"foreign-token-0123456789"}', 'utf16le');
 	expect((await probedByCode({ status: 201, body })).outcome.stderr).toContain('The answer is in UTF-16');
 	expect((await probedByCode({ status: 201, body: body.subarray(2) })).outcome.stderr).toContain('in UTF-16');
+});
+
+test('the words of an end about the life of the Connection are shown, and make no heartbeat and no first message [F1217]', async () => {
+	const { outcome, settings } = await probedForeign((socket) =>
+		setTimeout(() => socket.close(1008, 'token expired'), 500),
+	);
+	expect(outcome.status).toBe(69);
+	expect(outcome.stderr).toMatch(/code 1008 after 0\.\d s \("token expired"\)\. By its words .*connectionLifeSeconds/);
+	expect(outcome.stdout).toMatch(/connection-life .*ends a channel after \d s: "token expired"/);
+	expect(outcome.stdout).not.toContain('Tries {');
+	expect(settings).not.toHaveProperty('service');
 });

@@ -1,0 +1,60 @@
+/** The words of `idv probe` about the device that ran at the end, and about what that does not show. */
+import type { Shell } from '../cli/output.ts';
+import { cleanText } from '../protocol/problem.ts';
+import { NAMELESS, OVER } from './probe-readings.ts';
+import type { DeviceReport } from './probe-state.ts';
+
+export function tellDevice(shell: Shell, device: DeviceReport): void {
+	const { isOnline, isServed, seconds, kinds, others, withId, repeats, acknowledgements, closes } = device;
+	const named = (counts: DeviceReport['kinds']) =>
+		Object.entries(counts).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
+	const [names, aside] = [named(kinds), named(others)];
+	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
+	const ended = closes.map(
+		({ code, afterSeconds, reason }) =>
+			`${code ?? 'no code'} after ${afterSeconds} s${reason ? ` ("${cleanText(reason, 80)}")` : ''}`,
+	);
+	shell.table([
+		[
+			`A device with these settings, for ${seconds} s`,
+			isOnline
+				? isServed
+					? 'online'
+					: 'opened: nothing shows that the service serves it'
+				: 'was online, not at the end',
+		],
+		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
+		...(aside.length > 0 ? [['Other messages (greetings, pings, answers)', aside.join(', ')]] : []),
+		['Sent again by the service', String(repeats)],
+		['Acknowledgements', String(acknowledgements)],
+		['Channels that the service ended', ended.join(', ') || 'none'],
+	]);
+	for (const one of doubts(device)) shell.line(one);
+}
+
+/** The ends that are about the device, and not about the service (RFC 6455 7.4, IANA). */
+export const endedBy = ({ closes }: DeviceReport) =>
+	closes.filter(({ code }) => ![1001, 1011, 1012, 1013].includes(code ?? 0));
+
+/** What a device online with the settings does not show: that applications get what the service sends. */
+function doubts(device: DeviceReport): string[] {
+	const { seconds, kinds, withId, repeats } = device;
+	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
+	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
+	return [
+		endedBy(device).some(({ reason }) => OVER.test(reason)) &&
+			'The service ended the channel because the Connection was over: look at service.connectionLifeSeconds.',
+		endedBy(device).some(({ reason }) => !OVER.test(reason)) &&
+			'The service ended the channel of the device: these settings may not be the whole. Look at service.heartbeatBody, at service.pingKind and at heartbeatCadence.',
+		total === 0 &&
+			`No notification came in ${seconds} s, so that nothing shows how they are written: start sessions for the workflow while the probe runs, and run it again. If the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
+		total > 0 &&
+			named === 0 &&
+			'No notification has a kind that was found: look at service.kindPointer (where it stands), and at service.frameContents if a frame holds several.',
+		total > 0 &&
+			withId === 0 &&
+			'No notification has an id that was found: what comes again is not known as the same. If the service gives ids, look at service.notificationIdPointer.',
+		repeats > 0 &&
+			`The service sent ${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,
+	].filter((one) => one !== false);
+}
