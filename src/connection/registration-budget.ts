@@ -58,7 +58,8 @@ export function spend(
 		const byService = recentByService.filter((begun) => begun >= (counted[0] ?? 0)).length;
 		const cause: Cause = 2 * byService >= counted.length ? 'service' : 'site';
 		const words = isMinute ? 'a minute' : 'an hour';
-		const message = `This device has registered ${counted.length} times within ${words}, ${BECAUSE[cause]}; the next time has to wait.`;
+		const then = isMinute ? '' : `: after ${FREE_AN_HOUR} within an hour, one goes every ${THEN_EVERY_MS / SECOND} s`;
+		const message = `This device has registered ${counted.length} times within ${words}, ${BECAUSE[cause]}; the next time has to wait${then}.`;
 		const heldBack = failure('registering-too-often', message, { remedy: REMEDIES[cause], retryAfterMs: waitMs });
 		// Evened out alone it is no more than a retry that waits.
 		const isTold = isMinute || 2 * recent.length >= MOST_AN_HOUR;

@@ -28,6 +28,7 @@ const IS_REFUSAL: readonly string[] = [
 	'credential-unreadable',
 	'credential-refused',
 	'telemetry-failed',
+	'socket-failed',
 	'memory-low',
 ];
 

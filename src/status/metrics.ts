@@ -59,6 +59,11 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 	const counter = (name: string, help: string, value: number): Metric => metric('counter', name, help, [{ value }]);
 	const by = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
 		Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }));
+	const warned = Object.fromEntries(
+		Map.groupBy(warnings, ({ code }) => code)
+			.entries()
+			.map(([code, { length }]) => [code, length]),
+	);
 	const heartbeatAt = channel.lastHeartbeatAt === null ? null : Date.parse(channel.lastHeartbeatAt) / 1000;
 	return [
 		metric('gauge', 'info', 'Always 1; the version of the agent, and the fleet that its plan names.', [
@@ -77,6 +82,7 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			workflow.live === workflow.wanted && workflow.live !== null ? 1 : 0,
 		),
 		gauge('warnings', 'Warnings in the status.', warnings.length),
+		metric('gauge', 'warning', 'How many warnings in the status have this permanent code.', by('code', warned)),
 		gauge(
 			'credential_refused',
 			'1 when the service refuses the credential of the settings while another one works.',
@@ -97,9 +103,9 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 		),
 		gauge(
 			'settings_refused_time_seconds',
-			'Since when settings are refused while others are in force: the workflow, or what leads to the service.',
+			'Since when settings, or files that they name, are wrong while others are in force.',
 			earliest(
-				[problem, ...warnings].filter((one) => one && REFUSED_SETTINGS.includes(one.code)),
+				[problem, ...warnings].filter((one) => one && isOfSettings(one)),
 				'since',
 			),
 		),
@@ -304,6 +310,9 @@ function formatValue(value: number): string {
 
 const isUnusable = ({ code, params }: Status['warnings'][number]) =>
 	code === 'credential-refused' || params?.['setting'] === 'credential';
+
+const isOfSettings = (one: Status['warnings'][number]) =>
+	REFUSED_SETTINGS.includes(one.code) || (one.code === 'credential-unreadable' && !isUnusable(one));
 
 /** Seconds since 1970. */
 function earliest(

@@ -60,16 +60,22 @@ describe('the port for health and metrics', () => {
 		expect(device.daemon.addresses).toEqual({ page: null, metrics: null, browser: null });
 	});
 
-	test('that is taken is a warning, and is tried again by a reload', async () => {
+	test('that is taken is a warning, also in config show, and is tried again by a reload [F1234]', async () => {
 		const other = createServer();
 		const port = await listen(other);
 		const device = await givenAgent({ sets: [`local.metricsPort=${port}`] });
 		expect(warningsOf(device)).toMatchObject([{ code: 'socket-failed' }]);
 		expect(warningsOf(device)[0]?.message).toContain(`local.metricsPort: Cannot listen on 127.0.0.1:${port}`);
 		expect(await device.client.request('agent', 'GET', '/livez')).toEqual({ live: true });
+		const rows = async () => {
+			const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+			return settings.find(({ path }) => path === 'local.metricsPort');
+		};
+		expect(await rows()).toMatchObject({ refused: expect.stringContaining('Cannot listen') });
 		await new Promise((resolve) => other.close(resolve));
 		await device.daemon.reload();
 		expect(warningsOf(device)).toEqual([]);
+		expect(await rows()).not.toHaveProperty('refused');
 		expect(await probe(device, '/livez')).toMatchObject({ status: 200 });
 	});
 

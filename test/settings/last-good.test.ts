@@ -137,6 +137,18 @@ test.each<[what: string, bad: object, code: string]>([
 	},
 );
 
+test('a file that a setting names and that is wrong is in the figures: since when, and by its code [F1235]', async () => {
+	const { device, home, good } = await given();
+	const headersFile = await home.secretFile('headers', 'no header at all');
+	await home.writeSettings({ ...good, local: { metricsPort: 0 }, service: { headersFile } });
+	await device.daemon.reload();
+	const [told] = device.agent.status().warnings;
+	const figures = await (await fetch(new URL('/metrics', device.daemon.addresses.metrics ?? ''))).text();
+	const since = /^idv_agent_settings_refused_time_seconds\S* (\S+)$/m.exec(figures)?.[1];
+	expect(Number(since) * 1000).toBe(Date.parse(String(told?.params?.['since'])));
+	expect(figures).toMatch(new RegExp(`^idv_agent_warning\\{.*code="${told?.code}".*\\} 1$`, 'm'));
+});
+
 test('since when a workflow, a value and a file are refused outlives a restart, and begins again once they were good [F903]', async () => {
 	const { home, good, device: before } = await given();
 	await before.stop();
