@@ -99,7 +99,9 @@ export function remarkOf({ path, disk, waitsFor, refused, since }: SettingsRepor
 		: waitsFor
 			? `${WAITS[waitsFor]}.`
 			: 'is on the disk and not in force.';
-	return `${path}:${other} ${what}${since ? ` The value above is in force since ${since}.` : ''}`;
+	// Where the disk has no other one, it is the value above that is refused.
+	const isOther = disk !== undefined || !refused;
+	return `${path}:${other} ${what}${since && isOther ? ` The value above is in force since ${since}.` : ''}`;
 }
 
 /** Goes as far as the agent does: the files that settings name are opened, too. */

@@ -133,14 +133,14 @@ export function assessPlan(
 	return ok(taken ? `Revision ${taken.revision} is in force.` : 'No fleet plan has come yet.');
 }
 
-/**
- * The warnings of the running agent that no other check has told: of its settings there may be several with one code.
- * @param before what the other checks have found.
- */
+/** What checks look at for themselves, and tell in their own words. */
+const JUDGED: readonly string[] = ['clock-wrong', 'disk-low', 'memory-low', 'answer-unreadable', 'plan-expired'];
+
+/** The warnings of the running agent that no other check has told. @param before what the other checks have found. */
 export function assessUntold(warnings: Status['warnings'], before: readonly Finding[]): Finding {
 	const isTold = ({ code, message }: Pick<Failure, 'code' | 'message'>) =>
 		before.some((finding) => {
-			const isSame = 'code' in finding && finding.code === code && !code.startsWith('settings-');
+			const isSame = 'code' in finding && finding.code === code && JUDGED.includes(code);
 			return isSame || finding.message.includes(message.split(/\.(?: |$)/)[0] ?? message);
 		});
 	const [first, ...others] = warnings.map(asFailure).filter((one) => !isTold(one));

@@ -299,6 +299,9 @@ test.each([
 	['baseUrl', '/etc/a.json: baseUrl: must be an address.', '/etc/a.json: must be an address.'],
 	['baseUrl', 'credential.apiKeyFile needs baseUrl: see there.', 'credential.apiKeyFile needs baseUrl: see there.'],
 ])('config show leaves out the name of %s at the beginning of "%s" alone', (path, refused, words) => {
-	const setting = { path, value: null, source: 'default', where: null, refused } as never;
-	expect(remarkOf(setting)).toBe(`${path}: was refused: ${words}`);
+	// Nothing else is on the disk: that the value is in force since then would be said of what is refused.
+	for (const since of [undefined, '2026-11-27T00:00:00.000Z']) {
+		const setting = { path, value: null, source: 'default', where: null, refused, since } as never;
+		expect(remarkOf(setting)).toBe(`${path}: was refused: ${words}`);
+	}
 });
