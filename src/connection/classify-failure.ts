@@ -132,9 +132,13 @@ const FATES = {
 
 function codeRefused(answer: HttpAnswer): Failure {
 	const { status, host } = answer;
-	const fate = fateIn(answer) ?? 'refused';
-	const reason = fate === 'unused' ? 'refused' : fate;
+	const reason = fateIn(answer) ?? 'refused';
 	const detail = detailOf(answer);
+	// It says that the code is good: what it refuses is something else.
+	if (reason === 'unused')
+		return failure('request-rejected', `${host} answered ${status}${afterColon(detail)}`, {
+			params: paramsOf(answer, detail),
+		});
 	return failure('code-expired-or-used', `${FATES[reason]}: ${host} answered ${status}${afterColon(detail)}`, {
 		params: { ...paramsOf(answer, detail), reason },
 	});

@@ -72,6 +72,10 @@ const ANSWERS: readonly Row[] = [
 	[400, 'valid', '{"detail":"deviceType is unknown. The token was not used."}'],
 	[500, 'valid', '{"message":"Database down, the code stays valid"}'],
 	[409, 'valid', '{"error":"quota reached; token unused"}'],
+	[401, 'valid', '{"message":"Device clock skew too large; the token remains valid."}'],
+	[401, 'valid', '{"message":"The token has not been used. Device type is not permitted."}'],
+	[401, 'valid', '{"code":"TOKEN_NOT_USED","reason":"DEVICE_BLOCKED"}'],
+	[410, 'valid', '{"error":"token unused; IP address not allowed"}'],
 	// It has looked at it, and said no more.
 	[400, 'uncertain', '{"detail":"deviceType is unknown"}'],
 	[402, 'uncertain'],
