@@ -133,7 +133,7 @@ export function assessPlan(
 	return ok(taken ? `Revision ${taken.revision} is in force.` : 'No fleet plan has come yet.');
 }
 
-/** What checks look at for themselves, and tell in their own words. */
+/** Subjects of checks of their own, which tell them in other words. */
 const JUDGED: readonly string[] = ['clock-wrong', 'disk-low', 'memory-low', 'answer-unreadable', 'plan-expired'];
 
 /** The warnings of the running agent that no other check has told. @param before what the other checks have found. */

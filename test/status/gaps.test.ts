@@ -93,7 +93,8 @@ function openOn(
 		// Of a line that is open and silent nothing shows yet that it has died.
 		const untilConfirmMs = confirmAtMs - clock.monotonicMs();
 		if (untilConfirmMs <= 0) confirm();
-		cancel = clock.schedule(isConfirmed ? options.pingIntervalMs : untilConfirmMs, check);
+		const untilSilentMs = heardAtMs + options.silenceLimitMs - clock.monotonicMs();
+		cancel = clock.schedule(Math.min(isConfirmed ? options.pingIntervalMs : untilConfirmMs, untilSilentMs), check);
 	};
 	line.deliver = (id) => {
 		if (hasEnded || openedAtMs === null || line.isDead) return;
@@ -345,6 +346,15 @@ describe('a crash leaves in a gap what a line has lost unnoticed', () => {
 
 	test.each(['move', 'renew'] as const)('before a %s of a second ago', async (how) => {
 		await run([{ do: 'killLine' }, { do: 'pass', ms: 25_000 }, { do: how }, second, crash], 'newest', 500);
+	});
+
+	test('before a move that comes as the silence was due', async () => {
+		await run(
+			[{ do: 'killLine' }, { do: 'pass', ms: 66_325 }, { do: 'move' }, { do: 'pass', ms: 676 }, crash],
+			'newest',
+			500,
+			false,
+		);
 	});
 
 	test('before a move of a second ago, between two sleeps', async () => {
