@@ -42,8 +42,12 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 			remedy: 'Write it as https://id.example.com, without user, query or fragment.',
 		});
 	const client = clientFor(shell, flags);
+	const askBefore = (...asked: Parameters<typeof client.request>) =>
+		client.request(...asked).catch((error: unknown) => {
+			throw unsent(error);
+		});
 	// Before a person fetches a scanner: is there an agent, and may this user move the device?
-	await client.request('admin', 'GET', LOCAL_ROUTES.status);
+	await askBefore('admin', 'GET', LOCAL_ROUTES.status);
 	const read = checkLength(await readCode(shell, from, flags.image));
 	const request: PairRequest = {
 		// A picture may hold the number of anything.
@@ -53,7 +57,7 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 		replace: flags.replace ?? false,
 		...(flags.keepEvents ? { keepEvents: true } : {}),
 	};
-	const inspected = (await client.request('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
+	const inspected = (await askBefore('admin', 'POST', LOCAL_ROUTES.pairInspect, request)) as PairPreview;
 	const preview = flags.image === undefined ? withForm(inspected) : inspected;
 	if (!shell.isJson) printPreview(shell, preview);
 	if (flags.inspect) {

@@ -181,8 +181,7 @@ async function show(
 	const kind = problem.params?.['kind'];
 	if (shell.isJson)
 		return shell.json({ scan: 'other', characters: length, reason, ...(kind !== undefined && { kind }) });
-	if (scan.kind === 'tooLong') return shell.line('no pairing code: longer than any');
-	shell.line(`no pairing code (${length} characters): ${masked(scan.text)}`);
+	shell.line(`no pairing code (${scan.kind === 'text' ? `${length} characters): ${masked(scan.text)}` : 'too long)'}`);
 	shell.line(`  ${sentenceOf(problem, 'over')}`);
 }
 

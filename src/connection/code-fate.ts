@@ -38,7 +38,7 @@ export function codeFateIn(words: string): CodeFate | null {
 		.replace(/([a-z])([A-Z])/g, '$1 $2')
 		.replace(/[_\s-]+/g, ' ')
 		.toLowerCase()
-		.split(/[.;:!?]/)
+		.split(/[.;:!?()]/)
 		.map((part) => part.trim());
 	const find = (part: string) => STATEMENTS.find(([, form]) => form.test(part))?.[0];
 	const fates = new Set(said.map(find).filter((fate) => fate !== undefined));
@@ -55,7 +55,11 @@ const BEFORE_THE_CODE: readonly number[] = [
 /** Words that only a service has in its answer that has registered a device, in another form than JSON. Source: assumed (token-place). */
 const OF_A_DEVICE = /token|connection|credential|jwt|device|workflow/i;
 
+/** Words about a code or a token, and no name of a member and no number of an error: then no status alone says that the code is good. */
+const OF_CODE =
+	/(?<!\b(?:error|status|response|http|reason|country|exit|source)[\s_-]?)\b(?:token|code)s?\b(?!"?\s*[:=]|\W{0,2}\d)/i;
 const OF_CREDENTIAL = /token|code|auth|credential/i;
+const MAX_LOOKED_AT = 4096;
 
 export interface CodeAnswer {
 	readonly status: number;
@@ -88,5 +92,6 @@ export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code
 	const isForm = fields.length > 0 && !fields.some((one) => OF_CREDENTIAL.test(`${one.field} ${one.message}`));
 	const isFirewall = status === 403 && isPage;
 	const isPortal = code === 'captive-portal' && status !== 303;
-	return isNotThere || isForm || isFirewall || isPortal || BEFORE_THE_CODE.includes(status) ? 'valid' : 'uncertain';
+	const isBefore = isNotThere || isForm || isFirewall || isPortal || BEFORE_THE_CODE.includes(status);
+	return isBefore && !OF_CODE.test(body.slice(0, MAX_LOOKED_AT).replaceAll('_', ' ')) ? 'valid' : 'uncertain';
 }

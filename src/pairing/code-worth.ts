@@ -64,7 +64,7 @@ export function withReading(cause: Failure, { endsWithToken, namesWorkflow }: Se
 	if (endsWithToken && code === 'code-expired-or-used' && params?.['reason'] === 'refused')
 		return { ...cause, remedy: joinSentences(remedy, SCANNER), params: { ...params, form: 'token' } };
 	if (!namesWorkflow || code !== 'workflow-unknown') return cause;
-	const told = { message: joinSentences(message, BY_CODE), remedy: joinSentences(WHOLE_WORKFLOW, remedy) };
+	const told = { message: joinSentences(message, BY_CODE), remedy: `${WHOLE_WORKFLOW}: ${remedy}` };
 	return { ...cause, ...told, params: { ...params, workflowBy: 'code' } };
 }
 
@@ -72,7 +72,7 @@ const SCANNER =
 	'If a scanner has read it, check first with "idv-agent scanner test" that it types what is printed (y and z, capitals, nothing after it): it may change the next code too.';
 const BY_CODE = 'The code itself names that workflow: its end may have been cut off.';
 const WHOLE_WORKFLOW =
-	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. If it is right:';
+	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. What to do if it is right';
 
 /** A refusal before anything was sent. That of a text that is not a code, or of one that has paired this device, says its worth already. */
 export function unsent(error: unknown): unknown {

@@ -38,14 +38,18 @@ export function readScannedText(scanned: string): ScannedText {
 		const changed = isSmall ? 'capitals' : direct.form === 'token' && typedKind(text) !== null ? 'otherText' : null;
 		return changed === null ? { code: direct, typed: null } : { code: null, reason: changed };
 	}
-	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason: direct.reason };
+	const reason = direct.reason === 'otherText' && REST.test(text) ? 'damaged' : direct.reason;
+	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason };
 	const [first, ...others] = retypings(text);
 	if (first) return readAs([first, ...others]);
 	if (looksRetyped(text)) return { code: null, reason: 'otherLayout' };
 	const isCapitals = text === text.toUpperCase() && readInside(text.toLowerCase()).kind === 'pairingCode';
 	if (isCapitals && /[A-Z]/.test(text)) return { code: null, reason: 'capitals' };
-	return { code: null, reason: typedKind(text) === null ? direct.reason : 'otherText' };
+	return { code: null, reason: typedKind(text) === null ? reason : 'otherText' };
 }
+
+/** In what is left of a link of pairing whose beginning is lost. */
+const REST = /authorization(?:=|%3d)\s*token|oken(?:%20|\+| )tr-|tr-[\w-]{26,30}&\w|lowId=\w/i;
 
 /** A code that the text may have been. `isSmall`: of which nothing says which letters were small. */
 interface Reading {

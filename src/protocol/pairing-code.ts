@@ -102,18 +102,23 @@ const ALTERED = /&(?:amp|#0*38|#x0*26);|%(?![\da-f]{2})|[?&]authorization=[^&#+%
 function readDeepLink(url: URL, authorization: readonly string[], depth: number): ScannedCode {
 	if (authorization.length !== 1) return notACode('badToken');
 	if (ALTERED.test(url.search + url.hash) || isCutInAName(url)) return notACode('damaged');
+	// Its first signs are gone, up to its port at most.
+	if (/^(?:t?t?ps?|s):$|\./.test(url.protocol) || /^\d+\//.test(url.pathname)) return notACode('damaged');
 	const token = readToken(authorization[0] ?? '');
 	if (typeof token !== 'string') return token;
 	const prefix = url.pathname.replace(/\/+$/, '');
 	const path = prefix.endsWith(DEEP_LINK_PATH) ? prefix.slice(0, -DEEP_LINK_PATH.length) : prefix;
 	if (url.username || url.password) return notACode('badBaseUrl');
-	return pairingCode({
+	const code = pairingCode({
 		baseUrl: `${url.protocol}//${url.host}${path}`,
 		token,
 		workflowId: url.searchParams.get('workflowId') || null,
 		sessionId: url.searchParams.get('sessionId') || null,
 		form: depth === 0 ? 'link' : 'nestedLink',
 	});
+	// Of two workflows nothing says which is meant.
+	const isOne = new Set(url.searchParams.getAll('workflowId')).size < 2;
+	return isOne || code.kind === 'notACode' ? code : notACode('damaged');
 }
 
 function readJsonCode(text: string): ScannedCode {
@@ -146,7 +151,7 @@ function readBareToken(text: string): ScannedCode {
 	if (SCHEME_WORD.test(text) && PLAUSIBLE.test(token))
 		return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 	// A shelf label or a serial number must not be taken for a secret: tokens are long and hardly ever only digits.
-	if (token.length < 16 || /^\d+$/.test(token) || !/^[\w.~+/=-]+$/.test(token)) return notACode('otherText');
+	if (token.length < 16 || /^\d+$/.test(token) || !/^[\w.~+/-]+=*$/.test(token)) return notACode('otherText');
 	return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 }
 

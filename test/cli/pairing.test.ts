@@ -80,6 +80,17 @@ describe('pair', () => {
 		await expectUnpaired(home);
 	});
 
+	test('says that the code was not used when the agent does not answer what it would do [F1237]', async () => {
+		const { pair, code, daemon } = await givenDevice({}, asProcess);
+		const held = code();
+		process.kill(daemon.pid ?? 0, 'SIGSTOP');
+		const asked = pair(held, '--json');
+		await asked.finally(() => process.kill(daemon.pid ?? 0, 'SIGCONT'));
+		expectJsonRefusal(await asked, { status: 69, code: 'request-timeout', words: /was not used and stays valid/ });
+		expect(JSON.parse((await asked).stdout).error.params).toMatchObject({ pairingCode: 'valid' });
+		expect((await pair(held)).stdout).toMatch(/Paired\./);
+	});
+
 	test('says that the code may have been used when the agent goes while it spends it, and how to find out [F940]', async () => {
 		const { service, home, pair, code, daemon } = await givenDevice({}, asProcess);
 		const spending = service.hold('/api/device/connection');

@@ -74,7 +74,8 @@ describe('scanner test', () => {
 			expect.stringMatching(/bar code/),
 			'no pairing code (7 characters): \u2026',
 			expect.stringMatching(/some other text/),
-			'no pairing code: longer than any',
+			'no pairing code (too long)',
+			'  This text is longer than any pairing code. Nothing was sent. Scan a pairing code made for devices (idv qrcode makes one).',
 			'a pairing code for the configured service, Short Token (one use); its token is masked (31 characters, the last one is 4)',
 			'',
 		]);

@@ -70,6 +70,12 @@ const ANSWERS: readonly Row[] = [
 	[511, 'valid', PAGE, HTML],
 	// The service says so itself.
 	[400, 'valid', '{"detail":"deviceType is unknown. The token was not used."}'],
+	[407, 'uncertain', '{"error":"Sorry, token was already used here"}'],
+	[403, 'uncertain', '<!doctype html><p>Sorry, your pairing <b>code</b> has expired here, get a new one.</p>', HTML],
+	[404, 'uncertain', '<!doctype html>Code already used', HTML],
+	[404, 'valid', '<!doctype html>Error code: 404', HTML],
+	[403, 'valid', '<!doctype html>Access denied (error code 1020)', HTML],
+	[429, 'valid', '{"code":"RATE_LIMITED","error":"slow down","status_code":429}'],
 	[500, 'valid', '{"message":"Database down, the code stays valid"}'],
 	[409, 'valid', '{"error":"quota reached; token unused"}'],
 	[401, 'valid', '{"message":"Device clock skew too large; the token remains valid."}'],
@@ -154,11 +160,20 @@ test('every answer of a service is told with the worth of the code [F750]', asyn
 const doubts: readonly Row[] = [
 	// Of a used code, with a word for one that was not.
 	[400, 'uncertain', '{"title":"Only unused codes are accepted"}'],
+	// What became of the code stands in a sentence that says more, whatever the status is for.
+	[426, 'uncertain', '{"error":"Agent too old. Token is spent, upgrade and request a new one."}'],
+	[451, 'uncertain', '{"error":"Country not allowed, token invalidated"}'],
+	[429, 'uncertain', '{"error":"Too many tries: request a new token"}'],
+	[422, 'uncertain', '{"message":"Pairing code was cancelled","errors":[{"field":"serial","message":"is required"}]}'],
+	[421, 'uncertain', '{"error":"code was burned"}'],
+	[425, 'uncertain', '{"error":"code is no longer valid"}'],
+	[429, 'uncertain', '{"error":"This code is locked"}'],
 	[409, 'uncertain', '{"title":"An unused token is required"}'],
 	[400, 'uncertain', '{"title":"The token is not unused"}'],
 	[400, 'uncertain', '{"title":"Token is no longer unused"}'],
 	[422, 'uncertain', '{"title":"The token was not used within its lifetime"}'],
 	[422, 'used', '{"title":"token consumed; serial field was not used"}'],
+	[422, 'used', '{"message":"The token was consumed","errors":[{"field":"serial","message":"is required"}]}'],
 	[400, 'uncertain', '{"title":"The token was not used: too late."}'],
 	[400, 'uncertain', '{"message":"The token was not used. It is no longer good."}'],
 	[401, 'uncertain', '{"title":"Token was not used in time"}'],
@@ -178,8 +193,8 @@ const doubts: readonly Row[] = [
 
 test('only a whole statement about the code makes its end, or that it stays valid, certain [F1130]', async () => {
 	const device = await givenAgent();
-	for (const [status, worth, body] of doubts) {
-		const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+	for (const [status, worth, body, headers = {}] of doubts) {
+		const code = await givenAnswer((_request, response) => response.writeHead(status, headers).end(body));
 		const refusal = await refusalOf(device, code);
 		expect([body, refusal.params?.['pairingCode']]).toEqual([body, worth]);
 		if (worth === 'uncertain') {

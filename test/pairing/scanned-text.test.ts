@@ -281,3 +281,12 @@ test.each([
 	const read = readScannedText(text);
 	expect(read.code ? '' : notACode(read.reason, text).message).toContain(words);
 });
+
+test('a link whose first signs are lost is named as not whole, wherever it begins; so is one with two workflows [F1236]', () => {
+	for (let cut = 1; cut <= LINK.length - 16; cut += 1) {
+		const found = readScannedText(LINK.slice(cut));
+		if (found.code === null) expect([LINK.slice(cut), found.reason]).toEqual([LINK.slice(cut), 'damaged']);
+		else expect(found.code.token).toBe(TOKEN);
+	}
+	expect(readScannedText(`${LINK}&workflowId=another`)).toEqual({ code: null, reason: 'damaged' });
+});
