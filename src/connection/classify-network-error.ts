@@ -77,14 +77,10 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	const through = proxy ? ` through the proxy ${proxy}` : '';
 	if (tls) return failed('tls-failed', `The TLS connection to ${host}${through} failed (${tls}).`, tls);
 
-	if (unresolved) return failed('dns-failed', `The name ${host} can't be resolved (${unresolved}).`, unresolved);
+	const name = host.replace(/:\d+$/, '');
+	if (unresolved) return failed('dns-failed', `The name ${name} can't be resolved (${unresolved}).`, unresolved);
 	if (timeout) return failed('connect-timeout', `${host} did not accept a connection in time.`);
-	if (unreachable === 'ECONNREFUSED')
-		return failure('service-unreachable', `${host} refuses connections (${unreachable}).`, {
-			params: { host, reason: unreachable },
-			remedy:
-				'Check that the service runs and listens on this port, and the port in baseUrl; a firewall may refuse it, too.',
-		});
+	if (unreachable === 'ECONNREFUSED') return refusedAt(facts.refusedBy, name, host);
 	if (unreachable) return failed('service-unreachable', `${host} can't be reached (${unreachable}).`, unreachable);
 
 	if (facts.names.includes('TimeoutError')) return failed('request-timeout', `${host} did not answer in time.`);
@@ -111,6 +107,19 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	return failed('connection-lost', `The connection to ${host} was lost${inBrackets(reason)}.`, reason);
 }
 
+/** @param address that has refused; `null` where it is not known. */
+function refusedAt(address: string | null, name: string, host: string): Failure {
+	const reason = 'ECONNREFUSED';
+	const isNamed = address !== null && name.replace(/^\[|\]$/g, '') !== address;
+	const isOwn = isNamed && name !== 'localhost' && /^(?:127\.|::1$|::ffff:127\.)/.test(address);
+	return failure('service-unreachable', `${host} refuses connections${isNamed ? ` at ${address}` : ''} (${reason}).`, {
+		params: { host, reason, ...(isNamed && { address }) },
+		remedy: isOwn
+			? 'The name leads to this device itself: look at its DNS server and at /etc/hosts.'
+			: 'Check that the service runs and listens on this port, and the port in baseUrl; a firewall may refuse it, too.',
+	});
+}
+
 export function wantsClientCertificate(host: string): Failure {
 	return failure('tls-failed', `${host} asks for a client certificate that this device did not give.`, {
 		params: { host, reason: 'client-certificate' },
@@ -133,7 +142,7 @@ function stalledInTls({ host, proxy }: NetworkContext): Failure {
 	return failure('tls-failed', `${accepts}, but ${whose} part of the TLS handshake does not arrive.`, {
 		params: { host, ...(proxy && { proxy }), reason: 'stalled' },
 		remedy:
-			'If small requests to other hosts work, something on the way drops large packets: lower the MTU of this device (try 1280), or have the network let ICMP "fragmentation needed" through.',
+			'If no device reaches it, the operator must look at what hangs there. If others do, something on the way of this one drops large packets: lower its MTU (try 1280), or have the network let ICMP "fragmentation needed" through.',
 	});
 }
 
@@ -258,6 +267,8 @@ interface Facts {
 	/** Whether what could not be read as HTTP/1.1 begins as HTTP/2 does. */
 	readonly speaksHttp2: boolean;
 	readonly shown: ShownCertificates | null;
+	/** The first address that has refused. */
+	readonly refusedBy: string | null;
 }
 
 function collect(error: unknown): Facts {
@@ -267,6 +278,7 @@ function collect(error: unknown): Facts {
 	let ourFault = false;
 	let speaksHttp2 = false;
 	let shown: ShownCertificates | null = null;
+	let refusedBy: string | null = null;
 	const seen = new Set<unknown>();
 	const queue: unknown[] = [error];
 	while (queue.length > 0 && seen.size < 32) {
@@ -280,6 +292,7 @@ function collect(error: unknown): Facts {
 		if (typeof code === 'string') codes.push(code);
 		if ('certificate' in one) shown = one.certificate as ShownCertificates;
 		if (typeof name === 'string') names.push(name);
+		if (code === 'ECONNREFUSED' && 'address' in one && refusedBy === null) refusedBy = String(one.address);
 		if (code === 'ERR_PROXY_TUNNEL' && 'statusCode' in one) proxy = one as ProxyAnswer;
 		if (typeof code === 'string' && code.startsWith('ERR_INVALID_')) ourFault = true;
 		if (
@@ -290,7 +303,7 @@ function collect(error: unknown): Facts {
 		queue.push(cause);
 		if (Array.isArray(errors)) queue.push(...errors);
 	}
-	return { codes, names, proxy, ourFault, speaksHttp2, shown };
+	return { codes, names, proxy, ourFault, speaksHttp2, shown, refusedBy };
 }
 
 /** The first frame of every HTTP/2 server: its settings, on stream 0. Source: RFC 9113, 3.4 and 6.5. */

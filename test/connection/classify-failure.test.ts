@@ -563,6 +563,28 @@ describe('the right cause', () => {
 		expect(failed.remedy).not.toMatch(/cable|network/);
 	});
 
+	test('of a name whose address refuses connections names the address, and a name that leads to this device [F1238]', () => {
+		const told = (host: string, address: string) =>
+			classifyNetworkError(Object.assign(new Error(), { code: 'ECONNREFUSED', address, port: 443 }), { host });
+		expect(told('id.example:8443', '192.0.2.9')).toMatchObject({
+			message: 'id.example:8443 refuses connections at 192.0.2.9 (ECONNREFUSED).',
+			remedy: expect.stringContaining('service runs and listens'),
+			params: { address: '192.0.2.9' },
+		});
+		for (const address of ['127.0.0.1', '127.9.9.9', '::1'])
+			expect(told('id.example', address).remedy).toContain('leads to this device itself');
+		for (const [host, address] of [
+			['127.0.0.1:8490', '127.0.0.1'],
+			['[::1]:8490', '::1'],
+		] as const)
+			expect(told(host, address)).toMatchObject({ message: `${host} refuses connections (ECONNREFUSED).` });
+		expect(told('localhost:8490', '127.0.0.1').remedy).toContain('service runs and listens');
+		const unknown = classifyNetworkError(Object.assign(new Error(), { code: 'ENOTFOUND' }), {
+			host: 'id.example:8443',
+		});
+		expect(unknown.message).toBe("The name id.example can't be resolved (ENOTFOUND).");
+	});
+
 	test.each([
 		['Digest realm="squid", nonce="a"', 'Digest'],
 		['Negotiate, NTLM', 'Negotiate, NTLM'],
