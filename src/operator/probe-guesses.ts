@@ -44,6 +44,8 @@ interface Seen {
 	readonly settleMs: number;
 	/** What has been found so far. */
 	readonly settings: Readonly<Record<string, unknown>>;
+	/** Messages that the service has written out on other channels: about what was tried there, or about a fault that is mended since. */
+	readonly written?: readonly Guess[];
 }
 
 const SAID_FIRST = ['authenticate', 'auth', 'hello', 'login', 'register', 'identify', 'connect', 'subscribe'];
@@ -70,7 +72,7 @@ const MAX_PLAIN = 2;
 const ANSWER_MS = 100;
 
 /** Nothing for a channel that lasts, brings messages, repeats none and names nothing that the device should say. */
-export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
+export function guesses({ life, form, settleMs, settings, written: earlier = [] }: Seen): Guess[] {
 	const messages = messagesOf(life.heard, form);
 	const { ended } = life;
 	const words = wordsIn(life, form).join(' ');
@@ -79,7 +81,14 @@ export function guesses({ life, form, settleMs, settings }: Seen): Guess[] {
 	const isPoor = ended !== null || isSilent;
 	const saidLate = life.said.some(({ atMs }) => ended !== null && ended.atMs >= atMs && ended.atMs - atMs <= settleMs);
 	const maySay = (name: string, isWanted: boolean) => isWanted && settings[name] === undefined;
-	const named = namedIn(life, form, settleMs, settings);
+	const own = namedIn(life, form, settleMs, settings);
+	const withEarlier = (at: string, ones: readonly Guess[]) => [...ones, ...earlier.filter(({ point }) => point === at)];
+	const named = {
+		first: withEarlier('first-messages', own.first),
+		acks: withEarlier('acknowledgement', own.acks),
+		beats: withEarlier('heartbeat-message', own.beats),
+		pongs: own.pongs,
+	};
 	/** In the order of how likely they are: the service's own words count most, those of the end before others, and what it writes out most of all. */
 	const group = (about: RegExp, otherwise: number, examples: Guess[], isWanted: boolean, make: () => Guess[]) => ({
 		weight: otherwise + (about.test(ended?.reason ?? '') ? 20 : about.test(words) ? 10 : 0),

@@ -8,7 +8,7 @@ import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
-import { bringsNews, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
+import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
 import { heartbeatAnswers, OVER, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
@@ -73,6 +73,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const answerMs = Math.min(1000, windowMs / 8);
 	const settled: Record<string, unknown> = {};
 	const tried = new Set<string>();
+	const written = new Map<string, Guess>();
 	/** Settings after which the service said what it had not said before. */
 	const confirmed = new Set<string>();
 	const { seen, watch, watchWhole } = createWatch(run, windowMs, answerMs);
@@ -87,6 +88,11 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		if (told < DEFAULT_HEARTBEAT_CADENCE)
 			note(finding('heartbeat-cadence', 'words of the service', `${told} s`, 'guessed', { heartbeatCadence: told }));
 		return form;
+	};
+	const guessesFor = (life: Life) => {
+		const all = guesses({ life, form, settleMs, settings: settled, written: [...written.values()] });
+		for (const one of all) if (one.isWritten) written.set(JSON.stringify(one.settings), one);
+		return all;
 	};
 	onStep(`Watches the channel for ${run.seconds} s.`);
 	let best = await watchWhole(settled);
@@ -108,9 +114,8 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			note(finding('connection-life', 'words of the service', found, 'guessed'));
 			break;
 		}
-		const [guess] = guesses({ life: best, form, settleMs, settings: settled }).filter(
-			({ settings }) => !tried.has(JSON.stringify(settings)),
-		);
+		const all = guessesFor(best);
+		const guess = all.find(({ settings }) => !tried.has(JSON.stringify(settings)));
 		if (!guess) break;
 		tried.add(JSON.stringify(guess.settings));
 		const than = best;
@@ -123,6 +128,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const helps = (life: Life | null, ms = lastsMs): life is Life =>
 			life !== null && isBetter(life, than, { ...compared, form: readForm(seen), ms });
 		let life = await attempt(guess.settings);
+		if (life) guessesFor(life);
 		if (!helps(life)) continue;
 		let { settings } = guess;
 		/** Without it the channel has failed again since. */

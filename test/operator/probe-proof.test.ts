@@ -7,6 +7,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses } from '../../src/operator/probe-guesses.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
+import { parseJson } from '../../src/protocol/json.ts';
 import { listen } from '../connection/network-peers.ts';
 import { probesOfFile, QUICK } from './probing.ts';
 
@@ -182,6 +183,53 @@ test('what is written out in a JSON text within a JSON text is said; a greeting 
 	expect(other.outcome.stdout).toMatch(/Notifications +none came/);
 	expect(other.outcome.stdout).toMatch(/opened: nothing shows that the service serves it/);
 	expect(other.outcome.status).toBe(69);
+}, 60_000);
+
+test('a first message that the service wrote out while something else was wrong is said once that is mended [F1239]', async () => {
+	const served = await probedForeign((socket) => {
+		let isIn = false;
+		let nr = 0;
+		const end = setTimeout(() => socket.close(4000, 'no hb'), 700);
+		every(socket, 100, () => isIn && socket.send(JSON.stringify({ type: 'visit.open', id: `n-${++nr}` })));
+		socket.on('message', (frame) => {
+			const { type = '', workflow = '' } = Object(parseJson(String(frame)));
+			if (type === 'hb') clearTimeout(end);
+			else if (type === 'subscribe' && workflow === 'checkin') isIn = true;
+			else {
+				const message = `unknown ${type}; expected {"type":"subscribe","workflow":"<workflowId>"} or {"type":"hb","device":"<deviceId>"}`;
+				socket.send(JSON.stringify({ type: 'error', message }));
+			}
+		});
+	});
+	expect(served.outcome, served.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(served.settings.service).toMatchObject({ heartbeatBody: { type: 'hb' }, firstMessages: expect.any(Array) });
+	expect(served.outcome.stdout).toMatch(/Notifications +visit\.open/);
+}, 60_000);
+
+test('an acknowledgement that the service writes out in its answer to another one is tried [F1239]', async () => {
+	const served = await probedForeign((socket) => {
+		const open = new Set<string>();
+		let nr = 0;
+		every(socket, 150, () => {
+			open.add(`n-${++nr}`);
+			for (const id of [...open].slice(-3))
+				socket.send(JSON.stringify({ notification_id: id, notification_type: 'visit' }));
+		});
+		socket.on('message', (frame) => {
+			const { type, status, notification_id: id = '' } = Object(parseJson(String(frame)));
+			if (status === 'received') open.delete(id);
+			else if (type !== 'heartbeat')
+				socket.send(
+					JSON.stringify({
+						notification_type: 'error',
+						error: 'only {"notification_id": "<notification_id>", "status": "received"}',
+					}),
+				);
+		});
+	});
+	expect(served.outcome, served.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(served.settings.service.ackBody).toEqual({ notification_id: '{id}', status: 'received' });
+	expect(served.outcome.stdout).toMatch(/Sent again by the service +0/);
 }, 60_000);
 
 test('a code whose answer was cut off is sent again for the same device by a second run, and another code for another [F1213]', async () => {
