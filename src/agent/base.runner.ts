@@ -85,7 +85,13 @@ export function openBase(options: AgentOptions) {
 	const ends = () => tellEnds((tried ?? runtime).ends ?? [], time.nowMs());
 	const publish = () => {
 		for (const { code, message, params } of ends()) {
-			const name = JSON.stringify([code, params?.['path'] ?? params?.['file']]);
+			// Its coming end and its end are two lines, and so is the end of the next one.
+			const name = JSON.stringify([
+				code,
+				params?.['path'] ?? params?.['file'],
+				params?.['at'],
+				message.includes('has ended'),
+			]);
 			if (!endsTold.has(name)) log.warn(message, { code, params });
 			endsTold.add(name);
 		}
