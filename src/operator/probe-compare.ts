@@ -38,7 +38,7 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	const all = { ...compared, answerMs: 0 };
 	const isFewer = 5 * again(life, compared) < before && again(life, all) <= again(than, all);
 	// The channel may end for another reason.
-	if (than.ended) return outlives(life, than.ended) || isFewer;
+	if (than.ended) return outlives(life, than.ended) || isFewer || isOpened(life, than, compared);
 	if (life.ended !== null) return false;
 	if (isPong) return guess.isWritten === true;
 	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
@@ -80,6 +80,13 @@ const refusals = (life: Life, compared: Comparison) =>
 
 const outlives = (life: Life, end: NonNullable<Life['ended']>) =>
 	life.ended === null ? lastsTo(life, end) : isLater(life.ended, end);
+
+/** Whether it ends for another reason, however soon, and has brought notifications where none came. */
+function isOpened(life: Life, than: Life, { form, settleMs, settings, guess }: Comparison): boolean {
+	const news = (one: Life, said: Guess['settings']) => notificationsIn(one, form, settleMs, said).length;
+	const isSame = life.ended?.code === than.ended?.code && life.ended?.reason === than.ended?.reason;
+	return !isSame && news(life, { ...settings, ...guess.settings }) > 0 && news(than, settings) === 0;
+}
 
 /** Whether a channel was open for long enough to end in the same way: its handshake may have taken most of its time. */
 export const lastsTo = ({ ended, leftMs = Number.POSITIVE_INFINITY }: Life, end: Life['ended']) =>

@@ -144,6 +144,18 @@ test('an acknowledgement that the service answers with the same again, as often 
 	expect(isBetter(answered, lifeOf(60, again), compared)).toBe(false);
 });
 
+test('a first message after which notifications come is right however soon the channel then ends for another reason [F1240]', () => {
+	const guess = { point: 'first-messages', settings: { firstMessages: [{ action: 'auth' }] } } as const;
+	const about = { ...compared, guess, answerMs: 0 };
+	const refused = { ...lifeOf(0, () => ({})), ended: { atMs: 500, code: 4401, reason: 'send {"action":"auth"}' } };
+	const news = lifeOf(2, (id) => ({ type: 'check', id }));
+	const life = { ...news, ended: { atMs: 499, code: 4401, reason: 'over' } };
+	expect(isBetter(life, refused, about)).toBe(true);
+	expect(isBetter({ ...life, heard: [] }, refused, about)).toBe(false);
+	expect(isBetter({ ...life, ended: { ...refused.ended, atMs: 499 } }, refused, about)).toBe(false);
+	expect(isBetter(life, { ...news, ended: refused.ended }, about)).toBe(false);
+});
+
 test('an acknowledgement after which nothing comes again is right, also where the channel ends for another reason', () => {
 	const ended = { atMs: 20_000, code: 4002, reason: 'areyouthere was not answered' };
 	const repeating = { ...lifeOf(20, again), ended };
