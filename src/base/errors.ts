@@ -105,7 +105,7 @@ export const CATALOGUE = {
 		'poison-message': 'The operator must look at what the service sends: a message was too large or not valid.',
 	}),
 	...rows(retried('overloaded', EXIT.temporary), {
-		'service-overloaded': 'Wait as long as the service asks; if it lasts, the operator of the service must look at it.',
+		'service-overloaded': 'Wait a few minutes; if it lasts, the operator of the service must look at it.',
 	}),
 	...rows(retried('surprising'), {
 		'certificate-expired':

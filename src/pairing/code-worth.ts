@@ -42,7 +42,7 @@ export function withWait(cause: Failure): Failure {
 	const { remedy, params, retryAfterMs: waitMs } = cause;
 	if (waitMs === undefined) return cause;
 	const wait = `Wait ${plainDuration(waitMs)}, as the service asks`;
-	const told = /^Wait as long as the service asks/.exec(remedy)?.[0] ?? '';
+	const told = /^Wait a few minutes/.exec(remedy)?.[0] ?? '';
 	return {
 		...cause,
 		remedy: told === '' ? joinSentences(wait, remedy) : wait + remedy.slice(told.length),
