@@ -82,7 +82,7 @@ export interface DeviceStanding {
 	readonly reason: string | null;
 	/** Whether the plan wants it to have moved by now, in a ring that has begun. */
 	readonly isMoveDue: boolean;
-	/** The change by the newest ring that has begun: rule, kind and name. `null` where none has. */
+	/** The change by the newest ring that has begun, else by what its rule says without a ring: rule, kind and name. `null` for neither. */
 	readonly step: string | null;
 	/** Whether nothing was heard of it since its move was due, if ever. */
 	readonly isSilent: boolean;
@@ -122,7 +122,8 @@ export function standingOf(
 	const dueMs = ({ atMs }: PlannedWord) => atMs ?? takenAtMs;
 	const hasPassed = (word: PlannedWord) => nowMs >= (dueMs(word) ?? 0) + graceMs;
 	const begun = words.filter((word) => word.isNow && word.ring !== null);
-	const newest = begun.at(-1);
+	const ordered = words.filter(({ isNow, to }) => isNow && to !== null);
+	const newest = begun.at(-1) ?? ordered.at(-1);
 	const shared = {
 		deviceId: device.deviceId,
 		workflowId: has.workflow,
@@ -142,7 +143,7 @@ export function standingOf(
 		hasFailed: false,
 	};
 	// A store forgets a device after a while: a ring whose devices are gone must not look like one without a fault.
-	const said = begun.length > 0 ? begun : words.filter(({ isNow, to }) => isNow && to !== null);
+	const said = begun.length > 0 ? begun : ordered;
 	const isSilenceFailure = said.some(hasPassed);
 	if (!report) return { ...shared, standing: 'neverSeen', isSilent: true, hasFailed: isSilenceFailure };
 	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
@@ -263,11 +264,11 @@ export interface FleetProgress extends Record<Standing, number> {
 	/** Live workflows and versions of the agent, each with its devices. */
 	readonly workflows: Readonly<Record<string, number>>;
 	readonly versions: Readonly<Record<string, number>>;
-	/** The basis of a pipeline: devices whose move is due, or all that the plan assigns where no rollout has begun. The worst step. */
+	/** The basis of a pipeline: devices whose change is due, the worst step. */
 	readonly judged: { readonly devices: number; readonly reported: number; readonly failed: number };
 	/** Each with its devices, the worst first; `missing`: those that nothing was heard of since their move was due; `silent`: of these the failed. */
 	readonly steps: readonly (FleetProgress['judged'] &
-		Readonly<Record<'silent' | 'missing', number>> & { readonly step: string | null })[];
+		Readonly<Record<'silent' | 'missing', number>> & { readonly step: string | null; readonly isRing: boolean })[];
 }
 
 /** Devices that are named for a reason. */
@@ -322,18 +323,24 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
 	if (group.examples.length < EXAMPLES) group.examples.push(deviceId);
 }
 
-/** A share of the whole fleet would hide a ring of 1 %: once a rollout has begun, the devices that it reaches are judged, each step by its own. */
+/**
+ * A share of the whole fleet would hide a ring of 1 %: each step is judged by its own devices. Once a rollout has begun, what is said
+ * without a ring may be old: a device that nothing was heard of since then has not failed by it.
+ */
 function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged' | 'steps'> {
-	const begun = devices.filter(({ isMoveDue }) => isMoveDue);
+	const hasBegun = devices.some(({ isMoveDue }) => isMoveDue);
 	const isToCome = ({ standing, ring, isSilent }: DeviceStanding) =>
 		ring !== null && (standing === 'dueLater' || isSilent);
-	const judged = begun.length > 0 ? begun : devices.filter((one) => one.target !== null && !isToCome(one));
+	const judged = devices
+		.filter((one) => one.isMoveDue || (one.target !== null && !isToCome(one)))
+		.map((one) => (hasBegun && !one.isMoveDue && one.isSilent ? { ...one, hasFailed: false } : one));
 	const steps = [...Map.groupBy(judged, ({ step }) => step)].map(([step, those]) => {
 		const failed = those.filter(({ hasFailed }) => hasFailed);
 		const reported = those.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);
 		const silent = failed.filter(({ isSilent }) => isSilent).length;
 		const missing = those.filter(({ isSilent }) => isSilent).length;
-		return { step, devices: those.length, reported: reported.length, failed: failed.length, silent, missing };
+		const isRing = those.some(({ isMoveDue }) => isMoveDue);
+		return { step, isRing, devices: those.length, reported: reported.length, failed: failed.length, silent, missing };
 	});
 	steps.sort((a, b) => b.failed / b.devices - a.failed / a.devices || a.reported / a.devices - b.reported / b.devices);
 	const { devices: count = 0, reported = 0, failed = 0 } = steps[0] ?? {};

@@ -1,6 +1,6 @@
 /** `idv fleet status`: what the devices do, beside what a plan wants of each of them now. Changes nothing. */
 import { setTimeout as wait } from 'node:timers/promises';
-import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { AgentError } from '../base/errors.ts';
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import {
@@ -16,6 +16,7 @@ import { withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
+import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
 import { settingsTrouble, warnOfTroubles } from './fleet-troubles.ts';
 import { readInventory } from './inventory.ts';
@@ -23,18 +24,13 @@ import { readInventory } from './inventory.ts';
 /** Devices of one kind that are named, and reasons that are shown. */
 const SHOWN = 10;
 
-export interface StatusFlags extends SourceFlags {
+export interface StatusFlags extends SourceFlags, Limits {
 	readonly plan?: string | undefined;
 	readonly revision?: number | undefined;
 	readonly inventory?: string | undefined;
 	readonly devices?: boolean | undefined;
 	readonly csv?: boolean | undefined;
-	/** Shares from 0 to 1. */
-	readonly failAbove?: number | undefined;
-	readonly minReported?: number | undefined;
 	readonly published?: number | undefined;
-	/** Devices that may be silent. */
-	readonly allowMissing?: number | undefined;
 	readonly record?: boolean | undefined;
 	readonly graceSeconds: number;
 	readonly staleSeconds: number;
@@ -139,51 +135,6 @@ function warn(
 
 function hasOtherLabels({ labels }: DeviceReport, known: PlannedDevice | undefined): boolean {
 	return labels !== null && known !== undefined && labels.toSorted().join() !== known.labels.toSorted().join();
-}
-
-/** What keeps a pipeline from the next step; `null` when nothing does. */
-function judgement({ steps, devices }: FleetProgress, flags: StatusFlags): Failure | null {
-	if (flags.failAbove === undefined && flags.minReported === undefined) return null;
-	if (devices === 0)
-		return failure('devices-offline', 'No device has reported, and no inventory names one.', {
-			remedy: 'Name the devices with --inventory FILE, and look at the source of the reports.',
-		});
-	const failures = steps.map((step) => tooFewReports(step, flags) ?? tooManyFailures(step, flags));
-	return failures.find((one) => one !== null) ?? null;
-}
-
-type JudgedStep = FleetProgress['steps'][number];
-
-function tooFewReports(step: JudgedStep, { minReported, allowMissing = 0 }: StatusFlags): Failure | null {
-	const { devices, reported } = step;
-	const allowed = Math.min(step.missing, allowMissing);
-	if (reported > 0 && reported / (devices - allowed) >= (minReported ?? 0)) return null;
-	const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
-	const missing = reported > 0 ? some : `No device whose change is due has reported (0 of ${devices})`;
-	const limit =
-		minReported === undefined
-			? ''
-			: `; ${percent(minReported)} must have${allowed > 0 ? `, not counting ${allowed} that may be silent` : ''}`;
-	return failure('devices-offline', `${missing}${limit}.`, {
-		remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
-	});
-}
-
-/** A silent device has failed, unless a person says how many may be silent. */
-function tooManyFailures(step: JudgedStep, { failAbove, allowMissing = 0 }: StatusFlags): Failure | null {
-	const silent = Math.max(0, step.silent - allowMissing);
-	const failed = step.failed - step.silent + silent;
-	const decided = step.reported + silent;
-	if (failAbove === undefined || decided === 0 || failed / decided <= failAbove) return null;
-	const unheard = silent === 0 ? '' : ` (${silent} of them not heard since)`;
-	const message = `${failed} of ${counted(decided, 'device')} whose change is due have failed${unheard}: ${percent(failed / decided)}, and ${percent(failAbove)} may.`;
-	return failure('plan-not-followed', message, {
-		remedy: 'Do not sign the next ring: look at the reasons, then idv fleet pause or idv fleet rollback.',
-	});
-}
-
-function percent(share: number): string {
-	return `${Number((share * 100).toFixed(2))} %`;
 }
 
 /** For a log: one line, with the reason that most devices have. */

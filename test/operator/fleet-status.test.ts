@@ -513,6 +513,33 @@ describe('idv fleet status --plan', () => {
 		]);
 	});
 
+	test('what a rule says without a ring is judged by its own devices, also while a ring runs elsewhere [F1241]', async () => {
+		const ring = { to: { workflowId: 'lobby-2' }, rings: [{ percent: 100, startAt: at(-HOUR) }] };
+		const plan = await planFile({
+			defaults: { workflowId: 'old' },
+			rules: [
+				{ name: 'lobby', match: { deviceIds: ['L-0', 'L-1'] }, workflowId: 'old', rollout: ring },
+				{ name: 'north', match: { deviceIds: ['N-0', 'N-1'] }, workflowId: 'north' },
+			],
+		});
+		const others = Array.from({ length: 96 }, (_, n) => `K-${n}`);
+		const ids = ['L-0', 'L-1', 'N-0', 'N-1', ...others];
+		const inventory = await operator.file('devices.csv', `deviceId\n${ids.join('\n')}\n`);
+		const well = [line('L-0', 'lobby-2'), line('L-1', 'lobby-2'), ...others.map((id) => line(id, 'old'))];
+		const no = { plan: { revision: 7, followed: 6, refused: { revision: 7, message: 'No.' } } };
+		const gate = ['fleet', 'status', '--plan', plan, '--inventory', inventory, '--fail-above', '5%', '--from'];
+		const refused = await lines(...well, line('N-0', 'old', no), line('N-1', 'old', no));
+		const words = /2 of 2 devices whose change is due have failed/;
+		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, [...gate, refused]);
+		// Nothing says that a device without a ring is silent because of this revision; a pipeline may want more to have reported.
+		const silent = await lines(...well);
+		expect((await operator.idv([...gate, silent])).status).toBe(0);
+		expect((await operator.idv([...gate, silent, '--min-reported', '97%'])).status).toBe(0);
+		const few = /96 of 98 devices whose change is due have reported; 98 % must have/;
+		const all = [...gate, silent, '--min-reported', '98%'];
+		await operator.expectRefused({ status: 69, code: 'devices-offline', words: few }, all);
+	});
+
 	test('a device that is not in the inventory counts in no figure, and is listed apart', async () => {
 		const plan = await planFile(toNew([{ percent: 100, startAt: at(-HOUR) }]));
 		const own = Array.from({ length: 20 }, (_, n) => `K-${n}`);
