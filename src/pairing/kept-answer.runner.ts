@@ -4,6 +4,7 @@ import type { Failure } from '../base/errors.ts';
 import { inWords } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
+import { looksLikeToken } from '../protocol/registration-answer.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken } from './kept-answer.ts';
 
@@ -55,6 +56,11 @@ export function keepAnswers(parts: {
 		get attempt(): { readonly attemptId: string; readonly at: string; readonly host: string } | null {
 			return kept && { attemptId: kept.attemptId, at: kept.at, host: new URL(kept.baseUrl).host };
 		},
+		/** What is told of it once the service has refused the same code; `null` where it may not be the answer to that code. @param isUsed whether the service says that the code was used. */
+		refused: (isUsed: boolean): Failure | null =>
+			kept && (isUsed || kept.texts.some(looksLikeToken))
+				? describeKept(kept, parts.tokenPointer(), unsaved, true)
+				: null,
 		/** Sets an answer aside in place of an earlier one. @returns what is told of it; `null` when there is nothing to keep. */
 		async keep(answer: Omit<KeptAnswer, 'schemaVersion' | 'at'>): Promise<Failure | null> {
 			const texts = keepableTexts(answer.texts);

@@ -67,12 +67,20 @@ export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string
 	return tokenIn(kept.texts, tokenPointer);
 }
 
-/** @param unsaved why it is in memory only; `null` when it is on the disk. */
-export function describeKept(kept: KeptAnswer, tokenPointer: string | null, unsaved: string | null): Failure {
+/**
+ * @param unsaved why it is in memory only; `null` when it is on the disk.
+ * @param isRefused whether the service has said of the same code since that it is used up.
+ */
+export function describeKept(
+	kept: KeptAnswer,
+	tokenPointer: string | null,
+	unsaved: string | null,
+	isRefused = false,
+): Failure {
 	const { host } = new URL(kept.baseUrl);
 	const unread = unreadAnswer({ status: kept.status, host, texts: kept.texts, tokenPointer });
 	// Whatever stands before the service answers "ok" as well: then the code may still be good.
-	const isUsed = kept.texts.some(looksLikeToken);
+	const isUsed = isRefused || kept.texts.some(looksLikeToken);
 	const next = isUsed ? 'no other code is needed' : 'the code may have been used';
 	const where =
 		unsaved === null
@@ -83,7 +91,7 @@ export function describeKept(kept: KeptAnswer, tokenPointer: string | null, unsa
 		remedy: joinSentences(remedy, 'The device then pairs with this answer.'),
 		// A person has to set it; the agent asks the service for nothing meanwhile.
 		recovers: false,
-		params: { ...unread.params, pairingCode: isUsed ? 'used' : 'uncertain' },
+		params: { ...unread.params, pairingCode: isUsed ? 'used' : 'uncertain', ...(isUsed && { answer: 'kept' }) },
 	});
 }
 

@@ -196,9 +196,8 @@ export function createPairing(parts: PairingParts) {
 
 	async function finishKept(): Promise<void> {
 		while (underWay) await underWay;
-		answers.tell();
 		const ready = answers.ready();
-		if (!ready) return;
+		if (!ready) return answers.tell();
 		const { baseUrl } = ready.kept;
 		const { settings } = parts.runtime().resolved;
 		if (!isOwn(baseUrl, addressFor({ baseUrl, replace: true }, settings.baseUrl, parts.addressInForce()))) return;
@@ -257,6 +256,7 @@ export function createPairing(parts: PairingParts) {
 			return result;
 		} catch (error) {
 			const told = toFailure(error);
+			parts.log.warn(told.message, { code: told.code, remedy: told.remedy, params: told.params });
 			// What a person asked is recorded where it was asked.
 			if (entrance !== 'person') parts.audit.record({ action: 'paired', entrance, result: told.code });
 			report({ kind: 'failed', failure: told });

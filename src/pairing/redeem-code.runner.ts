@@ -32,7 +32,7 @@ export interface CodeRedemption {
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
 	readonly onServiceTime: DeviceTime['heard'];
-	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep'>;
+	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'refused'>;
 }
 
 /** A plan whose workflow the service has to name. */
@@ -80,6 +80,10 @@ export async function redeemCode(
 	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
+	const isSame = before?.tokenHash === hashOf(plan.token) && before.attemptId === options.answers.attempt?.attemptId;
+	const isOver = result.failure.code === 'code-expired-or-used';
+	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
+	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
 	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
 	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
 }

@@ -104,7 +104,9 @@ export function notACode(reason: UnreadReason, text?: string): Failure {
 	const isOther = OTHER_TEXTS.includes(reason);
 	const remedy = REMEDIES[reason];
 	const worth = isOther ? 'Nothing was sent.' : 'The code was not sent and stays valid.';
-	const kind = isOther && text ? otherKind(text) : null;
+	const found = isOther && text ? otherKind(text) : null;
+	// Of a link that is not read nothing is known but its length.
+	const kind = found === 'link' && reason === 'tooLong' ? null : found;
 	const what = kind === null ? NOT_A_CODE[reason] : KIND_SENTENCES[kind];
 	const form = text && { form: formOf(text), characters: text.length, ...(kind !== null && { kind }) };
 	return failure('not-a-pairing-code', joinSentences(what, worth), {

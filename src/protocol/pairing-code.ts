@@ -45,18 +45,25 @@ export type ScannedCode = PairingCode | NotACode;
 export function readPairingCode(scanned: string): ScannedCode {
 	if (scanned.length > MAX_CODE_LENGTH) return notACode('tooLong');
 	// A scanner ends a code with CR or LF, and a person wraps a long one: line ends are not part of it.
-	const text = readOnce(
-		scanned
-			.replace(/^\uFEFF/, '')
-			.replace(/[ \t]*[\r\n]+[ \t]*/g, '')
-			.trim(),
-	);
+	const lines = scanned
+		.replace(/^\uFEFF/, '')
+		.split(/[\r\n]+/)
+		.map((line) => line.trim())
+		.filter(Boolean);
+	const [first = '', ...others] = lines;
+	const isAgain = others.every((line) => line === first);
+	// Of two tokens nothing says which is meant, and together they are none.
+	if (!isAgain && lines.every((line) => USUAL_TOKEN.test(line))) return notACode('damaged');
+	const text = readOnce(isAgain ? first : lines.join(''));
 	if (text === '') return notACode('empty');
 	if (/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/u.test(text)) return notACode('controlCharacters');
 	if (text.startsWith('{')) return readJsonCode(text);
 	if (/^[a-z][a-z0-9+.-]*:/i.test(text)) return readLink(text, 0);
 	return readBareToken(text);
 }
+
+/** The form of Short Tokens in the field, some with their scheme. Source: service-interface, Facts from the field. */
+const USUAL_TOKEN = /^(?:token\s+)?tr-[\w-]{26,30}$/i;
 
 /** A link or an object that was scanned several times in a row, with nothing or spaces in between, is one. */
 function readOnce(text: string): string {

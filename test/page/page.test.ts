@@ -622,6 +622,9 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toBe(UNASKED);
 		expect(at('code').value).toBe('a-code');
 		agent.mend('/api/inspect');
+		// F1246: what was said of the silence does not outlast it.
+		agent.tell(unpaired);
+		await expect.poll(() => text('answer'), LOOK).toBe('The code was not used and stays valid.');
 		agent.answer('/api/inspect', 200, preview);
 		submit('code-form');
 		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
@@ -673,6 +676,34 @@ describe('pairing', () => {
 		agent.answer('/api/inspect', 200, { ...preview, problem: { code: 'already-paired', params: { reason } } });
 		submit('code-form');
 		await expect.poll(() => text('answer'), LOOK).toMatch(said);
+	});
+
+	test('whose answer is kept needs no other, in each language, and what the service said of it is under the details [F1243]', async () => {
+		const { agent, submit, text, choose, document } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const detail = 'id.example.com answered 200, but has no Connection token at /token.';
+		agent.answer('/api/pair', 502, {
+			...{ code: 'answer-unreadable', detail },
+			params: { pairingCode: 'used', answer: 'kept' },
+		});
+		submit('confirm');
+		await expect
+			.poll(() => text('answer'), LOOK)
+			.toMatch(/no other code is needed\. Call your support and read out what is shown under “Details”\.$/);
+		expect(text('answer')).not.toContain('new pairing code');
+		expect(document.getElementById('notes')?.hidden).toBe(false);
+		expect(text('notes-list')).toBe(`answer-unreadable: ${detail}`);
+		for (const [language, words] of [
+			['de', 'kein anderer Code'],
+			['fr', 'aucun autre code'],
+			['es', 'no hace falta otro código'],
+			['ar', 'لا حاجة إلى رمز آخر'],
+		] as const) {
+			choose(language);
+			await expect.poll(() => text('answer'), LOOK).toContain(words);
+		}
 	});
 
 	test('that is used up without a workflow asks for a new code, and keeps the used one nowhere [F1162]', async () => {

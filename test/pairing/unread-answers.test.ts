@@ -114,6 +114,42 @@ describe('an answer that could not be read', () => {
 		},
 	);
 
+	test.each([
+		[
+			'a token in another place',
+			'{"data":{"jwt":"conn-nested-0123456789abcdef"}}',
+			'',
+			/no other code is needed/,
+			'answer-unreadable',
+		],
+		['nothing like a token', '{"status":"ok"}', 'used already', /no other code is needed/, 'answer-unreadable'],
+		['nothing like a token, and words that tell nothing', '{"status":"ok"}', '', /./, 'code-expired-or-used'],
+		['nothing like a token, and a code that is too old', '{"status":"ok"}', 'expired', /./, 'code-expired-or-used'],
+	])('is the answer to that code when it is refused afterwards: %s [F1242]', async (_what, body, words, told, code) => {
+		let asked = 0;
+		const server = createServer((request, response) => {
+			request.resume();
+			response.setHeader('content-type', 'application/json');
+			if (request.method !== 'POST') return void response.writeHead(404).end();
+			asked += 1;
+			if (asked === 1) response.end(body);
+			else response.writeHead(401).end(JSON.stringify({ title: `Code ${words}` }));
+		});
+		const device = await givenAgent();
+		const link = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+		await refusalOf(device.pair(link));
+		const again = await refusalOf(device.pair(link));
+		expect(again).toMatchObject({ code, message: expect.stringMatching(told) });
+		expect(/Ask for a new/i.test(again.remedy)).toBe(code === 'code-expired-or-used');
+		// Another code is refused for its own sake.
+		const other = await refusalOf(device.pair(link.replace('tr-0', 'tr-1')));
+		expect(other.code).toBe('code-expired-or-used');
+		// Support finds what the service has said.
+		expect(device.logText()).toContain('code-expired-or-used');
+		expect(asked).toBe(3);
+		server.close();
+	});
+
 	test('that holds nothing like a token leaves the code uncertain: what is in between answers "ok" as well [F931]', async () => {
 		const server = createServer((request, response) => {
 			request.resume();

@@ -281,8 +281,16 @@ describe('a bare token', () => {
 		['with an end of line', `${TOKEN}\n`],
 		['in groups with a scheme', `Token ${TOKEN.match(/.{1,4}/g)?.join(' ')}`],
 		['in lines', `${TOKEN.slice(0, 16)}\n  ${TOKEN.slice(16)}`],
+		['twice, each in a line of its own [F1244]', `${TOKEN}\r\n${TOKEN}\r\n`],
+		['with its scheme, three times', `Token ${TOKEN}\n\nToken ${TOKEN}\nToken ${TOKEN}`],
 	])('is read %s', (_what, text) => {
 		expect(readPairingCode(text)).toEqual(bare);
+	});
+
+	test('is not made of two others, each in a line of its own [F1244]', () => {
+		const [one, other] = ['tr-0123456789abcdef0123456789ab', 'tr-1123456789abcdef0123456789ab'];
+		expect(reasonFor(`${one}\n${other}\n`)).toBe('damaged');
+		expect(reasonFor(`Token ${one}\nToken ${other}`)).toBe('damaged');
 	});
 
 	test.each([

@@ -1,6 +1,6 @@
 /* The page: shows the agent's state, live, in the language of the people before it. Pairing is in pair.js. */
 import { at, fitScreen, passedMs, setText } from './elements.js';
-import { followPairing, followSilence, leavePairing, openPairing, pairedNote } from './pair.js';
+import { followPairing, followSilence, lastRefusal, leavePairing, openPairing, pairedNote } from './pair.js';
 import { encode } from './qr.js';
 import {
 	ago,
@@ -86,7 +86,7 @@ at('language').addEventListener('change', () => {
 at('start').addEventListener('click', () => openPairing());
 // The state shows the result.
 at('retry').addEventListener('click', () => fetch('/api/retry', { method: 'POST' }).catch(() => {}));
-document.addEventListener('paired', () => render());
+document.addEventListener('answered', () => render());
 // On a tall screen there is room for everything.
 const isTall = () => matchMedia('(min-height: 60rem) and (max-aspect-ratio: 4/5)').matches;
 at('details').open = isTall();
@@ -256,7 +256,7 @@ function showDetails({ status, lastHeartbeatAt }) {
 
 /** @param {PageView} view */
 function showNotes({ status }) {
-	const notes = [status.problem, ...status.warnings].filter((one) => one !== null);
+	const notes = [lastRefusal(), status.problem, ...status.warnings].filter((one) => one !== null);
 	at('notes').hidden = notes.length === 0;
 	at('notes-list').replaceChildren(
 		...notes.map(({ code, message }) => make('li', cut(`${code}: ${message}`, MESSAGE))),

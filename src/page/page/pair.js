@@ -16,6 +16,8 @@ import { cut, duration, fill, problemWords, text, words } from './words.js';
 
 /** How long a success stands beside the state, in milliseconds. */
 const NOTE_MS = 30_000;
+/** And a refusal under the details. */
+const REFUSAL_MS = 3_600_000;
 /** Longest wait for an answer of the agent: pairing takes it to the service. */
 const ANSWER_MS = 120_000;
 /** Of a code, in characters, as the agent has it. A field that cuts what is pasted would make another token of it. */
@@ -45,6 +47,8 @@ let handled = 0;
 /** @type {AbortController | null} */
 let camera = null;
 let noteUntil = 0;
+/** @type {{ code: string, message: string, untilMs: number } | null} */
+let refused = null;
 /** Whether the agent does not answer now: it may have been stopped, or only be slow. */
 let isSilent = false;
 /** Counts what the dialog was opened, left or asked for: an answer that comes for an earlier one changes nothing. */
@@ -55,8 +59,15 @@ export function pairedNote() {
 	return passedMs() < noteUntil ? text('paired') : '';
 }
 
+/** What the agent has said of the code that was refused last, for support: not after a pairing, nor an hour later. */
+export function lastRefusal() {
+	return refused !== null && passedMs() < refused.untilMs ? refused : null;
+}
+
 /** Follows a change that the agent reports: a scanned code may have come, or this device may take codes no longer. @param {PageView} next */
 export function followPairing(next) {
+	// The agent answers again.
+	if (next !== view && dialog.answer === unasked) change({ answer: () => text('codeValid') });
 	view = next;
 	const isShut = view.standing === 'paired' || view.pinNeed === 'setting' || view.pinNeed === 'longerPin';
 	const { proposal: waiting } = view;
@@ -366,16 +377,19 @@ async function pairNow() {
 		return;
 	}
 	at('pin').value = '';
+	const isWrongPin = !ok && body.code === 'access-denied';
+	if (!isWrongPin) {
+		refused = ok ? null : { code: body.code ?? '', message: body.detail ?? '', untilMs: passedMs() + REFUSAL_MS };
+		if (ok) noteUntil = passedMs() + NOTE_MS;
+		document.dispatchEvent(new Event('answered'));
+	}
 	if (ok) {
-		noteUntil = passedMs() + NOTE_MS;
 		close();
-		document.dispatchEvent(new Event('paired'));
 		// Success is in view, and read aloud.
 		at('status').scrollIntoView({ block: 'nearest' });
 		at('status').focus();
 		return;
 	}
-	const isWrongPin = body.code === 'access-denied';
 	// A wrong PIN costs nothing; anything else may have cost the code.
 	if (!isWrongPin) {
 		handled = Math.max(handled, proposal);
@@ -423,7 +437,11 @@ function sayUnsent(problem) {
 
 /** The agent has not even looked at the code. */
 function sayUnasked() {
-	say(() => [text('silent'), text('codeValid'), text('silentDo'), text('thenAgain')].join(' '));
+	say(unasked);
+}
+
+function unasked() {
+	return [text('silent'), text('codeValid'), text('silentDo'), text('thenAgain')].join(' ');
 }
 
 /** @param {{ code?: string, params?: Params | undefined }} problem */
@@ -447,6 +465,7 @@ function sentenceOf({ code: named, params = {} }) {
 	if (isOver && params.reason === 'used') return text('codeUsed');
 	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];
 	const todo = todoOf(named, params);
+	if (params.answer === 'kept') return [what, text('answerKept'), todo].join(' ');
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
 	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];

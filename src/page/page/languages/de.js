@@ -264,6 +264,7 @@ export default {
 		codeValid: 'Der Code wurde nicht verwendet und bleibt gültig.',
 		codeUnused: 'Der Code wurde nicht verwendet.',
 		codeUsed: 'Der Code ist verbraucht. Lassen Sie sich einen neuen Kopplungscode geben und scannen Sie ihn.',
+		answerKept: 'Die Antwort bleibt 24 Stunden gespeichert: Es wird kein anderer Code gebraucht.',
 		sameCode:
 			'Dieses Gerät ist mit diesem Code schon gekoppelt. Ein anderer Code ist nicht nötig: Sehen Sie nach, welchen Zustand es anzeigt.',
 		codeUncertain: 'Der Code ist vielleicht verbraucht: Versuchen Sie es noch einmal mit demselben Code.',

@@ -236,6 +236,7 @@ export default {
 		codeValid: 'The code was not used and stays valid.',
 		codeUnused: 'The code was not used.',
 		codeUsed: 'The code is used up. Ask for a new pairing code and scan it.',
+		answerKept: 'The answer is kept for 24 hours: no other code is needed.',
 		sameCode: 'This device is paired with this code already. No other code is needed: look at its state.',
 		codeUncertain: 'The code may have been used: try the same code once more.',
 		thenAgain: 'Then try the same code once more.',

@@ -248,6 +248,7 @@ export default {
 		codeValid: 'El código no se ha usado y sigue siendo válido.',
 		codeUnused: 'El código no se ha usado.',
 		codeUsed: 'El código ya se ha usado. Pida un nuevo código de vinculación y escanéelo.',
+		answerKept: 'La respuesta se guarda durante 24 horas: no hace falta otro código.',
 		sameCode:
 			'Este equipo ya está vinculado con este código. No hace falta otro código: compruebe el estado que muestra.',
 		codeUncertain: 'Puede que el código ya se haya usado: inténtelo una vez más con el mismo código.',

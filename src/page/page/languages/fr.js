@@ -273,6 +273,7 @@ export default {
 		codeValid: 'Le code n’a pas servi et reste valable.',
 		codeUnused: 'Le code n’a pas servi.',
 		codeUsed: 'Le code a déjà servi. Demandez un nouveau code d’appairage et scannez-le.',
+		answerKept: 'La réponse est conservée pendant 24 heures\u00a0: aucun autre code n’est nécessaire.',
 		sameCode:
 			'Cet appareil est déjà appairé avec ce code. Aucun autre code n’est nécessaire\u00a0: vérifiez l’état affiché.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
