@@ -20,6 +20,10 @@ import type { Registration } from './supervisor.ts';
 const CONFIRM_WITHIN_MS = 10_000;
 /** Answers to pings at once; then one a second. */
 const MOST_PONGS = 20;
+/** Acknowledgements of the same message at once; each further one waits for twice as long after the one before, from a second on. */
+const MOST_ACKNOWLEDGED = 5;
+/** Messages of which is known how often they were acknowledged. */
+const MOST_COUNTED = 1000;
 
 export interface ConversationParts {
 	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
@@ -52,6 +56,8 @@ export function converse(parts: ConversationParts) {
 	let isOver = false;
 	let pongsUntilMs = Number.NEGATIVE_INFINITY;
 
+	const acknowledged = new Map<string, { readonly times: number; readonly lastMs: number }>();
+
 	const fields = (more: Partial<TemplateFields>): Partial<TemplateFields> => ({
 		deviceId: parts.registration.request.deviceId,
 		workflowId: parts.registration.request.workflowId,
@@ -82,9 +88,22 @@ export function converse(parts: ConversationParts) {
 		return true;
 	}
 
-	function acknowledge({ writtenId }: Notification): void {
+	/** A service that answers an acknowledgement with a message of the same id is not told of that without end. */
+	function mayAcknowledge(message: string): boolean {
+		const { times, lastMs } = acknowledged.get(message) ?? { times: 0, lastMs: 0 };
+		const nowMs = clock.monotonicMs();
+		if (times >= MOST_ACKNOWLEDGED && nowMs - lastMs < 1000 * 2 ** (times - MOST_ACKNOWLEDGED)) return false;
+		acknowledged.delete(message);
+		acknowledged.set(message, { times: times + 1, lastMs: nowMs });
+		if (acknowledged.size > MOST_COUNTED)
+			for (const oldest of [...acknowledged.keys()].slice(0, 1)) acknowledged.delete(oldest);
+		return true;
+	}
+
+	function acknowledge({ kind, writtenId }: Notification, text: string): void {
 		const { ackBody } = parts.settings();
 		if (ackBody === null || (writtenId === undefined && asksForId(ackBody))) return;
+		if (!mayAcknowledge(writtenId === undefined ? text : `${kind} ${writtenId}`)) return;
 		// A service that forgets what is acknowledged is told only when a power cut can no longer lose it.
 		void parts.stored().then(
 			() => isOver || send(fillTemplate(ackBody, fields({ id: writtenId ?? '' }))),
@@ -113,7 +132,7 @@ export function converse(parts: ConversationParts) {
 		} else if (isOf(confirmKind)) {
 			cancel();
 			confirm();
-		} else if (!isChange && parts.keep(message) && !ignoreKinds.some(isOf)) acknowledge(read);
+		} else if (!isChange && parts.keep(message) && !ignoreKinds.some(isOf)) acknowledge(read, text);
 	}
 
 	return {

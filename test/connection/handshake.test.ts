@@ -393,6 +393,25 @@ describe('acknowledgements', () => {
 	});
 });
 
+test('a service that answers acknowledgements with the same id is not acknowledged without end, with and without an id [F1250]', async () => {
+	for (const [ackBody, ask, answer, acknowledged] of [
+		[{ ack: '{id}' }, '{"type":"session.started","id":"n-1"}', '{"type":"ack.ok","id":"n-1"}', '{"ack":"n-1"}'],
+		['ACK', '{"type":"session.started"}', 'OK', 'ACK'],
+	] as const) {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, { ackBody });
+		await device.untilState('online');
+		service.send(ask);
+		await service.untilMessage((text) => text === acknowledged);
+		for (let times = 0; times < 50; times += 1) service.send(answer);
+		service.send('{"type":"end","id":"e"}');
+		await expect.poll(async () => (await device.events()).some(({ kind }) => kind === 'end')).toBe(true);
+		await expect.poll(() => service.messages().filter((text) => text === acknowledged).length).toBeGreaterThan(5);
+		expect(service.messages().filter((text) => text === acknowledged).length).toBeLessThan(10);
+		await device.daemon.stop();
+	}
+});
+
 describe('messages of protocols of others', () => {
 	test('arrays, records that end with a separator, and queries with braces of their own are said as they are written [F1082]', async () => {
 		const service = await givenOtherService(() => true);

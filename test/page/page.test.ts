@@ -693,7 +693,7 @@ describe('pairing', () => {
 			.poll(() => text('answer'), LOOK)
 			.toMatch(/no other code is needed\. Call your support and read out what is shown under “Details”\.$/);
 		expect(text('answer')).not.toContain('new pairing code');
-		expect(document.getElementById('notes')?.hidden).toBe(false);
+		expect(document.getElementById('notes')?.hasAttribute('hidden')).toBe(false);
 		expect(text('notes-list')).toBe(`answer-unreadable: ${detail}`);
 		for (const [language, words] of [
 			['de', 'kein anderer Code'],
