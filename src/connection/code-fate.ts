@@ -57,7 +57,10 @@ const OF_A_DEVICE = /token|connection|credential|jwt|device|workflow/i;
 
 /** Words about a code or a token, and no name of a member and no number of an error: then no status alone says that the code is good. */
 const OF_CODE =
-	/(?<!\b(?:error|status|response|http|reason|country|exit|source)[\s_-]?)\b(?:token|code)s?\b(?!"?\s*[:=]|\W{0,2}\d)/i;
+	/(?<!\b(?:error|status|response|http|reason|country|exit|source)[\s_-]?)\b(?!(?:error|status|http)code)(?:token|[a-z]*code|jeton|código|codigo)s?\b(?!"?\s*[:=]|\W{0,2}\d)/i;
+/** That something is over, in the languages of the page: what is over may be the code. */
+const IS_OVER =
+	/(?<!\p{L})(?:consumed|expired|abgelaufen|verbraucht|verwendet|benutzt|expirée?|utilisée?|caducad[oa]|usad[oa]|vencid[oa]|صلاحية|مستخدم)(?!\p{L})/iu;
 const OF_CREDENTIAL = /token|code|auth|credential/i;
 const MAX_LOOKED_AT = 4096;
 
@@ -93,5 +96,6 @@ export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code
 	const isFirewall = status === 403 && isPage;
 	const isPortal = code === 'captive-portal' && status !== 303;
 	const isBefore = isNotThere || isForm || isFirewall || isPortal || BEFORE_THE_CODE.includes(status);
-	return isBefore && !OF_CODE.test(body.slice(0, MAX_LOOKED_AT).replaceAll('_', ' ')) ? 'valid' : 'uncertain';
+	const words = body.slice(0, MAX_LOOKED_AT).replaceAll('_', ' ');
+	return isBefore && !OF_CODE.test(words) && !IS_OVER.test(words) ? 'valid' : 'uncertain';
 }

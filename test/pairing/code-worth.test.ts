@@ -168,6 +168,13 @@ const doubts: readonly Row[] = [
 	[421, 'uncertain', '{"error":"code was burned"}'],
 	[425, 'uncertain', '{"error":"code is no longer valid"}'],
 	[429, 'uncertain', '{"error":"This code is locked"}'],
+	// F1247: other languages, and words that only say that something is over.
+	[429, 'uncertain', '{"message":"Der Kopplungscode ist abgelaufen"}'],
+	[429, 'uncertain', '{"message":"Le jeton a expiré"}'],
+	[429, 'uncertain', '{"message":"El código ha caducado"}'],
+	[429, 'uncertain', '{"message":"Pairing attempt consumed, request a fresh one"}'],
+	[429, 'valid', '{"message":"Zu viele Anfragen: warten Sie","errorcode":17,"statusCode":429}'],
+	[429, 'valid', '{"message":"Trop de requêtes, error code 7"}'],
 	[409, 'uncertain', '{"title":"An unused token is required"}'],
 	[400, 'uncertain', '{"title":"The token is not unused"}'],
 	[400, 'uncertain', '{"title":"Token is no longer unused"}'],
