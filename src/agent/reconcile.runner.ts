@@ -9,7 +9,7 @@ import type { Connections } from '../connection/connection-tokens.runner.ts';
 import { failureOf } from '../connection/link.ts';
 import { namesKey, tellRefused } from '../connection/refused-credential.ts';
 import { differences } from '../connection/way.ts';
-import { NO_ATTEMPT } from '../fleet/attempt.ts';
+import { NO_ATTEMPT, wayRefused } from '../fleet/attempt.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { endedTrust } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
@@ -22,7 +22,6 @@ import {
 	NO_PROGRESS,
 	type Progress,
 	type RegistrationInputs,
-	wayRefused,
 } from '../workflow/desired-registration.ts';
 import type { WorkflowLeases } from '../workflow/leases.runner.ts';
 import type { Base } from './base.runner.ts';
@@ -169,6 +168,10 @@ export function keepReconciled(
 				: [];
 			const message = joinSentences(`${changed}: ${why.message}`, ...credential, `It has been so since ${since}`);
 			return { ...why, message, params: { ...why.params, changed, since } };
+		}
+		if (way.name === 'refused' && way.isTurn) {
+			const { message, params } = way.failure;
+			return { ...way.failure, message: `${changed}: ${message}`, params: { ...params, changed } };
 		}
 		// What comes of the try of another service is the problem of the move.
 		if (way.name === 'none' || !cause || address !== null) return null;

@@ -1,8 +1,11 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
-import { AgentError, type Failure, toFailure } from '../base/errors.ts';
+import { access, constants } from 'node:fs/promises';
+import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { errnoOf } from '../base/files.edge.ts';
 import { tellEnds } from '../connection/credential-ends.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { hooksThatCannotRun } from '../diagnosis/hook-programs.edge.ts';
+import { becomeServiceUser, findInspectionTarget } from '../diagnosis/inspection-target.runner.ts';
 import { findUnusable } from '../diagnosis/named-files.runner.ts';
 import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
@@ -111,14 +114,45 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	// That the applications file cannot be used then is an error of its own.
 	const exposed = found.filter(({ params }) => params?.['path'] !== loaded.settings.local.http.applicationsFile);
 	const { faults, ends } = await tryOut(shell, loaded);
-	const problems = [...loaded.problems, ...faults, ...exposed];
+	const unread = await findUnreadable(shell, flags, loaded);
+	// A file that is looked at before it is put in place belongs to its author yet.
+	const isElsewhere = flags.config !== undefined;
+	const [unreadable, warned] = isElsewhere
+		? [unread.named, unread.settings]
+		: [[...unread.settings, ...unread.named], []];
+	const problems = [...loaded.problems, ...faults, ...exposed, ...unreadable];
 	const valid = problems.length === 0;
 	const isTold = ({ message }: Failure) => loaded.notices.some((notice) => notice.message === message);
 	const hooks = hooksThatCannotRun(loaded.settings, shell.env['PATH']).filter((hook) => !isTold(hook));
-	const notices = [...loaded.notices, ...findUnused(loaded), ...hooks, ...tellEnds(ends, Date.now())];
+	const notices = [...loaded.notices, ...warned, ...findUnused(loaded), ...hooks, ...tellEnds(ends, Date.now())];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
+}
+
+/** Of the settings files and those that they name, what root may read and the agent's user may not. The last thing that this process does as root. */
+async function findUnreadable(shell: Shell, flags: AskFlags, { documents, settings }: LoadedSettings) {
+	const { serviceUser } =
+		process.getuid?.() === 0 ? await findInspectionTarget(flags, shell.env) : { serviceUser: null };
+	if (!serviceUser) return { settings: [], named: [] };
+	becomeServiceUser({ serviceUser });
+	const unread = async (file: string, what: string) =>
+		await access(file, constants.R_OK).then(
+			() => [],
+			(error) => {
+				const code = errnoOf(error) ?? 'unknown';
+				const message = `${file} (${what}) cannot be read by ${serviceUser.name}, the user of the agent (${code}).`;
+				const remedy = `Give it to root and the group of ${serviceUser.name}, with mode 0640.`;
+				if (code === 'ENOENT') return [];
+				return [failure('settings-unreadable', message, { remedy, params: { path: file } })];
+			},
+		);
+	const named = [...listSettings().keys()].flatMap((path) => {
+		const file = path.endsWith('File') ? valueAt(settings, path) : null;
+		return typeof file === 'string' ? [unread(file, path)] : [];
+	});
+	const own = documents.map(({ where }) => unread(where, 'settings'));
+	return { settings: (await Promise.all(own)).flat(), named: (await Promise.all(named)).flat() };
 }
 
 /** The files that the settings name, one by one, and when what they hold ends. */

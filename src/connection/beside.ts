@@ -2,7 +2,14 @@
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
 import { RECENTLY_MS } from './backoff.ts';
 import { connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
-import { isSameLink, isSameWay, type Link, type Registration, type Supervision } from './supervision.ts';
+import {
+	isSameLink,
+	isSameWay,
+	type Link,
+	type Registration,
+	type Supervision,
+	servesRegistration,
+} from './supervision.ts';
 
 /** Answers that speak of what was asked for: that another registration works says nothing against them. */
 const ABOUT_THE_REQUEST: ReadonlySet<ErrorCode> = new Set([
@@ -41,13 +48,19 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	const { next } = supervision;
 	if (next === null || next.state.name === 'blocked') return event;
 	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
-	const isRegistered = connectionOf(next.state) !== null;
+	const connection = connectionOf(next.state);
+	const isRegistered = connection !== null;
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
 	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
 	// Otherwise the words of the service stay: an old Connection also expires while the new one is on its way.
-	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) return { ...event, isFollowed: true };
+	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) {
+		// Where only the channel is opened in another way, and fails so, the way from before may bring it online.
+		const isOther = isRegistered && connection.token !== connectionOf(link.state)?.token;
+		const isShared = isOther && 'untilMs' in next.state && servesRegistration(next.registration, link.registration);
+		return { ...event, isFollowed: true, ...(isShared && { shared: connection }) };
+	}
 	const message = 'The service ended the old channel because of the new registration.';
 	return { ...event, failure: failure('connection-replaced', message) };
 }

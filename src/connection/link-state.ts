@@ -89,6 +89,8 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly wasOpen?: boolean;
 			/** Whether another link gets a new Connection already: this one only tries its own once more. */
 			readonly isFollowed?: boolean;
+			/** The Connection of the other link, which did not come online with it: it serves this one as well. */
+			readonly shared?: Connection;
 			/** The channel is tried again after this, whatever ended it: there is room for one only. */
 			readonly againInMs?: number;
 			/** Whether it has outlived the idle timeout that cut the channels before it: then it was stable. */

@@ -259,7 +259,7 @@ function afterChannelEnded(
 	event: Omit<Event<'channelEnded'>, 'type' | 'attempt'>,
 	random: () => number,
 ): Step {
-	const { againInMs, atMs, isFollowed = false } = event;
+	const { againInMs, atMs, isFollowed = false, shared } = event;
 	const undoubted = { ...state, backoff: { ...state.backoff, earlyEnds: null } };
 	if (againInMs !== undefined) return wait(undoubted, event.failure, againInMs, false, 'connect', atMs);
 	const early = withEarlyEnd(state, event);
@@ -291,8 +291,9 @@ function afterChannelEnded(
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
 	const isSecond = registers && state.name === 'connecting' && state.backoff.registerRefused;
-	const delayMs = isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
-	return wait({ ...state, backoff: next.backoff }, cause, Math.ceil(delayMs), blocked, then, atMs);
+	const delayMs = isSecond || shared ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
+	const from = { ...state, backoff: next.backoff, connection: shared ?? state.connection };
+	return wait(from, cause, Math.ceil(delayMs), blocked, then, atMs);
 }
 
 function withEarlyEnd(

@@ -187,10 +187,14 @@ export const CHECKS = [
 			refusals.push(...having('settings-unreadable').filter((one) => one.params?.['path'] && !isNamed(one)));
 			refusals.push(...tellEnds((tried ?? runtime).ends ?? [], clock.wallMs()));
 			const all = [...refusals, missing, ...exposed, ...notices, withoutUpdates].filter((one) => one != null);
-			const [problem, ...others] = all;
+			const [problem] = all;
 			if (problem) {
-				const message = joinSentences(problem.message, ...others.map((one) => one.message));
-				return warning({ ...problem, message });
+				// Faults are followed by what to do about them: the last of that is the remedy.
+				const told = [...Map.groupBy(all, ({ remedy }) => remedy)].flatMap(([remedy, those]) => [
+					...those.map(({ message }) => message),
+					remedy,
+				]);
+				return warning({ ...problem, message: joinSentences(...told.slice(0, -1)), remedy: told.at(-1) ?? '' });
 			}
 			const files = `${documents.length} ${documents.length === 1 ? 'file' : 'files'}`;
 			const from = documents.length === 0 ? 'no file, defaults only' : files;

@@ -10,6 +10,8 @@ import type { PlanTarget } from './record.ts';
 /** First wait after an attempt that failed, and the longest; each is twice the one before, with jitter. */
 const TRY_AGAIN_MS = 3_600_000;
 const TRY_AGAIN_MAX_MS = 24 * 3_600_000;
+/** How long each of two ways is tried in turn by a device that is offline: whichever is right, it is back soon. */
+const TURN_MS = 45_000;
 
 interface Try {
 	/** Names the revision and the assignment. */
@@ -72,8 +74,10 @@ export function isHeldBack(attempt: PlanAttempt, key: string | null, nowMs: numb
 
 /** The attempt as it stands now. Ask again at `untilMs`, and after every step of the supervision. */
 export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): PlanAttempt {
-	const { key, supervision, nowMs, limitMs, offline } = context;
+	const { key, supervision, nowMs, offline } = context;
 	const { current, next } = supervision;
+	const isTurn = offline === 'turns' && current?.state.name !== 'online';
+	const limitMs = isTurn ? Math.min(TURN_MS, context.limitMs) : context.limitMs;
 	if (key === null || current === null) return NO_ATTEMPT;
 	const same = attempt.name !== 'none' && attempt.key === key ? attempt : null;
 	// A lease does not make a device forget that the move has failed.
@@ -82,13 +86,15 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	// An outage says nothing of the change: its time is that beside what works.
 	const isOnline = current.state.name === 'online';
 	const leastMs = same.name === 'trying' && offline && isOnline ? (current.state.onlineAtMs ?? 0) + limitMs : 0;
-	if (nowMs < Math.max(leastMs, same.untilMs)) return leastMs > same.untilMs ? { ...same, untilMs: leastMs } : same;
+	// It may have begun beside what worked.
+	const mostMs = isTurn && same.name === 'trying' ? nowMs + limitMs : Number.POSITIVE_INFINITY;
+	const untilMs = Math.min(mostMs, Math.max(leastMs, same.untilMs));
+	if (nowMs < untilMs) return untilMs === same.untilMs ? same : { ...same, untilMs };
 	if (same.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: same.tries };
 	const cause = next && failureOf(next.state);
 	// While the whole device is offline the new workflow is not to blame, unless the service has said so.
 	const isBlamed = offline === undefined ? isRefusal(cause) : offline === 'turns';
 	if (!isOnline && !isBlamed) return { ...same, untilMs: nowMs + limitMs };
-	const isTurn = offline === 'turns' && !isOnline;
 	const tries = isTurn ? same.tries : same.tries + 1;
 	const longMs = Math.min(TRY_AGAIN_MAX_MS, TRY_AGAIN_MS * 2 ** Math.min(10, tries - 1));
 	const waitMs = isTurn ? limitMs : longMs;
@@ -140,4 +146,19 @@ export function planRefused(
 	};
 	const message = `Revision ${revision} of the fleet plan requires workflow ${desired?.request.workflowId}, which was not online within ${seconds} s; the device stays with ${stays}.${why}`;
 	return failure('plan-not-followed', message, cause ? { remedy: cause.remedy, params } : { params });
+}
+
+/** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. */
+export function wayRefused(cause: Failure | null, limitMs: number): Failure {
+	const seconds = Math.round(limitMs / 1000);
+	const why = cause ? ` ${cause.message}` : '';
+	const message = `The device was not online with the changed settings within ${seconds} s; those from before stay in force.${why}`;
+	return failure('settings-not-followed', message, { params: { seconds, ...(cause && { problem: cause.code }) } });
+}
+
+/** What a device that is offline does with settings of the way out that it has not been online with. */
+export function wayInTurn(cause: Failure | null): Failure {
+	const why = cause ? ` ${cause.message}` : '';
+	const message = `The device is offline, and tries the changed settings in turn with those from before.${why}`;
+	return failure('settings-not-followed', message, { params: { ...(cause && { problem: cause.code }) } });
 }

@@ -20,6 +20,8 @@ import {
 	type PlanAttempt,
 	planMoveKey,
 	planRefused,
+	wayInTurn,
+	wayRefused,
 } from '../fleet/attempt.ts';
 import { applyDue, confirmed, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
@@ -251,7 +253,7 @@ function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Tr
 		limitMs,
 		// Another service is tried by a link of its own.
 		offline: isElsewhere || servesRegistration(current.registration, demanded) ? 'waits' : 'turns',
-		explain: (cause) => wayRefused(cause, limitMs),
+		explain: (cause) => (isOnline || isElsewhere ? wayRefused(cause, limitMs) : wayInTurn(cause)),
 		nowMs,
 		random,
 	});
@@ -279,14 +281,6 @@ export const addressKey = ({
 	way,
 }: Pick<RegistrationInputs, 'resolved' | 'way'> & { readonly credentials: Pick<CredentialFacts, 'id'> }) =>
 	[resolved.settings.baseUrl, way, credentials.id, resolved.settings.workflowId].join(' ');
-
-/** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. */
-export function wayRefused(cause: Failure | null, limitMs: number): Failure {
-	const seconds = Math.round(limitMs / 1000);
-	const why = cause ? ` ${cause.message}` : '';
-	const message = `The device was not online with the changed settings within ${seconds} s; those from before stay in force.${why}`;
-	return failure('settings-not-followed', message, { params: { seconds, ...(cause && { problem: cause.code }) } });
-}
 
 /** The registration that all sources together demand, before leases and failures; or why they can demand nothing. */
 function demandedRegistration(inputs: RegistrationInputs): {

@@ -1,10 +1,10 @@
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { remarkOf } from '../../src/cli/config.ts';
 import { listSettings } from '../../src/settings/table.ts';
-import { givenHome } from './command.ts';
+import { finishApart, givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
 
 describe('config show', () => {
@@ -42,6 +42,36 @@ describe('config check', () => {
 		const words = new RegExp(`${file} .*others could change it.* chmod 0644 ${file}`);
 		expectRefusal(await home.agent(['config', 'check']), { status: 78, code: 'file-exposed', words });
 	});
+
+	test.skipIf(process.getuid?.() !== 0)(
+		"by root finds what the agent's user may not read (needs root) [F1248]",
+		async () => {
+			const home = await givenHome();
+			const secret = join(home.directory, 'key');
+			await writeFile(secret, 'a-key-0123456789abcdef\n', { mode: 0o600 });
+			await home.writeSettings({ baseUrl: 'https://id.example.com', credential: { apiKeyFile: secret } });
+			await mkdir(home.stateDir);
+			await chmod(home.directory, 0o755);
+			await chown(home.stateDir, 65534, 65534);
+			const check = (args: string[], env: Readonly<Record<string, string>> = home.env) =>
+				finishApart('idv-agent', ['config', 'check', ...args], env);
+			const words = new RegExp(`${secret} \\(credential.apiKeyFile\\) cannot be read by nobody, the user of the agent`);
+			expectRefusal(await check([]), { status: 78, code: 'settings-unreadable', words });
+			await chown(secret, 65534, 65534);
+			expect(await check([])).toMatchObject({ status: 0, stderr: '' });
+			const file = home.configFile;
+			await chmod(file, 0o600);
+			expectRefusal(await check([]), {
+				status: 78,
+				code: 'settings-unreadable',
+				words: new RegExp(`${file} \\(settings\\)`),
+			});
+			// One that is checked before it is put in place is its author's.
+			const { IDV_AGENT_CONFIG: _, ...env } = home.env;
+			const named = await check(['--config', file], env);
+			expect(named).toMatchObject({ status: 0, stderr: expect.stringContaining('cannot be read by nobody') });
+		},
+	);
 
 	test('names every mistake on a line of its own, with its path and the nearest name, and ends with 78', async () => {
 		const home = await givenHome({

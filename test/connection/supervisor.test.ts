@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import type { Connection, LinkEvent } from '../../src/connection/link.ts';
+import { type Connection, connectionOf, type LinkEvent, type LinkState } from '../../src/connection/link.ts';
 import {
 	CLOSE_CODES,
 	type DesiredRegistration,
@@ -309,6 +309,27 @@ describe('an old channel that the service ends because the new link has register
 		expect(said(effects)).toEqual(['1 wait']);
 		const { code, message } = refused;
 		expect(supervision.current?.state).toMatchObject({ name: 'connectWait', failure: { code, message } });
+	});
+
+	test('takes the new Connection where the way that is tried fails with it, and no earlier [F1252]', () => {
+		const [way, other] = ['a-r', 'b-r'];
+		const online = want(NOTHING_SUPERVISED, withKey('w1', { way }), [
+			known(withKey('w1', { way }), 'token-1'),
+		]).supervision;
+		const tried = want(tell(online, 'current', confirmed).supervision, withKey('w1', { way: other })).supervision;
+		const gone = ended(failure('channel-not-found', '404.'), null);
+		const renewed = tell(tell(tried, 'next', gone).supervision, 'next', { type: 'timerFired' }, 9000).supervision;
+		const fresh = tell(renewed, 'next', registered('token-2'), 9000).supervision;
+		const early = tell(fresh, 'current', ended(refused, 1008), 20_000).supervision;
+		expect(connectionOf(early.current?.state as LinkState)?.token).toBe('token-1');
+		const failed = tell(fresh, 'next', gone, 9000).supervision;
+		const shared = tell(failed, 'current', ended(refused, 1008), 20_000).supervision.current?.state;
+		expect(shared).toMatchObject({ name: 'connectWait', connection: { token: 'token-2' } });
+		expect((shared as { untilMs: number }).untilMs).toBeLessThanOrEqual(25_000);
+		// For another workflow it is another Connection.
+		const moved = tell(both, 'next', ended(failure('channel-not-found', '404.'), null), 1000).supervision;
+		const kept = tell(moved, 'current', ended(refused, 1008), 20_000).supervision;
+		expect(connectionOf(kept.current?.state as LinkState)?.token).toBe('token-1');
 	});
 
 	test('and told so by a message is left to end by itself', () => {

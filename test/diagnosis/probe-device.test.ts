@@ -97,13 +97,16 @@ describe('settings', () => {
 			});
 	});
 
-	test('of which several are wrong are named in one sentence each', async () => {
+	test('of which several are wrong are named in one sentence each, with what to do about each [F1249]', async () => {
 		const { home } = await givenStopped();
 		const settings = { heartbeatCadence: 'often', deviceType: 7, network: { caFile: '/nowhere/ca.pem' } };
 		const { checks } = await examine({ home, settings }, 'settings');
 		expectProblem(checks.settings, 'warning', 'settings-invalid', /./);
 		for (const words of ['heartbeatCadence must be', 'deviceType must be a text', '/nowhere/ca.pem'])
 			expect(checks.settings?.message).toContain(words);
+		expect(checks.settings?.message).toMatch(/must be a text.*Correct the settings named in the message.*ca\.pem/s);
+		expect(checks.settings?.message.match(/Correct the settings/g)).toHaveLength(1);
+		expect(checks.settings).toMatchObject({ remedy: expect.stringMatching(/^Make sure the file exists/) });
 	});
 
 	test('that are refused, given twice or in a file that others may read are all told [F1233]', async () => {

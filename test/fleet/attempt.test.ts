@@ -120,15 +120,21 @@ describe('an attempt', () => {
 		if (silent.name === 'refused') expect(silent.failure.params).not.toHaveProperty('problem');
 	});
 
-	test('of a way out has its whole time beside what works, after an outage again, and takes turns in it without being refused', () => {
+	test('of a way out has its whole time beside what works, after an outage again, and takes short turns in it without being refused [F1251]', () => {
 		const back = moving({ ...ONLINE, onlineAtMs: 50_000 }, OFFLINE);
 		const waits = assessAttempt(trying(), at(60_000, { supervision: back, offline: 'waits' }));
 		expect(waits).toEqual({ ...trying(), untilMs: 110_000 });
 		expect(assessAttempt(waits, at(110_000, { supervision: back, offline: 'waits' }))).toMatchObject({ tries: 1 });
 		const away = moving(OFFLINE, OFFLINE);
 		const turn = assessAttempt(trying(), at(60_000, { supervision: away, offline: 'turns' }));
-		expect(turn).toMatchObject({ isTurn: true, untilMs: 60_000 + 75_000, tries: 0 });
-		expect(assessAttempt(turn, at(135_000, { supervision: away, offline: 'turns' }))).toMatchObject({ name: 'trying' });
+		expect(turn).toMatchObject({ isTurn: true, untilMs: 60_000 + 56_250, tries: 0 });
+		const again = assessAttempt(turn, at(120_000, { supervision: away, offline: 'turns', limitMs: 300_000 }));
+		expect(again).toMatchObject({ name: 'trying', untilMs: 165_000 });
+		// One that began beside what worked, and now that is gone.
+		const long = { ...trying(), untilMs: 300_000 };
+		const cut = assessAttempt(long, at(60_000, { supervision: away, offline: 'turns', limitMs: 300_000 }));
+		expect(cut).toEqual({ ...long, untilMs: 105_000 });
+		expect(assessAttempt(cut, at(80_000, { supervision: away, offline: 'turns', limitMs: 300_000 }))).toBe(cut);
 	});
 
 	test.each([

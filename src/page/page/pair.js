@@ -59,7 +59,7 @@ export function pairedNote() {
 	return passedMs() < noteUntil ? text('paired') : '';
 }
 
-/** What the agent has said of the code that was refused last, for support: not after a pairing, nor an hour later. */
+/** The words of the agent about the code that was refused last, for support: gone after a pairing, and after an hour. */
 export function lastRefusal() {
 	return refused !== null && passedMs() < refused.untilMs ? refused : null;
 }
