@@ -148,8 +148,13 @@ export function keepTaken(parts: {
 				const isSet = isSame(value, valueAt(settings, path));
 				const origin = isSet ? origins.get(path) : { source: 'connection', where: null };
 				const { source, where } = origin ?? { source: 'default', where: null };
+				// The settings of a credential change together, and are refused together.
+				const isOfCredential = isMoving && path.startsWith('credential.') && there === null;
 				const bad = [...told, ...disk.problems].find(
-					(one) => isAbout(one, path) || (path.endsWith('File') && there !== null && there === one.params?.['path']),
+					(one) =>
+						isAbout(one, path) ||
+						(path.endsWith('File') && there !== null && there === one.params?.['path']) ||
+						(isOfCredential && one.code === 'credential-refused'),
 				);
 				const waitsForStart = START_ONLY.some((one) => one === path) && !isSame(valueAt(atStart, path), value);
 				// What is for another service goes with its address.

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
+import type { SettingsReport } from '../../src/protocol/local-api.ts';
 import { givenHome as givenShell } from '../cli/command.ts';
 import { fixture } from '../connection/network-peers.ts';
 import { examine } from '../diagnosis/examine.ts';
@@ -75,6 +76,25 @@ describe('a device goes online without a person', () => {
 		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { selfRegistration: true } };
 		await (await givenAgent({ settings })).untilLive('check-in');
 		expect(schemesOf(service)).toEqual([null]);
+	});
+
+	test('and where another kind of credential takes its place and is refused, both settings say so [F1253]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const basicFile = await home.secretFile('basic', 'operator:wrong');
+		const settings = { baseUrl: service.url, workflowId: 'check-in' };
+		const device = await givenAgent({ home, settings: { ...settings, credential: { apiKeyFile } } });
+		await device.untilLive('check-in');
+		await home.writeSettings({ ...settings, credential: { basicFile } });
+		await device.daemon.reload();
+		await device.untilStatus(({ problem, warnings }) =>
+			[problem, ...warnings].some((one) => one?.code === 'credential-refused'),
+		);
+		const report = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		const rows = report.settings.filter(({ path }) => /^credential\.(?:apiKey|basic)File$/.test(path));
+		expect(rows).toMatchObject([{ refused: expect.any(String) }, { refused: expect.any(String) }]);
+		for (const row of rows) expect(row).not.toHaveProperty('waitsFor');
 	});
 
 	test('but never registers itself unasked [F095]', async () => {
