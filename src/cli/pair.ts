@@ -11,7 +11,7 @@ import { asGivenCode, MAX_CODE_LENGTH, SHORT_TOKEN_FORM } from '../protocol/pair
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
-import { ask, confirm, promptHidden, readStandardInput } from './prompts.ts';
+import { ask, confirm, promptHidden, readStandardInput, withoutInput } from './prompts.ts';
 
 export interface PairFlags extends AskFlags {
 	readonly image?: string | undefined;
@@ -67,7 +67,7 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 	}
 	const agreed = await settle(shell, preview, request);
 	const spend = (asked: PairRequest) =>
-		client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS });
+		withoutInput(shell, client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS }));
 	const result = (await spend(agreed)
 		.catch(async (error: unknown) => {
 			const workflowId = await askWorkflow(shell, error);

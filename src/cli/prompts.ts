@@ -12,7 +12,8 @@ export async function readStandardInput(shell: Shell, maxLength: number): Promis
 }
 
 const ENTER = ['\r', '\n'];
-const CANCEL = ['\u0003', '\u0004'];
+const CTRL_C = '\u0003';
+const CANCEL = [CTRL_C, '\u0004'];
 const BACKSPACE = ['\u007f', '\b'];
 const CLEAR_LINE = '\u0015';
 
@@ -43,6 +44,23 @@ export function promptHidden(shell: Shell, question: string, maxLength: number):
 		};
 		stdin.on('data', onData);
 		stdin.resume();
+	});
+}
+
+/** What a scanner types while something is under way is neither shown nor left for the shell, which would run it and keep it. */
+export async function withoutInput<Result>(shell: Shell, work: Promise<Result>): Promise<Result> {
+	const { stdin } = shell.caller;
+	if (!stdin.isTTY) return work;
+	const onData = (chunk: Buffer | string) => {
+		if (!String(chunk).includes(CTRL_C)) return;
+		stdin.setRawMode(false);
+		process.kill(process.pid, 'SIGINT');
+	};
+	stdin.setRawMode(true);
+	stdin.on('data', onData).resume();
+	return work.finally(() => {
+		stdin.off('data', onData).pause();
+		stdin.setRawMode(false);
 	});
 }
 

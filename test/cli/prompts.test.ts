@@ -1,0 +1,30 @@
+/** Input at a terminal while a command waits for something else. */
+import { PassThrough } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import type { Shell } from '../../src/cli/output.ts';
+import { withoutInput } from '../../src/cli/prompts.ts';
+
+test.each([
+	['works', () => Promise.resolve('paired')],
+	['fails', () => Promise.reject(new Error('no'))],
+])(
+	'a second scan while a pairing is under way is neither shown nor left for the shell, whether it %s [F1254]',
+	async (_what, end) => {
+		const modes: boolean[] = [];
+		const stdin = Object.assign(new PassThrough(), {
+			isTTY: true,
+			setRawMode: (mode: boolean) => void modes.push(mode),
+		});
+		const { promise: until, resolve: go } = Promise.withResolvers<void>();
+		const work = withoutInput({ caller: { stdin } } as unknown as Shell, until.then(end)).catch(() => {});
+		expect(modes).toEqual([true]);
+		stdin.write('https://id.example.com/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab\r');
+		await setImmediate();
+		expect(stdin.readableLength).toBe(0);
+		go();
+		await work;
+		expect(modes).toEqual([true, false]);
+		expect([stdin.isPaused(), stdin.listenerCount('data')]).toEqual([true, 0]);
+	},
+);
