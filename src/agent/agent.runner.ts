@@ -184,6 +184,7 @@ function assemble(options: AgentOptions, base: Base) {
 			serviceTime: time.heard,
 		},
 		onPromoted(registration) {
+			pairing.cameOnline();
 			const { baseUrl, request } = registration;
 			// The one that the device was online with last, also before this start.
 			const [before] = stateWriter.state.connections;

@@ -23,10 +23,13 @@ export function keepAnswers(parts: {
 	let kept: KeptAnswer | null = null;
 	/** Why it is in memory only. */
 	let unsaved: string | null = null;
+	/** The text that a pairing was made with: the answer stays until the device was online, since another text may be the right one. */
+	let tried: string | null = null;
 	let cancel = () => {};
 
 	function hold(answer: KeptAnswer, leftMs: number): void {
 		kept = answer;
+		tried = null;
 		cancel();
 		cancel = clock.schedule(leftMs, () => void answers.drop().catch(shown));
 	}
@@ -50,7 +53,15 @@ export function keepAnswers(parts: {
 		/** The answer that lies there, if the settings of now find a Connection token in it. */
 		ready(): { readonly kept: KeptAnswer; readonly token: string } | null {
 			const token = kept && keptToken(kept, parts.tokenPointer());
-			return kept && token !== null ? { kept, token } : null;
+			return kept && token !== null && token !== tried ? { kept, token } : null;
+		},
+		/** The device has paired with a text of it, and was not online with that yet. */
+		taken(token: string): void {
+			tried = token;
+			answers.tell();
+		},
+		get isTaken() {
+			return tried !== null;
 		},
 		/** The attempt whose answer lies there. */
 		get attempt(): { readonly attemptId: string; readonly at: string; readonly host: string } | null {
@@ -72,11 +83,12 @@ export function keepAnswers(parts: {
 			return described();
 		},
 		/** The settings may have changed: tells again where a token is looked for. */
-		tell: () => warnings.set('answer', described()),
+		tell: () => warnings.set('answer', tried === null ? described() : null),
 		/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there. */
 		async drop(): Promise<void> {
 			cancel();
 			kept = null;
+			tried = null;
 			unsaved = null;
 			answers.tell();
 			await file.remove();

@@ -169,14 +169,24 @@ export function createPairing(parts: PairingParts) {
 		);
 	}
 
-	async function savePairing(plan: Pairs, identity: CompleteIdentity, saved: SavedConnection): Promise<void> {
+	/** @param from the text of a kept answer that it is made with: of that it is not known yet whether it is the Connection. */
+	async function savePairing(
+		plan: Pairs,
+		identity: CompleteIdentity,
+		saved: SavedConnection,
+		from: string | null = null,
+	): Promise<void> {
 		const { ms, isServices } = parts.time.best();
 		const at = new Date(ms).toISOString();
-		stateWriter.keep((state) => withPairing(state, plan, identity, saved, { at, isServices }));
+		stateWriter.keep((state) => ({
+			...withPairing(state, plan, identity, saved, { at, isServices }),
+			...(from !== null && { attempt: state.attempt }),
+		}));
 		// The code is used up: the device goes online with what it brought, even if the disk is full; the status reports that.
 		await parts.store.save(stateWriter.state).catch(() => {});
 		// Its attempt is over in the state: a file that cannot be removed now is removed at the next start, and never used.
-		await answers.drop().catch(() => {});
+		if (from === null) await answers.drop().catch(() => {});
+		else answers.taken(from);
 		const { baseUrl, workflowId, sessionId } = plan;
 		parts.log.info('paired', { host: new URL(baseUrl).host, workflowId, deviceId: identity.deviceId.value });
 		if (sessionId !== null) parts.receive(baseUrl, () => keepSession(parts.events, sessionId, { workflowId, at }));
@@ -190,7 +200,7 @@ export function createPairing(parts: PairingParts) {
 		// The registration that was made, not the one that would be asked for now: where they differ, the device moves on from there.
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
 		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
-		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved);
+		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved, token);
 		return { desired, connection: knownConnection(saved, parts.clock, service()).connection };
 	}
 
@@ -295,6 +305,12 @@ export function createPairing(parts: PairingParts) {
 		},
 		/** Pairs with an answer that was set aside, if the settings of now find a Connection token in it. Never rejects. */
 		finishKept,
+		/** The device is online: nothing else of a kept answer is needed. */
+		cameOnline(): void {
+			if (!answers.isTaken) return;
+			stateWriter.keep((state) => ({ ...state, attempt: null }));
+			void answers.drop().catch(() => {});
+		},
 		/** Forgets an answer that was set aside. @throws AgentError `state-unwritable`. */
 		dropKept: answers.drop,
 		close: answers.close,

@@ -99,8 +99,10 @@ export function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {
 	const rank = (one: AnswerText) => {
 		if (!looksLikeToken(one)) return 3;
 		const name = one.place.slice(one.place.lastIndexOf('/') + 1);
+		// The id of a connection is none, and what refreshes it opens no channel.
+		if (/id$|refresh/i.test(name)) return 2;
 		if (TELLING_NAME.test(name) || JWT.test(asToken(one.text) ?? '')) return 0;
-		return /id$/i.test(name) ? 2 : 1;
+		return 1;
 	};
 	return texts.toSorted((a, b) => rank(a) - rank(b));
 }

@@ -1,5 +1,6 @@
 import { mkdir, readdir, readFile, rmdir, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
@@ -70,7 +71,10 @@ describe('an answer that could not be read', () => {
 		expect(status).toMatchObject({ state: 'online', problem: null, workflow: { live: 'check-in' } });
 		expect(registrations(service)).toEqual([201]);
 		expect(await kept(device)).toBeNull();
-		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, pairing: { baseUrl: service.url } });
+		expect(await device.home.untilSaved(({ attempt }) => attempt === null)).toMatchObject({
+			attempt: null,
+			pairing: { baseUrl: service.url },
+		});
 	});
 
 	test.each([
@@ -147,6 +151,48 @@ describe('an answer that could not be read', () => {
 		// Support finds what the service has said.
 		expect(device.logText()).toContain('code-expired-or-used');
 		expect(asked).toBe(3);
+		server.close();
+	});
+
+	test('stays until the device was online with it: the text that was named first may not be the Connection [F1255]', async () => {
+		const service = await givenService({ dialect: { tokenPointer: '/data/access' } });
+		const [first, right] = ['/data/other', '/data/access'];
+		const server = createServer(async (request, response) => {
+			const body = await new Response(request as unknown as ReadableStream).text();
+			const { host: _, ...headers } = request.headers as Record<string, string>;
+			const answer = await fetch(`${service.url}${request.url}`, {
+				method: request.method ?? 'GET',
+				headers,
+				...(body && { body }),
+			});
+			const text = (await answer.text()).replace('"data":{', '"data":{"other":"cn-0123456789abcdef0123456789abcdef",');
+			response.writeHead(answer.status, { 'content-type': 'application/json' }).end(text);
+		});
+		server.on('upgrade', (request, socket) => {
+			const to = connect(Number(new URL(service.url).port), '127.0.0.1', () => {
+				const lines = Object.entries(request.headers).map(([name, value]) => `${name}: ${value}\r\n`);
+				to.write(`GET ${request.url} HTTP/1.1\r\n${lines.join('')}\r\n`);
+				to.pipe(socket).pipe(to);
+			});
+			for (const one of [to, socket]) one.on('error', () => {});
+		});
+		const { host } = new URL(service.url);
+		const here = `127.0.0.1:${await listen(server)}`;
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url.replace(host, here);
+		const refusal = await refusalOf(device.pair(code));
+		expect(refusal).toMatchObject({ code: 'answer-unreadable', params: { answer: 'kept' } });
+		await correct(device, first);
+		await device.untilStatus(({ state, problem }) => state !== 'unpaired' && problem !== null);
+		expect(await kept(device)).not.toBeNull();
+		expect(device.agent.status().warnings.map(({ code }) => code)).not.toContain('answer-unreadable');
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		await correct(again, right);
+		await again.untilState('online');
+		await expect.poll(() => kept(again)).toBeNull();
+		expect(service.requests.filter(({ path }) => path === REGISTER.path)).toHaveLength(1);
+		server.closeAllConnections();
 		server.close();
 	});
 
