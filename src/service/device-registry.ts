@@ -1,5 +1,5 @@
 /** The devices that have registered: what each said of itself, which Connections it holds, and which are revoked. */
-import { HEARTBEAT_FIELDS, type Heartbeat } from '../protocol/channel.ts';
+import { HEARTBEAT_FIELDS, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
 import type { ConnectionClaims } from './connection-tokens.ts';
@@ -92,8 +92,8 @@ export function createDeviceRegistry(limit: number, now: () => number) {
 
 type Told = 'planRefused' | (typeof HEARTBEAT_FIELDS)[number];
 
-/** The words of the newest heartbeat; a field that it left out is not known any more, and an extra one is not listed. */
+/** The words of the newest heartbeat; a field that it left out is not known any more, whatever an earlier one said, and an extra one is not listed. */
 function heartbeatFields(said: Partial<Heartbeat | RegisteredDevice>): Pick<RegisteredDevice, Told> {
-	const told = HEARTBEAT_FIELDS.filter((name) => said[name] !== undefined).map((name) => [name, said[name]]);
-	return { planRevision: null, planRefused: said.planRefused ?? null, ...Object.fromEntries(told) };
+	const told: Partial<HeartbeatExtras> = Object.fromEntries(HEARTBEAT_FIELDS.map((name) => [name, said[name]]));
+	return { ...told, planRevision: said.planRevision ?? null, planRefused: said.planRefused ?? null };
 }

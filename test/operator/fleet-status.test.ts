@@ -660,6 +660,28 @@ describe('idv fleet status --plan', () => {
 		expect(await look()).toMatchObject([{ reason: 'the device gave no reason' }]);
 	});
 
+	test('a device that follows the served plan again is not said to refuse it: what its newest heartbeat leaves out is over [F1260]', async () => {
+		const { service } = operator;
+		const { socket } = await openChannel(service, await registerDevice(service, 'S-3', 'checkin'));
+		const beat = async (sequence: number, said: object) => {
+			const heard = service.waitFor('heartbeat');
+			const fixed = { type: 'heartbeat', deviceId: 'S-3', workflowId: 'checkin', sentAt: 'now', uptimeSeconds: 1 };
+			socket.send(JSON.stringify({ ...fixed, sequence, planRevision: 7, agentVersion: '0.2.0', ...said }));
+			await heard;
+		};
+		const plan = await planFile({ defaults: { workflowId: 'checkin' } });
+		const inventory = await operator.file('devices.csv', 'deviceId\nS-3\n');
+		const look = () => status('--plan', plan, '--inventory', inventory, '--service');
+		await beat(1, { problemCode: 'plan-invalid', planReason: 'It is a web page.', planRing: 10, updateReason: 'held' });
+		expect((await look()).stderr).toMatch(/1 device cannot follow the plan that is served \(S-3: It is a web page\)/);
+		await beat(2, {});
+		expect(await look()).toMatchObject({ status: 0, stderr: '' });
+		const listed = JSON.parse(JSON.stringify(service.devices().find(({ deviceId }) => deviceId === 'S-3')));
+		expect(listed).toMatchObject({ planRevision: 7, agentVersion: '0.2.0' });
+		for (const name of ['problemCode', 'planReason', 'planRing', 'updateReason'])
+			expect(listed).not.toHaveProperty(name);
+	});
+
 	test('reads from a metrics store which versions were taken back', async () => {
 		const now = Math.floor(Date.now() / 1000);
 		const of = (device: string, value: number, more = {}) => ({
