@@ -92,7 +92,12 @@ function endOfTrust({ validUntil, spreadSeconds, defaults, rules }: FleetPlan, n
 		}),
 	);
 	const isOver = nowMs !== undefined && endMs < nowMs;
-	return isOver ? [note(['validUntil'], 'is over: devices would take the plan and warn at once'), ...late] : late;
+	return isOver
+		? [
+				note(['validUntil'], 'is over: devices that follow another plan would stay as they are, and warn at once'),
+				...late,
+			]
+		: late;
 }
 
 const LATE = 'is spread beyond validUntil: devices whose moment is later do not move with it';

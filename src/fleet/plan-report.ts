@@ -4,7 +4,7 @@ import type { PlanReport, Status } from '../protocol/local-api.ts';
 import type { PlanRecord, TakenPlan } from '../state/plan-record.ts';
 import type { PlanAttempt } from './attempt.ts';
 import type { Fleet } from './follow-plan.runner.ts';
-import { endedTrust, isOfFleet, type PlanTrust, planTarget, speaks } from './record.ts';
+import { endedTrust, isOfFleet, type PlanTrust, planTarget, saidBy, speaks } from './record.ts';
 import { assignmentAt, isDue } from './targeting.ts';
 
 export function reportPlan(
@@ -52,7 +52,7 @@ export function describePlanTrust(
 					fleet: plan.fleet,
 					validUntil: plan.validUntilMs === null ? null : iso(plan.validUntilMs),
 					rule: plan.rule,
-					workflowId: assignmentAt(plan, wallMs).workflowId,
+					workflowId: saidBy(plan, wallMs).workflowId,
 					keys: plan.keys ?? [],
 				}
 			: null;

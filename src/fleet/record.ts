@@ -67,12 +67,12 @@ export function withoutWithdrawn(
 	const isAttested = ({ keys }: TakenPlan) => trust.keys.length === 0 || trust.keys.some((key) => keys?.includes(key));
 	const { taken, waiting } = known;
 	const isOver = waiting !== null && !isAttested(waiting);
-	const isFrozen = taken?.move && !isAttested(taken);
+	const isFrozen = (taken?.move || taken?.held) && !isAttested(taken);
 	if (!isOver && !isFrozen) return known;
 	return {
 		...known,
 		waiting: isOver ? null : waiting,
-		taken: isFrozen ? { ...taken, base: assignmentAt(taken, wallMs, known.moved), move: null } : taken,
+		taken: isFrozen ? { ...withoutHold(taken), base: saidBy(taken, wallMs, known.moved), move: null } : taken,
 	};
 }
 
@@ -150,10 +150,31 @@ export function checkFleet(fleet: string | undefined, { name }: PlanTrust): void
 
 /** A warning while the trust of the plan in force has ended; `null` while it has not. */
 export function endedTrust({ taken }: Pick<PlanRecord, 'taken'>, wallMs: number): Failure | null {
-	if (!taken || taken.validUntilMs === null || taken.validUntilMs > wallMs) return null;
+	if (!taken || taken.validUntilMs === null || !hasEnded(taken, wallMs)) return null;
 	const validUntil = new Date(taken.validUntilMs).toISOString();
-	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. The device goes on with it.`;
+	const goesOn = taken.held
+		? 'The device had not followed it by then and goes on as it is.'
+		: 'The device goes on with it.';
+	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. ${goesOn}`;
 	return failure('plan-expired', message, { params: { revision: taken.revision, validUntil } });
+}
+
+const hasEnded = ({ validUntilMs }: Pick<TakenPlan, 'validUntilMs'>, wallMs: number): boolean =>
+	validUntilMs !== null && validUntilMs <= wallMs;
+
+/** What a plan that was taken says to its device at this time of the device's clock. @param moved as for {@link assignmentAt}. */
+export function saidBy(taken: TakenPlan, wallMs: number, moved: PlanRecord['moved'] = null): Assignment {
+	return taken.held && hasEnded(taken, wallMs) ? taken.held : assignmentAt(taken, wallMs, moved);
+}
+
+/** Whether a plan is over before the device has taken it. The first plan of a device is not too late: it does what its neighbours do. */
+function isTooLate({ taken }: PlanRecord, plan: TakenPlan, wallMs: number): boolean {
+	const isTaken = taken?.digest === plan.digest && !taken.held;
+	return taken !== null && !isTaken && hasEnded(plan, wallMs);
+}
+
+function withoutHold({ held, ...plan }: TakenPlan): TakenPlan {
+	return plan;
 }
 
 /** Takes a plan at once if that changes nothing for this device now, else after its share of the spread.
@@ -169,7 +190,7 @@ export function receivePlan(
 	},
 ): PlanRecord {
 	const { wallMs, spreadSeconds, share, fallback } = at;
-	const now = effective(record.taken && assignmentAt(record.taken, wallMs, record.moved), fallback);
+	const now = effective(record.taken && saidBy(record.taken, wallMs, record.moved), fallback);
 	const then = effective(assignmentAt(plan, wallMs, record.moved), fallback);
 	const isHarmless =
 		now.workflowId === null || (now.workflowId === then.workflowId && now.heartbeatCadence === then.heartbeatCadence);
@@ -188,14 +209,18 @@ function take(record: PlanRecord, plan: TakenPlan): PlanRecord {
 /** What the plan in force says at this time of the device's clock; `null` without one. */
 export function planTarget(record: Pick<PlanRecord, 'taken' | 'moved'> | null, wallMs: number): PlanTarget | null {
 	const taken = record?.taken;
-	return taken ? { revision: taken.revision, rule: taken.rule, ...assignmentAt(taken, wallMs, record.moved) } : null;
+	return taken ? { revision: taken.revision, rule: taken.rule, ...saidBy(taken, wallMs, record.moved) } : null;
 }
 
 /** The record with what has come due by the device's clock; the same one if nothing has. */
 export function applyDue(record: PlanRecord, wallMs: number): PlanRecord {
-	const { waiting } = record;
+	const { taken, waiting } = record;
+	// By a clock that shows an earlier time again the plan was not over.
+	if (taken?.held && !hasEnded(taken, wallMs)) return applyDue({ ...record, taken: withoutHold(taken) }, wallMs);
 	if (!waiting) return record;
 	const { atMs, spreadSeconds, ...plan } = waiting;
+	if (taken && isTooLate(record, plan, wallMs))
+		return take(record, { ...plan, held: saidBy(taken, wallMs, record.moved) });
 	if (atMs <= wallMs) return take(record, plan);
 	// A clock that was set back must not make a plan wait for longer than its spread.
 	const latestMs = wallMs + spreadSeconds * 1000;
@@ -213,7 +238,7 @@ export function nextDueMs({ taken, waiting, moved }: PlanRecord, wallMs: number)
 /** The record with the revision that the device is online with, and the move by which it came there; the same one if it has that. */
 export function confirmed(record: PlanRecord, wallMs: number): PlanRecord {
 	const { taken, followed, moved } = record;
-	if (!taken) return record;
+	if (!taken || (taken.held && hasEnded(taken, wallMs))) return record;
 	const { revision, move } = taken;
 	const said = assignmentAt(taken, wallMs, moved);
 	const isKept = moved !== null && isSameAssignment(moved.to, said) && (move?.atMs ?? moved.atMs) <= moved.atMs;

@@ -53,6 +53,8 @@ export const takenPlanSchema = later(() =>
 		validUntilMs: z.number().nullable().default(null),
 		/** The configured keys that have verified it; none for an unsigned plan, `null` where an agent of 0.1 has taken it. */
 		keys: z.array(z.string()).nullable().default(null),
+		/** The words that the device goes on with while the plan is over, as it had not followed it by then; left out: those of the plan. */
+		held: assignmentSchema.optional(),
 	}),
 );
 

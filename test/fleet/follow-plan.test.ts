@@ -757,6 +757,31 @@ describe('the trust in a plan', () => {
 		expect(offline).toEqual([]);
 	});
 
+	test('a plan that is over when the device first hears of it moves nothing, and no older one is taken afterwards [F1261]', async () => {
+		const given = await givenFleetDevice(second(1, 'check-in'));
+		const { device, server, offline } = given;
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilStatus(({ plan: kept }) => kept?.followed === 1);
+		const validUntil = new Date(device.clock.wallMs() - 60_000).toISOString();
+		server.publish(second(3, 'boarding', { validUntil }));
+		await look(given);
+		const expired = await refusalOf(device, 'plan-expired');
+		expect(expired.warnings[0]?.message).toMatch(/revision 3 was valid until.*had not followed it.*goes on as it is/);
+		server.publish(second(2, 'boarding'));
+		await look(given);
+		await refusalOf(device, 'plan-outdated');
+		const kept = { workflow: { live: 'check-in' }, plan: { revision: 3, followed: 1, workflowId: 'check-in' } };
+		expect(device.agent.status()).toMatchObject({ state: 'online', ...kept });
+		expect(offline).toEqual([]);
+		await device.home.untilSaved(({ plan: saved }) => saved?.taken?.revision === 3);
+		await device.stop();
+		const again = await givenAgent({ home: device.home, clock: device.clock });
+		expect(await again.untilLive('check-in')).toMatchObject(kept);
+		server.publish(second(4, 'boarding'));
+		again.clock.advance(FIRST_LOOK_MS);
+		expect(await again.untilLive('boarding')).toMatchObject({ plan: { revision: 4 }, warnings: [] });
+	});
+
 	test('a slip to the highest revision is recovered by an epoch, and its own plan does not come back', async () => {
 		const given = await givenFleetDevice(SLIP);
 		const { device, server } = given;

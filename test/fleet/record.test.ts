@@ -4,11 +4,13 @@ import {
 	applyDue,
 	checkFleet,
 	checkRevision,
+	confirmed,
 	endedTrust,
 	isWithdrawn,
 	NO_PLAN,
 	nextDueMs,
 	type PlanTrust,
+	planTarget,
 	raisedFloors,
 	receivePlan,
 	recordFor,
@@ -272,6 +274,55 @@ test('the trust of a plan ends at its validUntil, and is looked at then', () => 
 		message: expect.stringMatching(/frozen or forgotten/),
 	});
 	expect(endedTrust(holding(part(9, 'w')), NOW)).toBeNull();
+});
+
+describe('a plan that is over before the device has taken it', () => {
+	const old = holding(part(8, 'old'));
+	const over = part(9, 'new', { validUntilMs: NOW - 1 });
+	const said = (record: PlanRecord, wallMs = NOW) => planTarget(record, wallMs)?.workflowId;
+
+	test('is taken and says nothing new, at once and however often it is read [F1261]', () => {
+		const kept = receivePlan(old, over, at());
+		expect(kept).toMatchObject({ taken: { revision: 9 }, waiting: null });
+		expect([said(kept), said(receivePlan(kept, over, at())), confirmed(kept, NOW).followed]).toEqual([
+			'old',
+			'old',
+			null,
+		]);
+		expect(endedTrust(kept, NOW)?.message).toMatch(/goes on as it is/);
+		const next = receivePlan(kept, part(10, 'new'), at({ spreadSeconds: 0 }));
+		expect([said(next), next.taken?.held]).toEqual(['new', undefined]);
+	});
+
+	test('moves nothing when its end comes before its moment in the spread', () => {
+		const waits = receivePlan(old, part(9, 'new', { validUntilMs: NOW + 1000 }), at());
+		expect([said(waits), waits.waiting?.revision]).toEqual(['old', 9]);
+		const ended = applyDue(waits, NOW + 1000);
+		expect([said(ended, NOW + 900_000), ended.taken?.revision, ended.waiting]).toEqual(['old', 9, null]);
+	});
+
+	test('goes on where it was taken before, also chosen by other labels', () => {
+		const taken = receivePlan(old, { ...over, validUntilMs: NOW + 1 }, at({ share: 0 }));
+		expect(said(taken, NOW + 10)).toBe('new');
+		const other = { ...over, validUntilMs: NOW + 1, base: { workflowId: 'third', heartbeatCadence: null } };
+		expect(said(receivePlan(taken, other, at({ wallMs: NOW + 10, share: 0 })))).toBe('third');
+	});
+
+	test('is the plan of a device that has none', () => {
+		expect(said(receivePlan(EMPTY, over, at({ fallback: { ...nowhere, workflowId: 'own' }, share: 0 })))).toBe('new');
+	});
+
+	test('is followed, and stays so, once the clock shows an earlier time', () => {
+		const before = applyDue(receivePlan(old, over, at()), NOW - 10);
+		expect([said(before, NOW - 10), said(before)]).toEqual(['new', 'new']);
+	});
+
+	test('begins nothing when the clock goes back after its key was withdrawn', () => {
+		const trust = { ...UNSIGNED, keys: ['a'] };
+		const basis = { isSameBasis: true, wallMs: NOW };
+		const left = withoutWithdrawn(receivePlan(old, over, at()), trust, basis);
+		expect([said(left), said(applyDue(left, NOW - 10), NOW - 10)]).toEqual(['old', 'old']);
+	});
 });
 
 test('of more floors than are kept the newest stay', () => {
