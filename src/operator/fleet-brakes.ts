@@ -11,7 +11,8 @@ import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/pr
 import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf } from '../fleet/rollout-record.ts';
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
-import { type PlanFile, placed, planIn, readPlanFile } from './fleet-files.ts';
+import { damageAt } from './fleet-damage.ts';
+import { type PlanFile, placed, planAt, readPlanFile } from './fleet-files.ts';
 import { isAddress, readBounded, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 
@@ -114,7 +115,7 @@ export async function withBrakes(
 	const isNamed = flags.previous !== undefined && flags.previous !== NONE && typeof known !== 'object';
 	const published = !isNamed && typeof known === 'string' ? await readStored(shell, known) : null;
 	const named = isNamed ? await readPlanFile(shell, flags.previous ?? '') : null;
-	const inForce = published ? planIn(published.bytes, String(known)) : null;
+	const inForce = published && (await publishedPlan(shell, published, String(known), flags.previous === NONE));
 	const previous = typeof known === 'object' ? known : (named ?? inForce);
 	const inventory =
 		flags.inventory === undefined ? undefined : await readInventory(flags.inventory, (said) => shell.warn(said));
@@ -152,6 +153,16 @@ export async function withBrakes(
 		isNamed: flags.previous !== undefined || typeof known === 'object',
 		preview,
 	};
+}
+
+/** @param isFirst whether a person says that no plan is in force: then a damaged one is none. */
+async function publishedPlan(
+	shell: Shell,
+	{ bytes }: Stored,
+	place: string,
+	isFirst: boolean,
+): Promise<PlanFile | null> {
+	return isFirst && (await damageAt(shell, bytes, place)) ? null : planAt(shell, bytes, place);
 }
 
 /** From what the plan in force says to what the new one says, whatever the inventory knows of workflows. */

@@ -7,6 +7,7 @@ import type { Shell } from '../cli/output.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/value-schemas.ts';
+import { damageAt } from './fleet-damage.ts';
 import { readBounded, readStored } from './fleet-store.ts';
 import { warnIfOpen } from './service-target.ts';
 
@@ -25,10 +26,24 @@ export interface PlanFile extends ReadPlan {
  * @throws AgentError `plan-invalid` with a line for each problem, or `plan-untrusted`. */
 export async function readPlanFile(shell: Shell, place: string, publicKeys: readonly string[] = []): Promise<PlanFile> {
 	const stored = await readStored(shell, place);
-	if (stored) return planIn(stored.bytes, place, publicKeys);
+	if (stored) return planAt(shell, stored.bytes, place, publicKeys);
 	throw new AgentError('plan-invalid', `The plan file ${place} cannot be read: it is not there (ENOENT).`, {
 		remedy: 'Name a file that is there and that this user may read.',
 	});
+}
+
+/** As {@link planIn}; where a plan was published and is damaged, that is said. */
+export async function planAt(
+	shell: Shell,
+	bytes: Uint8Array,
+	place: string,
+	publicKeys: readonly string[] = [],
+): Promise<PlanFile> {
+	try {
+		return planIn(bytes, place, publicKeys);
+	} catch (error) {
+		throw (await damageAt(shell, bytes, place)) ?? error;
+	}
 }
 
 export function planIn(bytes: Uint8Array, file: string, publicKeys: readonly string[] = []): PlanFile {

@@ -18,6 +18,7 @@ import {
 	withBrakes,
 	withChecks,
 } from './fleet-brakes.ts';
+import { damageAt, withoutDamaged } from './fleet-damage.ts';
 import { checkPublicKeys, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { showChange } from './fleet-preview.ts';
 import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
@@ -111,7 +112,8 @@ export async function publishSigned(
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
-		const there = stored && planIn(stored.bytes, out).digest;
+		const damage = stored && (await damageAt(shell, stored.bytes, out));
+		const there = stored && !damage ? planIn(stored.bytes, out).digest : null;
 		const isSeen = plan.seen === undefined || plan.seen === there;
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
@@ -123,13 +125,19 @@ export async function publishSigned(
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
-				return withSigning(record, plan, { previous: there, at, moves });
+				const kept = damage ? withoutDamaged(record, plan.seen, damage) : record;
+				return withSigning(kept, plan, { previous: damage ? (plan.seen ?? null) : there, at, moves });
 			},
 			withoutRecord,
 		);
+		if (damage) shell.warn(`${damage.message} It is replaced.`);
 		const place = await replaceStored(shell, out, text, stored).catch(async (error: unknown) => {
+			if (!isOvertaken(error)) throw error;
+			const now = await readStored(shell, out);
+			const cut = now && (await damageAt(shell, now.bytes, out));
+			if (cut) throw cut;
 			// What was never published must not look as if it had been: a rollback would order its version.
-			if (isOvertaken(error)) await changeRecord(shell, out, (record) => withoutSigning(record, plan.digest));
+			await changeRecord(shell, out, (record) => withoutSigning(record, plan.digest));
 			throw error;
 		});
 		// Where a store takes two first plans, the record says whose is the last.

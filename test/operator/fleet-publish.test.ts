@@ -42,10 +42,10 @@ async function given() {
 async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
-	const alone = { before: () => {}, after: () => {}, recordRead: () => {}, refusal: 412 };
+	const alone = { before: () => {}, taken: () => {}, after: () => {}, recordRead: () => {}, refusal: 412 };
 	let other = alone;
 	let isTaken = false;
-	/** What somebody else does just before a plan is taken, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. */
+	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. */
 	const overtake = (act: Partial<typeof alone>) => {
 		other = { ...alone, ...act };
 		isTaken = false;
@@ -71,6 +71,7 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 		if (knowsIfMatch && !fits) return response.writeHead(other.refusal).end();
 		kept.set(path, body);
 		isTaken = !path.includes('record');
+		if (isTaken) other.taken();
 		return response.writeHead(201).end();
 	});
 	const url = `http://127.0.0.1:${await listen(server)}/plans/published.json`;
@@ -260,6 +261,87 @@ test('elsewhere the plan that was seen last must be there', async () => {
 	expect(await sign(await plan(10, 'new'), store.url)).toMatchObject({
 		status: 65,
 		stderr: expect.stringMatching(/plan-outdated/),
+	});
+});
+
+describe('a published plan that is damaged', () => {
+	const words = /holds a damaged plan \(\d+ bytes, not a whole plan\), not revision 2, .*--previous FILE/;
+	const refused = { status: 65, stdout: '', stderr: expect.stringMatching(words) };
+	const replaced = {
+		status: 0,
+		stderr: expect.stringMatching(/^Warning: .*holds a damaged plan.*It is replaced\.\n$/),
+	};
+
+	test('by a store that keeps half of it is told as that at once, by every command, and published over [F1262]', async () => {
+		const { key, plan, sign, first } = await given();
+		const store = await givenStore();
+		const at = '/plans/published.json';
+		const good = await plan(1, 'new');
+		expect((await first(good, store.url)).status).toBe(0);
+		const cut = () => void store.kept.set(at, (store.kept.get(at) ?? '').slice(0, 64));
+		store.overtake({ taken: cut });
+		const next = await plan(2, 'new');
+		expect(await sign(next, store.url)).toMatchObject(refused);
+		expect(store.kept.get(at)).toHaveLength(64);
+		store.overtake({});
+		for (const args of [
+			['rollback', store.url, '--key', key, '--out', store.url],
+			['diff', store.url, good],
+			['sign', next, '--key', key, '--out', store.url],
+		])
+			expect(await operator.idv(['fleet', ...args])).toMatchObject(refused);
+		expect(await sign(next, store.url, '--previous', 'none')).toMatchObject(refused);
+		const another = await plan(9, 'old');
+		expect(await sign(await plan(10, 'new'), store.url, '--previous', another)).toMatchObject(refused);
+		expect(await sign(next, store.url, '--previous', good)).toMatchObject(replaced);
+		expect((await sign(await plan(3, 'new'), store.url)).status).toBe(0);
+		const { signed } = JSON.parse(store.kept.get('/plans/published.record.json') ?? '');
+		expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1, 2, 3]);
+	});
+
+	test.each([
+		['cut', (text: string) => text.slice(0, -9)],
+		['empty', () => ''],
+		['a page', () => '<html>'],
+		['of another shape', () => '{"error":"full"}'],
+	])('as a file that is %s is published over, by the newest of the record as well', async (_, damage) => {
+		const { plan, sign, first, out, published, record } = await given();
+		await first(await plan(1, 'new'), out);
+		await sign(await plan(2, 'new'), out);
+		await writeFile(out, damage(await readFile(out, 'utf8')));
+		expect(await sign(await plan(3, 'new'), out)).toMatchObject(refused);
+		expect(await sign(await plan(3, 'new'), out, '--previous', await plan(2, 'new'))).toMatchObject(replaced);
+		expect(await published()).toMatchObject({ revision: 3 });
+		const revisions = JSON.parse(await readFile(record, 'utf8')).signed.map(
+			(one: { revision: number }) => one.revision,
+		);
+		expect(revisions).toEqual([1, 2, 3]);
+	});
+
+	test('and was the first one is published over by the first one, and unchecked', async () => {
+		const { plan, sign, first, out, published } = await given();
+		await first(await plan(1, 'new'), out);
+		await writeFile(out, '{');
+		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+		await writeFile(out, '{');
+		expect((await sign(await plan(2, 'new'), out, '--unchecked')).status).toBe(0);
+		expect(await published()).toMatchObject({ revision: 2 });
+	});
+
+	test('is not what another manager has published, and no file of another kind', async () => {
+		const { plan, sign, first, out } = await given();
+		const good = await plan(1, 'new');
+		await first(good, out);
+		for (const theirs of ['{"format":"idv-fleet-plan/2","revision":9}', '{"format":"idv-fleet-plan/3"}']) {
+			await writeFile(out, theirs);
+			expect((await sign(await plan(2, 'new'), out, '--previous', good)).status).toBe(65);
+			expect(await readFile(out, 'utf8')).toBe(theirs);
+		}
+		const other = join(operator.directory, 'devices.csv');
+		const before = await readFile(other, 'utf8');
+		for (const flags of [['--previous', good], ['--unchecked'], ['--previous', 'none']])
+			expect((await sign(await plan(2, 'new'), other, ...flags)).status).toBe(65);
+		expect(await readFile(other, 'utf8')).toBe(before);
 	});
 });
 
