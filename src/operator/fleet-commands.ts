@@ -1,6 +1,6 @@
 /** The commands and flags of `idv fleet`. Each command is implemented in a file of its own, loaded when it is called. */
-import { AgentError } from '../base/errors.ts';
 import { collect, type LazyCommand, type Subcommands, share, shares, wholeNumber } from '../cli/command-line.ts';
+import { readMoment } from '../cli/times.ts';
 
 /** What stops a slip before a plan is signed. */
 const brakes = (command: LazyCommand) =>
@@ -80,7 +80,7 @@ export const FLEET_COMMANDS: Subcommands = {
 		command('make the plan that begins the next ring')
 			.argument('<plan>', 'the plan in force, bare or signed')
 			.option('--rings <shares>', 'shares in percent after those that the plan lists (default: 1,10,50,100)', shares)
-			.option('--start-at <time>', 'when the ring begins; left out, as soon as devices take the plan', moment)
+			.option('--start-at <time>', 'when the ring begins; left out, as soon as devices take the plan', readMoment)
 			.with(brakes)
 			.with(unchecked)
 			.with(step)
@@ -126,7 +126,7 @@ export const FLEET_COMMANDS: Subcommands = {
 			.option(
 				'--published <time>',
 				'when changes without startAt are due, within their spread (default: as the record says)',
-				moment,
+				readMoment,
 			)
 			.number('--grace-seconds <seconds>', 'a device is overdue so long after its moment', [0, 604_800], 0)
 			.number('--stale-seconds <seconds>', 'a device that was last heard longer ago is offline', [1, 31_536_000], 3600)
@@ -141,10 +141,3 @@ export const FLEET_COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./fleet-status.ts')).showFleetStatus),
 };
-
-/** ISO 8601, in milliseconds since 1970. @throws AgentError `usage`. */
-function moment(text: string): number {
-	const ms = Date.parse(text);
-	if (Number.isFinite(ms)) return ms;
-	throw new AgentError('usage', 'A time must be written as 2026-11-21T06:00:00Z.', { remedy: 'Correct the time.' });
-}

@@ -130,6 +130,37 @@ test('next-ring shows first, then makes a signed plan of the same format; pause 
 	expect((await step('rollback', out)).stdout).toMatch(/no rollout to take back/);
 });
 
+test('a time is one of the calendar with its zone, for each flag as for a plan [F1263]', async () => {
+	const { plan, out, sign } = await given();
+	const planWith = (startAt: string) => plan(rollout({ percent: 1 }, { percent: 5, startAt }));
+	for (const time of [
+		...['2027-02-30T00:00:00Z', '2027-02-29T12:00:00+01:00', '2027-03-28T02:30:00', '2027-03-28', '2027-03-28T02:30Z'],
+		...[
+			'2027-03-28T24:00:00Z',
+			'2027-03-28T06:00:00+25:00',
+			'2027-03-28T06:00:00+0100',
+			'March 28, 2027',
+			'1800000000',
+		],
+	]) {
+		const words = /must be (?:written as|a time such as) 2026-11-21T06:00:00Z/;
+		await sign(await planWith('2028-02-29T06:00:00.5+01:00'));
+		for (const args of [
+			['next-ring', out, '--start-at', time],
+			['status', '--plan', out, '--published', time],
+		])
+			await operator.expectRefused({ status: 64, code: 'usage', words }, ['fleet', ...args]);
+		expect(await operator.idv(['fleet', 'check', await planWith(time)])).toMatchObject({
+			status: 65,
+			stderr: expect.stringMatching(words),
+		});
+	}
+	for (const time of ['2028-02-29T06:00:00.5+01:00', '2028-02-29T06:00:00Z']) {
+		const { stdout } = await operator.idv(['fleet', 'next-ring', out, '--start-at', time]);
+		expect(stdout).toMatch(/^Revision 7 → 8:$/m);
+	}
+});
+
 test('the next ring is held by the brakes as well', async () => {
 	const { plan, inventory, out, sign } = await given();
 	await sign(await plan(rollout({ percent: 1 })));

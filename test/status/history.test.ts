@@ -478,7 +478,16 @@ test('idv-agent history tells a real outage, from a time on, also while the agen
 			expect.stringMatching(/^offline: /),
 		]);
 	await device.stop();
-	for (const bad of ['yesterday', '2h30', '-1h', '2026-13-41', '2026-02-30', '2027-02-29T00:00:00Z', '99x'])
+	for (const bad of [
+		'yesterday',
+		'2h30',
+		'-1h',
+		'2026-13-41',
+		'2026-02-30',
+		'2027-02-29T00:00:00Z',
+		'2027-03-28T02:30:00',
+		'99x',
+	])
 		expect(await finish('idv-agent', ['history', '--since', bad], env)).toMatchObject({ status: 64 });
 	expect(await finish('idv-agent', ['history', '--since', '1h', '--until', '2h'], env)).toMatchObject({ status: 64 });
 	const future = await finish('idv-agent', ['history', '--since', '2999-01-01', '--json'], env);
