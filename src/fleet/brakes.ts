@@ -332,7 +332,7 @@ function countMoves(
 	return { moves, atOnce: atOnce.size };
 }
 
-/** The devices with what a plan gives them now, where it names something. */
+/** The devices with what a plan gives them now, where it names something. Of versions the inventory's word counts: what is ordered may not be there yet. */
 export function asAssigned(
 	inventory: readonly InventoryDevice[],
 	plan: FleetPlan | null,
@@ -342,6 +342,11 @@ export function asAssigned(
 	const compiled = compilePlan(plan);
 	return inventory.map((device) => {
 		const { workflowId, version, heartbeatCadence } = planFor(compiled, device, nowMs);
-		return { ...device, workflowId: workflowId ?? device.workflowId, version, heartbeatCadence };
+		return {
+			...device,
+			workflowId: workflowId ?? device.workflowId,
+			version: device.version ?? version,
+			heartbeatCadence,
+		};
 	});
 }

@@ -7,7 +7,7 @@ import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-pl
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
 import { NO_RECORD, recordPlaceOf, ringsBefore } from '../fleet/rollout-record.ts';
-import { compilePlan } from '../fleet/targeting.ts';
+import { compilePlan, planFor } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { envelopeIn, publishSigned, signPayload } from './fleet-plan.ts';
@@ -112,19 +112,22 @@ async function takeStep(
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
-	const cannot = back?.cannotGoBack ?? [];
 	const saved = await save(shell, { ...next, preview }, before, flags);
 	const { revision } = next.plan;
-	const told = { ...(preview && { preview }), ...(back && { cannotGoBack: cannot }) };
+	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
+	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };
 	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...told, ...saved });
 	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
 	shell.table(changes.map(rowOf));
 	showChange(shell, preview);
-	if (cannot.length > 0)
-		shell.line(
-			`\n${counted(cannot.length, 'device')} cannot go back, for no device installs an older version: ${cannot.slice(0, NAMED).join(', ')}${cannot.length > NAMED ? ', …' : ''}`,
-		);
+	nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
+	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+}
+
+function nameThose(shell: Shell, ids: readonly string[], what: string): void {
+	const names = `${ids.slice(0, NAMED).join(', ')}${ids.length > NAMED ? ', …' : ''}`;
+	if (ids.length > 0) shell.line(`\n${counted(ids.length, 'device')} ${what}: ${names}`);
 }
 
 /** A step before the newest one may be a slip that no device could follow. */
@@ -137,24 +140,24 @@ function warnOfUnseen(shell: Shell, { defaults, rules }: PlanFile['plan'], seen:
 		);
 }
 
-/** Devices that go back and devices that cannot: from the version in the inventory, else from the one that was ordered. */
+/** Devices that go back, those that cannot, as the plan orders an older version than they have, and those that keep theirs, as it orders none. */
 async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowMs: number, seen?: readonly string[]) {
 	const devices = await readInventory(inventory);
-	const ordered = asAssigned(devices, before.plan, nowMs);
-	const then = asAssigned(devices, next.plan, nowMs);
 	// What was ordered and never seen is not what devices come from.
 	const had = (workflowId: string | null) => workflowId === null || !seen || seen.includes(workflowId);
-	const has = ordered.map((device, index) => ({
+	const has = asAssigned(devices, before.plan, nowMs).map((device, index) => ({
 		...device,
 		workflowId: had(device.workflowId) ? device.workflowId : (devices[index]?.workflowId ?? null),
-		version: devices[index]?.version ?? device.version,
 	}));
-	const cannotGoBack = has.flatMap(({ deviceId, version }, index) => {
-		const [from, to] = [ordered[index]?.version, then[index]?.version];
-		if (!from || !version || from === to) return [];
-		return compareVersions(version, to ?? from) >= (to ? 1 : 0) ? [deviceId] : [];
-	});
-	return { preview: previewPlan(compilePlan(next.plan), has, nowMs), cannotGoBack };
+	const [old, compiled] = [compilePlan(before.plan), compilePlan(next.plan)];
+	const [cannotGoBack, keepVersion]: [string[], string[]] = [[], []];
+	for (const device of has) {
+		const [from, to] = [old, compiled].map((plan) => planFor(plan, device, nowMs).version);
+		const { deviceId, version } = device;
+		if (version && to && compareVersions(version, to) > 0) cannotGoBack.push(deviceId);
+		if (version && !to && from && compareVersions(version, from) >= 0) keepVersion.push(deviceId);
+	}
+	return { preview: previewPlan(compiled, has, nowMs), cannotGoBack, keepVersion };
 }
 
 function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {

@@ -394,6 +394,63 @@ test('rollback orders the version before again, in the rings that had begun, and
 	expect(back.preview.moves).toBe(back.preview.groups[0].devices);
 });
 
+describe('the version that a device has', () => {
+	/** By its place, K-3 is in no ring of 80 %. */
+	const rows = ['K-1,0.3.0', 'K-2,0.3.0', 'K-3,0.3.0', 'K-4,', 'K-5,0.1.0'];
+
+	async function givenVersions() {
+		const all = await given();
+		await operator.file('devices.csv', `deviceId,version\n${rows.join('\n')}\n`);
+		const orders = (revision: number, version: string, percent: number) =>
+			all.plan(revision, 'x', {
+				defaults: { workflowId: null, rollout: { to: {}, rings: [{ percent, agent: { version } }] } },
+			});
+		const files = [await orders(1, '0.2.0', 100), await orders(2, '0.3.0', 40), await orders(3, '0.3.0', 80)] as const;
+		const meant = ['--allow-version', '0.2.0', '--allow-version', '0.3.0', '--allow-moves', '5', '--allow-empty-ring'];
+		return { ...all, files, meant };
+	}
+
+	test('decides who cannot go back, also where no ring had reached the device, and who moves [F1264]', async () => {
+		const { key, first, sign, out, files, meant } = await givenVersions();
+		expect((await first(files[0], out, ...meant)).status).toBe(0);
+		for (const file of files.slice(1)) expect((await sign(file, out, ...meant)).status).toBe(0);
+		const back = ['fleet', 'rollback', out, '--key', key, '--out', out];
+		expect((await operator.idv(['fleet', 'rollback', out])).stdout).toMatch(
+			/^4 devices cannot go back, for no device installs an older version: K-1, K-2, K-3, K-4$/m,
+		);
+		expect(succeeded(await operator.idv([...back, '--json']))).toMatchObject({
+			...{ cannotGoBack: ['K-1', 'K-2', 'K-3', 'K-4'], keepVersion: [] },
+			preview: { moves: 1, groups: [{ from: '0.1.0', to: '0.2.0', devices: 1 }] },
+		});
+		// Then no version is ordered at all: nobody is asked to go back.
+		const second = await operator.idv(back);
+		expect(second.stdout).not.toMatch(/cannot go back/);
+		expect(second.stdout).toMatch(
+			/^4 devices would keep the version of now, for no other is ordered: K-1, K-2, K-3, K-4$/m,
+		);
+	});
+
+	test('is shown by sign and diff as preview shows it, and one that has it already is not counted [F1265]', async () => {
+		const { first, sign, out, files, meant } = await givenVersions();
+		await first(files[0], out, ...meant);
+		const inventory = join(operator.directory, 'devices.csv');
+		const shown = [
+			await operator.idv(['fleet', 'diff', out, files[2], '--inventory', inventory, '--json']),
+			await sign(files[2], out, ...meant, '--json'),
+		].map((one) => succeeded(one).preview);
+		for (const { moves, groups } of shown) {
+			expect(moves).toBe(2);
+			// What the inventory does not know was ordered by the plan before.
+			expect(groups).toMatchObject([
+				{ from: '0.2.0', to: '0.3.0', devices: 1 },
+				{ from: '0.1.0', to: '0.3.0', devices: 1 },
+			]);
+		}
+		const preview = succeeded(await operator.idv(['fleet', 'preview', files[2], '--inventory', inventory, '--json']));
+		expect(preview).toMatchObject({ moves: 2, groups: [{ from: null }, { from: '0.1.0' }] });
+	});
+});
+
 test('rollback says whether the record of what was published is not there, or names no earlier version', async () => {
 	const { plan, first, out, record } = await given();
 	const rollout = { to: {}, rings: [{ percent: 30, agent: { version: '0.3.0' } }] };
