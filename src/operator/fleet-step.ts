@@ -99,7 +99,8 @@ async function takeStep(
 	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule });
 	if (changes.length === 0) {
 		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
-		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}`);
+		const unwritten = flags.out === undefined ? '' : ` ${flags.out} was not written.`;
+		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}${unwritten}`);
 	}
 	if (before.plan.revision === Number.MAX_SAFE_INTEGER)
 		throw new AgentError('plan-invalid', `${file} has revision ${before.plan.revision}, and no revision is higher.`, {

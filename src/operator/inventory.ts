@@ -46,12 +46,16 @@ const LINE_ENDS = ['\r\n', '\n', '\r'];
 const MADE_A_NUMBER = /^\d(?:[.,]\d+)?E\+\d+$/;
 const A_FAULT = /^#(?:N\/A|NV|REF!|BEZUG!|VALUE!|WERT!|NAME\?|DIV\/0!|NULL!|NUM!)$/;
 
+/** A sum below a table, its head once more, or a formula. */
+const LEFT_BEHIND =
+	/^(?:(?:sub|grand )?(?:total|sum|summe|gesamt|anzahl|count)\b[\s:=]*[\d.,]*|device[\s_.-]?id|=.*)$/i;
+
 interface Row {
 	readonly line: number;
 	readonly fields: unknown;
 }
 
-/** @param warn told of ids that are perhaps one device. @throws AgentError `inventory-invalid`, a line for each of the first problems. */
+/** @param warn told of ids that are perhaps one device, or none. @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export async function readInventory(file: string, warn?: (said: string) => void): Promise<InventoryDevice[]> {
 	const problems: string[] = [];
 	const note: NoteProblem = (line, fault) => {
@@ -89,6 +93,9 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 	}
 	if (lines.size === 0) note(1, 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
+	const left = [...lines].filter(([deviceId]) => LEFT_BEHIND.test(deviceId));
+	for (const [deviceId, { line }] of left.slice(0, MAX_PROBLEMS))
+		warn?.(`${file}: line ${line}: ${deviceId} counts as a device: has a spreadsheet left that behind?`);
 	const alike = alikeIds(devices);
 	if (alike) warn?.(`${file}: ${alike} differ in capitals only, and are two devices: is one of them a slip?`);
 	return devices;

@@ -128,6 +128,13 @@ test('next-ring shows first, then makes a signed plan of the same format; pause 
 	expect(back).toMatchObject({ revision: 11, rules: [{ workflowId: 'checkin' }] });
 	expect(back.rules[0]?.rollout).toBeUndefined();
 	expect((await step('rollback', out)).stdout).toMatch(/no rollout to take back/);
+	const unwritten = join(operator.directory, 'unwritten.json');
+	for (const name of ['next-ring', 'pause', 'rollback'])
+		expect(await step(name, out, '--key', key, '--out', unwritten)).toMatchObject({
+			status: 0,
+			stdout: expect.stringMatching(/unwritten\.json was not written\.$/m),
+		});
+	await expect(stat(unwritten)).rejects.toThrow(/ENOENT/);
 });
 
 test('a time is one of the calendar with its zone, for each flag as for a plan [F1263]', async () => {

@@ -109,6 +109,19 @@ test.each([true, false])(
 	},
 );
 
+test('a line that a spreadsheet has left behind is told with its number, and other ids of these words are not [F1266]', async () => {
+	const said: string[] = [];
+	const rows = ['K-1', 'Total: 1', 'deviceId', '=N1', 'Summe', 'TOTAL-1', 'count-er', 'N=1'];
+	const devices = await read(`deviceId\n${rows.join('\n')}\n`, (one) => said.push(one));
+	expect(devices).toHaveLength(rows.length);
+	expect(said.map((one) => /line \d+: .* counts as a device/.exec(one)?.[0])).toEqual([
+		'line 3: Total: 1 counts as a device',
+		'line 4: deviceId counts as a device',
+		'line 5: =N1 counts as a device',
+		'line 6: Summe counts as a device',
+	]);
+});
+
 test('ids that differ in capitals only are two devices, and are told [F726]', async () => {
 	const said: string[] = [];
 	expect(await read('deviceId\nK-1\nK-2\nk-1\n', (words) => said.push(words))).toHaveLength(3);
