@@ -287,7 +287,7 @@ export function heartbeatAnswers(
 			answered.length >= MIN_ANSWERED &&
 			own.length === answered.length &&
 			answered.every((sentMs) => own.some(({ atMs }) => atMs >= sentMs && atMs - sentMs <= answerMs)) &&
-			own.every(({ text }, index) => saysNothingElse(parseJson(text), kind, index + 1))
+			own.every(({ text }, index) => saysNothingElse(parseJson(text), kind, String(index + 1)))
 		);
 	});
 }
@@ -298,15 +298,25 @@ export function likeTemplate(template: string): (text: string) => boolean {
 	return (text) => parts.every((part) => text.includes(part));
 }
 
+/** Names under which nothing (`null`) says that all is well, or that there is no number; under another name it may be the place of contents. */
+const NO_CONTENTS =
+	/^(?:err(?:or)?s?(?:[_-]?(?:code|message|text|reason))?|fault|seq(?:uence)?(?:[_-]?(?:no|nr|number|id))?|nr|no|n)$/i;
+
 /**
  * Whether a message has nothing but its kind, the heartbeat's own number, times, and yes or no. One with any other word or
- * number in it may share its kind with notifications, which would be dropped with it.
+ * number in it may share its kind with notifications, which would be dropped with it; so may one with a list or an object that is
+ * empty now. @param name of the member that is looked at.
  */
-function saysNothingElse(message: unknown, kind: string, sequence: number): boolean {
-	if (typeof message === 'object' && message !== null)
-		return Object.values(message).every((value) => saysNothingElse(value, kind, sequence));
-	const isOwn = String(message) === kind || String(message) === String(sequence);
-	return isOwn || message === null || typeof message === 'boolean' || isMoment(message);
+function saysNothingElse(message: unknown, kind: string, own: string, name = ''): boolean {
+	if (message === null) return NO_CONTENTS.test(name);
+	if (typeof message === 'object')
+		return (
+			!Array.isArray(message) &&
+			Object.keys(message).length > 0 &&
+			Object.entries(message).every(([key, value]) => saysNothingElse(value, kind, own, key))
+		);
+	const isOwn = String(message) === kind || String(message) === own;
+	return isOwn || typeof message === 'boolean' || isMoment(message);
 }
 
 /** A time of today in any spelling. */

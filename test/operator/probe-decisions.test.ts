@@ -237,6 +237,20 @@ describe('the messages of a channel', () => {
 		expect(answersIn(answering({ session: 7 }, { session: 9 }, { session: 8 }))).toEqual([]);
 	});
 
+	test.each([
+		[{ notifications: [] }, []],
+		[{ data: {} }, []],
+		[{ data: null }, []],
+		[{ text: '' }, []],
+		[{ reply: { ok: true, events: [] } }, []],
+		[{ ok: true, error: null, seq: null }, ['got']],
+	])(
+		'an answer with an empty place for contents, %j, is proved to say nothing else only where that is an error or a number [F1270]',
+		(field, kinds) => {
+			expect(answersIn(answering(field, field, field))).toEqual(kinds);
+		},
+	);
+
 	test('an answer without a kind is never ignored: notifications without one would be as well', () => {
 		expect(answersIn([110, 510, 710].map((atMs) => [atMs, { ok: true }] as const))).toEqual([]);
 	});
