@@ -1,4 +1,5 @@
 /** Whether a channel of `idv probe` with one setting more is better than one without it. Pure. */
+import { mayAcknowledge } from './probe-acks.ts';
 import { type Finding, finding } from './probe-findings.ts';
 import { bringsNews, type Guess, notificationsIn } from './probe-guesses.ts';
 import { cameAgain, isError, messagesOf, type ReadingSettings, repeated } from './probe-readings.ts';
@@ -43,7 +44,8 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	if (isPong) return guess.isWritten === true;
 	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
 	// What the service writes out only has to do no harm.
-	if (guess.isWritten && before === 0) return refusals(life, compared) <= refusals(than, compared);
+	const isHarmless = !isAck || mayAcknowledge(String(guess.settings['ackBody']), false, false);
+	if (guess.isWritten && isHarmless && before === 0) return refusals(life, compared) <= refusals(than, compared);
 	return isFewer;
 }
 

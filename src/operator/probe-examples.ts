@@ -9,6 +9,8 @@ export interface Example {
 	readonly text: string;
 	/** The place in a notification that fills `{id}`, where the example names one. */
 	readonly pointer: string | undefined;
+	/** The words before it are about what it is said for. */
+	readonly isAsked?: true;
 }
 
 const EVERY = new RegExp(PLACEHOLDER.source, 'gi');
@@ -27,16 +29,14 @@ export function examplesIn(
 		const text = balanced(texts.slice(at));
 		const written = text.replaceAll("'", '"').replace(/([{,]\s*)(\w+)\s*:/g, '$1"$2":');
 		const example = parseJson(quoted(text)) ?? parseJson(quoted(written));
-		const isOne =
-			about.test(before(texts.slice(0, at))) ||
-			text.search(about) >= 0 ||
-			(purpose === 'first' && OF_DEVICE.test(text));
+		const isAsked = about.test(before(texts.slice(0, at)));
+		const isOne = isAsked || text.search(about) >= 0 || (purpose === 'first' && OF_DEVICE.test(text));
 		if (!isObject(example) || ERROR.test(text) || wraps(example, about)) continue;
 		const filled = fill(example, purpose, documents);
 		// A message with the id of a notification answers it, whatever the words before are about.
 		if (!filled || !(isOne || ID_NAME.test(filled.pointer ?? ''))) continue;
 		at += text.length - 1;
-		found.push(filled);
+		found.push({ ...filled, ...(isAsked && { isAsked }) });
 	}
 	return found;
 }

@@ -5,6 +5,7 @@
 import { readNumber, readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { TemplatePurpose } from '../protocol/templates.ts';
+import { mayAcknowledge } from './probe-acks.ts';
 import { type Example, examplesIn } from './probe-examples.ts';
 import { familySettings } from './probe-families.ts';
 import { otherIds } from './probe-form.ts';
@@ -35,6 +36,8 @@ export interface Guess {
 	readonly settings: Readonly<Record<string, unknown>>;
 	/** By the service itself. */
 	readonly isWritten?: true;
+	/** By words about what it is. */
+	readonly isAsked?: true;
 }
 
 interface Seen {
@@ -78,6 +81,7 @@ export function guesses({ life, form, settleMs, settings, written: earlier = [] 
 	const words = wordsIn(life, form).join(' ');
 	const isSilent = notificationsIn(life, form, settleMs, settings).length === 0;
 	const repeats = repeated(messages, form).length > 0;
+	const isUnacked = repeats || ABOUT_ACK.test(ended?.reason ?? '');
 	const isPoor = ended !== null || isSilent;
 	const saidLate = life.said.some(({ atMs }) => ended !== null && ended.atMs >= atMs && ended.atMs - atMs <= settleMs);
 	const maySay = (name: string, isWanted: boolean) => isWanted && settings[name] === undefined;
@@ -85,7 +89,9 @@ export function guesses({ life, form, settleMs, settings, written: earlier = [] 
 	const withEarlier = (at: string, ones: readonly Guess[]) => [...ones, ...earlier.filter(({ point }) => point === at)];
 	const named = {
 		first: withEarlier('first-messages', own.first),
-		acks: withEarlier('acknowledgement', own.acks),
+		acks: withEarlier('acknowledgement', own.acks).filter((one) =>
+			mayAcknowledge(String(one.settings['ackBody']), isUnacked, one.isAsked === true),
+		),
 		beats: withEarlier('heartbeat-message', own.beats),
 		pongs: own.pongs,
 	};
@@ -305,9 +311,10 @@ function acknowledgements(
 	return bodies.map((one) => ackGuess(one, form));
 }
 
-function ackGuess({ text, pointer }: Example, form: ReadingSettings): Guess {
+function ackGuess({ text, pointer, isAsked }: Example, form: ReadingSettings): Guess {
 	const isOther = pointer !== undefined && pointer !== (form.notificationIdPointer ?? '/id');
-	return { point: 'acknowledgement', settings: { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) } };
+	const settings = { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) };
+	return { point: 'acknowledgement', settings, ...(isAsked && { isAsked }) };
 }
 
 /** The word of a message, or a frame that is one word itself, such as `PING`; `''` for other texts. */

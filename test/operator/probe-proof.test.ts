@@ -128,12 +128,12 @@ test.each<[string, (id: string) => object, (id: string) => string]>([
 );
 
 /** What is tried of what a service writes out. */
-function writtenOut(messages: readonly object[]) {
+function writtenOut(messages: readonly object[], ended: Life['ended'] = null) {
 	const heard = messages.map((message, index) => ({
 		atMs: index * 1000,
 		frame: { type: 'text' as const, text: JSON.stringify(message) },
 	}));
-	const about = { refusal: null, isOpen: true, headers: {}, subprotocol: null, failure: null, ended: null };
+	const about = { refusal: null, isOpen: true, headers: {}, subprotocol: null, failure: null, ended };
 	const life: Life = { ...about, ...{ pings: 1, pongs: 1, heard, said: [] } };
 	return guesses({ life, form: readForm(heard), settleMs: 3000, settings: {} })
 		.filter(({ isWritten }) => isWritten)
@@ -161,6 +161,55 @@ test('an acknowledgement that names the id of notifications is tried, whatever t
 		{ ackBody: '{"notification_id":"{id}","status":"received"}' },
 	]);
 });
+
+test.each([
+	[
+		'accept',
+		{
+			type: 'welcome',
+			commands: [
+				{ op: 'reject', ref: '<ref>' },
+				{ op: 'accept', ref: '<ref>' },
+			],
+		},
+		[],
+		[],
+	],
+	['next', { type: 'welcome', commands: [{ op: 'next', ref: '<ref>' }] }, [], ['next']],
+	['closeSession', { type: 'welcome', acknowledge: { op: 'closeSession', ref: '<ref>' } }, [], ['closeSession']],
+	[
+		'confirm_receipt',
+		{ type: 'welcome', commands: [{ op: 'confirm_receipt', ref: '<ref>' }] },
+		['confirm_receipt'],
+		['confirm_receipt'],
+	],
+	[
+		'seen',
+		{
+			type: 'welcome',
+			commands: [
+				{ op: 'accept', ref: '<ref>' },
+				{ op: 'seen', ref: '<ref>' },
+			],
+		},
+		['seen'],
+		['seen'],
+	],
+])(
+	'a message that a greeting lists, %s, is no acknowledgement unless it says so, or what is not acknowledged comes again [F1271]',
+	(_, greeting, once, again) => {
+		const words = (tried: readonly { ackBody?: string }[]) =>
+			tried.flatMap(({ ackBody }) => (ackBody ? [JSON.parse(ackBody).op] : []));
+		const notifications = [1, 2, 3, 4].map((one) => ({
+			type: one % 2 ? 'visit.open' : 'visit.shut',
+			ref: `n-${one}`,
+			data: { of: one },
+		}));
+		expect(words(writtenOut([greeting, ...notifications]))).toEqual(once);
+		expect(words(writtenOut([greeting, ...notifications], { atMs: 9000, code: 4000, reason: 'over' }))).toEqual(once);
+		expect(words(writtenOut([greeting, ...notifications, ...notifications]))).toEqual(again);
+	},
+);
 
 test('what is written out in a JSON text within a JSON text is said; a greeting of Pusher is no notification [F1212]', async () => {
 	const pushed = (event: string, data: object) => JSON.stringify({ event, data: JSON.stringify(data) });
