@@ -11,6 +11,7 @@ import { readForm } from './probe-form.ts';
 import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
 import { heartbeatAnswers, OVER, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
+import { isAsGood, leaveUnneeded } from './probe-unneeded.ts';
 import type { Life } from './probe-wire.ts';
 import { namedCadence } from './probe-words.ts';
 
@@ -76,6 +77,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const written = new Map<string, Guess>();
 	/** Settings after which the service said what it had not said before. */
 	const confirmed = new Set<string>();
+	/** Settings without which a channel ended, by point. */
+	const mended = new Map<string, Tried>();
+	let lastFound = '';
 	const { seen, watch, watchWhole } = createWatch(run, windowMs, answerMs);
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
@@ -185,13 +189,31 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		}
 		tell(whole, without ?? than);
 		Object.assign(settled, settings);
+		mended.delete(guess.point);
+		if (than.ended && guess.point !== 'acknowledgement') mended.set(guess.point, settings);
+		lastFound = guess.point;
 		if (guess.point === 'first-messages' && bringsNews(whole, than, form)) confirmed.add('firstMessages');
 		tried.clear();
 		best = whole;
 		ends = best.ended ? [best] : [];
 		form = read();
 	}
-	if (!best.ended) return;
+	if (!best.ended) {
+		// What was found before the true cause may only have hidden it.
+		const isNeeded = (point: string) => point === lastFound || (point === 'first-messages' && confirmed.size > 0);
+		const earlier = new Map([...mended].filter(([point]) => !isNeeded(point)));
+		best =
+			(await leaveUnneeded(
+				run,
+				earlier,
+				settled,
+				(more, except) => watch(more, windowMs, except),
+				(life, without) => isAsGood(life, best, { form: readForm(seen), settleMs, settings: settled, without }),
+				() => pace.left() > LAST_REQUESTS,
+			)) ?? best;
+		if (earlier.size > 0) form = read();
+		return;
+	}
 	// Settings that only put the end off are not known to be right, and are not in the file.
 	for (const { settings, ...helped } of run.findings())
 		if (Object.keys(settings ?? {}).some((name) => name in settled && !confirmed.has(name)))

@@ -255,6 +255,25 @@ test('a first message that the service wrote out while something else was wrong 
 	expect(served.outcome.stdout).toMatch(/Notifications +visit\.open/);
 }, 60_000);
 
+test('a heartbeat that was found before the first message that is the true cause is not kept [F1272]', async () => {
+	const served = await probedForeign((socket) => {
+		let isIn = false;
+		let nr = 0;
+		setTimeout(() => isIn || socket.close(4401, 'authenticate first'), 500);
+		every(socket, 100, () => isIn && socket.send(JSON.stringify({ type: 'visit.open', id: `n-${++nr}` })));
+		socket.on('message', (frame) => {
+			const { type, token } = Object(parseJson(String(frame)));
+			if (!isIn && !(type === 'auth' && token)) socket.close(4401, 'not authenticated');
+			isIn = true;
+		});
+	});
+	expect(served.outcome, served.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	// It was found, and left away once the first message was known.
+	expect(served.outcome.stdout).toContain('Tries the same without {"heartbeatMode":"ping"}');
+	expect(Object.keys(served.settings.service)).toEqual(['firstMessages']);
+	expect(served.outcome.stdout).toMatch(/first-messages .* proved/);
+}, 60_000);
+
 test('an acknowledgement that the service writes out in its answer to another one is tried [F1239]', async () => {
 	const served = await probedForeign((socket) => {
 		const open = new Set<string>();
