@@ -6,7 +6,7 @@ import { formatAuthorization } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
 import { cleanText, readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
-import { nextTokens } from './probe-readings.ts';
+import { nextTokens, saysNo } from './probe-readings.ts';
 import {
 	channelPlaces,
 	type Handshake,
@@ -82,10 +82,14 @@ export async function renewed<Tried>(
 	return tried;
 }
 
-/** A channel that stays open for a moment counts, and is closed again: a service may let a device have one only. */
-export async function dial(run: Run, way: Handshake): Promise<Dialled> {
+/**
+ * A channel that stays open for a moment counts, and is closed again: a service may let a device have one only.
+ * @param other shown in place of the Connection: what the channel says then is about no device.
+ */
+export async function dial(run: Run, way: Handshake, other?: string): Promise<Dialled> {
 	const { network, seconds, signal, transcript } = run;
-	const token = way.candidate === run.candidate ? run.token : (run.places[way.candidate]?.token ?? '');
+	const own = way.candidate === run.candidate ? run.token : (run.places[way.candidate]?.token ?? '');
+	const token = other ?? own;
 	const full = formatAuthorization({ scheme: 'Connection', credential: token });
 	const query = new URLSearchParams(way.inQuery.map(({ name, form }) => [name, form === 'token' ? token : full]));
 	const path = fillPath(way.path, run.request);
@@ -117,6 +121,7 @@ export async function dial(run: Run, way: Handshake): Promise<Dialled> {
 		signal.addEventListener('abort', giveUp);
 	});
 	const answer = answerOf(run, life, url, countsMs, way.subprotocols.length > 0);
+	if (other !== undefined) return { ...answer, life };
 	run.hasOpened ||= life.isOpen;
 	if (life.isOpen && answer.status === 101) Object.assign(run, { token, candidate: way.candidate, isTaken: true });
 	follow(run, life);
@@ -139,7 +144,8 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 	const hasLasted = ended === null || ended.atMs >= countsMs;
 	if (life.isOpen && failure?.code === 'channel-rejected')
 		return { ...base, status: 426, fingerprint: '426', hints: subprotocolHints('', ended?.reason) };
-	if (life.isOpen) return { ...base, status: hasLasted ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401 };
+	const lasting = hasLasted ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401;
+	if (life.isOpen) return { ...base, status: lasting, saysNo: saysNo(life) };
 	const { 'sec-websocket-accept': accepted, 'sec-websocket-protocol': chosen } = life.headers;
 	// The library ends a channel whose service chooses no subprotocol of those offered, or one that was not: it opens with what was chosen.
 	if (accepted !== undefined && chosen !== undefined) return { ...base, status: 426, hints: subprotocolHints(chosen) };

@@ -1,8 +1,8 @@
 /** The life of a channel as `idv probe` reads it: how frames, kinds and ids are written, and which kinds answer heartbeats. Pure. */
 import { readNotification, readWord } from '../protocol/channel.ts';
 import { type FrameForm, messagesIn } from '../protocol/frame-messages.ts';
-import { parseJson } from '../protocol/json.ts';
-import { readErrorWords } from '../protocol/problem.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
+import { readErrorDetail, readErrorWords } from '../protocol/problem.ts';
 import { type AnswerText, looksLikeToken, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import type { Life } from './probe-wire.ts';
@@ -189,12 +189,22 @@ const ASKING = /^\W*(?:please|send|must|expect\w*|missing|requir\w*|say|tell)\b/
 export const PLACEHOLDER =
 	/<([\w. -]{1,40})>|\$?\{\{?\s*([\w.]{1,40})\s*\}?\}|%(\w{1,40})%|^(?:\.{3}|\u2026|YOUR\W?\w+)$/i;
 
-/** Whether a message is about an error of the talk, by its kind or a field of that name. */
+/** Whether a message is about an error of the talk, by its kind or a field of that name, or because it says no in words (`"success":false`). */
 export function isError(text: string): boolean {
-	const { error, errors } = Object(parseJson(text));
+	const document = parseJson(text);
+	const { error, errors, success, ok, id, data, payload, body } = Object(document);
+	// A notification may say so of what it is about.
+	const isBare = id === undefined && ![data, payload, body].some(isObject);
+	if ((success === false || ok === false) && isBare && readErrorDetail(text) !== '') return true;
 	// Of a plain text the first word says what it is.
 	const [word = ''] = text.trim().split(/[\s:]/, 1);
 	return Boolean(error ?? errors) || [word, ...kindsIn(text)].some((kind) => ERROR_KIND.test(kind));
+}
+
+/** Whether a channel brought something, and errors alone. */
+export function saysNo({ heard }: Pick<Life, 'heard'>): boolean {
+	const texts = messagesOf(heard, { jsonInBinary: true }).map(({ text }) => text);
+	return texts.length > 0 && texts.every(isError);
 }
 
 /**

@@ -91,6 +91,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 			token: '',
 			hasOpened: false,
 			isTaken: false,
+			isTold: false,
 			sent: 0,
 			offered: [],
 			dismissed: new Map(),
@@ -110,7 +111,8 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		...{ findings: run.findings(), requests: run.pace.used, device, stopped, isInterrupted: signal.aborted },
 		messages: run.sent,
 		connection: run.token === '' || (!run.isTaken && run.places.length > 1) ? null : run.token,
-		answer: run.isTaken ? null : keptAnswer(run),
+		answer: run.isTaken && run.isTold ? null : keptAnswer(run),
+		isTaken: run.isTaken,
 		words: counted(run.words.filter((one) => one !== '').map((one) => withoutSecrets(one, run))),
 	};
 }
@@ -187,18 +189,18 @@ async function probe(run: Run): Promise<DeviceReport> {
 	note(...handshakeFindings(opening, 'guessed', from));
 	await improve(run, cutOff && !way ? cutOff : null);
 	run.isTaken = true;
-	noteToken(true);
-	if ((run.next || (way && isNarrow(way))) && pace.left() > LAST_REQUESTS) {
-		onStep('Tries the same without the Connection.');
+	if ((run.next || way) && pace.left() > LAST_REQUESTS) {
+		onStep('Tries the same with another text in place of the Connection.');
 		const { token, next } = run;
-		const { status } = await pace.ask(() => dial(run, { ...opening, inQuery: [], inHeader: false }));
-		const isRefused = status >= 400 && status < 500;
-		if (isRefused) note(...handshakeFindings(opening, 'proved', from));
-		// A service that asks for no Connection says nothing about the one that was shown.
+		const { status } = await pace.ask(() => dial(run, opening, otherText(token)));
+		run.isTold = status >= 400 && status < 500;
+		if (run.isTold && (next || (way && isNarrow(way)))) note(...handshakeFindings(opening, 'proved', from));
+		// A service that takes any text says nothing about the one that was shown.
 		const isShownLater = JSON.stringify(run.findings()).includes('{token}');
-		const isNext = isRefused || next?.isProved || isShownLater || status !== 101;
-		if (next) Object.assign(run, { token, next: isNext ? { ...next, isProved: isRefused || next.isProved } : null });
+		const isNext = run.isTold || next?.isProved || isShownLater || status !== 101;
+		if (next) run.next = isNext ? { ...next, isProved: run.isTold || next.isProved } : null;
 	}
+	noteToken(run.isTold);
 	const device = await runWithFile(run);
 	if (run.createKey) note(await keyPaths(run));
 	return device;
@@ -237,7 +239,8 @@ async function search(
 		// Some services cut the line to a path that they do not have; one that cuts every line has died.
 		if (isMuch) await pace.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0])).catch(tellReset);
 		const { subprotocol } = answered;
-		if (answered.status === 101) opened = { ...value, subprotocols: subprotocol === null ? [] : [subprotocol] };
+		if (answered.status === 101 && !(opened && answered.saysNo))
+			opened = { ...value, subprotocols: subprotocol === null ? [] : [subprotocol] };
 		const { ended } = answered.life;
 		tried.add(value.candidate);
 		const isLast = tried.size === run.places.length || (cutOff !== null && value.candidate === 0);
@@ -247,8 +250,18 @@ async function search(
 		if (isLast && ended && !opened && mayTalk && speaksFirst(answered.life)) break;
 		step = steps.next(answered);
 	}
-	return { way: (step.done && step.value) || opened, cutOff, answers };
+	const way = (step.done && step.value) || opened;
+	// Others may have been tried after the one that is taken.
+	const { candidate } = way ?? run;
+	if (candidate !== run.candidate) Object.assign(run, { candidate, token: run.places[candidate]?.token });
+	return { way, cutOff, answers };
 }
+
+/** A text of the same form: a service may fail at one that it cannot read. */
+const otherText = (token: string) =>
+	token.replace(/\w{1,8}$|\w{1,8}(?=\W+$)/, (end) =>
+		end.replace(/[a-z0-9]/gi, (one) => String.fromCharCode(one.charCodeAt(0) + (/[fz9]/i.test(one) ? -1 : 1))),
+	);
 
 const speaksFirst = (life: Life) =>
 	guesses({ life, form: readForm(life.heard), settleMs: 0, settings: {} })[0]?.point === 'first-messages';

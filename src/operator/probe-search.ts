@@ -48,6 +48,8 @@ export interface HandshakeAnswer {
 	/** 101 for a channel that stays open; a close frame that follows at once counts as 401. */
 	readonly status: number;
 	readonly isPage: boolean;
+	/** The channel opened, and errors are all that came on it: the Connection may be refused in words. */
+	readonly saysNo?: boolean;
 	/** Names of subprotocols that the service may have named: from a header, or words of its refusal. */
 	readonly hints: readonly string[];
 	/** The one that the service chose. */
@@ -105,7 +107,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	for (let path = left.shift(); path !== undefined; path = left.shift()) {
 		if (asked.has(path)) continue;
 		asked.add(path);
-		const tried = yield* attempt(allWays(path));
+		const tried = yield* attempt(allWays(path), candidates);
 		if (tried.found) return tried.found;
 		left.unshift(...(tried.answer.paths ?? []));
 		answers.push(tried);
@@ -123,7 +125,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	}
 	// Some have a path only without a query.
 	for (const { path } of refused.length > 0 ? [] : answers) {
-		const { found } = yield* attempt({ ...allWays(path), inQuery: [] });
+		const { found } = yield* attempt({ ...allWays(path), inQuery: [] }, candidates);
 		if (found) return found;
 	}
 	return null;
@@ -134,7 +136,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		let best = { path, answer };
 		if (isUnknown(answer))
 			for (let index = 1; index < candidates && isUnknown(best.answer); index += 1) {
-				const tried = yield* attempt({ ...allWays(path), candidate: index });
+				const tried = yield* attempt({ ...allWays(path), candidate: index }, candidates);
 				if (tried.found) return tried.found;
 				if (!isLack(tried.answer)) continue;
 				candidate = index;
@@ -154,7 +156,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 			...(isUnknown(answer) ? [] : more),
 		];
 		for (const way of ways) {
-			const { found } = yield* attempt(way);
+			const { found } = yield* attempt(way, candidates);
 			if (found) return found;
 		}
 		return null;
@@ -182,15 +184,32 @@ const wantsSubprotocol = ({ status }: HandshakeAnswer) => status === 400 || stat
 /** @returns `path`: with what the service has asked for in its query. */
 function* attempt(
 	way: Handshake,
+	candidates: number,
 ): Search<{ readonly path: string; readonly answer: HandshakeAnswer; readonly found: Handshake | null }> {
 	const answer = yield way;
-	if (answer.status === 101) return { path: way.path, answer, found: yield* narrow(way, answer) };
+	if (answer.status === 101) {
+		const best = (answer.saysNo && (yield* withAnother(way, candidates))) || { way, answer };
+		return { path: way.path, answer, found: yield* narrow(best.way, best.answer) };
+	}
 	const path = withQuery(way.path, answer.needs ?? []);
-	if (path !== way.path) return yield* attempt({ ...way, path });
+	if (path !== way.path) return yield* attempt({ ...way, path }, candidates);
 	if (!wantsSubprotocol(answer) || way.subprotocols.length > 0) return { path, answer, found: null };
 	const offering = { ...way, subprotocols: subprotocolsFor(answer) };
 	const again = yield offering;
 	return { path, answer, found: again.status === 101 ? yield* narrow(offering, again) : null };
+}
+
+/** Where any text opens the channel, the service may still serve the right one only: the first one that it says no to in no words. */
+function* withAnother(
+	way: Handshake,
+	candidates: number,
+): Search<{ readonly way: Handshake; readonly answer: HandshakeAnswer } | null> {
+	for (let candidate = 0; candidate < candidates; candidate += 1) {
+		if (candidate === way.candidate) continue;
+		const answer = yield { ...way, candidate };
+		if (answer.status === 101 && !answer.saysNo) return { way: { ...way, candidate }, answer };
+	}
+	return null;
 }
 
 /** @param parameters those that are there already are left out. */
@@ -209,15 +228,15 @@ export const isRefusal = (status: number) =>
 export const isNarrow = ({ inHeader, inQuery }: Handshake) => inQuery.length + (inHeader ? 1 : 0) === 1;
 
 /** The least of an accepted handshake that is still accepted: the header where it suffices; the whole where that could not be found out. */
-function* narrow(accepted: Handshake, { subprotocol }: HandshakeAnswer): Search<Handshake> {
+function* narrow(accepted: Handshake, { subprotocol, saysNo = false }: HandshakeAnswer): Search<Handshake> {
 	const chosen = { ...accepted, subprotocols: subprotocol === null ? [] : [subprotocol] };
 	let isUnclear = false;
 	const isAccepted = function* (way: Handshake): Search<boolean> {
 		if (isUnclear) return false;
-		const { status } = yield way;
+		const { status, saysNo: isNo } = yield way;
 		// What a service answers for another reason says nothing about the handshake.
 		isUnclear = status !== 101 && !isRefusal(status);
-		return status === 101;
+		return status === 101 && (saysNo || !isNo);
 	};
 	const header = { ...chosen, inQuery: [] };
 	if (chosen.inHeader && (yield* isAccepted(header))) return header;

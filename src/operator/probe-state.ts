@@ -43,8 +43,10 @@ export interface ProbeReport {
 	readonly device: DeviceReport | null;
 	/** A secret: good for a channel of the device that was registered. `null` before there was one, and where several may be it. */
 	readonly connection: string | null;
-	/** A secret: the answer to the registration, as long as no channel has opened with a Connection from it. */
+	/** A secret: the answer to the registration, as long as no channel has opened with a Connection from it, or any text opens it. */
 	readonly answer: KeptAnswer | null;
+	/** A channel has taken the Connection that was shown. */
+	readonly isTaken: boolean;
 	/** Why the probe stopped before its end; `null` when it did not. */
 	readonly stopped: Failure | null;
 	/** The caller has ended it. */
@@ -101,6 +103,8 @@ export interface Run extends ProbeOptions, Asking {
 	hasOpened: boolean;
 	/** A channel has taken what is shown: it stayed open for a moment, or was online. */
 	isTaken: boolean;
+	/** The same handshake with another text in its place was refused: what is shown is the Connection. */
+	isTold: boolean;
 	/** Messages on channels. */
 	sent: number;
 	/** What the last channel may have named as the next Connection. */
@@ -146,7 +150,7 @@ export function notAgain(run: Run, life: Life | undefined): AgentError {
 
 /** Of a channel that stays open and is of no use. */
 export function notServed(run: Run): AgentError {
-	const said = `The channel at ${channelOf(run)} opened, and nothing shows that the service serves this device: no notification came, and it answers the heartbeats with errors.`;
+	const said = `The channel at ${channelOf(run)} opened, and nothing shows that the service serves this device: no notification came, and it answers the heartbeats with errors, or says them unasked.`;
 	return stop(said, NOT_SERVED_REMEDY);
 }
 

@@ -345,6 +345,61 @@ async function probedByCode(
 	return { outcome, kept: JSON.parse(await readFile(`${device}.answer`, 'utf8').catch(() => 'null')) };
 }
 
+/** A service at which every text opens the channel, and that serves one alone. @param served whether a handshake shows the right one. */
+async function probedOpening(body: object, served: (authorization: string, query: URLSearchParams) => boolean) {
+	const server = createServer((request, response) => {
+		const isThere = request.url === '/api/device/connection';
+		response.writeHead(isThere ? 200 : 404).end(isThere ? JSON.stringify(body) : '');
+	});
+	const channels = new WebSocketServer({ server });
+	channels.on('connection', (socket, request) => {
+		const isServed = served(request.headers.authorization ?? '', new URL(request.url ?? '', 'http://x').searchParams);
+		const message = 'device not authorized';
+		if (!isServed) return socket.send(JSON.stringify({ success: false, message }));
+		let id = 0;
+		every(socket, 100, () => socket.send(JSON.stringify({ success: true, type: 'visit.open', id: ++id })));
+	});
+	const code = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr&workflowId=checkin`;
+	const [out, device] = [join(operator.directory, 'opening.json'), join(operator.directory, 'opening-device.json')];
+	const args = ['probe', '--code-file', '-', '--yes', '--seconds', '1', '--force', '--out', out, '--device', device];
+	const outcome = await operator.idv(args, {}, code);
+	channels.close();
+	const read = async (file: string) => JSON.parse(await readFile(file, 'utf8').catch(() => 'null'));
+	return { outcome, settings: await read(out), provision: await read(device), kept: await read(`${device}.answer`) };
+}
+
+const [KEY, SECRET] = ['k-0123456789abcdefghij', 'cn-0123456789abcdefghij'];
+
+test('where any text opens the channel, the one is taken that the service says no error to; it is guessed, and the answer kept [F1273]', async () => {
+	const answer = { success: true, data: { key: KEY, secret: SECRET } };
+	const { outcome, settings, provision, kept } = await probedOpening(
+		answer,
+		(shown) => shown === `Connection ${SECRET}`,
+	);
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toEqual({ tokenPointer: '/data/secret' });
+	expect(provision.connection).toBe(SECRET);
+	expect(outcome.stdout).toMatch(/token-place .* \/data\/secret +guessed/);
+	expect(JSON.parse(kept.body)).toEqual(answer);
+	expect(kept.candidates.map(({ connection }: { connection: string }) => connection)).toEqual([SECRET, KEY]);
+}, 60_000);
+
+test('a service that opens every handshake and serves one with its query alone is shown it there [F1274]', async () => {
+	const isServed = (_: string, query: URLSearchParams) => query.get('authorization') === `Connection ${SECRET}`;
+	const { outcome, settings } = await probedOpening({ data: { key: SECRET } }, isServed);
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings.service).toEqual({ tokenPointer: '/data/key', channelAuth: 'query' });
+}, 60_000);
+
+test('a channel that brings nothing but words that say no is not online: they are shown, and the answer is kept [F1275]', async () => {
+	const { outcome, kept } = await probedOpening({ data: { key: KEY } }, () => false);
+	expect(outcome.status, outcome.stdout).toBe(69);
+	expect(outcome.stdout).toMatch(/The service says: device not authorized/);
+	expect(outcome.stdout).toMatch(/token-place .* guessed/);
+	expect(outcome.stdout).toContain('had an open channel with it');
+	expect(kept.candidates).toHaveLength(1);
+}, 60_000);
+
 test('a redirect at the channel and a registration that is not done are told with where they lead, and the answer is kept [F1214]', async () => {
 	const token = '{"token":"foreign-token-0123456789"}';
 	const moved = await probedByCode({ status: 201, body: token }, '307 Moved\r\nLocation: /elsewhere/?token=secret');
