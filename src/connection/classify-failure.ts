@@ -41,6 +41,8 @@ export interface HttpAnswer {
 	readonly workflowId?: string | undefined;
 	/** Where the settings say that the token is; for a registration. */
 	readonly tokenPointer?: string | null | undefined;
+	/** A registration that the caller takes for one that goes on elsewhere, whatever its texts look like. */
+	readonly isUndone?: boolean | undefined;
 	/** Whether the answer came through TLS that was verified: then a portal cannot have sent it. */
 	readonly secure?: boolean | undefined;
 	/** Credentials that the answer may repeat; they are cut out of the message. */
@@ -200,7 +202,7 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	}
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
-	if (purpose === 'register' && refusalIn(answer) !== null) return saidNo(answer);
+	if (purpose === 'register' && (answer.isUndone || refusalIn(answer) !== null)) return saidNo(answer);
 	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
 }
@@ -215,7 +217,7 @@ const BY_OPERATOR = 'The operator must complete the registration of this device;
 /** The status says yes and the body no, or not yet. */
 function saidNo(answer: HttpAnswer): Failure {
 	const { host, status, headers } = answer;
-	const isPending = refusalIn(answer) === 'pending';
+	const isPending = answer.isUndone || refusalIn(answer) === 'pending';
 	if (!isPending && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused') return codeRefused(answer);
 	const detail = detailOf(answer);
 	const where = headers['location']?.replace(/[?#].*/, '');

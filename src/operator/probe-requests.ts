@@ -10,6 +10,8 @@ import { formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, endpointUrl } from '../protocol/endpoints.ts';
 import { readErrorWords } from '../protocol/problem.ts';
+import { type AnswerText, looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+import { readTokenLife } from '../protocol/token-life.ts';
 import type { Headers } from '../settings/header-lines.ts';
 import type { Finding } from './probe-findings.ts';
 import type { Pace } from './probe-pace.ts';
@@ -54,7 +56,8 @@ export async function register(
 	const post = async () => {
 		const sent = await send(asking, 'POST', path, asking.request);
 		const answer = { ...sent, body: new TextDecoder().decode(sent.body) };
-		return { ...answer, isPending: refusalIn(answer) === 'pending' };
+		// One that says where the Connection will be is not for another try with the same code.
+		return { ...answer, isPending: refused(answer) === 'pending' && answer.headers['location'] === undefined };
 	};
 	const answer = await ask(post, isCode).catch((error: unknown) => {
 		const failure = toFailure(error);
@@ -67,7 +70,7 @@ export async function register(
 		return register(asking, others.toSpliced(0, 0, ...[named].flat()), first ?? answer);
 	const moved = first ? undefined : movedPath(answer, endpointUrl(asking.target.baseUrl, path), asking.target.baseUrl);
 	if (moved !== undefined) return register(asking, [moved], answer);
-	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refusalIn(answer) === null;
+	const isGood = status >= 200 && status < 300 && !isWebPage(headers, body) && refused(answer) === null;
 	const told = status === 404 || status === 405 ? (first ?? answer) : answer;
 	return { answer: told, path, failure: isGood ? null : unreadable(asking, told) };
 }
@@ -83,10 +86,11 @@ function movedPath({ status, headers }: TextAnswer, asked: URL, baseUrl: string)
 /** The failure for an answer without a Connection, with the worth of the code. */
 export function unreadable(asking: Asking, answer: TextAnswer): Failure {
 	const { status, headers, body } = answer;
-	const refused = classified(asking, answer);
-	const remedy = refused.code === 'request-rejected' ? remedyNamed([readErrorWords(body)]) : null;
-	const failure = { ...refused, ...(remedy && { remedy }) };
-	const saidNo = refusalIn(answer) !== null;
+	const told = classified(asking, answer);
+	const isElsewhere = isUndone(answer) && headers['location'] !== undefined;
+	const remedy = told.code === 'request-rejected' ? remedyNamed([readErrorWords(body)]) : null;
+	const failure = { ...told, ...(isElsewhere && { remedy: ELSEWHERE }), ...(remedy && { remedy }) };
+	const saidNo = refused(answer) !== null;
 	const isPage = isWebPage(headers, body);
 	return toldWorth(
 		asking,
@@ -94,6 +98,19 @@ export function unreadable(asking: Asking, answer: TextAnswer): Failure {
 		worthAfter({ status, isPage, saidNo, body: answer.body, failure, fate: fateIn(answer) }),
 	);
 }
+
+const ELSEWHERE =
+	'Ask the operator how a device gets its Connection from there: the agent asks no such place. With --device FILE the answer is kept in FILE.answer.';
+
+/** A 202 whose texts are the names of a job: where no place is named like a token, none of them is shown to the service as one. */
+function isUndone(answer: TextAnswer): boolean {
+	const isToken = (one: AnswerText) =>
+		looksLikeToken(one) && (/token|auth|credential|secret|jwt|connection/i.test(one.place) || isJwt(one.text));
+	return answer.status === 202 && !readAnswerTexts(answer).some(isToken);
+}
+
+const isJwt = (text: string) => readTokenLife(text) !== null;
+const refused = (answer: TextAnswer) => refusalIn(answer) ?? (isUndone(answer) ? 'pending' : null);
 
 function toldWorth({ target: { authorization } }: Asking, cause: Failure, worth: CodeWorth): Failure {
 	return authorization.scheme === 'Token' ? withWorth(cause, worth) : cause;
@@ -131,7 +148,7 @@ function classified({ target, request }: Asking, answer: TextAnswer): Failure {
 	const { authorization, baseUrl } = target;
 	const { host } = new URL(baseUrl);
 	const about = { scheme: authorization.scheme, workflowId: request.workflowId, secrets: secretsOf(authorization) };
-	return classifyHttpAnswer({ ...answer, ...about, purpose: 'register', host });
+	return classifyHttpAnswer({ ...answer, ...about, purpose: 'register', host, isUndone: isUndone(answer) });
 }
 
 /** Which of the known paths takes API keys, by a key that ends soon. */

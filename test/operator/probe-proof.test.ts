@@ -333,16 +333,21 @@ async function probedByCode(
 	answer: { status: number; headers?: Record<string, string>; body: string | Buffer },
 	upgrade = '404 Not Found',
 ) {
+	const asked: string[] = [];
 	const server = createServer((request, response) => {
+		asked.push(`${request.method} ${request.url}`);
 		const isThere = request.url === '/api/device/connection';
 		response.writeHead(isThere ? answer.status : 404, answer.headers).end(isThere ? answer.body : '');
 	});
-	server.on('upgrade', (_, raw) => raw.end(`HTTP/1.1 ${upgrade}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`));
+	server.on('upgrade', (request, raw) => {
+		asked.push(`channel ${request.url}`);
+		raw.end(`HTTP/1.1 ${upgrade}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+	});
 	const code = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdefghijklmnopqr&workflowId=checkin`;
 	const device = join(operator.directory, 'by-code.json');
 	const args = ['probe', '--code-file', '-', '--yes', '--seconds', '1', '--force', '--device', device];
 	const outcome = await operator.idv(args, {}, code);
-	return { outcome, kept: JSON.parse(await readFile(`${device}.answer`, 'utf8').catch(() => 'null')) };
+	return { outcome, asked, kept: JSON.parse(await readFile(`${device}.answer`, 'utf8').catch(() => 'null')) };
 }
 
 /** A service at which every text opens the channel, and that serves one alone. @param served whether a handshake shows the right one. */
@@ -410,6 +415,18 @@ test('a redirect at the channel and a registration that is not done are told wit
 	expect(outcome.stderr).toContain('has not finished the registration of this device (Location: /api/operations/7)');
 	expect(outcome.stdout).not.toContain('The code is used up.');
 	expect(kept).toMatchObject({ status: 202, headers: expect.objectContaining(headers), candidates: [] });
+}, 60_000);
+
+test('a registration that is answered 202 with the id of a job is not done: that id is shown at no channel, and the code is sent once [F1276]', async () => {
+	const headers = { location: '/api/jobs/7', 'retry-after': '1' };
+	const body = '{"state":"pending","job":"3f1c9a52-7d1e-4c7a-9a52-0d1e4c7a9a52"}';
+	const { outcome, asked, kept } = await probedByCode({ status: 202, headers, body });
+	expect(outcome.stderr).toContain('has not finished the registration of this device (Location: /api/jobs/7)');
+	expect(outcome.stderr).toContain('Ask the operator how a device gets its Connection from there');
+	expect(asked).toEqual(['POST /api/device/connection']);
+	expect(kept).toMatchObject({ status: 202, headers: expect.objectContaining(headers), body, candidates: [] });
+	const done = await probedByCode({ status: 202, headers, body: '{"connection":{"value":"cn-0123456789abcdefghij"}}' });
+	expect(done.asked).toContainEqual(expect.stringMatching(/^channel/));
 }, 60_000);
 
 test.each([
