@@ -1,5 +1,6 @@
 /** Whether a channel of `idv probe` with one setting more is better than one without it. Pure. */
 import { mayAcknowledge } from './probe-acks.ts';
+import { answersAcks } from './probe-asides.ts';
 import { type Finding, finding } from './probe-findings.ts';
 import { bringsNews, type Guess, notificationsIn } from './probe-guesses.ts';
 import { cameAgain, isError, messagesOf, type ReadingSettings, repeated } from './probe-readings.ts';
@@ -75,8 +76,12 @@ function isProof(life: Life, than: Life, compared: Comparison): boolean {
 }
 
 const within = ({ heard }: Life, { form, ms }: Comparison) => messagesOf(heard, form).filter(({ atMs }) => atMs <= ms);
-const again = (life: Life, compared: Comparison) =>
-	cameAgain(within(life, compared), compared.form, compared.answerMs).length;
+function again(life: Life, compared: Comparison): number {
+	const { form, settleMs, settings, guess, answerMs } = compared;
+	const isReceipt = answersAcks(life, settleMs, form, { ...settings, ...guess.settings });
+	const messages = within(life, compared).filter(({ text }) => !isReceipt(text));
+	return cameAgain(messages, form, answerMs).length;
+}
 const refusals = (life: Life, compared: Comparison) =>
 	within(life, compared).filter(({ text }) => isError(text)).length;
 

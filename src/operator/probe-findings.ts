@@ -3,14 +3,8 @@ import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
-import {
-	asides,
-	heartbeatAnswers,
-	messagesOf,
-	namedLife,
-	type ReadingSettings,
-	type TokenPlace,
-} from './probe-readings.ts';
+import { ackAnswers, asides, heartbeatAnswers } from './probe-asides.ts';
+import { messagesOf, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -178,6 +172,8 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const tried = 'every message that came';
 	const contents = { ...(frameContents && { frameContents }), ...(jsonInBinary && { jsonInBinary }) };
 	const answers = heartbeatAnswers(life, settleMs, form, settings);
+	const receipts = ackAnswers(life, settleMs, form, settings);
+	const after = `what comes after each heartbeat${receipts.length > 0 ? ' or acknowledgement' : ''}, and only then`;
 	const isMute = life.ended === null && life.pings > 0 && life.pongs === 0;
 	const isAside = asides(life, form, settleMs, settings);
 	const seen = messagesOf(life.heard, form).some(({ text }) => !isAside(text));
@@ -185,11 +181,11 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 		...(Object.keys(contents).length > 0
 			? [finding('frame-contents', 'every frame that came', contentsFound(life, form), 'proved', contents)]
 			: []),
-		answers.length > 0
-			? finding('heartbeat-answer', 'what comes after each heartbeat, and only then', answers.join(', '), 'proved', {
-					ignoreKinds: answers,
+		answers.length + receipts.length > 0
+			? finding('heartbeat-answer', after, [...answers, ...receipts].join(', '), 'proved', {
+					ignoreKinds: [...answers, ...receipts],
 				})
-			: finding('heartbeat-answer', 'what comes after each heartbeat, and only then', 'no proved answer', 'not seen'),
+			: finding('heartbeat-answer', after, 'no proved answer', 'not seen'),
 		finding(
 			'notification-kind',
 			tried,

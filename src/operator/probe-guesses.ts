@@ -6,11 +6,11 @@ import { readNumber, readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { TemplatePurpose } from '../protocol/templates.ts';
 import { mayAcknowledge } from './probe-acks.ts';
+import { answersAcks, asides } from './probe-asides.ts';
 import { type Example, examplesIn } from './probe-examples.ts';
 import { familySettings } from './probe-families.ts';
 import { otherIds } from './probe-form.ts';
 import {
-	asides,
 	ERROR,
 	GREETS,
 	greeting,
@@ -80,7 +80,9 @@ export function guesses({ life, form, settleMs, settings, written: earlier = [] 
 	const { ended } = life;
 	const words = wordsIn(life, form).join(' ');
 	const isSilent = notificationsIn(life, form, settleMs, settings).length === 0;
-	const repeats = repeated(messages, form).length > 0;
+	const isReceipt = answersAcks(life, settleMs, form, settings);
+	const again = messages.filter(({ text }) => !isReceipt(text));
+	const repeats = repeated(again, form).length > 0;
 	const isUnacked = repeats || ABOUT_ACK.test(ended?.reason ?? '');
 	const isPoor = ended !== null || isSilent;
 	const saidLate = life.said.some(({ atMs }) => ended !== null && ended.atMs >= atMs && ended.atMs - atMs <= settleMs);

@@ -1,4 +1,4 @@
-/** The life of a channel as `idv probe` reads it: how frames, kinds and ids are written, and which kinds answer heartbeats. Pure. */
+/** The life of a channel as `idv probe` reads it: how frames, kinds and ids are written. Pure. */
 import { readNotification, readWord } from '../protocol/channel.ts';
 import { type FrameForm, messagesIn } from '../protocol/frame-messages.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
@@ -148,7 +148,8 @@ const ERROR_KIND = /^(?:\w+[._:-])?err(?:or)?$|^(?:nack|invalid|unauthori[sz]ed|
 export const GREETS =
 	/^(?:hello|hi|welcome|connected|connection|ready|open(?:ed)?|challenge|auth\w*|login|init|greeting|error|ping|info|ok)\b/i;
 
-const GREETS_TOO =
+/** Other words of greetings and of answers. */
+export const GREETS_TOO =
 	/[./:_](?:hello|welcome|greeting|p[io]ng|connection_established|connected|subscribed|subscription_succeeded)$|^(?:heart_?beat|hb|pong|subscribed|confirm_subscription|keep_?alive)(?![a-z])/i;
 
 /** The first message of a channel, where it only greets: what it holds is about the talk, also where it has an id. */
@@ -157,13 +158,6 @@ export function greeting(heard: readonly Ranked[], form: ReadingSettings): strin
 	return first && /^(?:hello|hi|welcome|connected|ready|greetings?)$/i.test(wordOf(first.text, form))
 		? first.text
 		: null;
-}
-
-/** A message that is named as one and says nothing but numbers and times, whether or not one of them is an id. */
-function isPing(text: string, form: ReadingSettings): boolean {
-	const isNamed = /^(?:.*[./:_-])?(?:p[io]ng|keep.?alive|heart.?beat|hb)$/i.test(wordOf(text, form));
-	const words = membersOf(parseJson(text)).filter(({ value }) => typeof value === 'string' && !isMoment(value));
-	return isNamed && words.length < 2;
 }
 
 const kindsIn = (text: string) =>
@@ -207,49 +201,6 @@ export function saysNo({ heard }: Pick<Life, 'heard'>): boolean {
 	return texts.length > 0 && texts.every(isError);
 }
 
-/**
- * Whether a message is about the talk itself: a greeting or a ping without an id, an error, an echo of the device, or an answer to what it
- * said first or to its heartbeats. @param answerMs how soon an answer comes. @param settings what the channel was opened with besides.
- */
-export function asides(
-	life: Life,
-	form: ReadingSettings,
-	answerMs: number,
-	settings: Readonly<Record<string, unknown>> = {},
-): (text: string) => boolean {
-	const answers = heartbeatAnswers(life, answerMs, form, settings);
-	const came = new Map<string, { readonly texts: Set<string>; readonly count: number; readonly least: number }>();
-	for (const one of ranked(life, Object(settings['firstMessages']).length ?? 0, answerMs))
-		for (const { text } of messagesOf([one], form)) {
-			const { texts, count, least } = came.get(wordOf(text, form)) ?? { texts: new Set(), count: 0, least: 2 };
-			const now = { texts: texts.add(withoutRepeating(parseJson(text))), count: count + 1 };
-			came.set(wordOf(text, form), { ...now, least: Math.min(least, one.rank ?? 0) });
-		}
-	const { ignoreKinds = [], ...own } = settings as ReadingSettings & { ignoreKinds?: readonly string[] };
-	const greets = greeting(life.heard, form);
-	const echoes = new Set(life.said.map(({ text }) => text));
-	return (text) => {
-		const word = wordOf(text, form);
-		const hasId = readNotification({ type: 'text', text }, form).serviceId !== null;
-		const { texts, count = 0, least } = came.get(word) ?? {};
-		const isReply = least === 2 && (!hasId || NAMELESS.includes(word));
-		// One that comes once may come then by chance, and what says something new each time is news.
-		const isAnswer = least === 1 && count > 1 && texts?.size === 1 && !hasId;
-		const isGreeting = !hasId && (GREETS.test(word.replaceAll('_', '.')) || GREETS_TOO.test(word));
-		return (
-			isPing(text, form) ||
-			text === greets ||
-			isReply ||
-			isAnswer ||
-			isGreeting ||
-			isError(text) ||
-			echoes.has(text) ||
-			ignoreKinds.includes(kindOf(text, { ...form, ...own })) ||
-			answers.includes(kindOf(text, form))
-		);
-	};
-}
-
 export const KIND_NAME =
 	/^(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
 
@@ -266,67 +217,10 @@ export function withoutRepeating(document: unknown): string {
 
 /** What every message is called that names no kind: to ignore it would be to ignore notifications. */
 export const NAMELESS = ['unknown', 'text', 'binary'];
-/** Answers to fewer heartbeats may be chance. */
-const MIN_ANSWERED = 3;
-
-/** Kinds that are proved to answer heartbeats. @param answerMs how soon an answer comes. @param settings what the channel was opened with besides. */
-export function heartbeatAnswers(
-	{ heard, said, ended }: Pick<Life, 'heard' | 'said' | 'ended'>,
-	answerMs: number,
-	form: ReadingSettings,
-	{ firstMessages = [], pingKind, pongBody = '{"type":"pong"}', ackBody }: Readonly<Record<string, unknown>> = {},
-): string[] {
-	const replies = [...(pingKind ? [pongBody] : []), ...(ackBody ? [ackBody] : [])].map((one) =>
-		likeTemplate(String(one)),
-	);
-	const beatsAtMs = said
-		.slice((firstMessages as readonly unknown[]).length)
-		.filter(({ text }) => !replies.some((isReply) => isReply(text)))
-		.map(({ atMs }) => atMs);
-	const messages = messagesOf(heard, form);
-	const lastMs = Math.max(...messages.map(({ atMs }) => atMs), ...beatsAtMs.slice(-1), ended?.atMs ?? 0);
-	const answered = beatsAtMs.filter(
-		(sentMs) => lastMs - sentMs > answerMs || messages.some(({ atMs }) => atMs > sentMs),
-	);
-	const kinds = new Set(messages.map(({ text }) => kindOf(text, form)));
-	return [...kinds].filter((kind) => {
-		const own = messages.filter(({ text }) => kindOf(text, form) === kind);
-		return (
-			!NAMELESS.includes(kind) &&
-			kind !== pingKind &&
-			answered.length >= MIN_ANSWERED &&
-			own.length === answered.length &&
-			answered.every((sentMs) => own.some(({ atMs }) => atMs >= sentMs && atMs - sentMs <= answerMs)) &&
-			own.every(({ text }, index) => saysNothingElse(parseJson(text), kind, String(index + 1)))
-		);
-	});
-}
-
 /** Whether a text was made from a template: its fixed parts are in it. */
 export function likeTemplate(template: string): (text: string) => boolean {
 	const parts = template.split(/"?\{\w+\}"?/).filter((part) => part.length > 1);
 	return (text) => parts.every((part) => text.includes(part));
-}
-
-/** Names under which nothing (`null`) says that all is well, or that there is no number; under another name it may be the place of contents. */
-const NO_CONTENTS =
-	/^(?:err(?:or)?s?(?:[_-]?(?:code|message|text|reason))?|fault|seq(?:uence)?(?:[_-]?(?:no|nr|number|id))?|nr|no|n)$/i;
-
-/**
- * Whether a message has nothing but its kind, the heartbeat's own number, times, and yes or no. One with any other word or
- * number in it may share its kind with notifications, which would be dropped with it; so may one with a list or an object that is
- * empty now. @param name of the member that is looked at.
- */
-function saysNothingElse(message: unknown, kind: string, own: string, name = ''): boolean {
-	if (message === null) return NO_CONTENTS.test(name);
-	if (typeof message === 'object')
-		return (
-			!Array.isArray(message) &&
-			Object.keys(message).length > 0 &&
-			Object.entries(message).every(([key, value]) => saysNothingElse(value, kind, own, key))
-		);
-	const isOwn = String(message) === kind || String(message) === own;
-	return isOwn || typeof message === 'boolean' || isMoment(message);
 }
 
 /** A time of today in any spelling. */

@@ -1,11 +1,11 @@
 /** The report of the device that `idv probe` runs at the end, and the places of kinds and ids that its run shows. Pure. */
 import { type NotificationPointers, readNotification } from '../protocol/channel.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
+import { answersAcks, asides } from './probe-asides.ts';
 import type { Ran } from './probe-device.ts';
 import { type Finding, lifeFindings } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import {
-	asides,
 	deciding,
 	idsOf,
 	isError,
@@ -36,9 +36,11 @@ export function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, ser
 	};
 	const { ackBody } = service;
 	const isAck = ackBody === null ? () => false : likeTemplate(ackBody);
-	const repeats = lives.flatMap(({ heard }) =>
-		repeated(messagesOf(heard, form), form, ackBody === null ? 0 : answerMs),
-	);
+	const repeats = lives.flatMap((life) => {
+		const isReceipt = answersAcks(life, answerMs, form, { ...service });
+		const messages = messagesOf(life.heard, form).filter(({ text }) => !isReceipt(text));
+		return repeated(messages, form, ackBody === null ? 0 : answerMs);
+	});
 	const first = service.firstMessages.length;
 	const answers = lives.flatMap((life) =>
 		ranked(life, first, answerMs).flatMap((one) =>

@@ -2,11 +2,12 @@
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { heartbeatAnswers } from '../../src/operator/probe-asides.ts';
 import { handshakeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses, pongsFor } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
-import { heartbeatAnswers, namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
+import { namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
 import {
 	CHANNEL_PATHS,
 	findChannel,

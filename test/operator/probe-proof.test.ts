@@ -300,6 +300,36 @@ test('an acknowledgement that the service writes out in its answer to another on
 	expect(served.outcome.stdout).toMatch(/Sent again by the service +0/);
 }, 60_000);
 
+test.each([
+	['only says that it came', (id: string) => ({ type: 'ack.ok', id }), ['ack.ok']],
+	['may say more', (id: string) => ({ type: 'ack.ok', id, pending: [] }), undefined],
+])(
+	'the answer to an acknowledgement, which %s, is no notification and was not sent again [F1277]',
+	async (_, answer, ignoreKinds) => {
+		const served = await probedForeign((socket) => {
+			const open = new Set<string>();
+			let nr = 0;
+			every(socket, 150, () => {
+				open.add(`n-${++nr}`);
+				for (const id of open) socket.send(JSON.stringify({ type: nr % 2 ? 'visit.open' : 'visit.shut', id }));
+			});
+			socket.on('message', (frame) => {
+				const { type, id } = Object(parseJson(String(frame)));
+				if (type !== 'ack' || typeof id !== 'string') return;
+				open.delete(id);
+				socket.send(JSON.stringify(answer(id)));
+			});
+		});
+		expect(served.outcome, served.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(served.settings.service).toMatchObject({ ackBody: { type: 'ack', id: '{id}' } });
+		expect(served.settings.service.ignoreKinds).toEqual(ignoreKinds);
+		expect(served.outcome.stdout).toMatch(/acknowledgement .* proved/);
+		expect(served.outcome.stdout).toMatch(/Sent again by the service +0/);
+		expect(served.outcome.stdout).not.toMatch(/Notifications .*ack\.ok/);
+	},
+	60_000,
+);
+
 test('a code whose answer was cut off is sent again for the same device by a second run, and another code for another [F1213]', async () => {
 	const ids = new Map<string, string>();
 	const sent: string[] = [];
