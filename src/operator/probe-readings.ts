@@ -121,15 +121,35 @@ export function wordOf(text: string, form: ReadingSettings): string {
 	return kind === 'unknown' ? (readWord(parseJson(text)) ?? kind) : kind;
 }
 
-export type Ranked = Life['heard'][number] & { readonly rank?: 0 | 1 | 2 };
+export type Ranked = Life['heard'][number] & {
+	readonly rank?: 0 | 1 | 2;
+	/** Of rank 1, on a channel where nothing came unasked: it does not show how notifications are written. */
+	readonly isAnswer?: boolean;
+};
+
+/** So seldom does chance put every message of a channel right after something that the device said. */
+const CHANCE = 0.01;
+
+/** Whether all messages come so soon after what the device said that they answer it. @param answerMs how soon an answer comes. */
+function areAnswers(messages: readonly { readonly atMs: number }[], { heard, said }: Life, answerMs: number): boolean {
+	const times = [...heard, ...said].map(({ atMs }) => atMs);
+	const lifeMs = Math.max(1, Math.max(...times) - Math.min(...times));
+	return [answerMs / 4, answerMs].some((withinMs) => {
+		const share = Math.min(1, (said.length * withinMs) / lifeMs);
+		const isAfter = ({ atMs }: { readonly atMs: number }) =>
+			said.some((one) => atMs >= one.atMs && atMs - one.atMs <= withinMs);
+		return share ** messages.length < CHANCE && messages.every(isAfter);
+	});
+}
 
 /**
  * How far frames are from notifications: 0 came unasked; 1 may answer a heartbeat, or greets; 2 answers a first message, or is an error.
  * @param first how many messages the device said at once. @param answerMs how soon an answer comes.
  */
-export function ranked({ heard, said }: Life, first: number, answerMs: number): Ranked[] {
+export function ranked(life: Life, first: number, answerMs: number): Ranked[] {
+	const { heard, said } = life;
 	let answers = first;
-	return heard.map((one) => {
+	const all = heard.map((one): Ranked => {
 		const texts = messagesOf([one], { jsonInBinary: true }).map(({ text }) => text);
 		const after = (at: readonly Life['said'][number][]) =>
 			at.some(({ atMs }) => one.atMs >= atMs && one.atMs - atMs <= answerMs);
@@ -137,11 +157,16 @@ export function ranked({ heard, said }: Life, first: number, answerMs: number): 
 		const rank = texts.every(isError) || isFirst ? 2 : after(said) || texts.every(greets) ? 1 : 0;
 		return { ...one, rank };
 	});
+	const told = all.filter(({ rank }) => rank === 1);
+	const isAnswer = !all.some(({ rank }) => rank === 0) && areAnswers(told, life, answerMs);
+	return isAnswer ? all.map((one) => ({ ...one, isAnswer })) : all;
 }
 
 /** Those that show best how notifications are written. */
 export const deciding = (heard: readonly Ranked[]) =>
-	[0, 1].map((rank) => heard.filter((one) => (one.rank ?? 0) === rank)).find(({ length }) => length > 0) ?? [];
+	[0, 1]
+		.map((rank) => heard.filter((one) => (one.rank ?? 0) === rank && !one.isAnswer))
+		.find(({ length }) => length > 0) ?? [];
 
 export const ERROR = /error|fail|denied|reject|invalid|unknown/i;
 const ERROR_KIND = /^(?:\w+[._:-])?err(?:or)?$|^(?:nack|invalid|unauthori[sz]ed|unknown)\b/i;

@@ -289,6 +289,21 @@ describe('the messages of a channel', () => {
 		expect(readForm(ranked(life([...answers, ...news]), 0, 50))).toEqual({ kindPointer: '/what/name' });
 	});
 
+	test('where only answers to the device came, they do not say where notifications have their id and their kind [F1278]', () => {
+		const answers = BEATS.map((atMs, index) => [atMs + 3, { type: 'event', name: 'got', seq: index }] as const);
+		expect(readForm(ranked(life(answers), 0, 50))).toEqual({});
+		// Once notifications come, these do.
+		const news = [300, 400].map((atMs) => [atMs, { type: 'event', name: 'visit.open', uid: `u-${atMs}` }] as const);
+		const all = ranked(life([...answers, ...news]), 0, 50);
+		expect(readForm(all)).toEqual({ kindPointer: '/name', notificationIdPointer: '/uid' });
+		// What comes all the time came by chance after it.
+		const often = [103, 240, 330, 370, 460, 520].map(
+			(atMs) => [atMs, { type: 'event', name: 'visit', uid: atMs }] as const,
+		);
+		const said = [100, 187, 277, 367, 457, 500].map((atMs) => ({ atMs, text: '{"type":"heartbeat"}' }));
+		expect(readForm(ranked({ ...life(often), said }, 0, 90))).toMatchObject({ notificationIdPointer: '/uid' });
+	});
+
 	test('JSON in binary frames is told by what they hold', () => {
 		const bytes = new TextEncoder().encode('{"type":"session.started","id":"1"}');
 		expect(readForm([{ atMs: 1, frame: { type: 'binary', bytes } }])).toEqual({ jsonInBinary: true });
