@@ -7,6 +7,7 @@ import { heartbeatAnswers } from './probe-asides.ts';
 import { enoughMs, helpedFinding, isBetter, lastsTo } from './probe-compare.ts';
 import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
+import { type Restart, restartOf, tellRestarts, untilRestart } from './probe-ends.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
@@ -48,13 +49,16 @@ async function tryOut(run: Run, more: Tried, ms: number, except?: string): Promi
 /** Watches channels, and keeps what was seen on all of them. */
 function createWatch(run: Run, windowMs: number, answerMs: number) {
 	const seen: Ranked[] = [];
+	const restarts: Restart[] = [];
 	let last: Life | undefined;
 	/** @returns `null` where the channel does not open. */
 	const watch = async (more: Tried, ms = windowMs, except?: string): Promise<Life | null> => {
 		const attempt = () => tryOut(run, more, ms, except);
-		const life = await renewed(run, await attempt(), (one) => one, attempt);
-		last = life;
-		if (!life?.isOpen) return null;
+		const whole = await renewed(run, await attempt(), (one) => one, attempt);
+		last = whole;
+		if (!whole?.isOpen) return null;
+		restarts.push(...[restartOf(whole) ?? []].flat());
+		const life = untilRestart(whole);
 		seen.push(...ranked(life, Object(more['firstMessages']).length ?? 0, answerMs));
 		for (const words of wordsIn(life, readForm(seen))) run.words.push(readErrorDetail(words) || words);
 		return life;
@@ -64,7 +68,7 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 		if (!life) throw notAgain(run, last);
 		return life;
 	};
-	return { seen, watch, watchWhole };
+	return { seen, restarts, watch, watchWhole };
 }
 
 /** Watches the channel, and tries settings until it lasts and brings each message once. @param before a life that ended early. */
@@ -81,7 +85,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	/** Settings without which a channel ended, by point. */
 	const mended = new Map<string, Tried>();
 	let lastFound = '';
-	const { seen, watch, watchWhole } = createWatch(run, windowMs, answerMs);
+	const { seen, restarts, watch, watchWhole } = createWatch(run, windowMs, answerMs);
 	const read = () => {
 		const answers = heartbeatAnswers(best, answerMs, readForm(seen), settled);
 		const { notificationIdPointer, kindPointer } = settled as ReadingSettings;
@@ -101,6 +105,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	};
 	onStep(`Watches the channel for ${run.seconds} s.`);
 	let best = await watchWhole(settled);
+	// One restart may be chance.
+	if (restarts.length > 0) best = await watchWhole(settled);
+	run.restarts = tellRestarts(restarts);
 	let form = read();
 	let ends: Life[] = best.ended ? [best, ...(before ? [before.life] : [])] : [];
 	for (let left = MAX_GUESSES; left > 0 && pace.left() > LAST_REQUESTS; left -= 1) {
@@ -131,7 +138,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		};
 		const compared = { settleMs, answerMs, settings: settled, guess };
 		const helps = (life: Life | null, ms = lastsMs): life is Life =>
-			life !== null && isBetter(life, than, { ...compared, form: readForm(seen), ms });
+			life !== null && isBetter(life, than, { ...compared, form: readForm(seen), ms: Math.min(ms, life.leftMs ?? ms) });
 		let life = await attempt(guess.settings);
 		if (life) guessesFor(life);
 		if (!helps(life)) continue;

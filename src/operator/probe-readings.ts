@@ -189,7 +189,7 @@ const kindsIn = (text: string) =>
 	membersOf(parseJson(text), 2).flatMap(({ name, value }) =>
 		KIND_NAME.test(name) && typeof value === 'string' ? [value.replaceAll('_', '.')] : [],
 	);
-const greets = (text: string) => kindsIn(text).some((kind) => GREETS.test(kind));
+export const greets = (text: string) => kindsIn(text).some((kind) => GREETS.test(kind));
 
 /**
  * Whether a person may be shown a message: it is about the talk, and asks for something. Never what may be a notification, whatever its kind

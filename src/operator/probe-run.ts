@@ -92,6 +92,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 			hasOpened: false,
 			isTaken: false,
 			isTold: false,
+			restarts: null,
 			sent: 0,
 			offered: [],
 			dismissed: new Map(),
@@ -201,9 +202,22 @@ async function probe(run: Run): Promise<DeviceReport> {
 		if (next) run.next = isNext ? { ...next, isProved: run.isTold || next.isProved } : null;
 	}
 	noteToken(run.isTold);
+	noteRestarts(run);
 	const device = await runWithFile(run);
 	if (run.createKey) note(await keyPaths(run));
 	return device;
+}
+
+/** Beside what is known of the Connection's own life. */
+function noteRestarts({ restarts, findings, note }: Run): void {
+	const known = findings().find(({ point }) => point === 'connection-life');
+	if (restarts === null || !known) return;
+	const isAlone = known.certainty === 'not seen';
+	note(
+		isAlone
+			? finding(known.point, 'channels until their end', restarts, 'guessed')
+			: { ...known, found: `${known.found}; ${restarts}` },
+	);
 }
 
 /** @returns the least handshake that opens the channel, or else one that did. */
@@ -339,9 +353,8 @@ function silencesEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }
 	const replies = [ackBody ?? [], pingKind === null ? [] : pongBody].flat().map(likeTemplate);
 	const silences = lives.flatMap(({ ended, said }) => {
 		const last = said.findLast(({ text }) => !replies.some((isReply) => isReply(text)));
-		return ended && !RESTARTS.includes(ended.code ?? 0) && !OVER.test(ended.reason)
-			? [ended.atMs - (last?.atMs ?? 0)]
-			: [];
+		const isRestart = RESTARTS.includes(ended?.code ?? 0) || (run.restarts !== null && ended?.code === 1001);
+		return ended && !isRestart && !OVER.test(ended.reason) ? [ended.atMs - (last?.atMs ?? 0)] : [];
 	});
 	return silences.filter((ms) => ms > watchedCadenceMs(run));
 }

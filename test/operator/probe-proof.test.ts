@@ -330,6 +330,29 @@ test.each([
 	60_000,
 );
 
+test.each([
+	[1012, 'restart'],
+	[1001, ''],
+])(
+	'a service that ends every channel with %i after it has brought notifications is no riddle: nothing is guessed because of it, and the device runs [F1279]',
+	async (code, reason) => {
+		let nr = 0;
+		const served = await probedForeign((socket) => {
+			setTimeout(() => socket.close(code, reason), 700);
+			every(socket, 60, () => socket.send(JSON.stringify({ type: 'visit.open', id: `n-${++nr}` })));
+		});
+		expect(served.outcome, served.outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(served.outcome.stdout).not.toContain('Tries {');
+		expect(served.outcome.stdout).toMatch(
+			new RegExp(`connection-life .* ends each channel after 0\\.[78] s \\(${code}\\)`),
+		);
+		expect(served.outcome.stdout).toMatch(/Notifications +visit\.open \((\d+)\); \1 of \1 with an id/);
+		expect(served.settings).not.toHaveProperty('service');
+		expect(served.settings).not.toHaveProperty('heartbeatCadence');
+	},
+	60_000,
+);
+
 test('a code whose answer was cut off is sent again for the same device by a second run, and another code for another [F1213]', async () => {
 	const ids = new Map<string, string>();
 	const sent: string[] = [];
