@@ -105,7 +105,7 @@ export interface Run extends ProbeOptions, Asking {
 	isTaken: boolean;
 	/** The same handshake with another text in its place was refused: what is shown is the Connection. */
 	isTold: boolean;
-	/** That the service ends each channel, in words, where this is no fault of the device. */
+	/** That the service ends each channel, in words, where the device did nothing wrong. */
 	restarts: string | null;
 	/** Messages on channels. */
 	sent: number;

@@ -10,9 +10,9 @@ type Tried = Readonly<Record<string, unknown>>;
 export interface Kept {
 	readonly form: ReadingSettings;
 	readonly settleMs: number;
-	/** What both channels were opened with, but for what is left away on one. */
+	/** Settings of both channels, but for those that are left away on one. */
 	readonly settings: Tried;
-	/** What is left away. */
+	/** The ones that are left away. */
 	readonly without: Tried;
 }
 
