@@ -238,13 +238,13 @@ function assemble(options: AgentOptions, base: Base) {
 	});
 	base.onClockJump(() => {
 		reconciler.follow();
-		// The history has a line of it.
 		publish();
 	});
+	pairing.onOutcome(() => publish());
 	const leaving = createLeaving({ ...base, dropKept: pairing.dropKept });
 	const status = (): Status => {
 		time.look();
-		return statusOf(base, { links, line, reconciler, connectivity, fleet, workflow }, handOver.report);
+		return statusOf(base, { links, line, reconciler, connectivity, fleet, workflow, pairing }, handOver.report);
 	};
 	const state = () => {
 		const { supervision } = links;
@@ -309,11 +309,11 @@ async function goOnline(
 	};
 }
 
-type StatusParts = Pick<Device, 'links' | 'line' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow'>;
+type StatusParts = Pick<Device, 'links' | 'line' | 'reconciler' | 'connectivity' | 'fleet' | 'workflow' | 'pairing'>;
 
 function statusOf(
 	base: Base,
-	{ links, line, reconciler, connectivity, fleet, workflow }: StatusParts,
+	{ links, line, reconciler, connectivity, fleet, workflow, pairing }: StatusParts,
 	updates: Status['updates'],
 ): Status {
 	const { clock, stateWriter, settings, agentVersion } = base;
@@ -328,7 +328,7 @@ function statusOf(
 		agentVersion,
 		line: line.facts(moment.nowMs),
 		supervision,
-		device: stateWriter.state,
+		device: pairing.told(stateWriter.state),
 		workflow: workflow.chosen(),
 		plan: reportPlan(fleet.record(), attempt, { ...moment, wallMs: base.time.nowMs() }, fleet),
 		updates,

@@ -173,8 +173,9 @@ export function keepReconciled(
 			const { message, params } = way.failure;
 			return { ...way.failure, message: `${changed}: ${message}`, params: { ...params, changed } };
 		}
-		// What comes of the try of another service is the problem of the move.
-		if (way.name === 'none' || !cause || address !== null) return null;
+		// Beside a device that is online, what comes of the try of another service is the problem of the move.
+		const isMove = address !== null && links.supervision.current?.state.name === 'online';
+		if (way.name === 'none' || !cause || isMove) return null;
 		const message = `${changed}: the changed settings are tried beside those from before, which are in force until the device is online with them. ${cause.message}`;
 		return failure('settings-not-followed', message, { params: { changed, problem: cause.code } });
 	}

@@ -25,6 +25,7 @@ export class Shell {
 	/** What a command waits by. */
 	readonly clock: Clock;
 	#readerIsWatched = false;
+	#goesOn = false;
 
 	constructor(caller: Caller, isJson = false, clock: Clock = systemClock) {
 		this.caller = caller;
@@ -43,13 +44,18 @@ export class Shell {
 		this.caller.stdout.write(text);
 	}
 
+	/** From now on what is done is done also where no one reads on. */
+	goOnUnread(): void {
+		this.#goesOn = true;
+	}
+
 	/** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should. */
 	#watchReader(): void {
 		if (this.#readerIsWatched) return;
 		this.#readerIsWatched = true;
 		this.caller.stdout.on('error', (error: NodeJS.ErrnoException) => {
-			if (error.code === 'EPIPE') process.exit();
-			throw error;
+			if (error.code !== 'EPIPE') throw error;
+			if (!this.#goesOn) process.exit();
 		});
 	}
 

@@ -46,6 +46,8 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 		client.request(...asked).catch((error: unknown) => {
 			throw unsent(error);
 		});
+	// Who pipes the answer away still wants the device paired.
+	shell.goOnUnread();
 	// Before a person fetches a scanner: is there an agent, and may this user move the device?
 	await askBefore('admin', 'GET', LOCAL_ROUTES.status);
 	const read = checkLength(await readCode(shell, from, flags.image));
@@ -67,7 +69,11 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 	}
 	const agreed = await settle(shell, preview, request);
 	const spend = (asked: PairRequest) =>
-		withoutInput(shell, client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS }));
+		withoutInput(
+			shell,
+			client.request('admin', 'POST', LOCAL_ROUTES.pair, asked, { deadlineMs: PAIR_DEADLINE_MS }),
+			`The code may have been used: ${LOOK_FIRST}`,
+		);
 	const result = (await spend(agreed)
 		.catch(async (error: unknown) => {
 			const workflowId = await askWorkflow(shell, error);
@@ -75,6 +81,8 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 			return spend({ ...agreed, workflowId });
 		})
 		.catch((error: unknown) => {
+			const { cause = null } = error instanceof AgentError ? error : {};
+			if (cause instanceof AgentProblem && cause.code === 'agent-not-running') throw unsent(error);
 			throw isUnanswered(error) ? asError(withWorth({ ...error.failure, remedy: '' }, 'uncertain', LOOK_FIRST)) : error;
 		})) as PairResult;
 	shell.answer(result, `\nPaired. ${result.sentence}`);

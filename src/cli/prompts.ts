@@ -48,12 +48,13 @@ export function promptHidden(shell: Shell, question: string, maxLength: number):
 }
 
 /** What a scanner types while something is under way is neither shown nor left for the shell, which would run it and keep it. */
-export async function withoutInput<Result>(shell: Shell, work: Promise<Result>): Promise<Result> {
+export async function withoutInput<Result>(shell: Shell, work: Promise<Result>, onCancel: string): Promise<Result> {
 	const { stdin } = shell.caller;
 	if (!stdin.isTTY) return work;
 	const onData = (chunk: Buffer | string) => {
 		if (!String(chunk).includes(CTRL_C)) return;
 		stdin.setRawMode(false);
+		shell.caller.stderr.write(`^C\n${onCancel}\n`);
 		process.kill(process.pid, 'SIGINT');
 	};
 	stdin.setRawMode(true);

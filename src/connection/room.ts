@@ -74,6 +74,8 @@ export function endsAsSecond(link: Link, event: Ended): boolean {
 
 function endsEarly({ state }: Link, { closeCode, wasOpen, failure: told, atMs }: Ended): boolean {
 	const hasCounted = state.name === 'online' && atMs - state.sinceMs >= COUNTS_AFTER_MS;
+	// What this device ends itself says nothing of the place for it.
+	if (told.code === 'handshake-timeout') return false;
 	return !hasCounted && (closeCode !== null || wasOpen === true || told.code === 'connection-lost' || isHeld(told));
 }
 

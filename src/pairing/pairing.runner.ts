@@ -283,6 +283,8 @@ export function createPairing(parts: PairingParts) {
 		get underWay() {
 			return underWay;
 		},
+		/** The state as it is told: a code whose answer is still awaited is not uncertain. */
+		told: (state: DeviceState): DeviceState => (underWay ? { ...state, attempt: null } : state),
 		/** What a code would do. Redeems nothing, touches no network. */
 		inspect: (asked: PairRequest, by: BroughtBy = 'person') => withUnicodeHost(decide(asked, by).preview),
 		/**

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
@@ -5,7 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { listen } from '../connection/network-peers.ts';
 import { drawCode, encodePng, prepareWriter, sideBySide } from '../fixtures/pictures/draw.ts';
 import { createClock, send } from '../service/fixture.ts';
-import { atTheEndOfAll, givenHome, type Home, type Outcome } from './command.ts';
+import { atTheEndOfAll, BIN, givenHome, type Home, type Outcome } from './command.ts';
 import { asProcess, type Device, givenDevice, givenPaired } from './device.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';
 import { atTerminal, hasTerminal } from './terminal.ts';
@@ -108,6 +110,17 @@ describe('pair', () => {
 		spending();
 		await home.run();
 		expect((await pair(held)).stdout).toMatch(/Paired\./);
+	});
+
+	test('pairs also where no one reads what it says [F1258]', async () => {
+		const { home, code, registrations } = await givenDevice({}, asProcess);
+		const { PATH = '' } = process.env;
+		const words = ['--norc', '-c', 'set -o pipefail; "$0" pair - | true', join(BIN, 'idv-agent')];
+		const child = spawn('bash', words, { env: { PATH, ...home.env }, stdio: ['pipe', 'ignore', 'inherit'] });
+		child.stdin.end(code());
+		expect((await once(child, 'exit'))[0]).toBe(0);
+		expect(registrations()).toBe(1);
+		expect(await home.status()).toMatchObject({ pairedAt: expect.any(String) });
 	});
 
 	test('--image reads the code from a picture, Aztec as well [F098]', async () => {

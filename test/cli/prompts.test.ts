@@ -17,7 +17,7 @@ test.each([
 			setRawMode: (mode: boolean) => void modes.push(mode),
 		});
 		const { promise: until, resolve: go } = Promise.withResolvers<void>();
-		const work = withoutInput({ caller: { stdin } } as unknown as Shell, until.then(end)).catch(() => {});
+		const work = withoutInput({ caller: { stdin } } as unknown as Shell, until.then(end), 'Look.').catch(() => {});
 		expect(modes).toEqual([true]);
 		stdin.write('https://id.example.com/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab\r');
 		await setImmediate();

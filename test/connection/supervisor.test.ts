@@ -332,6 +332,14 @@ describe('an old channel that the service ends because the new link has register
 		expect(connectionOf(kept.current?.state as LinkState)?.token).toBe('token-1');
 	});
 
+	test('is not made room for where the new one ended itself, as no confirmation came [F1257]', () => {
+		const silent = { ...ended(failure('handshake-timeout', 'Not confirmed.')), wasOpen: true } as Told;
+		const { supervision } = tell(both, 'next', silent);
+		expect([supervision.current?.state.name, supervision.next?.state.name]).toEqual(['online', 'connectWait']);
+		const lost = tell(both, 'next', { ...ended(), wasOpen: true } as Told).supervision;
+		expect(lost.current?.state.name).toBe('connectWait');
+	});
+
 	test('and told so by a message is left to end by itself', () => {
 		const event: SupervisorEvent = { type: 'link', generation: 1, event: { type: 'connectionRevoked', atMs: 1000 } };
 		expect(supervise(both, event, half)).toEqual({ supervision: both, effects: [] });

@@ -154,6 +154,19 @@ describe('an answer that could not be read', () => {
 		server.close();
 	});
 
+	test('is not missed while it is awaited, and is as soon as it did not come [F1256]', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const answering = service.hold(REGISTER.path);
+		const refused = refusalOf(device.pair(service.createPairingCode('check-in').url));
+		await answering.received;
+		expect(device.agent.status().summary).toEqual({ code: 'unpaired', params: {} });
+		service.dropSockets();
+		await service.close();
+		await refused;
+		expect(device.statuses.at(-1)?.summary.code).toBe('unpaired-uncertain');
+	});
+
 	test('stays until the device was online with it: the text that was named first may not be the Connection [F1255]', async () => {
 		const service = await givenService({ dialect: { tokenPointer: '/data/access' } });
 		const [first, right] = ['/data/other', '/data/access'];

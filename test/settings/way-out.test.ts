@@ -221,6 +221,21 @@ test.each<[what: string, more: object]>([
 	},
 );
 
+test('another address that does not work is told also while the one from before is away [F1259]', async () => {
+	const { service, home, good, device } = await given();
+	const lost = device.untilState('offline');
+	const { promise: until, resolve: comesBack } = Promise.withResolvers<void>();
+	const back = service.restart({ until, hard: true });
+	await lost;
+	await home.writeSettings({ ...good, baseUrl: 'https://127.0.0.1:1' });
+	await device.daemon.reload();
+	const isTold = ({ warnings }: Status) => warnings.some(({ params }) => params?.['changed'] === 'baseUrl');
+	const { warnings } = await device.untilStatus(isTold);
+	expect(JSON.stringify(warnings)).toContain('127.0.0.1:1 refuses connections');
+	comesBack();
+	await back;
+});
+
 test.each([
 	['an address', { baseUrl: 'https://127.0.0.1:1' }],
 	['a path of the channel', { service: { channelPath: '/no/such/channel' } }],
