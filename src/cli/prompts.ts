@@ -47,7 +47,7 @@ export function promptHidden(shell: Shell, question: string, maxLength: number):
 	});
 }
 
-/** What a scanner types while something is under way is neither shown nor left for the shell, which would run it and keep it. */
+/** Keeps the keys of a scanner off the screen, and from the shell, which would run and keep them, while something is under way. @param onCancel said after Ctrl-C. */
 export async function withoutInput<Result>(shell: Shell, work: Promise<Result>, onCancel: string): Promise<Result> {
 	const { stdin } = shell.caller;
 	if (!stdin.isTTY) return work;

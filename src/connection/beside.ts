@@ -1,7 +1,7 @@
 /** The events of a link in the light of the other one. Pure. */
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
 import { RECENTLY_MS } from './backoff.ts';
-import { connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
+import { type Connection, connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
 import {
 	isSameLink,
 	isSameWay,
@@ -48,19 +48,34 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	const { next } = supervision;
 	if (next === null || next.state.name === 'blocked') return event;
 	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
-	const connection = connectionOf(next.state);
-	const isRegistered = connection !== null;
+	const isRegistered = connectionOf(next.state) !== null;
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
 	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
 	// Otherwise the words of the service stay: an old Connection also expires while the new one is on its way.
 	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) {
-		// Where only the channel is opened in another way, and fails so, the way from before may bring it online.
-		const isOther = isRegistered && connection.token !== connectionOf(link.state)?.token;
-		const isShared = isOther && 'untilMs' in next.state && servesRegistration(next.registration, link.registration);
-		return { ...event, isFollowed: true, ...(isShared && { shared: connection }) };
+		const shared = sharedConnection(link, next);
+		return { ...event, isFollowed: true, ...(shared && { shared }) };
 	}
 	const message = 'The service ended the old channel because of the new registration.';
 	return { ...event, failure: failure('connection-replaced', message) };
+}
+
+/**
+ * The new Connection of a next link whose own way fails, where it serves the current one as well: only the channel is opened in
+ * another way, and the way from before may bring it online. `null` for none.
+ */
+export function sharedConnection(current: Link, next: Link): Connection | null {
+	const connection = connectionOf(next.state);
+	if (!connection || !('untilMs' in next.state) || connection.token === connectionOf(current.state)?.token) return null;
+	return servesRegistration(next.registration, current.registration) ? { ...connection, isShared: true } : null;
+}
+
+/** The same for a current link that waits, since its own Connection was refused. */
+export function sharedWithWaiting(current: Link | null, next: Link): Connection | null {
+	if (!current || !('untilMs' in current.state) || current.state.name === 'blocked') return null;
+	const { code } = current.state.failure;
+	const isRefused = code === 'connection-replaced' || dispositionOf(code) === 'reregister';
+	return isRefused ? sharedConnection(current, next) : null;
 }

@@ -12,6 +12,8 @@ export interface Connection {
 	readonly lifeMs: number | null;
 	/** Whether the device was online with it before this start. */
 	readonly worked?: boolean;
+	/** Whether another link has registered for it: it may be saved no more by the time at which the device is online with it. */
+	readonly isShared?: boolean;
 }
 
 /** The credentials of a device, in the order in which it is tried. */

@@ -57,6 +57,7 @@ export const TRANSITIONS: Table = {
 		timerFired: register,
 		retryRequested: register,
 		settingsChanged: (state, event) => tryChanged(state, event, register({ ...state, backoff: NO_FAILURES }, event)),
+		connectionChanged: takeOver,
 		closeRequested: close,
 	},
 	connecting: {
@@ -87,6 +88,7 @@ export const TRANSITIONS: Table = {
 		retryRequested: (state, event) => openWith(state, state.connection, event.atMs),
 		settingsChanged: (state, event) =>
 			tryChanged(state, event, openWith({ ...state, backoff: NO_FAILURES }, state.connection, event.atMs)),
+		connectionChanged: takeOver,
 		closeRequested: close,
 	},
 	blocked: {
@@ -156,6 +158,16 @@ function change(state: State<'connecting'> | State<'online'>, { connection }: Ev
 	return { state: { ...state, connection }, effects: [keep(connection)] };
 }
 
+/** Another link has a Connection that serves this one as well. */
+function takeOver(
+	state: State<'registerWait'> | State<'connectWait'>,
+	{ connection, atMs }: Event<'connectionChanged'>,
+	random: () => number,
+): Step {
+	const delayMs = 1 + Math.floor(SECOND_TRY_MS * random());
+	return wait({ ...state, connection }, state.failure, delayMs, false, 'connect', atMs);
+}
+
 function register(from: Entered & Trying & { connection: Connection | null }, event: { atMs: number }): Step {
 	return registerWith(from, 0, event.atMs);
 }
@@ -198,7 +210,9 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 	// One that had to prove itself by its age has been open for so long already.
 	const sinceMs = backoff.earlyEnds ? atMs - COUNTS_AFTER_MS : atMs;
 	const entered = { sinceMs, attempt, backoff: proved, credentials, onlineAtMs: atMs };
-	return { state: { name: 'online', ...entered, connection }, effects: [] };
+	if (!connection.isShared) return { state: { name: 'online', ...entered, connection }, effects: [] };
+	const { isShared: _, ...own } = connection;
+	return { state: { name: 'online', ...entered, connection: own }, effects: [keep(own)] };
 }
 
 function withRegistered<From extends Entered>(from: From, atMs: number): From {

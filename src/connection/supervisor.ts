@@ -3,7 +3,7 @@
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
 import { failure } from '../base/errors.ts';
-import { asSeenBeside, hasCountedBeside } from './beside.ts';
+import { asSeenBeside, hasCountedBeside, sharedWithWaiting } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
@@ -295,6 +295,11 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 
 	if (!cameOnline) {
 		const stepped = { ...supervision, budget, [isNext ? 'next' : 'current']: moved };
+		const shared = isNext && event.type === 'channelEnded' ? sharedWithWaiting(stepped.current, moved) : null;
+		if (shared) {
+			const taken = { type: 'connectionChanged', connection: shared, atMs: event.atMs } as const;
+			return followedBy(effects, stepLink(stepped, stepped.current, taken, random));
+		}
 		// A renewal that went before a move and has to wait gives its place back.
 		const isMoveNext = reason === 'renewal' && desired && !isSameLink(registration, desired);
 		if (!isNext || !isMoveNext || !('untilMs' in step.state) || step.state.connection)

@@ -163,6 +163,8 @@ function performForLink(
 		event.type === 'retryRequested' ||
 		event.type === 'settingsChanged' ||
 		isLastChance(before, generation, event) ||
+		// The new Connection of a next link that fails with it may bring the current one online.
+		(event.type === 'link' && event.event.type === 'channelEnded' && event.generation === before.next?.generation) ||
 		// The link that made room comes back where that did not help.
 		before.next?.roomAtMs !== undefined;
 	const overtakes = busy?.type === 'timer' && hurries;

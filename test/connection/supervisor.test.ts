@@ -326,6 +326,15 @@ describe('an old channel that the service ends because the new link has register
 		const shared = tell(failed, 'current', ended(refused, 1008), 20_000).supervision.current?.state;
 		expect(shared).toMatchObject({ name: 'connectWait', connection: { token: 'token-2' } });
 		expect((shared as { untilMs: number }).untilMs).toBeLessThanOrEqual(25_000);
+		// One that waits already takes it at once, and saves it when it is online with it.
+		const waiting = tell(tried, 'current', ended(refused, 1008)).supervision;
+		const again = tell(tell(waiting, 'next', gone).supervision, 'next', { type: 'timerFired' }, 9000).supervision;
+		const failing = tell(tell(again, 'next', registered('token-3'), 9000).supervision, 'next', gone, 9500);
+		expect(said(failing.effects)).toEqual(['2 wait', '1 wait']);
+		const opened = tell(failing.supervision, 'current', { type: 'timerFired' }, 14_500);
+		expect(shown(opened.effects)).toEqual(['token-3']);
+		const back = tell(opened.supervision, 'current', confirmed, 14_600);
+		expect(said(back.effects)).toEqual(['1 keepConnection', '1 linkPromoted']);
 		// For another workflow it is another Connection.
 		const moved = tell(both, 'next', ended(failure('channel-not-found', '404.'), null), 1000).supervision;
 		const kept = tell(moved, 'current', ended(refused, 1008), 20_000).supervision;
