@@ -622,7 +622,7 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toBe(UNASKED);
 		expect(at('code').value).toBe('a-code');
 		agent.mend('/api/inspect');
-		// F1246: what was said of the silence does not outlast it.
+		// What was said of the silence does not outlast it.
 		agent.tell(unpaired);
 		await expect.poll(() => text('answer'), LOOK).toBe('The code was not used and stays valid.');
 		agent.answer('/api/inspect', 200, preview);

@@ -168,7 +168,7 @@ const doubts: readonly Row[] = [
 	[421, 'uncertain', '{"error":"code was burned"}'],
 	[425, 'uncertain', '{"error":"code is no longer valid"}'],
 	[429, 'uncertain', '{"error":"This code is locked"}'],
-	// F1247: other languages, and words that only say that something is over.
+	// Other languages, and words that only say that something is over.
 	[429, 'uncertain', '{"message":"Der Kopplungscode ist abgelaufen"}'],
 	[429, 'uncertain', '{"message":"Le jeton a expiré"}'],
 	[429, 'uncertain', '{"message":"El código ha caducado"}'],

@@ -68,11 +68,11 @@ const runs = (workflowId: string): Partial<DeviceState> => ({
 });
 const trusting = { trustOrigin: HERE };
 
-describe('a text that is not a pairing code is refused with what it is', () => {
+describe('a text that is not a pairing code is refused with what it is [F1245]', () => {
 	test.each([
 		['', 'Nothing was read.'],
 		['x'.repeat(5000), 'This text is longer than any pairing code.'],
-		// F1245: of what is not read nothing is said but its length.
+		// Of what is not read nothing is said but its length.
 		[link(HERE, `&pad=${'x'.repeat(5000)}`), 'This text is longer than any pairing code.'],
 		['tr-abc\u0007def', 'This text has control characters in it, so it is not a pairing code.'],
 		['4006381333931', 'This is a bar code of a product or a label, not a pairing code.'],
