@@ -678,6 +678,19 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toMatch(said);
 	});
 
+	test('that is refused in words about something else is not called expired [F1218]', async () => {
+		const { agent, submit, text } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const params = { reason: 'refused', detail: 'Your subscription has expired.', pairingCode: 'uncertain' };
+		agent.answer('/api/pair', 401, { code: 'code-expired-or-used', detail: 'This code is not accepted.', params });
+		submit('confirm');
+		await expect
+			.poll(() => text('answer'), LOOK)
+			.toMatch(/^The service does not accept the data of this device\. The code may have been used: .* “Details”\.$/);
+	});
+
 	test('whose answer is kept needs no other, in each language, and what the service said of it is under the details [F1243]', async () => {
 		const { agent, submit, text, choose, document } = await givenTyped();
 		agent.answer('/api/inspect', 200, preview);

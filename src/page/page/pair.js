@@ -461,10 +461,12 @@ function sentenceOf({ code: named, params = {} }) {
 	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
 	if (named === 'already-paired' && params.reason === 'sameCode') return text('sameCode');
 	if (named === 'already-paired' && params.reason === 'sameCodeRefused') return text('codeUsed');
-	const isOver = named === 'code-expired-or-used';
+	const isOver = named === 'code-expired-or-used' && params.pairingCode !== 'uncertain';
 	if (isOver && params.reason === 'used') return text('codeUsed');
-	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];
-	const todo = todoOf(named, params);
+	// The words of the service were about something else; they are under the details.
+	const meant = named === 'code-expired-or-used' && !isOver ? 'request-rejected' : named;
+	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(meant)[0];
+	const todo = todoOf(meant, params);
 	if (params.answer === 'kept') return [what, text('answerKept'), todo].join(' ');
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
