@@ -324,8 +324,8 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
 }
 
 /**
- * A share of the whole fleet would hide a ring of 1 %: each step is judged by its own devices. Once a rollout has begun, what is said
- * without a ring may be old: a device that nothing was heard of since then has not failed by it.
+ * A share of the whole fleet would hide a ring of 1 %: each step is judged by its own devices. Once a rollout has begun, what the
+ * defaults say without a ring is what the fleet had: a device that nothing was heard of since then has not failed by it.
  */
 function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged' | 'steps'> {
 	const hasBegun = devices.some(({ isMoveDue }) => isMoveDue);
@@ -333,7 +333,9 @@ function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged'
 		ring !== null && (standing === 'dueLater' || isSilent);
 	const judged = devices
 		.filter((one) => one.isMoveDue || (one.target !== null && !isToCome(one)))
-		.map((one) => (hasBegun && !one.isMoveDue && one.isSilent ? { ...one, hasFailed: false } : one));
+		.map((one) =>
+			hasBegun && !one.isMoveDue && one.isSilent && one.rule === null ? { ...one, hasFailed: false } : one,
+		);
 	const steps = [...Map.groupBy(judged, ({ step }) => step)].map(([step, those]) => {
 		const failed = those.filter(({ hasFailed }) => hasFailed);
 		const reported = those.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);

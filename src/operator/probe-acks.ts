@@ -1,4 +1,4 @@
-/** What `idv probe` takes for an acknowledgement. Pure. */
+/** What `idv probe` takes for an acknowledgement, and what it never says. Pure. */
 import { readWord } from '../protocol/channel.ts';
 import { parseJson } from '../protocol/json.ts';
 import { membersOf, PLACEHOLDER } from './probe-readings.ts';
@@ -7,6 +7,16 @@ const ACKNOWLEDGES = /^(?:ack(?:s|ed|nowledg\w*)?|receipts?|received|delivered|s
 /** Beginnings of words that decide about what a notification is about, such as a session. */
 const DECIDES =
 	/^(?:accept|reject|approv|deny|denied|declin|refus|cancel|abort|clos|delet|remov|revok|terminat|unsubscri|dismiss)/i;
+
+/** Of a message that ends something for the device itself; without what stands between parts of a word. */
+const ENDS =
+	/^(?:device|session|client|connection)?(?:log(?:out|off)|sign(?:out|off)|bye|quit|exit|leave|part|disconnect|disable|un(?:register|pair|link|enroll|subscribe)|deregister|delete|remove|revoke|terminate|close|reset|reboot|restart|shutdown|wipe|erase|expire)/i;
+
+/** Whether a message that a service has written out would undo what the device is: its Connection, its place or its subscription. */
+export function endsSomething(text: string): boolean {
+	const word = readWord(parseJson(text));
+	return word !== null && ENDS.test(word.split(/[^A-Za-z]+/).join(''));
+}
 
 const partsOf = (words: readonly string[]) =>
 	words.flatMap((one) => one.replace(/([a-z])([A-Z])/g, '$1 $2').split(/[^A-Za-z]+/));

@@ -135,7 +135,9 @@ export function follow(run: Run, life: Life): void {
 	const { next } = run;
 	if (next) run.token = named.findLast(({ pointer }) => pointer === next.pointer)?.token ?? run.token;
 	// A channel that was opened with an old one may be ended without a word of the next.
-	else if (named.length > 0) run.offered = named;
+	// Where each message brings another one, only the newest opens the next.
+	else if (named.length > 0)
+		run.offered = named.filter(({ pointer }, at) => at === named.findLastIndex((one) => one.pointer === pointer));
 }
 
 function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: boolean): Omit<Dialled, 'life'> {

@@ -2,6 +2,7 @@
 import { readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
+import { endsSomething } from './probe-acks.ts';
 import { ERROR, membersOf, PLACEHOLDER } from './probe-readings.ts';
 
 export interface Example {
@@ -32,6 +33,7 @@ export function examplesIn(
 		const isAsked = about.test(before(texts.slice(0, at)));
 		const isOne = isAsked || text.search(about) >= 0 || (purpose === 'first' && OF_DEVICE.test(text));
 		if (!isObject(example) || ERROR.test(text) || wraps(example, about)) continue;
+		if (purpose !== 'answer' && endsSomething(JSON.stringify(example))) continue;
 		const filled = fill(example, purpose, documents);
 		// A message with the id of a notification answers it, whatever the words before are about.
 		if (!filled || !(isOne || ID_NAME.test(filled.pointer ?? ''))) continue;

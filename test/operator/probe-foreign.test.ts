@@ -4,8 +4,11 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { follow } from '../../src/operator/probe-dial.ts';
 import { examplesIn } from '../../src/operator/probe-examples.ts';
 import { channelPlaces } from '../../src/operator/probe-search.ts';
+import type { Run } from '../../src/operator/probe-state.ts';
+import type { Life } from '../../src/operator/probe-wire.ts';
 import { listen } from '../connection/network-peers.ts';
 import { probesOfFile, QUICK } from './probing.ts';
 
@@ -127,6 +130,29 @@ describe('a service that others wrote', () => {
 		});
 		expect(outcome.stdout).not.toContain('ackBody');
 	});
+});
+
+test.each(['logout', 'log_out', 'sign.out', 'device.unregister', 'disconnect', 'revokeToken', 'delete'])(
+	'an example of %s is never said [F1219]',
+	(word) => {
+		const words = `commands: {"type":"${word}","token":"<token>"} {"type":"subscribe","deviceId":"<deviceId>"}`;
+		const first = examplesIn(words, 'first', /login|subscribe/).map(({ text }) => text);
+		expect(first).toEqual(['{"type":"subscribe","deviceId":"{deviceId}"}']);
+		expect(examplesIn(words, 'heartbeat', /./).some(({ text }) => text.includes(word))).toBe(false);
+	},
+);
+
+test('of Connections that each message renews, the newest is tried [F1220]', () => {
+	const heard = [1, 2, 3, 4, 5].map((n) => ({
+		atMs: n * 1000,
+		frame: {
+			type: 'text',
+			text: JSON.stringify({ type: 'event', auth: { token: `cn-${n}-0123456789abcdef0123456789abcdef` } }),
+		},
+	}));
+	const run = { token: 'cn-0', next: null, offered: [] } as unknown as Run;
+	follow(run, { isOpen: true, headers: {}, heard } as unknown as Life);
+	expect(run.offered.map(({ token }) => token)).toEqual(['cn-5-0123456789abcdef0123456789abcdef']);
 });
 
 test.each([
