@@ -1,4 +1,4 @@
-/** What `idv probe` takes for an acknowledgement, and what it never says. Pure. */
+/** Which messages `idv probe` takes for an acknowledgement, and which it never says. Pure. */
 import { readWord } from '../protocol/channel.ts';
 import { parseJson } from '../protocol/json.ts';
 import { membersOf, PLACEHOLDER } from './probe-readings.ts';
