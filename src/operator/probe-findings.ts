@@ -25,7 +25,7 @@ export interface Finding {
 
 /** The contents of the settings file: the address, and each value that differs from its default. @param isOwn for this device alone. */
 export function settingsFrom(baseUrl: string, workflowId: string | undefined, all: readonly Finding[], isOwn = false) {
-	const findings = all.filter((one) => isOwn || !one.isOwn);
+	const findings = all.filter((one) => (isOwn || !one.isOwn) && one.certainty !== 'not seen');
 	const { heartbeatCadence, ...found }: Record<string, unknown> = Object.assign(
 		{},
 		...findings.map(({ settings }) => settings),

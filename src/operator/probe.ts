@@ -337,7 +337,7 @@ function tell(
 	if (deviceFile !== undefined) shell.line(`Saved: ${deviceFile} (a provision.json with the Connection: a secret)`);
 	if (answerFile !== undefined)
 		shell.line(
-			`Saved: ${answerFile} (the answer to the registration: a secret). ${isTaken ? 'A channel has opened, and nothing proves which of its texts is the Connection' : 'No channel has opened with a Connection from it'}${deviceFile === undefined && answer?.candidates[0] ? ': if the operator knows which of its candidates is the one, a provision.json with that brings this device online without another code' : ''}.`,
+			`Saved: ${answerFile} (the answer to the registration: a secret). ${isTaken ? 'A channel has opened, and nothing proves which of its texts is the Connection' : 'No channel has lasted with a Connection from it'}${deviceFile === undefined && answer?.candidates[0] ? ': if the operator knows which of its candidates is the one, a provision.json with that brings this device online without another code' : ''}.`,
 		);
 	if (file !== undefined && flags.headersFile !== undefined)
 		shell.line(

@@ -30,14 +30,11 @@ test('rollout.sh leaves to the checks beside the plan what it is not told itself
 		operator.file(
 			'gathered.jsonl',
 			those
-				.map((deviceId) =>
-					JSON.stringify({
-						deviceId,
-						state: 'online',
-						workflow: { live: 'new', wanted: 'new' },
-						plan: { followed: 1, refused: null },
-					}),
-				)
+				.map((deviceId) => {
+					const live = rolloutPercentile(deviceId) < 10 ? 'new' : 'old';
+					const plan = { followed: 1, refused: null };
+					return JSON.stringify({ deviceId, state: 'online', workflow: { live, wanted: live }, plan });
+				})
 				.join('\n'),
 		);
 	const run = (more: Record<string, string> = {}) =>
