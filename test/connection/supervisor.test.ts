@@ -331,6 +331,9 @@ describe('an old channel that the service ends because the new link has register
 		const again = tell(tell(waiting, 'next', gone).supervision, 'next', { type: 'timerFired' }, 9000).supervision;
 		const failing = tell(tell(again, 'next', registered('token-3'), 9000).supervision, 'next', gone, 9500);
 		expect(said(failing.effects)).toEqual(['2 wait', '1 wait']);
+		// Once: what fails with it again and again does not hurry the other.
+		const retried = tell(failing.supervision, 'next', { type: 'timerFired' }, 12_000).supervision;
+		expect(said(tell(retried, 'next', gone, 12_100).effects)).toEqual(['2 wait']);
 		const opened = tell(failing.supervision, 'current', { type: 'timerFired' }, 14_500);
 		expect(shown(opened.effects)).toEqual(['token-3']);
 		const back = tell(opened.supervision, 'current', confirmed, 14_600);
