@@ -5,7 +5,7 @@ import { counted, type Shell } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
-import { withoutSigning, withSigning } from '../fleet/rollout-record.ts';
+import { type RolloutRecord, withoutSigning, withSigning } from '../fleet/rollout-record.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { parseJson } from '../protocol/json.ts';
 import {
@@ -117,6 +117,7 @@ export async function publishSigned(
 		const isSeen = plan.seen === undefined || plan.seen === there;
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
+		let unheard: RolloutRecord['signed'][number] | undefined;
 		await changeRecord(
 			shell,
 			out,
@@ -125,12 +126,19 @@ export async function publishSigned(
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
+				const isOlder = last && there !== null && there === last.previous;
+				unheard = isOlder && ![plan.digest, there].includes(last.digest) ? last : undefined;
 				const kept = damage ? withoutDamaged(record, plan.seen, damage) : record;
 				return withSigning(kept, plan, { previous: damage ? (plan.seen ?? null) : there, at, moves });
 			},
 			withoutRecord,
 		);
 		if (damage) shell.warn(`${damage.message} It is replaced.`);
+		// A run that was killed before it had published leaves the same behind.
+		if (unheard)
+			shell.warn(
+				`${out} held the plan before revision ${unheard.revision}, which was signed at ${unheard.at}: if that was published, a store has lost it, devices have it, and take this one only if its revision is higher. idv fleet status says which they have.`,
+			);
 		const place = await replaceStored(shell, out, text, stored).catch(async (error: unknown) => {
 			if (!isOvertaken(error)) throw error;
 			const now = await readStored(shell, out);

@@ -136,6 +136,20 @@ test('a run that was killed between signing and publishing is repeated as it was
 	expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1, 2]);
 });
 
+test('a store that holds the plan before the newest one again is told, with the revision that devices may have [F1221]', async () => {
+	const { plan, sign, first, out } = await given();
+	await first(await plan(1, 'new'), out);
+	const before = await readFile(out, 'utf8');
+	expect((await sign(await plan(2, 'new'), out)).stderr).toBe('');
+	await writeFile(out, before);
+	const later = await sign(await plan(3, 'new'), out);
+	expect(later).toMatchObject({
+		status: 0,
+		stderr: expect.stringMatching(/held the plan before revision 2, which was signed at .* devices have it/),
+	});
+	expect((await sign(await plan(4, 'new'), out)).stderr).toBe('');
+});
+
 test('a store that knows If-Match decides who comes first [F733]', async () => {
 	const { plan, sign, first } = await given();
 	const store = await givenStore();
