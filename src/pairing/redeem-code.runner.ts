@@ -75,7 +75,14 @@ export async function redeemCode(
 		result.unread &&
 		(await setAside(plan, attemptId, result.failure, result.unread, options));
 	if (kept) throw asError({ ...kept, recovers: false });
-	if (result.sent === 'perhaps') throw uncertain(host, result);
+	if (result.sent === 'perhaps') {
+		// A code that is certainly used up leaves nothing to try again.
+		if (result.worth === 'used') {
+			stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
+			await options.store.save(stateWriter.state).catch(() => {});
+		}
+		throw uncertain(host, result);
+	}
 	// An answer that was set aside stays good whatever another code came to.
 	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
@@ -111,7 +118,9 @@ function uncertain(host: string, { failure: cause, worth }: Extract<RegisterResu
 	const params = { ...cause.params, host };
 	if (worth === 'used') {
 		const told = failure('pairing-uncertain', `${host} took the code. ${cause.message}`, { params });
-		return asError(withWorth({ ...told, remedy: '' }, 'used'));
+		// Where the operator has to act first, another code would be spent in vain.
+		const remedy = cause.code === 'answer-unreadable' ? cause.remedy : '';
+		return asError(withWorth({ ...told, remedy }, 'used'));
 	}
 	const message = `The code was sent to ${host}, but no usable answer came back: the service may have used the code up. ${cause.message}`;
 	const told = failure('pairing-uncertain', message, { params: { ...params, pairingCode: worth } });

@@ -70,7 +70,7 @@ describe('an answer that could not be read', () => {
 		);
 		expect(status).toMatchObject({ state: 'online', problem: null, workflow: { live: 'check-in' } });
 		expect(registrations(service)).toEqual([201]);
-		expect(await kept(device)).toBeNull();
+		await expect.poll(() => kept(device)).toBeNull();
 		expect(await device.home.untilSaved(({ attempt }) => attempt === null)).toMatchObject({
 			attempt: null,
 			pairing: { baseUrl: service.url },
@@ -151,6 +151,23 @@ describe('an answer that could not be read', () => {
 		// Support finds what the service has said.
 		expect(device.logText()).toContain('code-expired-or-used');
 		expect(asked).toBe(3);
+		server.close();
+	});
+
+	test('in XML is told as one that no setting reads, by the refusal and the status alike [F1222]', async () => {
+		const server = createServer((request, response) => {
+			request.resume();
+			if (request.method !== 'POST') return void response.writeHead(404).end();
+			const body = '<r><connection>cn-0123456789abcdef0123456789abcdef</connection></r>';
+			response.setHeader('content-type', 'application/xml').end(body);
+		});
+		const device = await givenAgent();
+		const code = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+		expect(await refusalOf(device.pair(code))).toMatchObject({
+			remedy: expect.stringMatching(/the operator must have the service send it .* Ask for a new pairing code\.$/),
+			params: { pairingCode: 'used' },
+		});
+		expect(device.agent.status().summary).toEqual({ code: 'unpaired', params: {} });
 		server.close();
 	});
 
