@@ -67,6 +67,8 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
  * another way, and the way from before may bring it online. `null` for none.
  */
 export function sharedConnection(current: Link, next: Link): Connection | null {
+	// The Connection of a code stays with its own link, whatever becomes of the other one.
+	if (next.reason !== 'desired') return null;
 	const connection = connectionOf(next.state);
 	if (!connection || !('untilMs' in next.state) || connection.token === connectionOf(current.state)?.token) return null;
 	return servesRegistration(next.registration, current.registration) ? { ...connection, isShared: true } : null;
