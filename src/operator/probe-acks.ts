@@ -8,18 +8,21 @@ const ACKNOWLEDGES = /^(?:ack(?:s|ed|nowledg\w*)?|receipts?|received|delivered|s
 const DECIDES =
 	/^(?:accept|reject|approv|deny|denied|declin|refus|cancel|abort|clos|delet|remov|revok|terminat|unsubscri|dismiss)/i;
 
-/** Of a message that ends something for the device itself; without what stands between parts of a word. */
-const ENDS =
-	/^(?:device|session|client|connection)?(?:log(?:out|off)|sign(?:out|off)|bye|quit|exit|leave|part|disconnect|disable|un(?:register|pair|link|enroll|subscribe)|deregister|delete|remove|revoke|terminate|close|reset|reboot|restart|shutdown|wipe|erase|expire)/i;
-
-/** Whether a message that a service has written out would undo what the device is: its Connection, its place or its subscription. */
-export function endsSomething(text: string): boolean {
-	const word = readWord(parseJson(text));
-	return word !== null && ENDS.test(word.split(/[^A-Za-z]+/).join(''));
-}
+/** Words by which a device itself leaves, together as one or as its parts. */
+const LEAVES =
+	/^(?:log(?:out|off)|sign(?:out|off)|bye|quit|exit|leave|disconnect|disabl|un(?:regist|pair|link|enrol)|deregist|reset|reboot|restart|shutdown|wipe|erase)/i;
 
 const partsOf = (words: readonly string[]) =>
 	words.flatMap((one) => one.replace(/([a-z])([A-Z])/g, '$1 $2').split(/[^A-Za-z]+/));
+
+/** Whether a message that a service has written out would undo what the device is: its Connection, its place or its subscription. */
+export function endsSomething(text: string): boolean {
+	const word = readWord(parseJson(text)) ?? '';
+	const parts = partsOf([word]);
+	return [...parts, ...parts.map((part, at) => part + (parts[at + 1] ?? ''))].some(
+		(part) => LEAVES.test(part) || DECIDES.test(part),
+	);
+}
 
 /**
  * Whether a message that a service has written out may be tried as an acknowledgement. One whose own word says so always; another one only

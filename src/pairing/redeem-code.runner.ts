@@ -75,18 +75,13 @@ export async function redeemCode(
 		result.unread &&
 		(await setAside(plan, attemptId, result.failure, result.unread, options));
 	if (kept) throw asError({ ...kept, recovers: false });
-	if (result.sent === 'perhaps') {
-		// A code that is certainly used up leaves nothing to try again.
-		if (result.worth === 'used') {
-			stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
-			await options.store.save(stateWriter.state).catch(() => {});
-		}
-		throw uncertain(host, result);
-	}
+	// A code that is certainly used up leaves nothing to try again.
+	if (result.sent === 'perhaps' && result.worth !== 'used') throw uncertain(host, result);
 	// An answer that was set aside stays good whatever another code came to.
 	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
 	// What the service said matters more now than whether the disk takes it.
 	await options.store.save(stateWriter.state).catch(() => {});
+	if (result.sent === 'perhaps') throw uncertain(host, result);
 	const isSame = before?.tokenHash === hashOf(plan.token) && before.attemptId === options.answers.attempt?.attemptId;
 	const isOver = result.failure.code === 'code-expired-or-used';
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;

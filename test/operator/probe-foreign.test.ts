@@ -132,13 +132,16 @@ describe('a service that others wrote', () => {
 	});
 });
 
-test.each(['logout', 'log_out', 'sign.out', 'device.unregister', 'disconnect', 'revokeToken', 'delete'])(
+test.each(['logout', 'log_out', 'auth.signOut', 'device.unregister', 'disconnect', 'token.revoke', 'delete'])(
 	'an example of %s is never said [F1219]',
 	(word) => {
 		const words = `commands: {"type":"${word}","token":"<token>"} {"type":"subscribe","deviceId":"<deviceId>"}`;
 		const first = examplesIn(words, 'first', /login|subscribe/).map(({ text }) => text);
 		expect(first).toEqual(['{"type":"subscribe","deviceId":"{deviceId}"}']);
 		expect(examplesIn(words, 'heartbeat', /./).some(({ text }) => text.includes(word))).toBe(false);
+		// A word that only begins like one is said.
+		const joins = 'commands: {"type":"participant.join","deviceId":"<deviceId>"}';
+		expect(examplesIn(joins, 'first', /login|subscribe/)).toHaveLength(1);
 	},
 );
 
