@@ -487,6 +487,13 @@ describe('a plan that is not taken', () => {
 		return given;
 	}
 
+	/** Which timers are set tells nothing of which: intervals pass until one of them is the next look's own. */
+	function whileIntervalsPass<Reached>({ clock }: RunningAgent, reached: Promise<Reached>): Promise<Reached> {
+		const pass = setInterval(() => clock.advance(INTERVAL_MS), 500);
+		clock.advance(INTERVAL_MS);
+		return reached.finally(() => clearInterval(pass));
+	}
+
 	async function expectNothingChanged(device: RunningAgent, code: string, words: RegExp) {
 		const status = await refusalOf(device, code);
 		const isServed = code !== 'plan-unreachable';
@@ -564,10 +571,11 @@ describe('a plan that is not taken', () => {
 		await device.untilLive('boarding');
 		answerOlder();
 		server.publish(plan(10, 'check-in'));
-		const followed = device.untilStatus(({ plan }) => plan?.followed === 10);
-		// The older poll sets its timer at any moment from here on: intervals pass until one of them is its own.
-		const pass = setInterval(() => device.clock.advance(INTERVAL_MS), 500);
-		await followed.finally(() => clearInterval(pass));
+		// The older poll sets its timer at any moment from here on.
+		await whileIntervalsPass(
+			device,
+			device.untilStatus(({ plan }) => plan?.followed === 10),
+		);
 		expect(device.log.filter(({ code }) => /^plan-/.test(String(code)))).toEqual([]);
 	});
 
@@ -640,10 +648,9 @@ describe('a plan that is not taken', () => {
 		server.behave(mood);
 		device.clock.advance(INTERVAL_MS);
 		await expectNothingChanged(device, code, words);
-		await device.untilTimers(3);
 		server.behave(null);
-		device.clock.advance(INTERVAL_MS);
-		expect(await device.untilStatus(({ warnings }) => warnings.length === 0)).toMatchObject({ plan: { revision: 7 } });
+		const mended = device.untilStatus(({ warnings }) => warnings.length === 0);
+		expect(await whileIntervalsPass(device, mended)).toMatchObject({ plan: { revision: 7 } });
 	});
 
 	test('a body that is longer than it was said to be is cut there, and is no plan', async () => {
@@ -696,9 +703,10 @@ describe('a plan that is not taken', () => {
 		device.clock.advance(FIRST_LOOK_MS);
 		await expectNothingChanged(device, 'plan-untrusted', /is not signed/);
 		server.publish(signer.sign(good));
-		await device.untilTimers(3);
-		device.clock.advance(INTERVAL_MS);
-		await device.untilStatus(({ warnings }) => warnings.length === 0);
+		await whileIntervalsPass(
+			device,
+			device.untilStatus(({ warnings }) => warnings.length === 0),
+		);
 	});
 });
 
