@@ -54,30 +54,25 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
 	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
 	// Otherwise the words of the service stay: an old Connection also expires while the new one is on its way.
-	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) {
-		const shared = sharedConnection(link, next);
-		return { ...event, isFollowed: true, ...(shared && { shared }) };
-	}
+	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) return { ...event, isFollowed: true };
 	const message = 'The service ended the old channel because of the new registration.';
 	return { ...event, failure: failure('connection-replaced', message) };
 }
 
 /**
- * The new Connection of a next link whose own way fails, where it serves the current one as well: only the channel is opened in
- * another way, and the way from before may bring it online. `null` for none.
+ * The new Connection of a next link whose own way fails, for a current one whose own was refused and that waits: only the channel is
+ * opened in another way, and the way from before may bring it online. `null` for none.
  */
-export function sharedConnection(current: Link, next: Link): Connection | null {
+export function sharedConnection({ current, next }: Supervision): Connection | null {
 	// The Connection of a code stays with its own link, whatever becomes of the other one.
-	if (next.reason !== 'desired') return null;
+	if (!current || next?.reason !== 'desired' || !waitsRefused(current)) return null;
 	const connection = connectionOf(next.state);
 	if (!connection || !('untilMs' in next.state) || connection.token === connectionOf(current.state)?.token) return null;
-	return servesRegistration(next.registration, current.registration) ? { ...connection, isShared: true } : null;
+	return servesRegistration(next.registration, current.registration) ? { ...connection, savedAgain: true } : null;
 }
 
-/** The same for a current link that waits, since its own Connection was refused. */
-export function sharedWithWaiting(current: Link | null, next: Link): Connection | null {
-	if (!current || !('untilMs' in current.state) || current.state.name === 'blocked') return null;
-	const { code } = current.state.failure;
-	const isRefused = code === 'connection-replaced' || dispositionOf(code) === 'reregister';
-	return isRefused ? sharedConnection(current, next) : null;
+function waitsRefused({ state }: Link): boolean {
+	if (!('untilMs' in state) || state.name === 'blocked') return false;
+	const { code } = state.failure;
+	return code === 'connection-replaced' || dispositionOf(code) === 'reregister';
 }

@@ -12,8 +12,8 @@ export interface Connection {
 	readonly lifeMs: number | null;
 	/** Whether the device was online with it before this start. */
 	readonly worked?: boolean;
-	/** Whether another link has registered for it: it may be saved no more by the time at which the device is online with it. */
-	readonly isShared?: boolean;
+	/** Whether another link has been online meanwhile, or has registered for it: it is saved again once the device is online with it. */
+	readonly savedAgain?: boolean;
 }
 
 /** The credentials of a device, in the order in which it is tried. */
@@ -91,8 +91,6 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly wasOpen?: boolean;
 			/** Whether another link gets a new Connection already: this one only tries its own once more. */
 			readonly isFollowed?: boolean;
-			/** The Connection of the other link, which did not come online with it: it serves this one as well. */
-			readonly shared?: Connection;
 			/** The channel is tried again after this, whatever ended it: there is room for one only. */
 			readonly againInMs?: number;
 			/** Whether it has outlived the idle timeout that cut the channels before it: then it was stable. */

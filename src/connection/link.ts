@@ -210,8 +210,8 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 	// One that had to prove itself by its age has been open for so long already.
 	const sinceMs = backoff.earlyEnds ? atMs - COUNTS_AFTER_MS : atMs;
 	const entered = { sinceMs, attempt, backoff: proved, credentials, onlineAtMs: atMs };
-	if (!connection.isShared) return { state: { name: 'online', ...entered, connection }, effects: [] };
-	const { isShared: _, ...own } = connection;
+	if (!connection.savedAgain) return { state: { name: 'online', ...entered, connection }, effects: [] };
+	const { savedAgain: _, ...own } = connection;
 	return { state: { name: 'online', ...entered, connection: own }, effects: [keep(own)] };
 }
 
@@ -273,7 +273,7 @@ function afterChannelEnded(
 	event: Omit<Event<'channelEnded'>, 'type' | 'attempt'>,
 	random: () => number,
 ): Step {
-	const { againInMs, atMs, isFollowed = false, shared } = event;
+	const { againInMs, atMs, isFollowed = false } = event;
 	const undoubted = { ...state, backoff: { ...state.backoff, earlyEnds: null } };
 	if (againInMs !== undefined) return wait(undoubted, event.failure, againInMs, false, 'connect', atMs);
 	const early = withEarlyEnd(state, event);
@@ -305,9 +305,8 @@ function afterChannelEnded(
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
 	const isSecond = registers && state.name === 'connecting' && state.backoff.registerRefused;
-	const delayMs = isSecond || shared ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
-	const from = { ...state, backoff: next.backoff, connection: shared ?? state.connection };
-	return wait(from, cause, Math.ceil(delayMs), blocked, then, atMs);
+	const delayMs = isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
+	return wait({ ...state, backoff: next.backoff }, cause, Math.ceil(delayMs), blocked, then, atMs);
 }
 
 function withEarlyEnd(

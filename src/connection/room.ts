@@ -1,7 +1,7 @@
 /** A service that permits one channel of a device: when the old channel is closed for the new one, and which of the two comes next. Pure. */
 import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
-import { connectionOf, failureOf, type LinkEffect, type LinkEvent, transition } from './link.ts';
+import { connectionOf, failureOf, type LinkEffect, type LinkEvent, type LinkState, transition } from './link.ts';
 import type { Link, Supervision } from './supervision.ts';
 
 type Ended = Extract<LinkEvent, { type: 'channelEnded' }>;
@@ -100,10 +100,13 @@ export function promoted(next: Link, current: Link | null, atMs: number): Link {
 
 /** The link that failed as the next one, and the one that comes back: it ended when it left its place, and is a new one. */
 export function changedBack(supervision: Supervision, current: Link, link: Link) {
-	const { before, ...failing } = link;
+	const { before, ...alone } = link;
 	const generation = supervision.lastGeneration + 1;
 	const connection = before && connectionOf(before.state);
-	if (!before || !connection) return { places: { ...supervision, next: failing }, failing, back: current, effects: [] };
+	if (!before || !connection)
+		return { places: { ...supervision, next: alone }, failing: alone, back: current, effects: [] };
+	// Its Connection is forgotten once the one that comes back is online with its own.
+	const failing = { ...alone, state: forgettable(alone.state) };
 	const back: Link = { ...before, generation };
 	const effects: LinkEffect[] = [{ type: 'keepConnection', connection }];
 	return {
@@ -112,6 +115,12 @@ export function changedBack(supervision: Supervision, current: Link, link: Link)
 		back,
 		effects,
 	};
+}
+
+function forgettable(state: LinkState): LinkState {
+	return 'connection' in state && state.connection
+		? ({ ...state, connection: { ...state.connection, savedAgain: true } } as LinkState)
+		: state;
 }
 
 /** The link that waits for its place: beside a channel that is online it has time to prove by its age that its own lasts. */

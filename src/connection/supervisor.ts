@@ -3,7 +3,7 @@
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
 import { failure } from '../base/errors.ts';
-import { asSeenBeside, hasCountedBeside, sharedWithWaiting } from './beside.ts';
+import { asSeenBeside, hasCountedBeside, sharedConnection } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
@@ -295,7 +295,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 
 	if (!cameOnline) {
 		const stepped = { ...supervision, budget, [isNext ? 'next' : 'current']: moved };
-		const shared = isNext && event.type === 'channelEnded' ? sharedWithWaiting(stepped.current, moved) : null;
+		const shared = event.type === 'channelEnded' ? sharedConnection(stepped) : null;
 		if (shared) {
 			const taken = { type: 'connectionChanged', connection: shared, atMs: event.atMs } as const;
 			return followedBy(effects, stepLink(stepped, stepped.current, taken, random));
@@ -353,7 +353,7 @@ function breakBeforeMake(
 		case 'in vain': {
 			const told = endsAsSecond(link, event) ? asHeld(room, link, event) : event;
 			const { places, failing, back, effects } = changedBack(supervision, current, link);
-			const failed = stepped(places, failing, transition(link.state, told, random));
+			const failed = stepped(places, failing, transition(failing.state, told, random));
 			return followedBy(
 				[...failed.effects, ...ofLink(back, effects)],
 				stepLink(failed.supervision, back, { type: 'retryRequested', atMs }, random),

@@ -164,7 +164,7 @@ function performForLink(
 		event.type === 'settingsChanged' ||
 		isLastChance(before, generation, event) ||
 		// The new Connection of a next link that fails with it may bring the current one online.
-		(event.type === 'link' && event.event.type === 'channelEnded' && event.generation === before.next?.generation) ||
+		(before.next !== null && event.type === 'link' && event.event.type === 'channelEnded') ||
 		// The link that made room comes back where that did not help.
 		before.next?.roomAtMs !== undefined;
 	const overtakes = busy?.type === 'timer' && hurries;
@@ -218,7 +218,8 @@ function checkLinks(world: World, before: Supervision, event: SupervisorEvent): 
 	must(current !== null || next === null, 'a next link has a current one before it');
 	must(next?.state.name !== 'online', 'a link that is online is the current one');
 	must(lastGeneration >= before.lastGeneration, 'generations never fall');
-	if (next) must(next.generation > (current?.generation ?? 0), 'the next link is younger');
+	// The one that came back to its place is the younger one.
+	if (next) must(next.generation !== current?.generation, 'the two links are told apart');
 	must(world.underWay.size === links.length, 'only links that are alive have work under way');
 	for (const link of links) {
 		const { state } = link;

@@ -352,6 +352,18 @@ describe('an old channel that the service ends because the new link has register
 		expect(lost.current?.state.name).toBe('connectWait');
 	});
 
+	test('that has come back leaves the Connection of the new one to be saved again once that is online [F1280]', () => {
+		// The channel of a new Connection counts, and every one after it ends at once: the old one comes back.
+		const gone = ended(failure('channel-not-found', '404.'), 4403);
+		const failing = tell(tell(both, 'next', confirmed).supervision, 'current', gone, 1100).supervision;
+		const tried = tell(failing, 'current', timer, 1800).supervision;
+		const back = tell(tried, 'current', gone, 4000);
+		expect(said(back.effects)).toEqual(['2 wait', '3 keepConnection', '3 openChannel']);
+		const again = tell(tell(back.supervision, 'current', confirmed, 4100).supervision, 'next', timer, 10_000);
+		const promoted = tell(again.supervision, 'next', confirmed, 13_000);
+		expect(said(promoted.effects)).toEqual(['2 keepConnection', '2 linkPromoted', '3 closeChannel', '3 linkEnded']);
+	});
+
 	test('and told so by a message is left to end by itself', () => {
 		const event: SupervisorEvent = { type: 'link', generation: 1, event: { type: 'connectionRevoked', atMs: 1000 } };
 		expect(supervise(both, event, half)).toEqual({ supervision: both, effects: [] });
