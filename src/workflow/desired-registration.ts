@@ -67,7 +67,7 @@ export interface Progress {
 	readonly way: PlanAttempt;
 	/** Names the credential that has failed alone: from then on it is tried with all else that is demanded. */
 	readonly credential: string;
-	/** The same for what bears on neither the way out nor the workflow; empty while that has not failed. */
+	/** The same for what does not bear on the way out; empty while that has not failed. */
 	readonly request: string;
 }
 
@@ -110,7 +110,7 @@ export interface DesiredOutcome {
 
 /** What is desired now. Ask again at `reevaluateAtMs`, when an input changes, and after every step of the supervision. */
 export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
-	const { resolved, supervision, leases, before, nowMs, wallMs, random } = inputs;
+	const { resolved, supervision, before, nowMs, wallMs, random } = inputs;
 	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
 	const { maxDeferSeconds } = resolved.settings.workflow;
 	const due = inputs.plan && applyDue(inputs.plan, wallMs);
@@ -119,13 +119,17 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const whole = demandedRegistration({ ...inputs, plan });
 	const { blocker, missing } = whole;
 	const { credential, alone } = tryCredential(inputs, whole.demanded);
-	const { request, here } = alone ? { request: before.request, here: null } : tryRequest(inputs, whole.demanded);
+	const context = { ...inputs, last: inputs.state.connections[0], before: before.change, maxDeferSeconds };
+	const first = deferWorkflow(whole.demanded, context);
+	const { request, here } = alone ? { request: before.request, here: null } : tryRequest(inputs, first.desired);
 	const { way, demanded, isAlone } = alone ?? here ?? tryWay(inputs, whole.demanded);
 	const planDueMs = due && nextDueMs(due, wallMs);
 	const wayMs = way.name !== 'none' && way.untilMs > nowMs ? way.untilMs : null;
 	const moments = [wayMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
 	if (isAlone) {
-		const change = agedChange(before.change, leases, maxDeferSeconds, nowMs);
+		// A try of another service keeps the age of a change at this one.
+		const isHere = whole.demanded?.baseUrl === supervision.current?.registration.baseUrl;
+		const change = isHere ? first.change : agedChange(before.change, inputs.leases, maxDeferSeconds, nowMs);
 		const reevaluateAtMs = earliest([...moments, change?.untilMs ?? null]);
 		const progress = { ...before, way, credential, request, change };
 		return { desired: demanded, blocker, missing, reevaluateAtMs, progress, plan: due, adoptsProvisioned: false };
@@ -133,8 +137,6 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 
 	const key = planMoveKey(demanded, supervision, plan, fixedWorkflow(resolved, plan)?.source === 'plan');
 	const allowed = isHeldBack(before.attempt, key, nowMs) ? keepLastGood(demanded, supervision) : demanded;
-	const [last] = inputs.state.connections;
-	const context = { supervision, last, leases, before: before.change, maxDeferSeconds, nowMs };
 	const deferral = deferWorkflow(allowed, context);
 	const waitsUntilMs = deferral.change?.untilMs ?? null;
 	const attempt = assessAttempt(before.attempt, {
@@ -201,8 +203,8 @@ function tryCredential(
 }
 
 /**
- * Before another address or way out is tried, the link that there is takes what bears on neither that nor the workflow: its
- * service knows the device by it, and has nothing to do with what may come of the try.
+ * Before another address or way out is tried, the link that there is takes what does not bear on it: its service knows the device by it,
+ * and has nothing to do with what may come of the try. A workflow is of its service, and stays where another one is tried.
  */
 function tryRequest(
 	{ supervision: { current, next }, before, resolved }: DesiredInputs,
@@ -216,7 +218,7 @@ function tryRequest(
 	if (!isTried) return { request, here: null };
 	const { credentialId } = made;
 	const hasReusableCredential = demanded.hasReusableCredential && credentialId === demanded.credentialId;
-	const asked = { ...demanded.request, workflowId: made.request.workflowId };
+	const asked = { ...demanded.request, ...(isElsewhere && { workflowId: made.request.workflowId }) };
 	const asNow = { ...demanded, ...made, request: asked, hasReusableCredential };
 	const key = JSON.stringify(asked);
 	if (key === request || isSameLink(made, asNow)) return { request, here: null };

@@ -78,7 +78,7 @@ test('a changed way out is taken when the device is online by it, beside the cha
 	await home.writeSettings({ ...good, service: { channelAuth: 'query' }, workflowId: 'boarding' });
 	await device.daemon.reload();
 	await device.untilLive('boarding');
-	expect(device.agent.ways.runtime().resolved.settings.service.channelAuth).toBe('query');
+	await device.untilLogged(({ msg }) => msg.startsWith('setting taken: service.channelAuth = "query"'));
 	expect([offline, registrations(service).length - before]).toEqual([[], 1]);
 	expect(told(device.agent.status())).toEqual([]);
 	await home.writeSettings({ ...good, service: { channelPath: '/nowhere' } });
@@ -431,3 +431,21 @@ test.each([
 		expect([offline, device.agent.status().state]).toEqual([[], 'online']);
 	},
 );
+
+test('while a path of the channel does not work, another workflow goes live at once, or when its lease ends [F1281]', async () => {
+	const { service, home, good, device } = await given();
+	const offline = watchOffline(service);
+	const bad = { ...good, service: { channelPath: '/no/such/channel' } };
+	// No time passes: the try is still under way.
+	await home.writeSettings({ ...bad, workflowId: 'boarding' });
+	await device.daemon.reload();
+	await device.untilLive('boarding');
+	await device.client.request('agent', 'POST', '/v1/leases', { name: 'check', seconds: 600 });
+	await home.writeSettings({ ...bad, workflowId: 'check-in' });
+	await device.daemon.reload();
+	const waiting = await device.untilStatus(({ workflow }) => workflow.waitsUntil !== null);
+	expect(waiting.workflow).toMatchObject({ live: 'boarding', wanted: 'check-in' });
+	await device.client.request('agent', 'POST', '/v1/leases/release', { name: 'check' });
+	await device.untilLive('check-in');
+	expect([offline, told(device.agent.status())]).toEqual([[], []]);
+});
