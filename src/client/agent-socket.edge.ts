@@ -96,6 +96,7 @@ export async function send(socketPath: string, sent: Sent, ending: Ending): Prom
 				signal,
 			};
 			const request = http.request(options);
+			request.maxHeadersCount = 0;
 			request.once('socket', readOn);
 			request.once('response', resolve);
 			// The listener stays: errors after the answer appear on the answer itself.

@@ -67,6 +67,8 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 			// A server that speaks HTTP/2 only refuses this in the handshake.
 			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
 		});
+		// Node would drop those after the 1,000th untold; the head is bounded in bytes.
+		request.maxHeadersCount = 0;
 		const lost = (code: string) => end(Object.assign(new Error('No answer.'), { code }));
 		// There is a socket as soon as there is a connection, before TLS.
 		const connecting = setTimeout(() => lost(request.socket ? TLS_STALLED : 'ETIMEDOUT'), CONNECT_MS);

@@ -46,12 +46,17 @@ interface WrittenWords {
 	readonly rollout?: { readonly rings: readonly object[] };
 }
 
-/** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them. */
+/** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them.
+ * @param above a revision that devices may have, higher than that of the plan. */
 export function nextPlan(
 	document: Record<string, unknown>,
 	plan: FleetPlan,
 	step: Step,
-	{ nowMs, rule: only }: { readonly nowMs: number; readonly rule?: string | undefined },
+	{
+		nowMs,
+		rule: only,
+		above = 0,
+	}: { readonly nowMs: number; readonly rule?: string | undefined; readonly above?: number | undefined },
 ): NextPlan {
 	const { defaults, rules } = document as { defaults?: WrittenWords; rules?: readonly WrittenWords[] };
 	const changes: RolloutChange[] = [];
@@ -79,7 +84,7 @@ export function nextPlan(
 		...document,
 		...(defaults && { defaults: change(null, plan.defaults?.rollout, defaults) }),
 		...(rules && { rules: plan.rules.map(({ name, rollout }, index) => change(name, rollout, rules[index] ?? {})) }),
-		revision: plan.revision + 1,
+		revision: Math.max(plan.revision, above) + 1,
 	};
 	return changes.length === 0 ? { document, changes } : { document: next, changes };
 }

@@ -4,6 +4,7 @@ import { parseJson } from '../protocol/json.ts';
 import type { FleetPlan } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
 import type { DeviceStanding, FleetProgress } from './progress.ts';
+import { comparePlans } from './record.ts';
 import { hasBegun } from './targeting.ts';
 
 const FORMAT = 'idv-fleet-record/1';
@@ -64,6 +65,15 @@ export function withSigning(
 	const others = record.signed.filter((one) => one.digest !== digest);
 	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves] };
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
+}
+
+/** The newest of what was signed in this plan's place, where that is no older than it; `undefined` where devices can have none of that kind. */
+export function signedSince(
+	{ signed }: RolloutRecord,
+	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
+): Signing | undefined {
+	const others = signed.filter((one) => one.digest !== digest && comparePlans(one, plan) >= 0);
+	return others.toSorted(comparePlans).at(-1);
 }
 
 export const withoutSigning = (record: RolloutRecord, digest: string): RolloutRecord => ({

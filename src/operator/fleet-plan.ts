@@ -5,7 +5,13 @@ import { counted, type Shell } from '../cli/output.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
-import { type RolloutRecord, withoutSigning, withSigning } from '../fleet/rollout-record.ts';
+import {
+	type RolloutRecord,
+	recordPlaceOf,
+	signedSince,
+	withoutSigning,
+	withSigning,
+} from '../fleet/rollout-record.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { parseJson } from '../protocol/json.ts';
 import {
@@ -123,6 +129,7 @@ export async function publishSigned(
 			out,
 			(record) => {
 				const last = record.signed.at(-1);
+				refuseNumber(record, plan, out);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
@@ -156,6 +163,18 @@ export async function publishSigned(
 		}
 		return place;
 	});
+}
+
+/** Where a store has lost a plan, or an older one was put back by hand. @throws AgentError `plan-invalid` for a number that devices may have already. */
+function refuseNumber(record: RolloutRecord, plan: Braked, out: string): void {
+	const newer = signedSince(record, plan);
+	if (!newer) return;
+	const number = newer.epoch === 0 ? '' : `epoch ${newer.epoch}, `;
+	throw new AgentError(
+		'plan-invalid',
+		`By ${recordPlaceOf(out)}, ${number}revision ${newer.revision} was signed at ${newer.at} with other content: devices that have it refuse this plan.`,
+		{ remedy: `Give this plan ${nextNumber(newer)}.` },
+	);
 }
 
 /** As one line. @param before the envelope of the plan: its other signatures stay. @throws AgentError for a plan that devices would refuse. */

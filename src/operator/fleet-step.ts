@@ -6,7 +6,7 @@ import { asAssigned } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { NO_RECORD, recordPlaceOf, ringsBefore } from '../fleet/rollout-record.ts';
+import { NO_RECORD, recordPlaceOf, ringsBefore, signedSince } from '../fleet/rollout-record.ts';
 import { compilePlan, planFor } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
@@ -96,7 +96,10 @@ async function takeStep(
 			remedy: `Name one of: ${names.join(', ')}.`,
 		});
 	const written = parseExactly(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
-	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule });
+	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
+	const record = await loadRecord(shell, file, flags.withoutRecord);
+	const above = signedSince(record, before)?.revision;
+	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule, above });
 	if (changes.length === 0) {
 		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
 		const unwritten = flags.out === undefined ? '' : ` ${flags.out} was not written.`;

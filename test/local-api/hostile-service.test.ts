@@ -280,6 +280,16 @@ describe('a service that', () => {
 			afterAsked(`HTTP/1.1 200 OK\r\nContent-Length: ${MAX_BYTES + 1}\r\n\r\n`),
 			possible(507, 'response-too-large'),
 		],
+		[
+			'sends the Connection back, compressed, and says so after 1,200 other headers [F1283]',
+			afterAsked(
+				`HTTP/1.1 200 OK\r\n${'X: 1\r\n'.repeat(1200)}`,
+				...compressed('gzip', gzipSync(TOKEN)).map((part) =>
+					typeof part === 'string' ? part.replace(/^.*\r\n/, '') : part,
+				),
+			),
+			possible(502, 'answer-withheld'),
+		],
 		['sends the Connection back', afterAsked(answer(`you sent ${TOKEN}`)), possible(502, 'answer-withheld')],
 		[
 			'sends the Connection in a header',

@@ -150,6 +150,22 @@ test('a store that holds the plan before the newest one again is told, with the 
 	expect((await sign(await plan(4, 'new'), out)).stderr).toBe('');
 });
 
+test('a number that devices may have from a plan that a store has lost is given to no other plan [F1282]', async () => {
+	const { key, plan, sign, first, out, published } = await given();
+	await first(await plan(1, 'new'), out);
+	const before = await readFile(out, 'utf8');
+	await sign(await plan(2, 'new'), out);
+	await writeFile(out, before);
+	expect(await sign(await plan(2, 'other'), out, '--allow-workflow', 'other')).toMatchObject({
+		status: 65,
+		stderr: expect.stringMatching(/revision 2 was signed at .* devices that have it refuse .*Give this plan revision 3/s),
+	});
+	expect(await published()).toMatchObject({ revision: 1 });
+	const step = await operator.idv(['fleet', 'next-ring', out, '--key', key, '--out', out]);
+	expect(step).toMatchObject({ status: 0, stdout: expect.stringContaining('Revision 1 → 3') });
+	expect(await published()).toMatchObject({ revision: 3 });
+});
+
 test('a store that knows If-Match decides who comes first [F733]', async () => {
 	const { plan, sign, first } = await given();
 	const store = await givenStore();

@@ -125,6 +125,8 @@ export function createServer(context: Context, listener: LocalListener): http.Se
 		},
 		serve,
 	);
+	// Node would drop those after the 1,000th untold; the head is bounded in bytes.
+	server.maxHeadersCount = 0;
 	server.on('connection', room.admit);
 	Object.assign(server, { httpAllowHalfOpen: true });
 	server.on('connection', (socket) => socket.on('end', () => lookForCaller(context, socket, pending.get(socket))));

@@ -6,8 +6,10 @@ import { peerProcess } from './peer.ts';
 export interface RoomSize {
 	/** Of one caller, which no other can take from it. */
 	readonly ensured: number;
-	/** Beyond those, of all callers together. */
-	readonly more: number;
+	/** Beyond those, of all callers together. Default: no bound of its own. */
+	readonly more?: number;
+	/** So many are left for callers that have fewer than the ensured. Default: none. */
+	readonly kept?: number;
 	readonly all: number;
 }
 
@@ -23,11 +25,11 @@ export function createRoom(size: () => RoomSize) {
 	const open = new Set<net.Socket>();
 	const asking = new Set<net.Socket>();
 	const isFull = (own: number) => {
-		const { ensured, more, all } = size();
+		const { ensured, more = Number.POSITIVE_INFINITY, kept = 0, all } = size();
 		const counts = [...taken.values()];
 		const total = counts.reduce((sum, count) => sum + count, 0);
 		const beyond = counts.reduce((sum, count) => sum + Math.max(0, count - ensured), 0);
-		return total >= all || (own >= ensured && beyond >= more);
+		return total >= all || (own >= ensured && (beyond >= more || total >= all - kept));
 	};
 
 	return {
