@@ -130,6 +130,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 	rpar: ')',
 	semi: ';',
 	sol: '/',
+	underbar: '_',
 };
 
 function escapeAt(bytes: Uint8Array, at: number): Escape | null {
@@ -161,7 +162,8 @@ function surrogatesAt(bytes: Uint8Array, at: number, high: number): Escape {
 }
 
 function entityAt(bytes: Uint8Array, at: number): Escape | null {
-	const found = /^&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|([A-Za-z]{2,8}));/.exec(
+	// Browsers read a number without the semicolon, too.
+	const found = /^&(?:(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6}));?|([A-Za-z]{2,8});)/.exec(
 		String.fromCharCode(...bytes.subarray(at, at + 11)),
 	);
 	if (!found) return null;

@@ -206,7 +206,9 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 			(word) => !/^[A-Za-z]{0,2}\d{0,2}$/.test(word) && !isKnown(word) && !isKnown(word.toLowerCase()),
 		);
 		const areShort = words.length <= 6 && (text.length <= 4 || text.length >= 3 * words.length);
-		return areShort && others.length <= 1 && others.every((word) => /^[A-Za-z]{1,12}$/.test(word));
+		// Two words may be a name and its password.
+		const most = /[:@/]/.test(text) ? 0 : 1;
+		return areShort && others.length <= most && others.every((word) => /^[A-Za-z]{1,12}$/.test(word));
 	}
 
 	/** Of a kind, a code or an operation: known words, in any spelling of names; a capital alone begins a name of people. */

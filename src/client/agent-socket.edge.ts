@@ -220,6 +220,13 @@ function explain(error: unknown, socketPath: string): unknown {
 	if (code.startsWith('HPE_')) return unreadable(`The program that listens on ${socketPath} does not speak HTTP.`);
 	if (['ECONNRESET', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE'].includes(code)) return brokenOff(error);
 	if (/^(ERR_|[EN]+FILE$|$)/.test(code)) return error;
+	if (code === 'EAGAIN') {
+		const message = 'The agent has more callers than it can take at the moment.';
+		return new AgentProblem(0, 'service-overloaded', message, 'Ask again in a moment.', {
+			cause: error,
+			retryAfterMs: 1000,
+		});
+	}
 	const remedy = 'Start it: systemctl start idv-agent, or idv-agent run; or check the path of its socket.';
 	return new AgentProblem(0, 'agent-not-running', `No agent listens on ${socketPath}.`, remedy, { cause: error });
 }
@@ -235,7 +242,7 @@ export const unreadable = (message: string) =>
 
 /** Whether to try again: the agent is away, restarts, or has too much to do. */
 export const passes = ({ status, code }: AgentProblem): boolean =>
-	status >= 500 || status === 429 || isGone({ code }) || code === 'request-timeout';
+	status >= 500 || status === 429 || isGone({ code }) || code === 'request-timeout' || code === 'service-overloaded';
 export const isGone = ({ code }: Pick<AgentProblem, 'code'>): boolean =>
 	code === 'agent-not-running' || code === 'connection-lost';
 

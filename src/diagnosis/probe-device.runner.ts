@@ -200,7 +200,7 @@ export function checkPairing(
 	const pairedAt = status ? status.pairedAt : (device.pairing?.pairedAt ?? null);
 	const isUnpaired = status ? status.state === 'unpaired' : baseUrl === null || !hasCredential;
 	if (isUnpaired) return warning(failure('unpaired', 'This device is not paired yet.'));
-	const how = pairedAt === null ? 'by a credential of the settings' : `since ${pairedAt.slice(0, 10)}`;
+	const how = pairedAt === null ? 'by a credential of the settings' : `since ${pairedAt.replace(/\.\d+Z$/, 'Z')}`;
 	return ok(`Belongs to ${baseUrl ?? 'a service'}, ${how}.`);
 }
 

@@ -18,6 +18,8 @@ export interface FrameForm {
 
 /** Lines that are taken apart without a setting that says so. */
 const MAX_LINES_UNASKED = 64;
+/** Lines with nothing in them that are passed over. */
+const MAX_BLANK = 1000;
 /** A frame with more is one message: it would displace everything else that is kept. */
 const MAX_MESSAGES = 1000;
 
@@ -46,10 +48,19 @@ function linesOf(text: string, contents: 'auto' | 'lines'): string[] | null {
 	const isRecord = text.includes('\x1e');
 	if (!isRecord && !text.includes('\n')) return null;
 	const most = contents === 'auto' ? MAX_LINES_UNASKED : MAX_MESSAGES;
-	const lines = text.split(isRecord ? '\x1e' : /\r?\n/).filter((line) => line.trim() !== '');
+	const sign = isRecord ? '\x1e' : '\n';
+	if (hasMore(text, sign, MAX_BLANK + most)) return null;
+	const lines = text.split(isRecord ? sign : /\r?\n/).filter((line) => line.trim() !== '');
 	if (lines.length > most) return null;
 	if (contents === 'lines') return lines;
 	return (isRecord || lines.length > 1) && lines.every((line) => isObject(parseJson(line))) ? lines : null;
+}
+
+/** Whether a sign occurs more often: a text is not taken apart for nothing. */
+function hasMore(text: string, sign: string, most: number): boolean {
+	let count = 0;
+	for (let at = text.indexOf(sign); at !== -1 && count <= most; at = text.indexOf(sign, at + 1)) count += 1;
+	return count > most;
 }
 
 /** The JSON behind headers and an empty line. Source: STOMP 1.2, where an octet 0 ends the body. */

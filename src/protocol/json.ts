@@ -57,8 +57,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 
 /** The first members of an object or elements of a list: all at once would take longer than parsing them did. */
 export function* firstMembers(value: object, most: number): Generator<readonly [name: string, value: unknown]> {
-	for (const name of Object.keys(value).slice(0, Math.max(0, most)))
-		yield [name, (value as Record<string, unknown>)[name]];
+	// The elements of a list are not counted before it is parsed: there may be many more than members of objects.
+	const names = Array.isArray(value)
+		? Array.from(value.slice(0, Math.max(0, most)).keys(), String)
+		: Object.keys(value);
+	for (const name of names.slice(0, Math.max(0, most))) yield [name, (value as Record<string, unknown>)[name]];
 }
 
 /** The elements of a list or the members of an object, each as it is written. @param text JSON, up to its last bracket at least. */

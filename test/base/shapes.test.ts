@@ -186,6 +186,11 @@ test('a short name is one of words, and nothing that looks drawn', () => {
 		expect(shaper.name(name)).not.toBe(name);
 });
 
+test('a name and its password stand in no document as the name of a member [F1286]', () => {
+	for (const name of ['kiosk:sommer', 'admin:letmein', 'wartmann:Gh5', 'kiosk@sommer', 'kiosk/sommer'])
+		expect(shaper.name(name)).not.toMatch(/sommer|letmein|Gh5/);
+});
+
 /** Every place of a line into which a service or a person can put a text. */
 const PLACES: Readonly<Record<string, (text: string) => SeenLine>> = {
 	'a member of an answer': (text) => answer(JSON.stringify({ data: { value: text } })),

@@ -1,9 +1,10 @@
 /** `idv-agent/client` against a running agent and the embedded service. */
+import { spawn } from 'node:child_process';
 import { getEventListeners, once, setMaxListeners } from 'node:events';
 import { createReadStream, mkdtempSync, openAsBlob, rmSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
-import { createServer as listen } from 'node:net';
+import { connect, createServer as listen } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -871,6 +872,25 @@ test('no agent: each call says so', async () => {
 		expect([problem.status, problem.code]).toEqual([0, 'agent-not-running']);
 		expect(problem.message).toContain('/nonexistent/agent.sock');
 	}
+});
+
+test('an agent that runs and has too many callers is called that, and asked again [F1287]', async () => {
+	const directory = mkdtempSync(join(tmpdir(), 'client-'));
+	onTestFinished(() => rmSync(directory, { recursive: true }));
+	const socketPath = join(directory, 'agent.sock');
+	const code = `require('net').createServer().listen({ path: ${JSON.stringify(socketPath)}, backlog: 1 }, () => console.log('listens'))`;
+	const busy = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'inherit'] });
+	onTestFinished(() => void busy.kill('SIGKILL'));
+	await once(busy.stdout, 'data');
+	busy.kill('SIGSTOP');
+	const before = Array.from({ length: 4 }, () => connect(socketPath).on('error', () => {}));
+	onTestFinished(() => before.forEach((socket) => void socket.destroy()));
+	await expect
+		.poll(async () => (await problemOf(createClient({ socketPath }).status())).code)
+		.toBe('service-overloaded');
+	const asked = createClient({ socketPath }).events()[Symbol.asyncIterator]().next();
+	const first = await Promise.race([asked, promisify(setTimeout)(300, 'asks again')]);
+	expect(first).toBe('asks again');
 });
 
 /** An agent of which only the events answer: pages by the id that they were asked for. */

@@ -43,7 +43,9 @@ describe('beside an agent that is online', () => {
 		});
 		expect(checks.heartbeat).toMatchObject({ status: 'ok' });
 		expect(checks.state?.message).toMatch(/can be read and written; the agent has it in use\.$/);
-		expect(checks.pairing?.message).toMatch(new RegExp(`^Belongs to ${service.url}, since \\d{4}-\\d\\d-\\d\\d\\.$`));
+		expect(checks.pairing?.message).toMatch(
+			new RegExp(`^Belongs to ${service.url}, since \\d{4}-\\d\\d-\\d\\dT[\\d:]+Z\\.$`),
+		);
 		const asked = service.requests.slice(before).map(({ method, path }) => `${method} ${path}`);
 		expect(asked.toSorted()).toEqual(['GET /api/device/connection', 'HEAD /']);
 	});

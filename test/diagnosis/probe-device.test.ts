@@ -319,7 +319,7 @@ describe('the pairing', () => {
 	test('names the service and the day, or the credential of the settings', async () => {
 		const { home, url } = await givenStopped();
 		expect((await examine({ home }, 'pairing')).checks.pairing?.message).toMatch(
-			new RegExp(`^Belongs to ${url}, since \\d{4}-\\d\\d-\\d\\d\\.$`),
+			new RegExp(`^Belongs to ${url}, since \\d{4}-\\d\\d-\\d\\dT[\\d:]+Z\\.$`),
 		);
 		const fresh = await givenHome();
 		const apiKeyFile = await fresh.secretFile('key', 'some-key');

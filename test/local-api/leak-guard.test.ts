@@ -17,6 +17,7 @@ const FORMS: [string, string][] = [
 	['percent, all', percent(TOKEN)],
 	['percent twice', encodeURIComponent(encodeURIComponent(TOKEN))],
 	['HTML', Array.from(TOKEN, (letter) => `&#${letter.charCodeAt(0)};`).join('')],
+	['HTML, without semicolons', Array.from(TOKEN, (letter) => `&#${letter.charCodeAt(0)}`).join('')],
 	['half and half', TOKEN.slice(0, 9) + unicode(TOKEN.slice(9, 14)) + percent(TOKEN.slice(14))],
 ];
 
@@ -35,7 +36,7 @@ function passed(text: string, sizes: readonly number[]): string | null {
 	return Buffer.from(out + Buffer.from(guard.rest()).toString('latin1'), 'latin1').toString();
 }
 
-describe.each(FORMS)('the secret %s', (_name, form) => {
+describe.each(FORMS)('the secret %s [F1285]', (_name, form) => {
 	test.each([[1], [2], [3], [7], [5, 1, 11], [1000]])(
 		'is stopped in pieces of %j, and nothing of it has gone out',
 		(...sizes) => {

@@ -158,7 +158,9 @@ test('a number that devices may have from a plan that a store has lost is given 
 	await writeFile(out, before);
 	expect(await sign(await plan(2, 'other'), out, '--allow-workflow', 'other')).toMatchObject({
 		status: 65,
-		stderr: expect.stringMatching(/revision 2 was signed at .* devices that have it refuse .*Give this plan revision 3/s),
+		stderr: expect.stringMatching(
+			/revision 2 was signed at .* devices that have it refuse .*Give this plan revision 3/s,
+		),
 	});
 	expect(await published()).toMatchObject({ revision: 1 });
 	const step = await operator.idv(['fleet', 'next-ring', out, '--key', key, '--out', out]);

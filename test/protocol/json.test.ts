@@ -34,6 +34,16 @@ test('a document of more than 100,000 objects and lists is none: a megabyte of e
 	expect(parseJson(of(200_000, '"{[{["'))).toHaveLength(199_999);
 });
 
+test('a frame of a great many line ends is one message, and nothing of it is taken apart [F1288]', () => {
+	const read = (text: string) => messagesIn({ type: 'text', text }, { frameContents: 'lines', jsonInBinary: false });
+	expect(read(`${'\n'.repeat(900)}{"a":1}\n{"b":2}`).map((one) => one.type === 'text' && one.text)).toEqual([
+		'{"a":1}',
+		'{"b":2}',
+	]);
+	for (const text of ['\n'.repeat(1_000_000), '{}\n'.repeat(3000)])
+		expect(read(text)).toEqual([{ type: 'text', text }]);
+});
+
 test('a document of 100,000 members is read, and one of more is none: parsing it would stop everything else', () => {
 	const of = (members: number) => `{${Array.from({ length: members }, (_, n) => `"m${n}":":"`).join()}}`;
 	expect(Object.keys(parseJson(of(100_000)) as object)).toHaveLength(100_000);
