@@ -210,6 +210,12 @@ export function proxyAnswered(told: ProxyAnswer, host: string): Failure {
 				'Have the proxy offer Basic to this device, or let this host through without a sign-in: this agent signs in by Basic only.',
 		});
 	}
+	if (status === 429)
+		return failure('proxy-failed', `The proxy has too much to do (429): it did not connect to ${host}.`, {
+			params,
+			remedy:
+				'Wait a few minutes. If it lasts, ask who runs the proxy; the credential of this device is not in question.',
+		});
 	if (status >= 400 && status < 500)
 		return failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params });
 	if (status >= 500 && status < 600 && status !== 511)

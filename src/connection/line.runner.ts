@@ -66,7 +66,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 	let pingMs: number | null = null;
 	let cuts: readonly Cut[] = [];
 	let occupied: Occupied | null = null;
-	let openedAtMs = 0;
+	let [openedAtMs, isOpen] = [0, false];
 	let told: Failure['code'] | null = null;
 
 	function become(next: LineRhythm): void {
@@ -89,7 +89,9 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 	}
 
 	const warningAt = (atMs: number) =>
-		duplicateWarning(cuts, occupied, atMs) ?? riskWarning(rhythm, cuts, atMs) ?? cutsWarning(cuts, atMs, remedy());
+		duplicateWarning(cuts, occupied, atMs, isOpen ? openedAtMs : null) ??
+		riskWarning(rhythm, cuts, atMs) ??
+		cutsWarning(cuts, atMs, remedy());
 
 	function tell(atMs: number): void {
 		const warning = warningAt(atMs);
@@ -106,7 +108,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 		},
 		opened(baseUrl, localAddress, atMs) {
 			occupied = null;
-			openedAtMs = atMs;
+			[openedAtMs, isOpen] = [atMs, true];
 			const network = localAddress === null ? null : networkOf(localAddress);
 			if (baseUrl === where.baseUrl && network === where.network) return;
 			become(UNKNOWN_RHYTHM);
@@ -125,6 +127,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 				tell(atMs);
 				return false;
 			}
+			isOpen = false;
 			const { lifeMs } = line;
 			cuts = withCut(cuts, { atMs, lifeMs, cause, replaced });
 			const outlived = hasOutlived(rhythm, line);

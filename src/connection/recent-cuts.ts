@@ -130,14 +130,22 @@ export interface Occupied {
  * Two devices with one id end each other's channels, each after the other's wait: soon, and never after the same time, as a service that
  * limits the life of a channel does. Where the service keeps the older channel, the other device is refused, or its channels end at once, for
  * longer than it holds one that was lost; the one that holds the channel cannot know. `null` while nothing speaks for a second device.
+ * @param openedAtMs since when a channel is open; `null` for none.
  */
-export function duplicateWarning(cuts: readonly Cut[], occupied: Occupied | null, nowMs: number): Failure | null {
+export function duplicateWarning(
+	cuts: readonly Cut[],
+	occupied: Occupied | null,
+	nowMs: number,
+	openedAtMs: number | null = null,
+): Failure | null {
 	const heldMs = occupied ? occupied.toMs - occupied.fromMs : 0;
 	if (heldMs >= HELD_TO_WARN_MS)
 		return duplicate(`the service has refused the channel for ${plainDuration(heldMs)} because it holds another one`);
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
 	const atOnce = recent.slice(recent.findLastIndex((cut) => !endsAsSecond(cut, recent.at(-1))) + 1);
-	if (spanOf(atOnce) >= ENDED_TO_WARN_MS)
+	// Whose channel lasts has the place.
+	const holds = openedAtMs !== null && nowMs - openedAtMs >= COUNTS_AFTER_MS;
+	if (!holds && spanOf(atOnce) >= ENDED_TO_WARN_MS)
 		return duplicate(`the service ended the channel ${times(atOnce)}, as it does where it holds another one`);
 	const taken = recent.filter(isTakeover);
 	const isTaken = taken.length >= CUTS_TO_WARN && spanOf(taken) >= LASTS_MS;

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.edge.ts';
-import { type Failure, failure } from '../base/errors.ts';
+import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
@@ -148,8 +148,17 @@ const checkRoute = <Id extends string>(
 ) =>
 	check(id, title, needs, async (context, limitMs) => {
 		const route = await context.route();
-		return route === null ? notApplicable('No service is named yet.') : run(route, context, limitMs);
+		if (route === null) return notApplicable('No service is named yet.');
+		const found = await run(route, context, limitMs).catch((error: unknown) => failed(toFailure(error)));
+		const running = await context.daemon();
+		const isSlow = found.status === 'failed' && LATE.has(found.code) && running.kind === 'runs';
+		return isSlow && running.status.state === 'online' ? { ...found, status: 'warning', remedy: SLOW } : found;
 	});
+
+/** A device that is online shows that its way works: it is slow, or has just broken, which its channel shows soon. */
+const LATE: ReadonlySet<ErrorCode> = new Set(['connect-timeout', 'handshake-timeout', 'request-timeout']);
+const SLOW =
+	'The agent is online all the same, so the way to the service works, and is slow or busy. Look again in a minute; if it repeats, have the line measured.';
 
 /** In the order in which they are reported: causes before what follows from them. */
 export const CHECKS = [

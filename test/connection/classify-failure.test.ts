@@ -113,6 +113,7 @@ describe('an error of the network', () => {
 	test.each([
 		[399, 'proxy-failed'],
 		[400, 'proxy-refused'],
+		[429, 'proxy-failed'],
 		[499, 'proxy-refused'],
 		[500, 'proxy-failed'],
 	])('a proxy that answers %i: %s, with the status', (statusCode, code) => {

@@ -95,6 +95,13 @@ describe('a second device with the same id', () => {
 		});
 	});
 
+	test('is told no more once a channel lasts, where each was ended at once for minutes [F1289]', () => {
+		const cuts = cutsOf(1008, Array(14).fill(0), null, 25);
+		const atMs = 14 * 25 * SECOND;
+		expect(duplicateWarning(cuts, null, atMs, atMs - 1000)?.code).toBe('duplicate-device');
+		expect(duplicateWarning(cuts, null, atMs, atMs - 4000)).toBeNull();
+	});
+
 	test('is not where a place is held for eight minutes, and is after nine', () => {
 		const heldFor = (minutes: number) => duplicateWarning([], { fromMs: 0, toMs: minutes * 60 * SECOND }, 0)?.code;
 		expect(heldFor(8)).toBeUndefined();

@@ -58,6 +58,26 @@ test.each([1000, 1008, 4000, 4001, 4409])(
 	},
 );
 
+test.each([1000, 1008])(
+	'a device that is alone and was ended at once with %i is not accused once it is online [F1289]',
+	(code) => {
+		for (const seed of SEEDS) {
+			const world = createWorld(seed);
+			const device = world.device(true, {
+				handshake(channel) {
+					if (world.now() < 8 * MINUTE) world.later(20, () => channel.end(code));
+					return null;
+				},
+			});
+			device.begin(0);
+			world.run(8 * MINUTE, () => device.says() === 'duplicate-device');
+			expect.soft(device.says(), `seed ${seed}`).toBe('duplicate-device');
+			world.run(14 * MINUTE, () => false);
+			expect.soft(device.says(), `seed ${seed}`).not.toBe('duplicate-device');
+		}
+	},
+);
+
 test.each([1001, 1005, 1006, 1011, 1012, 1013, 4401, 4403])(
 	'a device that is alone is not taken for two where its channels end at once with %i for an hour, nor with any code for 4 min [F669]',
 	(code) => {

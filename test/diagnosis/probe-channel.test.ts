@@ -5,7 +5,7 @@ import { checkChannel, checkHeartbeat } from '../../src/diagnosis/probe-channel.
 import { askDaemon, type DaemonWord } from '../../src/diagnosis/probe-device.runner.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
-import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type Home } from '../harness/harness.ts';
+import { DEVICE_ID, givenAgent, givenHome, givenLine, givenPairedAgent, type Home } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 import { examine, expectProblem, expectSkipped } from './examine.ts';
 
@@ -48,6 +48,19 @@ describe('beside an agent that is online', () => {
 		);
 		const asked = service.requests.slice(before).map(({ method, path }) => `${method} ${path}`);
 		expect(asked.toSorted()).toEqual(['GET /api/device/connection', 'HEAD /']);
+	});
+
+	test('what is slow on the way to the service is a warning, and the channel is told by the agent [F1300]', async () => {
+		const service = await givenService();
+		const line = await givenLine(service);
+		const { home, clock, pair, untilLive } = await givenAgent();
+		await pair(service.createPairingCode('check-in').url.replace(service.url, line.url));
+		await untilLive('check-in');
+		line.holdAnswers();
+		const { checks, exitStatus } = await examine({ home, clock }, 'heartbeat');
+		expectProblem(checks.http, 'warning', 'request-timeout', /did not answer in time/);
+		expect(checks.http).toMatchObject({ remedy: expect.stringMatching(/^The agent is online all the same/) });
+		expect([checks.channel?.status, checks.heartbeat?.status, exitStatus]).toEqual(['ok', 'ok', 0]);
 	});
 
 	test('heartbeats are late after two cadences and ten seconds, and not before', async () => {
