@@ -1,5 +1,6 @@
 /** Settings that are valid, and do not go together or have no effect: probably not meant. Pure. */
 import { type Failure, failure } from '../base/errors.ts';
+import { isLoopback } from '../protocol/endpoints.ts';
 import type { ResolvedSettings } from './resolve.ts';
 import type { Settings } from './table.ts';
 
@@ -42,6 +43,12 @@ const UNUSED: readonly Rule[] = [
 		'scanner.kind is off',
 	],
 	['scanner.baudRate', ({ scanner }) => scanner.kind === 'keyboard', 'scanner.kind is keyboard'],
+	[
+		'network.proxy',
+		({ baseUrl, fleet, telemetry }) =>
+			baseUrl !== null && [baseUrl, fleet.planUrl, telemetry.otlpUrl].every((url) => url === null || isLoopback(url)),
+		'baseUrl is on this device, and no proxy is asked for that',
+	],
 ];
 
 /** Limits of which one makes nothing of the other. */

@@ -255,6 +255,14 @@ describe('config check', () => {
 			expect(words(notices)).toMatch(told);
 	});
 
+	test.each([
+		['http://127.0.0.1:8080', /^Warning: .*network\.proxy has no effect: baseUrl is on this device/m],
+		['https://id.example.com', /^$/],
+	])('of a proxy for %s: warns where none is asked', async (baseUrl, words) => {
+		const home = await givenHome({ baseUrl, network: { proxy: 'http://proxy.example:3128' } });
+		expect((await home.agent(['config', 'check'])).stderr).toMatch(words);
+	});
+
 	test('says where a file is no JSON', async () => {
 		const home = await givenHome('{\n\t"workflowId": "a",\n}');
 		const { status, stderr } = await home.agent(['config', 'check']);
