@@ -430,6 +430,27 @@ describe('pairing', () => {
 		await expect.poll(() => JSON.parse(sent()), LOOK).toMatchObject({ pin: '471100', opening: 'kiosk-secret' });
 	});
 
+	test('that is the first one is asked about as that also while it goes on, and digits beside the question are the PIN [F1301, F1302]', async () => {
+		const { agent, state, text, at, submit, press } = await givenScreen({
+			before: ({ tell }) => tell({ ...unpaired, pinNeed: 'pin' }),
+		});
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		agent.answer('/api/inspect', 200, preview);
+		at('code').value = 'a-code';
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const asked = text('pairing-title');
+		press('4');
+		expect(at('pin').matches(':focus')).toBe(true);
+		at('pin').value = '471100';
+		agent.hold('/api/pair');
+		submit('confirm');
+		agent.tell({ ...unpaired, standing: 'refusedOnce', pinNeed: 'pin', status: { ...VIEW.status, state: 'online' } });
+		await expect.poll(state, LOOK).toBe('online');
+		expect(text('pairing-title')).toBe(asked);
+	});
+
 	test('with a pasted text of 200,000 characters says plainly that it is no code, and asks no one', async () => {
 		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
 		await expect.poll(state, LOOK).toBe('unpaired');

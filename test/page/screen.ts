@@ -196,6 +196,9 @@ export async function givenScreen({
 		at,
 		/** The screen is lit again, as after a sleep. */
 		wake: () => void document.dispatchEvent(new window.Event('visibilitychange')),
+		/** A key beside every field. */
+		press: (key: string) =>
+			void document.body.dispatchEvent(new window.KeyboardEvent('keydown', { key, bubbles: true })),
 		submit: (id: string) => void at(id).dispatchEvent(new window.Event('submit', { cancelable: true })),
 		text: (id: string) => at(id).textContent?.replaceAll(/[\u2068\u2069]/g, ''),
 		state: () => document.body.dataset['state'],

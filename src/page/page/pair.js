@@ -42,6 +42,8 @@ const EMPTY = { code: '', proposal: 0, shown: null, workflows: null, isCut: fals
 let dialog = { ...EMPTY, isPairing: false };
 /** @type {PageView | null} */
 let view = null;
+/** Whether what is asked is about a first pairing. */
+let isFirst = true;
 /** A scanned code that was refused here is not shown again. */
 let handled = 0;
 /** @type {AbortController | null} */
@@ -124,7 +126,9 @@ function change(some) {
 function render() {
 	if (words.tag === undefined) return;
 	const { shown, workflows, isCut, isPairing, answer } = dialog;
-	const question = view?.standing === 'first' ? text('belongs') : text('again');
+	// While it pairs, the device becomes one that was paired before: what was asked stays.
+	if (!isPairing) isFirst = view?.standing === 'first';
+	const question = isFirst ? text('belongs') : text('again');
 	setText(at('pairing-title'), shown === null ? text('pairTitle') : question);
 	setText(at('answer'), answer());
 	at('enter').hidden = shown !== null;
@@ -174,9 +178,12 @@ function showCode(isShown) {
 
 // A scanner types wherever the focus is: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
-	if (at('start').hidden || dialog.shown !== null || event.ctrlKey || event.metaKey || event.altKey) return;
+	if (event.ctrlKey || event.metaKey || event.altKey) return;
 	const { key, target } = event;
 	if (key.length !== 1 || !(target instanceof Element) || target.closest('input, textarea, select')) return;
+	// Digits beside the question are for the PIN.
+	if (dialog.shown !== null && !at('pin-field').hidden && /^\d$/.test(key)) at('pin').focus();
+	if (at('start').hidden || dialog.shown !== null) return;
 	// The space bar presses buttons.
 	if (key === ' ' && target.closest('button, a, label, summary')) return;
 	open();
