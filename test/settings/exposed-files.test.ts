@@ -55,6 +55,17 @@ describe('a file may be trusted', () => {
 		expect(await isTrusted(link, false)).toBe(false);
 	});
 
+	test('and no remedy takes the rights of a device or the way into a directory [F1303]', async () => {
+		const directory = dirname(await givenFile(0o644, 0o777));
+		expect((await findExposure(directory, { secret: false }))?.remedy).toContain(`chmod 0755 ${directory}`);
+		const link = join(dirname(await givenFile(0o644)), 'link');
+		await symlink('/dev/null', link);
+		expect(await findExposure(link, { secret: false })).toEqual({
+			reason: 'it is no regular file',
+			remedy: `Put a regular file in the place of ${link}.`,
+		});
+	});
+
 	test('when it is not there: there is nothing to trust', async () => {
 		expect(await isTrusted('/nowhere/at/all', true)).toBe(true);
 	});
