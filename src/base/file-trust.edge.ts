@@ -33,8 +33,7 @@ export function exposureOf(
 ): Exposure | null {
 	const bits = permissionsOf(found);
 	const octal = `0${(bits & 0o777).toString(8)}`;
-	const isDirectory = (found.mode & fs.constants.S_IFMT) === fs.constants.S_IFDIR;
-	const chmod = `chmod ${isDirectory ? '0755' : secret ? '0640' : '0644'} ${file}`;
+	const chmod = `chmod ${secret ? '0640' : '0644'} ${file}`;
 	if (uid !== 0 && !owners.includes(uid))
 		return { reason: `it belongs to another user (${uid})`, remedy: `Give it to root: chown root ${file}.` };
 	if (bits & WRITABLE_BY_OTHERS)
@@ -52,9 +51,10 @@ export async function findExposure(file: string, rule: TrustRule): Promise<Expos
 	const stat = statOf(file);
 	if (!stat) return null;
 	const own = exposureOf(file, stat, rule);
-	// What is no file keeps its rights: behind a link it may be a device that all programs use.
+	// Only a file loses rights: behind a link there may be a device that all programs use.
 	if (own && !stat.isFile() && !stat.isDirectory())
-		return { reason: 'it is no regular file', remedy: `Put a regular file in the place of ${file}.` };
+		return { reason: 'it is not a regular file', remedy: `Put a regular file in the place of ${file}.` };
+	if (own && stat.isDirectory()) return { ...own, remedy: own.remedy.replace(/chmod \d+/, 'chmod 0755') };
 	if (own) return own;
 	const real = realpathOf(file);
 	for (const directory of new Set([...ancestorsOf(path.resolve(file)), ...ancestorsOf(real)])) {

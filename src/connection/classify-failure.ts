@@ -61,6 +61,9 @@ export function classifyHttpAnswer(answer: HttpAnswer): Failure {
 	return retryAfterMs === undefined ? failed : { ...failed, retryAfterMs };
 }
 
+const NO_REASON =
+	'The service gives no reason: ask its operator why it refuses what this device sends (deviceId, workflowId, serial, macAddress, deviceType).';
+
 function classifyStatus(answer: HttpAnswer): Failure {
 	const { status, purpose, host, headers } = answer;
 	const said = (code: ErrorCode, more: { remedy?: string } = {}) => {
@@ -112,7 +115,9 @@ function classifyStatus(answer: HttpAnswer): Failure {
 	if (status === 409 && purpose === 'channel') return said('channel-occupied');
 	if (status >= 500 && status < 600) return said('service-failed');
 	if (status >= 400 && status < 500)
-		return purpose === 'channel' ? said('channel-rejected', rejectionRemedy(answer)) : said('request-rejected');
+		return purpose === 'channel'
+			? said('channel-rejected', rejectionRemedy(answer))
+			: said('request-rejected', detailOf(answer) === '' ? { remedy: NO_REASON } : {});
 	return said('bad-response', { remedy: 'The operator must look at what answers at this address.' });
 }
 

@@ -67,7 +67,7 @@ export function withSigning(
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 
-/** The newest of what was signed in this plan's place, where that is no older than it; `undefined` where devices can have none of that kind. */
+/** The newest of what was signed in this plan's place, where that is not older than it; `undefined` where devices can have none of that kind. */
 export function signedSince(
 	{ signed }: RolloutRecord,
 	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },

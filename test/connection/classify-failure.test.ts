@@ -255,6 +255,11 @@ describe('an HTTP answer', () => {
 		);
 	});
 
+	test('a refusal without a word sends no one to words that are not there [F1304]', () => {
+		expect(answered(451).remedy).toMatch(/^The service gives no reason: ask its operator/);
+		expect(answered(451, { body: '{"detail":"deviceId is taken"}' }).remedy).toContain('reply in the message');
+	});
+
 	test.each(['No required SSL certificate was sent', 'The SSL certificate error'])(
 		'400 with %j wants a client certificate',
 		(said) => {

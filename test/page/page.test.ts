@@ -430,7 +430,7 @@ describe('pairing', () => {
 		await expect.poll(() => JSON.parse(sent()), LOOK).toMatchObject({ pin: '471100', opening: 'kiosk-secret' });
 	});
 
-	test('that is the first one is asked about as that also while it goes on, and digits beside the question are the PIN [F1301, F1302]', async () => {
+	test('that is the first one is asked about as that also while it goes on, and digits beside the question are the PIN [F1301]', async () => {
 		const { agent, state, text, at, submit, press } = await givenScreen({
 			before: ({ tell }) => tell({ ...unpaired, pinNeed: 'pin' }),
 		});

@@ -61,7 +61,7 @@ describe('a file may be trusted', () => {
 		const link = join(dirname(await givenFile(0o644)), 'link');
 		await symlink('/dev/null', link);
 		expect(await findExposure(link, { secret: false })).toEqual({
-			reason: 'it is no regular file',
+			reason: 'it is not a regular file',
 			remedy: `Put a regular file in the place of ${link}.`,
 		});
 	});
