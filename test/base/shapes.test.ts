@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { openShaper } from '../../src/base/shapes.edge.ts';
+import { createShaper } from '../../src/base/shapes.ts';
 import { createTranscript, type SeenLine } from '../../src/base/transcript.ts';
 import { leftOf, SECRETS, spellings } from './spellings.ts';
 
@@ -184,6 +185,18 @@ test('a short name is one of words, and nothing that looks drawn', () => {
 		'correct-horse-battery',
 	])
 		expect(shaper.name(name)).not.toBe(name);
+});
+
+test('the own host with its port is whole, also beside a certificate that names it [F1305]', () => {
+	const [host, subject] = ['id.example.com:8443', 'id.example.com'];
+	const told = { msg: `Look at ${host}.`, params: { host, subject } };
+	const own = createShaper({
+		isKnown: (word) => /^(?:look|at)$/i.test(word),
+		hash: () => '0'.repeat(6),
+		own: () => [subject],
+		now: () => 0,
+	});
+	expect(own.line(JSON.stringify(told))).toBe(JSON.stringify(told));
 });
 
 test('a name and its password stand in no document as the name of a member [F1286]', () => {
