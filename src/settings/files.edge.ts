@@ -38,6 +38,9 @@ export interface SettingsFiles {
 	readonly notices: readonly Failure[];
 }
 
+/** Names that a person may take for those of settings. */
+const OTHER_ENDING = /^[^.].*\.(?:json|jsonc|json5|conf|cfg)$/i;
+
 /** Reads the config file and `conf.d`. Never throws: what cannot be used is in `problems`. A missing `conf.d` is none. */
 export async function readSettingsLayers(places: SettingsPlaces): Promise<SettingsFiles> {
 	const layers: SettingsFiles['layers'][number][] = [];
@@ -57,6 +60,10 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	}
 	// Hidden files are what editors keep beside the real ones.
 	const ours = names.filter((name) => name.endsWith('.json') && !name.startsWith('.'));
+	for (const name of names.filter((one) => OTHER_ENDING.test(one) && !ours.includes(one))) {
+		const message = `${path.join(confDirectory, name)} is not read: only names that end in .json are.`;
+		notices.push(failure('settings-invalid', message, { remedy: 'Rename it, or take it away.' }));
+	}
 	ours.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
 	const files = [places.configFile, ...ours.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {

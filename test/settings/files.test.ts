@@ -54,6 +54,18 @@ describe('reading the layers', () => {
 		]);
 	});
 
+	test('a name in conf.d that only looks like one of settings is told, and other files are not [F1306]', async () => {
+		for (const name of ['50.JSON', '60.jsonc', 'site.conf', 'notes.txt', 'a.json.bak', '.swp.conf'])
+			write(inConf(name), '{}');
+		const { layers, problems, notices } = await readSettingsLayers({ configFile });
+		expect([layers, problems]).toEqual([[], []]);
+		expect(notices.map(({ message }) => message).sort()).toEqual(
+			['50.JSON', '60.jsonc', 'site.conf'].map(
+				(name) => `${inConf(name)} is not read: only names that end in .json are.`,
+			),
+		);
+	});
+
 	test('a file of thousands of names is refused as a whole, without a look at each, and the others are taken [F1184]', async () => {
 		const names = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`name${n}`, n]));
 		write(configFile, '{"workflowId":"base"}');
