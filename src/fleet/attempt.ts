@@ -94,7 +94,9 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	const cause = next && failureOf(next.state);
 	// While the whole device is offline the new workflow is not to blame, unless the service has said so.
 	const isBlamed = offline === undefined ? isRefusal(cause) : offline === 'turns';
-	if (!isOnline && !isBlamed) return { ...same, untilMs: nowMs + limitMs };
+	// The device itself has held it back: it was not tried yet.
+	const isHeld = cause?.code === 'registering-too-often';
+	if ((!isOnline && !isBlamed) || isHeld) return { ...same, untilMs: nowMs + limitMs };
 	const tries = isTurn ? same.tries : same.tries + 1;
 	const longMs = Math.min(TRY_AGAIN_MAX_MS, TRY_AGAIN_MS * 2 ** Math.min(10, tries - 1));
 	const waitMs = isTurn ? limitMs : longMs;

@@ -167,6 +167,14 @@ describe('an attempt', () => {
 		}
 	});
 
+	test('is not refused for registrations that the device itself holds back [F1307]', () => {
+		const trying = assessAttempt(NO_ATTEMPT, at(0));
+		const held = { name: 'registerWait', failure: failure('registering-too-often', 'Too often.'), untilMs: 70_000 };
+		const later = assessAttempt(trying, at(60_000, { supervision: moving(ONLINE, held) }));
+		expect(later).toMatchObject({ name: 'trying', untilMs: 120_000 });
+		expect(assessAttempt(later, at(120_000)).name).toBe('refused');
+	});
+
 	test('waits for the leases of applications without its time running; what has failed is not forgotten meanwhile', () => {
 		expect(assessAttempt(NO_ATTEMPT, at(0, { isDeferred: true }))).toEqual(NO_ATTEMPT);
 		expect(assessAttempt(trying(), at(99_000, { isDeferred: true }))).toEqual(NO_ATTEMPT);
