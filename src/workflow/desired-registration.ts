@@ -322,8 +322,12 @@ function demandedRegistration(inputs: RegistrationInputs): {
 function notNamed(what: 'service' | 'workflow', baseUrl: string): Failure {
 	const { host } = new URL(baseUrl);
 	const message = `The settings name no ${what} any more; this device stays with its Connection to ${host}.`;
-	const remedy = 'Put the settings file back, or take this device away: idv-agent unpair, or pair --replace.';
-	return failure('settings-unreadable', message, { remedy, params: { host } });
+	const back = 'Put the settings file back, or';
+	const remedy = {
+		service: `${back} take this device away: idv-agent unpair, or pair --replace.`,
+		workflow: `${back} set the workflow by hand: idv-agent workflow set ID.`,
+	};
+	return failure('settings-unreadable', message, { remedy: remedy[what], params: { host } });
 }
 
 /** The record with the revision and the move that the device is online with. */

@@ -207,7 +207,13 @@ describe('a settings file that is absent', () => {
 		expect(device.agent.status()).toMatchObject({
 			state: 'online',
 			workflow: { live: 'check-in' },
-			warnings: [{ code: 'settings-unreadable', message: expect.stringContaining('name no workflow any more') }],
+			warnings: [
+				{
+					code: 'settings-unreadable',
+					message: expect.stringContaining('name no workflow any more'),
+					remedy: expect.stringContaining('workflow set ID'),
+				},
+			],
 		});
 		await rename(`${home.paths.confDirectory}.away`, home.paths.confDirectory);
 		await device.daemon.reload();
