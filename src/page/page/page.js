@@ -14,11 +14,12 @@ import {
 	ofBrowser,
 	problemWords,
 	speak,
+	statusWords,
 	text,
+	warningsOf,
 	words,
 } from './words.js';
 
-/** @import { ErrorCode } from '../../base/errors.ts' */
 /** @import { PageEvent, PageView } from '../view.ts' */
 
 const DAY_MS = 86_400_000;
@@ -45,11 +46,6 @@ const SIGNS = {
 	silent:
 		'M3 3h18v18H3zM6.4 8.3 12 13.9 10.1 12 6.4 15.7 8.3 17.6 12 13.9 15.7 17.6 17.6 15.7 13.9 12 17.6 8.3 15.7 6.4 12 10.1 8.3 6.4z',
 };
-/**
- * Problems that a person at the screen cannot mend, beside those of which the words say to call support.
- * @type {readonly string[]} @satisfies {ErrorCode[]}
- */
-const FOR_SUPPORT = ['state-corrupt', 'credential-refused', 'restart-needed', 'state-in-use', 'memory-low'];
 /** The parts that a view is shown in, in this order. @type {((view: PageView) => void)[]} */
 const PARTS = [
 	showState,
@@ -222,23 +218,38 @@ function showState() {
 	setText(at('note'), note);
 	setText(at('sentence'), sentence);
 	setText(at('next'), next);
-	setText(at('announcement'), [note, `${words.states[state]}.`, sentence, next].filter(Boolean).join(' '));
+	// Read aloud when something has changed, not because it has lasted for longer.
+	const warned = isSilent || view === null ? [] : warningsOf(view).map((code) => problemWords(code).join(' '));
+	const lasting = view === null || isSilent ? '' : String(view.status.summary.params.seconds ?? '');
+	const key = [
+		words.tag,
+		state,
+		next,
+		note,
+		warned,
+		lasting === '' ? sentence : view?.status.summary.params.problem,
+	].join();
+	if (key === announced) return;
+	announced = key;
+	setText(at('announcement'), [note, `${words.states[state]}.`, sentence, next, ...warned].filter(Boolean).join(' '));
 }
+
+/** What the announcement was made of. */
+let announced = '';
 
 /** @param {PageView} view */
 function showSteps({ status, standing, pinNeed }) {
 	at('start').hidden = page.isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
-	// One next step: where a code helps, trying again does not.
-	at('retry').hidden = page.isSilent || !at('start').hidden || !['offline', 'blocked'].includes(status.state);
+	// Where only a code helps, trying again does not; while the agent still tries by itself, it may be all that is needed.
+	const isForCode = !at('start').hidden && !status.problem?.recovers;
+	at('retry').hidden = page.isSilent || isForCode || !['offline', 'blocked'].includes(status.state);
 }
 
 /** @param {PageView} view */
-function showWarnings({ status }) {
-	const isForSupport = (/** @type {string} */ code) =>
-		FOR_SUPPORT.includes(code) || problemWords(code)[1] === problemWords('internal')[1];
-	const told = status.warnings.filter(({ code }) => !isForSupport(code) && code !== status.summary.params.problem);
+function showWarnings(view) {
+	const told = warningsOf(view);
 	at('warnings').hidden = told.length === 0 || page.isSilent;
-	at('warnings').replaceChildren(...told.map(({ code }) => make('li', problemWords(code).join(' '))));
+	at('warnings').replaceChildren(...told.map((code) => make('li', problemWords(code).join(' '))));
 }
 
 /** @param {PageView} view */
@@ -267,38 +278,6 @@ function showNotes({ status }) {
 function showEvents({ events }) {
 	at('no-events').hidden = events.length > 0;
 	at('events').replaceChildren(...events.toReversed().map(eventItem));
-}
-
-/** The state in one sentence and what to do, from codes and parameters. @param {PageView} view */
-function statusWords({ status, standing, pinNeed }) {
-	const { code, params } = status.summary;
-	const told = [status.problem, ...status.warnings].find((one) => one !== null && one.code === params.problem);
-	const seconds = Number(params.seconds ?? 0);
-	const summary = fill(words.summaries[code] ?? words.summaries.blocked, { ...params, duration: duration(seconds) });
-	const [what, todo] = told ? toldWords(told) : ['', ''];
-	// Where a person has to act, how long it has lasted only takes their time.
-	const sentence = [told && !told.recovers && status.state !== 'online' ? '' : summary, what].filter(Boolean).join(' ');
-	if (standing !== 'paired' && pinNeed === 'setting') return { sentence, next: text('pinSetting') };
-	if (standing !== 'paired' && pinNeed === 'longerPin') return { sentence, next: text('pinShort') };
-	if (told) return { sentence, next: [todo, told.recovers ? text('retries') : ''].filter(Boolean).join(' ') };
-	if (standing === 'first') return { sentence, next: problemWords('unpaired')[1] };
-	return {
-		sentence,
-		next: status.state === 'offline' ? text('retries') : code === 'online' ? text('nothingToDo') : '',
-	};
-}
-
-/** After these the agent waits for a person, unless something else may have answered for a moment. */
-const REFUSALS = ['channel-rejected', 'channel-not-found', 'access-forbidden', 'request-rejected'];
-
-/**
- * What the agent still tries automatically may be a service in a bad minute: a new code is asked for when a person has to act.
- * @param {{ code: string, recovers?: boolean | undefined }} told
- */
-function toldWords({ code, recovers }) {
-	const isForCode = problemWords(code)[1] === problemWords('credential-refused')[1];
-	const isForNow = recovers && (isForCode || REFUSALS.includes(code));
-	return isForNow ? [text('refusedForNow'), problemWords('service-failed')[1]] : problemWords(code);
 }
 
 /** @param {PageView} view */

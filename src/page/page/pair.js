@@ -231,7 +231,14 @@ at('camera-stop').addEventListener('click', () => {
 function sayReading(error) {
 	/** @type {Reason} */
 	const reason = error instanceof ReadingFailed ? error.reason : { key: 'readerFailed' };
-	say(() => ('key' in reason ? text(reason.key) : problemWords(reason.code).join(' ')));
+	const read = () => ('key' in reason ? text(reason.key) : problemWords(reason.code).join(' '));
+	if (!('key' in reason) || reason.key !== 'readerFailed') return say(read);
+	// The program that reads codes comes from the agent, too.
+	const mine = visit;
+	fetch('/', { method: 'HEAD', cache: 'no-store' }).then(
+		() => mine === visit && say(read),
+		() => mine === visit && sayUnasked(),
+	);
 }
 
 /** Texts that were looked at while the camera is on. @type {Map<string, Answer<'/api/inspect'>>} */

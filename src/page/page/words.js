@@ -1,9 +1,10 @@
-/* The words of the page in the language that is chosen: made from codes and parameters, never from English sentences. */
+/* The words of the page, also of a state, in the language that is chosen: made from codes and parameters, never from English sentences. */
 import english from './languages/en.js';
 
 /** @import { ErrorCode, Params } from '../../base/errors.ts' */
 /** @import { OtherKind } from '../../pairing/other-texts.ts' */
 /** @import { Status } from '../../protocol/local-api.ts' */
+/** @import { PageView } from '../view.ts' */
 /** @import { PAGE_LANGUAGES } from '../../settings/table.ts' */
 /** @typedef {Exclude<(typeof PAGE_LANGUAGES)[number], 'auto'>} Language */
 /** @typedef {keyof typeof english.text} TextKey */
@@ -98,6 +99,57 @@ export function problemWords(code) {
 	/** @type {Partial<Record<string, Words['codes'][ErrorCode]>>} */
 	const codes = words.codes;
 	return codes[code] ?? words.codes.internal;
+}
+
+/**
+ * Problems that a person at the screen cannot mend, beside those of which the words say to call support.
+ * @type {readonly string[]} @satisfies {ErrorCode[]}
+ */
+const FOR_SUPPORT = ['state-corrupt', 'credential-refused', 'restart-needed', 'state-in-use', 'memory-low'];
+
+/** Those for a person at the device. @param {PageView} view */
+export function warningsOf({ status }) {
+	const isForSupport = (/** @type {string} */ code) =>
+		FOR_SUPPORT.includes(code) || problemWords(code)[1] === problemWords('internal')[1];
+	const codes = status.warnings.map(({ code }) => code);
+	return codes.filter((code) => !isForSupport(code) && code !== status.summary.params.problem);
+}
+
+/** The state in one sentence and what to do, from codes and parameters. @param {PageView} view */
+export function statusWords(view) {
+	const { status, standing, pinNeed } = view;
+	const { code, params } = status.summary;
+	const told = [status.problem, ...status.warnings].find((one) => one !== null && one.code === params.problem);
+	const seconds = Number(params.seconds ?? 0);
+	const summary = fill(words.summaries[code] ?? words.summaries.blocked, { ...params, duration: duration(seconds) });
+	const [what, todo] = told ? toldWords(told) : ['', ''];
+	// Where a person has to act, how long it has lasted only takes their time.
+	const sentence = [told && !told.recovers && status.state !== 'online' ? '' : summary, what].filter(Boolean).join(' ');
+	if (standing !== 'paired' && pinNeed === 'setting') return { sentence, next: text('pinSetting') };
+	if (standing !== 'paired' && pinNeed === 'longerPin') return { sentence, next: text('pinShort') };
+	if (told) return { sentence, next: [todo, told.recovers ? text('retries') : ''].filter(Boolean).join(' ') };
+	if (standing === 'first') return { sentence, next: problemWords('unpaired')[1] };
+	const isAllWell = code === 'online' && warningsOf(view).length === 0;
+	return {
+		sentence,
+		next: status.state === 'offline' ? text('retries') : isAllWell ? text('nothingToDo') : '',
+	};
+}
+
+/** After these the agent waits for a person, unless something else may have answered for a moment. */
+const REFUSALS = ['access-forbidden', 'request-rejected'];
+
+/**
+ * What the agent still tries automatically may be a service in a bad minute: a new code is asked for when a person has to act.
+ * @param {{ code: string, recovers?: boolean | undefined }} told
+ */
+function toldWords({ code, recovers }) {
+	const [what, todo] = problemWords(code);
+	const isRefused = todo === problemWords('credential-refused')[1] || REFUSALS.includes(code);
+	const isForPerson = isRefused || code === 'proxy-refused' || todo === problemWords('internal')[1];
+	return recovers && isForPerson
+		? [isRefused ? text('refusedForNow') : what, problemWords('service-failed')[1]]
+		: [what, todo];
 }
 
 /** One kind of digits: names and addresses have them as well. */
