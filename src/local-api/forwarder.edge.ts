@@ -270,7 +270,9 @@ async function exchange(
 	}
 
 	function checkAnswer({ statusCode = 0, headers }: Answer): Record<string, string | string[]> {
-		if (createLeakGuard(token).push(Buffer.from(JSON.stringify(headers))) === null) throw holdsConnection();
+		const names = Object.keys(headers).join('\n');
+		const isNamed = names.includes(token.toLowerCase());
+		if (isNamed || createLeakGuard(token).push(Buffer.from(JSON.stringify(headers))) === null) throw holdsConnection();
 		const coding = headers['transfer-encoding'] ?? 'chunked';
 		if (!/^(?:chunked|identity)$/i.test(coding)) throw packedUnasked(coding);
 		const location = typeof headers['location'] === 'string' ? headers['location'] : null;
@@ -335,5 +337,7 @@ async function* withoutSecret(source: AsyncIterable<Buffer>, secret: string, fou
 		if (!safe) throw found();
 		if (safe.length > 0) yield safe;
 	}
-	yield guard.rest();
+	const rest = guard.push(new Uint8Array(), true);
+	if (!rest) throw found();
+	yield rest;
 }

@@ -12,8 +12,8 @@ export function createLeakGuard(secret: string) {
 	const wanted = new TextEncoder().encode(secret);
 	let held: Uint8Array = new Uint8Array();
 	return {
-		/** The bytes that may go on now; `null` when the secret is among them, and nothing more may. */
-		push(chunk: Uint8Array): Uint8Array | null {
+		/** The bytes that may go on now; `null` when the secret is among them, and nothing more may. @param isLast whether nothing follows. */
+		push(chunk: Uint8Array, isLast = false): Uint8Array | null {
 			const bytes = new Uint8Array(held.length + chunk.length);
 			bytes.set(held);
 			bytes.set(chunk, held.length);
@@ -22,18 +22,16 @@ export function createLeakGuard(secret: string) {
 			for (let round = 0; view && round <= MAX_ROUNDS; round += 1) {
 				if (indexOf(view.bytes, wanted) >= 0) return null;
 				// Half an escape would be taken for other characters, and hide the beginning of the secret before it.
-				const end = view.bytes.length - halfEscape(view.bytes);
+				const end = view.bytes.length - (isLast ? 0 : halfEscape(view.bytes));
 				if (end < view.bytes.length) safe = Math.min(safe, view.startOf(end));
 				const whole: View = { ...view, bytes: view.bytes.subarray(0, end) };
 				const begun = beginningOf(wanted, whole.bytes);
-				if (begun < end) safe = Math.min(safe, view.startOf(begun));
+				if (begun < end && !isLast) safe = Math.min(safe, view.startOf(begun));
 				view = takeEscapesOff(whole);
 			}
 			held = bytes.subarray(safe);
 			return bytes.subarray(0, safe);
 		},
-		/** The bytes that were held back, at the end of the stream. */
-		rest: (): Uint8Array => held,
 	};
 }
 

@@ -14,7 +14,7 @@ import { localRoute, type RawExchange } from '../../src/local-api/server/local-s
 import { listen, refusedPort } from '../connection/network-peers.ts';
 import { exchange, open } from './local-server.ts';
 
-const TOKEN = 'connection-token-0123456789';
+const TOKEN = 'Connection-Token-0123456789';
 const MAX_BYTES = 100_000;
 const LIMITS = { maxBytes: MAX_BYTES, idleMs: 300 };
 /** Where a busy machine must not look like a service that is silent. */
@@ -288,6 +288,11 @@ describe('a service that', () => {
 					typeof part === 'string' ? part.replace(/^.*\r\n/, '') : part,
 				),
 			),
+			possible(502, 'answer-withheld'),
+		],
+		[
+			'sends the Connection as the name of a header [F1285]',
+			afterAsked(answer('tea', `${TOKEN}: 1\r\n`)),
 			possible(502, 'answer-withheld'),
 		],
 		['sends the Connection back', afterAsked(answer(`you sent ${TOKEN}`)), possible(502, 'answer-withheld')],

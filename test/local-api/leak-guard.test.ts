@@ -33,10 +33,13 @@ function passed(text: string, sizes: readonly number[]): string | null {
 		out += Buffer.from(safe).toString('latin1');
 		at += size;
 	}
-	return Buffer.from(out + Buffer.from(guard.rest()).toString('latin1'), 'latin1').toString();
+	const rest = guard.push(new Uint8Array(), true);
+	return rest && Buffer.from(out + Buffer.from(rest).toString('latin1'), 'latin1').toString();
 }
 
 describe.each(FORMS)('the secret %s [F1285]', (_name, form) => {
+	test('is stopped at the very end, too', () => expect(passed(`x ${form}`, [1])).toBeNull());
+
 	test.each([[1], [2], [3], [7], [5, 1, 11], [1000]])(
 		'is stopped in pieces of %j, and nothing of it has gone out',
 		(...sizes) => {

@@ -345,17 +345,59 @@ test('a part that cannot be shown leaves the others in view, and is shown when i
 	expect(at('no-events').hidden).toBe(false);
 });
 
-test.each(['channel-rejected', 'channel-not-found', 'access-forbidden', 'request-rejected'] as const)(
+test.each([
+	['access-forbidden', 'The service does not accept this device at the moment.'],
+	['request-rejected', 'The service does not accept this device at the moment.'],
+	['channel-rejected', 'The service refuses the channel of this device.'],
+	['channel-not-found', 'The service has no channel for this device.'],
+	['redirect-refused', 'The service has moved to another address.'],
+	['proxy-refused', 'The proxy of this site refuses this device.'],
+	['connection-replaced', 'Another device is using the name of this one.'],
+] as const)(
 	'a page whose agent waits after %s asks to wait, and for the support only if it lasts [F938]',
-	async (code) => {
+	async (code, said) => {
 		const { agent, text } = await givenScreen();
 		const problem = { code, message: 'm', remedy: 'r', recovers: true };
 		const summary = { code: 'offline', params: { problem: code, host: 'h', seconds: 5 } } as const;
 		agent.tell({ status: { ...VIEW.status, state: 'offline', problem, summary } });
-		await expect.poll(() => text('sentence'), LOOK).toContain('does not accept this device at the moment.');
+		await expect.poll(() => text('sentence'), LOOK).toContain(said);
 		expect(text('next')).toContain('Wait a few minutes; if it lasts, tell your support.');
 	},
 );
+
+test('a device that was refused once may try again, beside another code, and a counter is not read aloud [F1308]', async () => {
+	const { agent, at, text } = await givenScreen();
+	const problem = { code: 'credential-refused', message: 'm', remedy: 'r', recovers: true } as const;
+	const outage = (seconds: number, recovers = true) => ({
+		standing: 'refusedOnce' as const,
+		pinNeed: 'nothing' as const,
+		status: {
+			...VIEW.status,
+			state: 'offline' as const,
+			problem: { ...problem, recovers },
+			summary: { code: 'offline', params: { problem: problem.code, host: 'h', seconds } } as const,
+		},
+	});
+	agent.tell(outage(5));
+	await expect.poll(() => text('sentence'), LOOK).toContain('5 seconds');
+	expect([at('start').hidden, at('retry').hidden]).toEqual([false, false]);
+	const aloud = text('announcement');
+	agent.tell(outage(45));
+	await expect.poll(() => text('sentence'), LOOK).toContain('45 seconds');
+	expect(text('announcement')).toBe(aloud);
+	agent.tell(outage(50, false));
+	await expect.poll(() => at('retry').hidden, LOOK).toBe(true);
+	expect(text('announcement')).not.toBe(aloud);
+});
+
+test('a device whose clock is wrong is not told that nothing is to be done, and says it aloud [F1309]', async () => {
+	const { agent, text } = await givenScreen();
+	const warning = { code: 'clock-wrong', message: 'm', remedy: 'r' } as const;
+	agent.tell({ status: { ...VIEW.status, warnings: [warning] } });
+	await expect.poll(() => text('warnings'), LOOK).toContain('The clock of this device is wrong.');
+	expect(text('next')).toBe('');
+	expect(text('announcement')).toContain('Set the date and time of this device.');
+});
 
 test.each([
 	[
