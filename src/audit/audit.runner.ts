@@ -44,6 +44,8 @@ const keyOf = ({ action, entrance, result }: AuditFact) => JSON.stringify([actio
 /** Writes an entry at once where another version of the agent wrote the newest one. */
 export async function openAudit(parts: {
 	readonly stateDir: string;
+	/** Of the logs of this device. */
+	readonly logMark?: string | null;
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'schedule'>;
 	/** Writes what goes to the journal. */
@@ -65,7 +67,8 @@ export async function openAudit(parts: {
 	let problem: Failure | null = null;
 	const counts = () => new TextEncoder().encode(JSON.stringify(isOpen ? leftOutOf(paces) : found));
 	const log = openRecordLog({
-		...{ directory: stateDir, name: NAME, maxBytes: () => MAX_AUDIT_BYTES, head: counts, wallMs, schedule },
+		...{ directory: stateDir, name: NAME, mark: parts.logMark ?? null },
+		...{ maxBytes: () => MAX_AUDIT_BYTES, head: counts, wallMs, schedule },
 		onFound(states) {
 			for (const state of states) found = JSON.parse(new TextDecoder().decode(state));
 		},
@@ -138,10 +141,10 @@ export async function openAudit(parts: {
 	};
 }
 
-/** All entries, also beside a running agent, and what is missing of those with numbers. @throws AgentError `state-unreadable`. */
-export async function readAuditLog(stateDir: string) {
+/** All entries, also beside a running agent, and what is missing of those with numbers. @param logMark `readLogMark`. @throws AgentError `state-unreadable`. */
+export async function readAuditLog(stateDir: string, logMark: string | null = null) {
 	try {
-		return readDocuments<AuditEntry>(stateDir, NAME);
+		return readDocuments<AuditEntry>(stateDir, NAME, logMark);
 	} catch (cause) {
 		const message = `The audit log in ${stateDir} cannot be read: ${inWords(cause)}.`;
 		throw new AgentError('state-unreadable', message, { cause });

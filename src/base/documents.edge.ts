@@ -19,20 +19,33 @@ export interface Documents<Document> {
 	readonly damages: readonly { readonly file: string; readonly message: string }[];
 }
 
-/** @throws the system's error when the directory cannot be read. */
-export function readDocuments<Document>(directory: string, name: string): Documents<Document> {
-	return reading(directory, name, (log) => documentsOf<Document>(log));
+/** @param mark as for the log. @throws the system's error when the directory cannot be read. */
+export function readDocuments<Document>(directory: string, name: string, mark: string | null): Documents<Document> {
+	return reading(directory, name, mark, (log) => documentsOf<Document>(log));
 }
 
 /** Of any log, without empty files, as a power cut leaves them. @throws the system's error when the directory cannot be read. */
-export function readDamages(directory: string, name: string): Documents<unknown>['damages'] {
-	return reading(directory, name, damagesOf).filter(({ message }) => message !== EMPTY);
+export function readDamages(directory: string, name: string, mark: string | null): Documents<unknown>['damages'] {
+	return reading(directory, name, mark, damagesOf).filter(({ message }) => message !== EMPTY);
 }
 
-function reading<Result>(directory: string, name: string, read: (log: RecordLog) => Result): Result {
+function reading<Result>(
+	directory: string,
+	name: string,
+	mark: string | null,
+	read: (log: RecordLog) => Result,
+): Result {
 	let failed: unknown = null;
 	const log = openRecordLog({
-		...{ directory, name, access: 'read', maxBytes: () => 0, head: () => new Uint8Array(0), schedule: () => () => {} },
+		...{
+			directory,
+			name,
+			mark,
+			access: 'read',
+			maxBytes: () => 0,
+			head: () => new Uint8Array(0),
+			schedule: () => () => {},
+		},
 		onFailing: (error) => (failed ??= error),
 	});
 	try {

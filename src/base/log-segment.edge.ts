@@ -8,6 +8,7 @@ import { errnoOf } from './files.edge.ts';
 import {
 	HEADER_BYTES,
 	type Header,
+	markByHead,
 	NO_TAG,
 	nextByHead,
 	recordFormat,
@@ -85,8 +86,8 @@ export function openSegment(
 		isDamaged: false,
 		/** Records that are not erased. */
 		kept: 0,
-		/** By its head: the newest number before it, and the first that it can hold. `null` without a whole head. */
-		head: null as { readonly before: number; readonly next: number } | null,
+		/** By its head: the newest number before it, the first that it can hold, and whose it is. `null` without a whole head. */
+		head: null as { readonly before: number; readonly next: number; readonly mark: string | null } | null,
 		/** Where notes begin. */
 		notes: [] as number[],
 		/** The newest record that was erased because it was done with. */
@@ -253,7 +254,7 @@ export function openSegment(
 		if (header.kind === 'record') segment.add(header.number, at, header);
 		if (header.isDone) erasedAsDone = Math.max(erasedAsDone, header.number);
 		if (header.kind === 'note') segment.notes.push(at);
-		else if (at === 0) segment.head = { before: header.number, next: nextByHead(header) };
+		else if (at === 0) segment.head = { before: header.number, next: nextByHead(header), mark: markByHead(header) };
 		// A note names the newest number before it, which then cannot be read.
 		const isAhead = header.kind === 'note' && header.number > segment.last && (count > 0 || segment.head !== null);
 		if (isAhead) segment.addLost(header.number);

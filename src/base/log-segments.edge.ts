@@ -9,8 +9,16 @@ import type { Found, Waiting } from './record-log-types.ts';
 export const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
 const NOTHING_READABLE = 'nothing in it can be read';
 
-/** Reads nothing yet. */
-export function createSegments(directory: string, name: string, access: 'write' | 'read', files: FileCalls) {
+const OF_ANOTHER = 'it is of another device or of an older installation';
+
+/** Reads nothing yet. @param mark the owner's: a file with another one is not read. */
+export function createSegments(
+	directory: string,
+	name: string,
+	access: 'write' | 'read',
+	files: FileCalls,
+	mark: string | null,
+) {
 	/** By their sequence. */
 	const list: Segment[] = [];
 	/** Files that cannot be opened, or are none. */
@@ -157,7 +165,13 @@ export function createSegments(directory: string, name: string, access: 'write' 
 		read(): void {
 			for (const each of found().sort((one, other) => one.sequence - other.sequence))
 				try {
-					list.push(openSegment(directory, each, access, files));
+					const segment = openSegment(directory, each, access, files);
+					const other = segment.head?.mark ?? mark;
+					if (other === mark || mark === null) list.push(segment);
+					else {
+						files.closeSync(segment.descriptor);
+						unreadable.push({ ...each, error: new Error(OF_ANOTHER) });
+					}
 				} catch (error) {
 					unreadable.push({ ...each, error });
 				}

@@ -22,7 +22,7 @@ export interface Header {
 	/** Of a record: its own, rising by one. Of a head or a note: the newest one that was given before it. */
 	readonly number: number;
 	readonly timeMs: number;
-	/** Outlives the payload. Of a head: the number of the next record, where that is not the next one to `number`. */
+	/** Outlives the payload. Of a head: see {@link tagOfHead}. */
 	readonly tag: Uint8Array;
 	/** The payload was erased on purpose: whatever bytes are in its place, they are right. */
 	readonly isErased: boolean;
@@ -99,11 +99,24 @@ const viewOf = (bytes: Uint8Array, at: number) => new DataView(bytes.buffer, byt
 
 export const NO_TAG = new Uint8Array(TAG_BYTES);
 
-/** In the tag of a head: the number of the next record, where numbers in between were never given. */
-export function tagOfHead(next: number): Uint8Array {
+/** Of {@link tagOfHead}: 16 bytes. */
+const MARK_AT = 8;
+
+/**
+ * In the tag of a head: the number of the next record, where numbers in between were never given, and the mark of the owner.
+ * @param mark 32 hexadecimal digits; `null` for a log that has none, as those of earlier versions.
+ */
+export function tagOfHead(next: number, mark: string | null): Uint8Array {
 	const tag = new Uint8Array(TAG_BYTES);
 	new DataView(tag.buffer).setFloat64(0, next);
+	for (const [index, digits] of (mark?.match(/../g) ?? []).entries())
+		tag[MARK_AT + index] = Number.parseInt(digits, 16);
 	return tag;
+}
+
+export function markByHead({ tag }: Header): string | null {
+	const mark = tag.subarray(MARK_AT);
+	return mark.some(Boolean) ? Array.from(mark, (byte) => byte.toString(16).padStart(2, '0')).join('') : null;
 }
 
 export const nextByHead = ({ tag }: Header): number => new DataView(tag.buffer, tag.byteOffset).getFloat64(0);

@@ -13,6 +13,8 @@ export interface RecordLogOptions extends Partial<Pick<Clock, 'wallMs' | 'schedu
 	readonly maxBytes: () => number;
 	/** What a start needs to know of all records so far: asked for at the beginning of each segment. */
 	readonly head: () => Uint8Array;
+	/** 32 hexadecimal digits in each file: one that has others there is another owner's, and is not read. Default `null`: no such look. */
+	readonly mark?: string | null;
 	/** `memory`: nothing is written, and what is found on the disk is taken into memory and deleted. `read`: only reads. Default `disk`. */
 	readonly access?: 'disk' | 'memory' | 'read';
 	/** Called once, when the directory was read: the newest whole head and the notes after it, oldest first; nothing of a new log. */

@@ -25,10 +25,10 @@ const [MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES] = [32 * 1024, 4 * 1024 * 1024];
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 
 export function openRecordLog(options: RecordLogOptions): RecordLog {
-	const { directory, name, access = 'disk', files = nodeFs, recoverEveryMs = 30_000 } = options;
+	const { directory, name, access = 'disk', files = nodeFs, recoverEveryMs = 30_000, mark = null } = options;
 	const { wallMs, schedule, soon } = { ...idleClock, ...options };
 	const segmentBytes = () => Math.min(MAX_SEGMENT_BYTES, Math.max(MIN_SEGMENT_BYTES, options.maxBytes() >> 3));
-	const disk = createSegments(directory, name, access === 'disk' ? 'write' : 'read', files);
+	const disk = createSegments(directory, name, access === 'disk' ? 'write' : 'read', files, mark);
 	const { list: segments, unreadable } = disk;
 	/** The one that records are appended to. */
 	let current: Segment | null = null;
@@ -142,7 +142,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		const into = isNew || !current ? disk.make() : current;
 		try {
 			const { format, descriptor, end } = into;
-			const head = { kind: 'head', number: before, timeMs: wallMs(), tag: tagOfHead(next) } as const;
+			const head = { kind: 'head', number: before, timeMs: wallMs(), tag: tagOfHead(next, mark) } as const;
 			const records = isNew ? [{ ...head, payload: options.head() }, ...group] : group;
 			const chunk = new Uint8Array(records.reduce((sum, record) => sum + sizeOf(record), 0));
 			let at = 0;
@@ -159,7 +159,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			if (isNew || (isLasting && !isNameFlushed)) await disk.flushNames();
 			isNameFlushed ||= isLasting;
 			into.end = into.bytes = end + chunk.length;
-			if (isNew) into.head = { before, next };
+			if (isNew) into.head = { before, next, mark };
 			for (const { record, ...place } of places) {
 				if (record.kind === 'note') into.notes.push(place.at);
 				if (record.kind !== 'record') continue;

@@ -5,6 +5,7 @@ import { AgentError, EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
+import { readLogMark } from '../state/read-log-mark.edge.ts';
 import { type AskFlags, agentStopped, clientFor } from './local-agent.ts';
 import { localTime, type Shell } from './output.ts';
 
@@ -26,9 +27,11 @@ export async function showAudit(
 		(report) => (report as AuditReport).entries,
 		(error: unknown) => {
 			// The file outlives the agent.
-			if (error instanceof AgentError && error.code === 'agent-not-running')
-				return readAuditLog(choosePaths(flags, shell.env).stateDir).then(({ documents }) => documents);
-			throw error;
+			if (!(error instanceof AgentError) || error.code !== 'agent-not-running') throw error;
+			const { stateDir } = choosePaths(flags, shell.env);
+			return readLogMark(stateDir)
+				.then((logMark) => readAuditLog(stateDir, logMark))
+				.then(({ documents }) => documents);
 		},
 	);
 	for (const entry of entries) print(shell, entry);
@@ -38,8 +41,9 @@ export async function showAudit(
 /** Looks at the files, also beside a running agent. Exit status 74 when entries are missing or altered. */
 async function verify(shell: Shell, stateDir: string): Promise<void> {
 	// The history first: it never knows more than an audit log that is read later.
-	const history = await readBeside(stateDir);
-	const { documents, first, last, lost: inside, damages } = await readAuditLog(stateDir);
+	const logMark = await readLogMark(stateDir);
+	const history = await readBeside(stateDir, logMark);
+	const { documents, first, last, lost: inside, damages } = await readAuditLog(stateDir, logMark);
 	const lost = joined([...inside, ...missingBy(history, last)]);
 	const isWhole = lost.length === 0 && damages.length === 0;
 	if (!isWhole) shell.caller.exitCode = EXIT.io;
@@ -74,10 +78,10 @@ function joined(all: readonly Missing[]): readonly Missing[] {
 }
 
 /** What the history knows; nothing where it cannot be read. */
-async function readBeside(stateDir: string): Promise<readonly Witness[]> {
+async function readBeside(stateDir: string, logMark: string | null): Promise<readonly Witness[]> {
 	const { readHistory } = await import('../status/history.runner.ts');
 	try {
-		return readHistory(stateDir).documents;
+		return readHistory(stateDir, logMark).documents;
 	} catch {
 		return [];
 	}

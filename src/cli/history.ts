@@ -1,6 +1,7 @@
 /** `idv-agent history`: when the device was online and why it was not, in sentences. Reads the files, also beside a running agent. */
 import { AgentError } from '../base/errors.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
+import { readLogMark } from '../state/read-log-mark.edge.ts';
 import { readHistory } from '../status/history.runner.ts';
 import { toldHistory } from '../status/history.ts';
 import type { AskFlags } from './local-agent.ts';
@@ -15,7 +16,8 @@ export async function showHistory(
 	const until = flags.until === undefined ? null : readTime('--until', flags.until);
 	if (until !== null && until < since)
 		throw new AgentError('usage', '--until is before --since.', { remedy: 'Name an earlier time in --since.' });
-	const { documents, lost, damages } = readHistory(choosePaths(flags, shell.env).stateDir);
+	const { stateDir } = choosePaths(flags, shell.env);
+	const { documents, lost, damages } = readHistory(stateDir, await readLogMark(stateDir));
 	const entries = toldHistory(documents);
 	// A clock that was set back writes earlier times later: what was written in between belongs to it.
 	const from = entries.findIndex(({ at }) => at >= since);

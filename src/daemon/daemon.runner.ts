@@ -124,8 +124,9 @@ export async function startDaemon(options: DaemonOptions) {
 		const recentLog = rememberLog(options.logTo ?? openLogDestination());
 		const log = createLog({ level: logSettings.level, shaper, destination: recentLog.destination });
 		const facts = await looking;
+		const { logMark } = store;
 		const audit = await openAudit({
-			stateDir: paths.stateDir,
+			...{ stateDir: paths.stateDir, logMark },
 			version,
 			clock,
 			shaper,
@@ -154,7 +155,7 @@ export async function startDaemon(options: DaemonOptions) {
 				const { durable } = atStart.events;
 				counters.eventsDurable = durable;
 				const eventStore = createEventStore({
-					directory: paths.stateDir,
+					...{ directory: paths.stateDir, mark: logMark },
 					epoch: newEpoch(clock.wallMs(), random),
 					bounds: eventBounds(settings, capacityBytes),
 					durable,
@@ -292,7 +293,7 @@ export async function startDaemon(options: DaemonOptions) {
 				(await import('../page/page.runner.ts')).openPage({
 					...{ port, agent, clock, scanning, audit, counters, settings },
 					pin: () => runtime().pin,
-					history: () => readHistory(paths.stateDir).documents,
+					history: () => readHistory(paths.stateDir, logMark).documents,
 					kiosk: { runDir: paths.runDir, group: local.agentGroup },
 					onWrongPins: hooks.refused,
 					onFault,
@@ -338,7 +339,7 @@ export async function startDaemon(options: DaemonOptions) {
 		closers.push(() => options.hooksProgram?.end());
 		closers.push(following.close);
 		// The last one to begin, and the first to end: that the agent ends is a line of its own.
-		const history = keepHistory({ stateDir: paths.stateDir, version, clock, agent, audit });
+		const history = keepHistory({ stateDir: paths.stateDir, logMark, version, clock, agent, audit });
 		history.look();
 		const unsubscribe = agent.onStatus(history.look);
 		closers.push(() => history.close());

@@ -27,6 +27,7 @@ import { chooseScanners } from '../scanning/choose-scanner.ts';
 import { findScanners } from '../scanning/devices.edge.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
+import { readLogMark } from '../state/read-log-mark.edge.ts';
 import { type LoadedState, openStateStore } from '../state/store.edge.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import { together } from './check-results.ts';
@@ -90,7 +91,7 @@ export async function checkState(
 	if (isClosed && daemon.kind === 'runs' && told.length === 0)
 		return notApplicable(`This user may not read ${stateDir}; the agent finds nothing wrong with it.`);
 	const { notices } = isClosed && told.length > 0 ? { notices: [] } : await look();
-	const damaged = isClosed ? null : findDamagedLogs(stateDir, daemon.kind === 'notRunning');
+	const damaged = isClosed ? null : await findDamagedLogs(stateDir, daemon.kind === 'notRunning');
 	const worst = [...told, ...notices].find(({ code }) => code !== 'state-corrupt');
 	const [first, ...others] = [...told.map(asFailure), ...notices, ...(damaged ? [damaged] : [])];
 	if (first) return (worst ? failed : warning)(together([worst ? asFailure(worst) : first, first, ...others]));
@@ -119,11 +120,12 @@ const MISSING = {
 } as const;
 
 /** @param isUnused no agent runs, which would say so of events, and unlink files while they are looked at. */
-function findDamagedLogs(stateDir: string, isUnused: boolean): Failure | null {
+async function findDamagedLogs(stateDir: string, isUnused: boolean): Promise<Failure | null> {
+	const mark = await readLogMark(stateDir);
 	const names = ['audit', 'history', ...(isUnused ? ['events' as const] : [])] as const;
 	// Of each log, so that many of one hide none of another.
 	const damaged = names
-		.map((name) => [name, readDamages(stateDir, name).slice(0, 8)] as const)
+		.map((name) => [name, readDamages(stateDir, name, mark).slice(0, 8)] as const)
 		.filter(([, damages]) => damages.length > 0);
 	const old = isUnused ? findUnusableOldEvents(stateDir) : null;
 	const told = damaged.flatMap(([, damages]) => damages.map(({ file, message }) => `${file}: ${message}`));

@@ -12,6 +12,7 @@ import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
+import { readLogMark } from '../state/read-log-mark.edge.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { readHistory } from '../status/history.runner.ts';
 import { toldHistory } from '../status/history.ts';
@@ -164,15 +165,15 @@ async function recentLog(ask: Ask): Promise<string> {
 }
 
 async function auditLog({ paths }: InspectionTarget): Promise<string> {
-	return readAuditLog(paths.stateDir).then(
+	return readAuditLog(paths.stateDir, await readLogMark(paths.stateDir)).then(
 		({ documents }) => documents.map((entry) => `${JSON.stringify(entry)}\n`).join(''),
 		(error) => json({ error: toFailure(error) }),
 	);
 }
 
-function history({ paths }: InspectionTarget): string {
+async function history({ paths }: InspectionTarget): Promise<string> {
 	try {
-		return toldHistory(readHistory(paths.stateDir).documents)
+		return toldHistory(readHistory(paths.stateDir, await readLogMark(paths.stateDir)).documents)
 			.map((entry) => `${JSON.stringify(entry)}\n`)
 			.join('');
 	} catch (error) {

@@ -8,6 +8,8 @@ import type { Entry, Incoming } from './event.ts';
 export interface EventStoreOptions extends Partial<Clock> {
 	/** Exists, belongs to the agent alone, and one process uses it at a time. */
 	readonly directory: string;
+	/** Of the logs of this device. */
+	readonly mark?: string | null;
 	/** Unlike every earlier one of this device; 1 to 32 letters and digits. */
 	readonly epoch: string;
 	/** Looked at each time. The oldest go first; the newest can only be too old. `maxBytes` counts bytes on the disk. */

@@ -13,6 +13,7 @@ import type { StateStore } from '../state/store.edge.ts';
 
 /** One for all devices: each agent holds its own state, and nothing reads it back. */
 export const NULL_STATE_STORE: StateStore = {
+	logMark: '',
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
 	probe: async () => {},

@@ -7,6 +7,8 @@ export interface CopyStamp {
 	readonly save: number;
 	/** The directory it was saved in, by its inode: of two states of one machine it tells whose place this is. */
 	readonly directory?: string;
+	/** The mark of the logs beside it, where that does not come from the id: see `log-mark.edge.ts`. */
+	readonly logs?: string;
 }
 
 export interface WholeCopy {
@@ -107,4 +109,14 @@ export function areStrangers(one: Copy, other: Copy): boolean {
 	const [machine, otherMachine] = [one, other].map(({ state }) => state.identity?.fingerprint.machine);
 	if (differ(machine, otherMachine)) return true;
 	return differ(one.stamp?.id, other.stamp?.id) || differ(one.stamp?.directory, other.stamp?.directory);
+}
+
+/** Of the copies that there are, so that the next save has a higher number than either; `null` where none has one. */
+export function newestStamp(copies: readonly Copy[], chosen: CopyStamp | null): CopyStamp | null {
+	const stamps = copies.flatMap((copy) => (copy.kind === 'whole' && copy.stamp ? [copy.stamp] : []));
+	const of = chosen ?? stamps[0];
+	if (!of) return null;
+	const { id, logs } = of;
+	const save = Math.max(0, ...stamps.filter((one) => one.id === id).map((one) => one.save));
+	return { id, save, ...(logs !== undefined && { logs }) };
 }

@@ -13,10 +13,19 @@ import type { DatabaseSync } from 'node:sqlite';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import * as files from '../base/files.edge.ts';
-import { areStrangers, type Copy, type CopyStamp, chooseCopy, holdsPairing, type WholeCopy } from './copies.ts';
+import {
+	areStrangers,
+	type Copy,
+	type CopyStamp,
+	chooseCopy,
+	holdsPairing,
+	newestStamp,
+	type WholeCopy,
+} from './copies.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from './device-state.ts';
 import { formDocument, readCopy } from './document.edge.ts';
 import { takeLock, unwritableError } from './lock.edge.ts';
+import { markOf, withLogs } from './log-mark.edge.ts';
 import { healed, lost, refusal } from './losses.ts';
 import { withNewerFields } from './newer-fields.ts';
 
@@ -110,12 +119,16 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		// Beside a running agent a save may be under way at any time.
 		const isCutOff = lock === null || leftovers.length > 0;
 		const choice = chooseCopy(first, second, { isCutOff, own: await ownOf(first, second) });
-		if (!choice) return { state: EMPTY_STATE, notices: [...notices, ...(await loadNone(first, second))] };
+		if (!choice) {
+			const told = await loadNone(first, second);
+			stamp = withLogs(null, stateDir, await savedId());
+			return { state: EMPTY_STATE, notices: [...notices, ...told] };
+		}
 		const { chosen, told } = choice;
 		isWhole = chosen === first;
 		const other = at(chosen === first ? BACKUP : STATE);
 		newer = chosen.newer;
-		stamp = newestStamp([first, second], chosen.stamp);
+		stamp = withLogs(newestStamp([first, second], chosen.stamp), stateDir, await savedId());
 		// What had to stay in its place is set aside before the first save that works.
 		loaded = !choice.setsAside || (await quarantine([other]));
 		if (choice.isPair) durable = contentOf(chosen.state, newer);
@@ -240,7 +253,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	/** Both are whole on the disk before one of them takes the place of what was there: a save that fails changes nothing. */
 	async function writeBoth(state: DeviceState): Promise<void> {
-		stamp = { id: stamp.id, save: stamp.save + 1, directory: directoryOf(stateDir) };
+		stamp = { ...stamp, save: stamp.save + 1, directory: directoryOf(stateDir) };
 		const text = formDocument(state, newer, stamp);
 		try {
 			const written = await Promise.allSettled(TEMPORARIES.map((name) => files.writeWhole(at(name), text)));
@@ -347,6 +360,10 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 					await files.remove(at(TEMPORARY)).catch(() => undefined);
 				}
 			}),
+		/** Of the logs beside this state, once it was loaded. */
+		get logMark() {
+			return markOf(stamp);
+		},
 		/** Waits for calls under way and gives the lock back. */
 		close: () => {
 			closing ??= next(async () => {
@@ -362,13 +379,6 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 /** The newest good state, for a look beside a running agent. @throws AgentError `state-unreadable`. */
 export async function lookAtState(stateDir: string): Promise<LoadedState> {
 	return (await openStateStore(stateDir, { readonly: true })).load();
-}
-
-/** Of the copies that there are, so that the next save has a higher number than either. */
-function newestStamp(copies: readonly Copy[], chosen: CopyStamp | null): CopyStamp {
-	const stamps = copies.flatMap((copy) => (copy.kind === 'whole' && copy.stamp ? [copy.stamp] : []));
-	const id = (chosen ?? stamps[0])?.id ?? randomUUID();
-	return { id, save: Math.max(0, ...stamps.filter((one) => one.id === id).map(({ save }) => save)) };
 }
 
 const directoryOf = (stateDir: string) => String(fs.statSync(stateDir, { bigint: true }).ino);

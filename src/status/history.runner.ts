@@ -33,6 +33,8 @@ type Fact = HistoryEntry extends infer Entry ? (Entry extends unknown ? Omit<Ent
 
 export function keepHistory(parts: {
 	readonly stateDir: string;
+	/** Of the logs of this device. */
+	readonly logMark?: string | null;
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs' | 'schedule'>;
 	readonly agent: { readonly status: () => Status; readonly events: { readonly newestAt: () => string | null } };
@@ -46,7 +48,8 @@ export function keepHistory(parts: {
 	const { stateDir, version, clock, agent, boot = readBoot(), uptimeMs = () => uptime() * 1000 } = parts;
 	const { wallMs, schedule } = clock;
 	const log = openRecordLog({
-		...{ directory: stateDir, name: NAME, maxBytes: () => MAX_HISTORY_BYTES, wallMs, schedule },
+		...{ directory: stateDir, name: NAME, mark: parts.logMark ?? null },
+		...{ maxBytes: () => MAX_HISTORY_BYTES, wallMs, schedule },
 		head: () => new Uint8Array(0),
 	});
 	const found = documentsOf<HistoryEntry>(log).documents;
@@ -178,10 +181,10 @@ function readBoot(): string | null {
 	}
 }
 
-/** All entries, also beside a running agent, oldest first, and which are missing. @throws AgentError `state-unreadable`. */
-export function readHistory(stateDir: string): Documents<HistoryEntry> {
+/** All entries, also beside a running agent, oldest first, and which are missing. @param logMark `readLogMark`. @throws AgentError `state-unreadable`. */
+export function readHistory(stateDir: string, logMark: string | null = null): Documents<HistoryEntry> {
 	try {
-		const found = readDocuments<HistoryEntry>(stateDir, NAME);
+		const found = readDocuments<HistoryEntry>(stateDir, NAME, logMark);
 		return { ...found, documents: withoutReplaced(found.documents) };
 	} catch (cause) {
 		throw new AgentError('state-unreadable', `The history in ${stateDir} cannot be read: ${inWords(cause)}.`, {

@@ -88,6 +88,19 @@ describe('a log', () => {
 		expect(log.damages()).toEqual([]);
 	});
 
+	test('is read on with a mark where its files have none, and without one where they have', async () => {
+		const mark = '0123456789abcdef0123456789abcdef';
+		let log = open();
+		await add(log, ...ten);
+		log = await reopen(log, { mark });
+		await add(log, 'x'.repeat(300_000), 'more');
+		expect([read(log).slice(0, 10), read(log).at(-1), log.damages()]).toEqual([ten, 'more', []]);
+		log = await reopen(log);
+		expect([read(log).slice(0, 10), read(log).at(-1), names().length]).toEqual([ten, 'more', 3]);
+		log = await reopen(log, { mark: 'f'.repeat(32) });
+		expect([read(log).at(-1), log.damages().map(({ file }) => file)]).toEqual(['record 10', names().slice(1).map(at)]);
+	});
+
 	test('takes one write and one flush for a group', async () => {
 		const disk = lossyFiles(directory);
 		const log = open({ files: disk.files });

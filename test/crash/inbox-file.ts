@@ -22,7 +22,7 @@ export function readInboxFile(stateDir: string): StoredEvent[] {
 	for (let count = idByHash.size; count <= 20_000; count += 1) idByHash.set(hashOf(`n-${count}`), `n-${count}`);
 	// Killed before it had made its directory.
 	if (!fs.existsSync(stateDir)) return [];
-	const segments = createSegments(stateDir, 'events', 'read', fs);
+	const segments = createSegments(stateDir, 'events', 'read', fs, null);
 	segments.read();
 	const { epochs } = foldStates(segments.state());
 	const found: StoredEvent[] = [];
