@@ -13,19 +13,20 @@ export async function takeLock(stateDir: string): Promise<DatabaseSync> {
 	const file = path.join(stateDir, 'lock.db');
 	try {
 		const found = fs.lstatSync(file, { throwIfNoEntry: false });
-		if (found?.isSymbolicLink()) throw Object.assign(new Error('it is a link'), { code: 'ELOOP' });
-		if (found && !found.isFile()) throw new Error('it is not a regular file');
+		// In a directory that cannot be written no other lock would help.
+		fs.accessSync(stateDir, fs.constants.W_OK);
+		if (found?.isSymbolicLink()) throw unusable(file, new Error('it is a link'));
+		if (found && !found.isFile()) throw unusable(file, new Error('it is not a regular file'));
 		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
 		try {
 			fs.accessSync(file, fs.constants.R_OK | fs.constants.W_OK);
 		} catch (error) {
-			if (errnoOf(error) !== 'ENOENT') throw error;
+			if (errnoOf(error) !== 'ENOENT') throw unusable(file, error);
 			// Of two agents that start at once the second must not touch the file of the first.
 			await fs.promises.writeFile(file, '', { flag: 'wx', mode: 0o600 }).catch((error) => {
 				if (errnoOf(error) !== 'EEXIST') throw error;
 			});
 		}
-		fs.accessSync(stateDir, fs.constants.W_OK);
 		try {
 			return lockFile(file);
 		} catch (error) {
@@ -39,6 +40,21 @@ export async function takeLock(stateDir: string): Promise<DatabaseSync> {
 			throw new AgentError('state-in-use', `Another process uses the state in ${stateDir}.`, { cause: error });
 		throw unwritableError(stateDir, error, `The state cannot be ${sqliteStatus(error) ? 'locked' : 'saved'}`);
 	}
+}
+
+/** The directory is good, and what is in the place of the lock is not. */
+function unusable(file: string, cause: unknown): AgentError {
+	const first =
+		errnoOf(cause) === 'EPERM' ? `Take its attribute away (chattr -i ${file}), then remove it` : `Remove ${file}`;
+	return new AgentError(
+		'state-unwritable',
+		`The state cannot be saved: its lock ${file} cannot be used: ${inWords(cause)}.`,
+		{
+			cause,
+			params: { path: file },
+			remedy: `${first}: it holds nothing, and the agent makes another one.`,
+		},
+	);
 }
 
 const SQLITE_BUSY = 5;

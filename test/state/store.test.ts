@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -576,6 +576,41 @@ describe('one process at a time', () => {
 			const message = expect.stringMatching(/it is a link|it is not a regular file/);
 			expect(refused).toMatchObject({ failure: { code: 'state-unwritable', message } });
 			expect(fs.readFileSync(elsewhere, 'utf8')).toBe('precious');
+		},
+	);
+
+	test.each(['a link', 'a pipe', 'a directory', 'a file that may not be written'])(
+		'%s in the place of the lock: the message names it, and what the remedy says helps [F1292]',
+		async (what) => {
+			await withStore(async () => {});
+			const lock = at('lock.db');
+			fs.rmSync(lock);
+			let first = `Remove ${lock}`;
+			if (what === 'a link') fs.symlinkSync('nowhere', lock);
+			else if (what === 'a pipe') execFileSync('mkfifo', [lock]);
+			else if (what === 'a directory') fs.mkdirSync(lock);
+			else fs.writeFileSync(lock, '', { mode: 0 });
+			// Nothing else keeps root from a file.
+			if (what.startsWith('a file') && process.geteuid?.() === 0) {
+				// A container may not.
+				if (spawnSync('chattr', ['+i', lock]).status !== 0) return;
+				first = `Take its attribute away (chattr -i ${lock}), then remove it`;
+			}
+			const store = await open();
+			const refused = await failureOf(store.save(EMPTY_STATE));
+			spawnSync('chattr', ['-i', lock]);
+			expect(refused).toMatchObject({ code: 'state-unwritable', params: { path: lock } });
+			expect(refused.message).toMatch(/^The state cannot be saved: its lock .*lock\.db cannot be used: /);
+			expect(refused.remedy).toBe(`${first}: it holds nothing, and the agent makes another one.`);
+			fs.rmSync(lock, { recursive: true });
+			await store.save(paired);
+			await store.close();
+			fs.chmodSync(stateDir, 0o500);
+			fs.rmSync(lock, { force: true });
+			giveAway();
+			const other = await unprivileged(async () => failureOf((await open()).save(EMPTY_STATE)));
+			expect(other.message).toContain(`The state cannot be saved in ${stateDir}: `);
+			fs.chmodSync(stateDir, 0o700);
 		},
 	);
 
