@@ -252,6 +252,9 @@ export function roomRemedy(error: unknown): { readonly remedy?: string } {
 /** Whether the system has no room to open any file: that says nothing of this one, and passes. */
 export const isOutOfRoom = (error: unknown): boolean => ['EMFILE', 'ENFILE', 'ENOMEM'].includes(errnoOf(error));
 
+/** Whether a disk has no room left for this user. */
+export const isDiskFull = (error: unknown): boolean => ['ENOSPC', 'EDQUOT'].includes(errnoOf(error));
+
 /** The code of an error of the system, such as `ENOENT`; empty when it has none. */
 export function errnoOf(error: unknown): string {
 	const code = (error as { code?: unknown } | null | undefined)?.code;

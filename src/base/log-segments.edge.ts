@@ -1,7 +1,7 @@
 /** The segments that a log has on the disk: found, made, flushed, unlinked, and which of them has which numbers. Decides nothing about when. */
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
-import { errnoOf } from './files.edge.ts';
+import { errnoOf, isDiskFull } from './files.edge.ts';
 import { type FileCalls, openSegment, type Segment } from './log-segment.edge.ts';
 import { parseSegmentName, segmentName } from './record-format.ts';
 import type { Found, Waiting } from './record-log-types.ts';
@@ -130,7 +130,7 @@ export function createSegments(
 	 * with the newest head goes only where nothing is kept at all. A power cut just then may cost a gap too many.
 	 */
 	function makeRoom(error: unknown): void {
-		if (!['ENOSPC', 'EDQUOT'].includes(errnoOf(error))) return;
+		if (!isDiskFull(error)) return;
 		const newest = list.findLast((segment) => segment.head !== null && segment.readAt(0)?.payload);
 		const keepsNone = list.every(({ kept }) => kept === 0);
 		for (let [oldest] = list; oldest && oldest.kept === 0 && (keepsNone || oldest !== newest); [oldest] = list) {

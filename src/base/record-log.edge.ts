@@ -10,6 +10,7 @@
 import nodeFs from 'node:fs';
 import path from 'node:path';
 import { idleClock } from './clock.edge.ts';
+import { isDiskFull } from './files.edge.ts';
 import type { Segment } from './log-segment.edge.ts';
 import { createSegments, foundIn } from './log-segments.edge.ts';
 import { HEADER_BYTES, NO_TAG, tagOfHead } from './record-format.ts';
@@ -40,9 +41,8 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 	let [waitingBytes, waitingKept] = [0, 0];
 	/** The newest number that was given, the newest that is stored, and the newest up to which all are erased. */
 	let [given, stored, erasedUpTo] = [0, 0, 0];
-	let [asked, done] = [0, 0];
+	let [asked, done, failing] = [0, 0, null as unknown];
 	let waiters: { readonly asked: number; readonly resolve: () => void }[] = [];
-	let failing: unknown = null;
 	/** Works on the disk follow each other. */
 	let work: Promise<unknown> = Promise.resolve();
 	let [cancelSoon, cancelRetry] = [null as (() => void) | null, () => {}];
@@ -167,7 +167,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 				if (record.payload === null) into.erase(record.number);
 			}
 		} catch (error) {
-			abandon(into, isNew);
+			abandon(into, isNew, isDiskFull(error));
 			throw error;
 		}
 		if (!isNew) return;
@@ -176,13 +176,14 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		await unlinkOldest(new Set());
 	}
 
-	/** What a failed flush has left is unknown: nothing is flushed through this open file again. */
-	function abandon(segment: Segment, isNew = false): void {
+	/** What a failed flush has left is unknown: nothing is flushed through this open file again. @param cuts what did not fit is no damage. */
+	function abandon(segment: Segment, isNew = false, cuts = false): void {
 		if (segment === current) current = null;
 		try {
 			if (!isNew) segment.reopen();
 			else files.closeSync(segment.descriptor);
 			if (isNew) files.unlinkSync(segment.name);
+			else if (cuts && segment.isWritable) files.ftruncateSync(segment.descriptor, segment.end);
 		} catch {
 			// The next start passes over it.
 		}
@@ -374,10 +375,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			}
 			if (typeof which === 'number') erasedUpTo = Math.max(erasedUpTo, Math.min(which, stored));
 		},
-		async clean() {
-			await log.settled();
-			await inTurn(cleanUp);
-		},
+		clean: () => log.settled().then(() => inTurn(cleanUp)),
 		recover,
 		async close() {
 			if (isClosed) return;

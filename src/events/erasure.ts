@@ -7,6 +7,9 @@ export type Stored = Pick<Entry, 'id' | 'serviceId'> &
 		readonly keptMs: number;
 	};
 
+/** An event that was deleted earlier, of which only hashes are left: an erasure means it unless it asks for more. */
+export const DELETED_BEFORE: Stored = { id: '', serviceId: null, keptMs: 0 };
+
 export type Erasure = (event: Stored) => boolean;
 
 /** Every event in which the id is a word: in its content however that is escaped, in its kind, or as its own id. */

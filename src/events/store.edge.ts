@@ -6,12 +6,14 @@
  */
 import { idleClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
-import { inWords } from '../base/files.edge.ts';
+import { inWords, isDiskFull } from '../base/files.edge.ts';
 import { openRecordLog, type RecordLog } from '../base/record-log.edge.ts';
 import { keepAges } from './ages.ts';
+import { planCleaning } from './cleaning.ts';
 import { createConsumers } from './consumers.ts';
 import { damagedEvents, unerasableEvents, unwritableEvents } from './damage.ts';
 import { keyOf, rememberMessages } from './duplicates.ts';
+import { DELETED_BEFORE } from './erasure.ts';
 import { type Entry, type Epoch, gapEvent, idOf, neededEpochs, numberOf, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { readAfter } from './reading.ts';
@@ -24,13 +26,9 @@ export type { Consumer, DurableEventStore, EventStore, EventStoreOptions } from 
 /** Events that are remembered for telling duplicates, deleted ones included. */
 const REMEMBERED_EVENTS = 1024;
 
-/** An event that was deleted earlier, of which only hashes are left: an erasure means it unless it asks for more. */
-const DELETED_BEFORE = { id: '', serviceId: null, keptMs: 0 } as const;
-
 /** Opens nothing yet: the files are looked at when something is asked, and made with the first event. A bad disk never throws here. */
 export function createEventStore(options: EventStoreOptions): DurableEventStore {
 	const { directory, bounds, epoch, onNotice = () => {}, durable = true } = options;
-	const cleanAfterMs = () => options.cleanAfterMs ?? 30_000;
 	const { wallMs, monotonicMs, schedule } = { ...idleClock, ...options };
 	const listeners = new Set<(entries: readonly Entry[]) => void>();
 	const consumers = createConsumers(wallMs, () => bounds.maxAgeMs);
@@ -52,7 +50,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let newestHandedOn: string | null = null;
 	/** Up to here events are deleted for every reader; and up to here because all consumers have acknowledged them. */
 	let [gone, done] = [0, 0];
-	let uncleanSinceMs: number | null = null;
+	const cleaning = planCleaning(() => options.cleanAfterMs ?? 30_000);
+	/** When the oldest event that is kept was stored. */
+	let oldestMs: number | null = null;
 	let isDamageKnown = false;
 	/** Whether an erasure is not on the disk yet. */
 	let isErasing = false;
@@ -75,7 +75,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				if (opened) takeUp(opened, state);
 			},
 			onStored: handOn,
-			onFailing: (error) => onNotice('events', error === null ? null : unwritableEvents(directory, inWords(error))),
+			onFailing(error) {
+				onNotice('events', error === null ? null : unwritableEvents(directory, inWords(error)));
+				cleaning.disk(isDiskFull(error), monotonicMs());
+				plan();
+			},
 		});
 		opened = log;
 		if (state) takeUp(log, state);
@@ -127,8 +131,6 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		};
 	}
 
-	// ---- Damage ----
-
 	/** The warning ends when the damaged files are gone. */
 	function noticeDamage(damages: ReturnType<RecordLog['damages']>): void {
 		if (damages.length === 0 && !isDamageKnown) return;
@@ -162,8 +164,6 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		}
 	}
 
-	// ---- Storing ----
-
 	function handOn(): void {
 		const last = opened?.last() ?? 0;
 		const entries = pending.filter(({ number }) => number <= last);
@@ -194,7 +194,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		done = Math.max(done, Math.min(acknowledged, log.last()));
 		let over = log.count() - Math.max(1, bounds.maxCount);
 		let upTo = Math.max(gone, Math.min(acknowledged, log.last()));
-		let oldestMs: number | null = null;
+		oldestMs = null;
 		for (const { number, timeMs } of log.kept()) {
 			const since = ages.keptSince(number, timeMs);
 			if (number > upTo && since + bounds.maxAgeMs > now) {
@@ -210,16 +210,16 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (gone >= log.first() || over > 0) {
 			log.erase(acknowledged, 'done');
 			log.erase(gone);
-			uncleanSinceMs ??= monotonicMs();
+			cleaning.add(monotonicMs());
 		}
-		plan(oldestMs);
+		plan();
 	}
 
 	/** One timer for the next thing that is due; none while nothing is. It may be early: events make room for newer ones all the time. */
-	function plan(oldestMs: number | null): void {
+	function plan(): void {
 		if (closed) return;
 		const now = monotonicMs();
-		const cleanAtMs = uncleanSinceMs === null || !durable ? Number.POSITIVE_INFINITY : uncleanSinceMs + cleanAfterMs();
+		const cleanAtMs = durable ? cleaning.dueMs : Number.POSITIVE_INFINITY;
 		const dueMs = Math.min(cleanAtMs, oldestMs === null ? cleanAtMs : now + oldestMs + bounds.maxAgeMs - wallMs());
 		if (dueMs === wakeAtMs) return;
 		cancelWake();
@@ -231,13 +231,13 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		wakeAtMs = Number.POSITIVE_INFINITY;
 		if (!opened || closed) return;
 		const log = opened;
-		if (uncleanSinceMs !== null && monotonicMs() - uncleanSinceMs >= cleanAfterMs()) {
-			uncleanSinceMs = null;
+		if (monotonicMs() >= cleaning.dueMs) {
+			cleaning.begin();
 			log.clean().then(
 				() => noticeDamage(log.damages()),
 				() => {
 					// Tried again as long as contents are on the disk.
-					uncleanSinceMs ??= monotonicMs();
+					cleaning.again(monotonicMs());
 					if (!closed) trim(log);
 				},
 			);
@@ -267,8 +267,6 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		}
 		return `${epoch}-${log.next()}`;
 	}
-
-	const numberFor = (log: RecordLog, id: string) => numberOf(id, epochs, log.last(), epoch);
 
 	function newestAt(): string | null {
 		const log = ready();
@@ -321,7 +319,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		},
 		acknowledge(consumer, id) {
 			const log = ready();
-			const number = numberFor(log, id);
+			const number = numberOf(id, epochs, log.last(), epoch);
 			// A consumer made by a mistake would keep contents without a reader.
 			if (number === null) return false;
 			consumers.join(consumer);
@@ -372,7 +370,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			try {
 				dropSetAside(directory, () => true);
 				// What is erased already may still be on the disk.
-				if (!isErasing && uncleanSinceMs === null) return 0;
+				if (!isErasing && !cleaning.isNeeded) return 0;
 				log.note(stored.encodeState({ keys: knownKeys() }));
 				if (durable) await log.recover().then(log.clean);
 				isErasing = durable && closed;
@@ -393,7 +391,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			closed = true;
 			cancelWake();
 			await taking;
-			if (uncleanSinceMs !== null) await opened?.clean().catch(() => {});
+			if (cleaning.isNeeded) await opened?.clean().catch(() => {});
 			await opened?.close();
 		},
 	};

@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import type { SQLOutputValue } from 'node:sqlite';
 import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
-import { errnoOf } from '../base/files.edge.ts';
+import { errnoOf, isDiskFull } from '../base/files.edge.ts';
 import type { RecordLog } from '../base/record-log.edge.ts';
 import { parseJson } from '../protocol/json.ts';
 import type { Consumers } from './consumers.ts';
@@ -164,7 +164,7 @@ export function findUnusableOldEvents(directory: string): { readonly file: strin
 		return null;
 	} catch (error) {
 		// Without room for a copy nothing is known.
-		return ['ENOSPC', 'EDQUOT'].includes(errnoOf(error)) ? null : { file: path.join(directory, FILE), error };
+		return isDiskFull(error) ? null : { file: path.join(directory, FILE), error };
 	} finally {
 		if (copy !== null) fs.rmSync(copy, { recursive: true, force: true });
 	}

@@ -40,7 +40,6 @@ const NEW = '.new';
 const TEMPORARY = `${STATE}${NEW}`;
 const TEMPORARY_COPY = `${BACKUP}${NEW}`;
 const TEMPORARIES = [TEMPORARY, TEMPORARY_COPY];
-const NO_ROOM: readonly string[] = ['ENOSPC', 'EDQUOT'];
 const ID = 'state.id';
 const QUARANTINED = `${STATE}.corrupt-`;
 /** In the name of a file that was set aside when there was no whole copy, and of an empty one that says that there was none at all. */
@@ -265,7 +264,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			isWhole = true;
 		} catch (error) {
 			await removeTemporaries();
-			if (!isWhole || !NO_ROOM.includes(files.errnoOf(error))) throw error;
+			if (!isWhole || !files.isDiskFull(error)) throw error;
 			const areBoth = await writeInTurn(text).catch(() => {
 				throw error;
 			});

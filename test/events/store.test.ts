@@ -584,6 +584,43 @@ describe('a disk that fails', () => {
 		},
 	);
 
+	test.runIf(process.geteuid?.() === 0)(
+		'on a full disk hundreds of acknowledgements are on it within a second, and are erased together (needs root) [F1293]',
+		async () => {
+			execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m,mode=0700', 'tmpfs', directory]);
+			try {
+				const clock = createSteppedClock();
+				const store = open(clock);
+				store.join('kiosk');
+				const ids = await add(store, ...Array.from({ length: 900 }, (_, index) => `${SECRET} ${index}`), 'the last');
+				const filler = fs.openSync(at('filler'), 'w');
+				expect(() => {
+					for (;;) fs.writeSync(filler, Buffer.alloc(1024));
+				}).toThrow('ENOSPC');
+				fs.closeSync(filler);
+				const flushes = vi.spyOn(fs, 'fdatasync');
+				for (const id of ids.slice(0, -1)) expect(store.acknowledge('kiosk', id)).toBe(true);
+				await vi.waitUntil(() => store.notices.length > 0);
+				clock.advance(1000);
+				await vi.waitUntil(() => filesWith(SECRET).length === 0);
+				expect(flushes.mock.calls.length).toBeLessThan(10);
+				flushes.mockRestore();
+				// What a kill leaves.
+				const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'event-store-'));
+				onTestFinished(() => fs.rmSync(copy, { recursive: true }));
+				for (const name of fs.readdirSync(directory).filter((each) => each !== 'filler'))
+					fs.copyFileSync(at(name), path.join(copy, name));
+				expect(contents(all(open({ directory: copy })).entries)).toEqual(['the last']);
+				// Nothing is left to erase: the disk is only tried again in its time.
+				const timers = clock.pending;
+				clock.advance(5000);
+				expect(clock.pending).toBe(timers);
+			} finally {
+				execFileSync('umount', ['-l', directory]);
+			}
+		},
+	);
+
 	test('ruined files are told by their names, the newest as well [F783]', async () => {
 		for (const count of [1, 2]) {
 			if (count === 1) {
