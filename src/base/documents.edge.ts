@@ -26,7 +26,7 @@ export function readDocuments<Document>(directory: string, name: string, mark: s
 
 /** Of any log, without empty files, as a power cut leaves them. @throws the system's error when the directory cannot be read. */
 export function readDamages(directory: string, name: string, mark: string | null): Documents<unknown>['damages'] {
-	return reading(directory, name, mark, damagesOf).filter(({ message }) => message !== EMPTY);
+	return reading(directory, name, mark, (log) => damagesOf(log, true)).filter(({ message }) => message !== EMPTY);
 }
 
 function reading<Result>(
@@ -56,7 +56,8 @@ function reading<Result>(
 	}
 }
 
-const damagesOf = (log: RecordLog) => log.damages().map(({ file, error }) => ({ file, message: inWords(error) }));
+const damagesOf = (log: RecordLog, reads = false) =>
+	log.damages(reads).map(({ file, error }) => ({ file, message: inWords(error) }));
 
 /** @param after only those after this number. */
 export function documentsOf<Document>(log: RecordLog, after = 0): Documents<Document> {

@@ -146,6 +146,11 @@ export function openSegment(
 			const found = segment.readAt(startOf(number), lengthOf(number));
 			return found?.header.number === number && found.header.kind === 'record' ? found.payload : null;
 		},
+		/** Whether it was altered since it was written. The process that appends may erase it meanwhile. */
+		isRotten(number: number): boolean {
+			const found = segment.readAt(startOf(number), lengthOf(number));
+			return segment.has(number) === 'kept' && !found?.header.isErased && segment.read(number) === null;
+		},
 		/** The bytes of a payload of which `left` are left, at most so many, as they are. */
 		rest(number: number, left: number, most: number): Uint8Array | null {
 			const bytes = Buffer.allocUnsafe(Math.min(left, most));

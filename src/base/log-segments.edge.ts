@@ -180,7 +180,15 @@ export function createSegments(
 			for (const { descriptor } of list.splice(0)) files.closeSync(descriptor);
 			for (const { file } of found()) files.unlinkSync(path.join(directory, file));
 		},
-		damages() {
+		/** @param reads whether each record is read as well. */
+		damages(reads = false) {
+			const rotten = new Set(
+				reads
+					? ranges()
+							.filter(hasRotten)
+							.map(({ segment }) => segment)
+					: [],
+			);
 			const found = unreadable.map(({ file, error }) => ({ file: path.join(directory, file), error }));
 			let newest = Number.POSITIVE_INFINITY;
 			for (const [index, segment] of list.entries()) {
@@ -197,7 +205,7 @@ export function createSegments(
 				newest = Math.max(index === 0 ? 0 : newest, segment.isEmpty ? 0 : segment.last, (head?.next ?? 1) - 1);
 				// After a write that did not fit, the same numbers are in the next one.
 				const next = list[index + 1];
-				if (isDamaged || (next && end < bytes && !(next.head && next.head.before <= newest)))
+				if (isDamaged || rotten.has(segment) || (next && end < bytes && !(next.head && next.head.before <= newest)))
 					found.push({ file, error: new Error(end === 0 ? NOTHING_READABLE : 'a part of it is damaged') });
 				// Heads know of ever more records.
 				if (head && next?.head && next.head.before < head.before)
@@ -206,6 +214,11 @@ export function createSegments(
 			return found;
 		},
 	};
+}
+
+function hasRotten({ segment, from, to }: { readonly segment: Segment; readonly from: number; readonly to: number }) {
+	for (let number = from; number <= to; number += 1) if (segment.isRotten(number)) return true;
+	return false;
 }
 
 /** Records that are not on the disk, and what is lost between them. @param oldest as for `after`. */

@@ -42,8 +42,11 @@ export interface RecordLog {
 	count(): number;
 	/** On the disk, and of records that are in memory only. */
 	bytes(): number;
-	/** Files with damage, as they were opened, each with what is wrong (for `inWords`). */
-	damages(): readonly { readonly file: string; readonly error: unknown }[];
+	/**
+	 * Files with damage, as they were opened, each with what is wrong (for `inWords`). @param reads those as well in which a record cannot be
+	 * read: by itself that is told where it is missing.
+	 */
+	damages(reads?: boolean): readonly { readonly file: string; readonly error: unknown }[];
 	/**
 	 * Numbers a record and stores it with the others of this turn. @param timeMs any time that the owner wants to know without the payload.
 	 * @param tag up to 24 bytes that outlive an erasure.

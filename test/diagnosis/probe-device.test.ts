@@ -199,6 +199,28 @@ describe('the state directory', () => {
 		}
 	});
 
+	test('with a wrong bit in a record of any log is a warning with the name of the file [F1294]', async () => {
+		const service = await givenService();
+		const { home, stop, untilEvent } = await givenPairedAgent(service);
+		service.notify({ type: 'said' });
+		await untilEvent(({ kind }) => kind === 'said');
+		await stop();
+		const { stateDir } = home.paths;
+		for (const name of ['history', 'audit', 'events']) {
+			const file = join(stateDir, (await readdir(stateDir)).find((each) => each.startsWith(name)) ?? '');
+			const whole = await readFile(file);
+			expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
+			const bytes = Buffer.from(whole);
+			// The newest record: nothing else says that it is there.
+			const at = bytes.lastIndexOf(name === 'events' ? 'said' : '"at"');
+			bytes.writeUInt8(bytes.readUInt8(at + 2) ^ 1, at + 2);
+			await writeFile(file, bytes);
+			const found = (await examine({ home }, 'state')).checks.state;
+			expectProblem(found, 'warning', 'state-corrupt', new RegExp(`${file}: a part of it is damaged`));
+			await writeFile(file, whole);
+		}
+	});
+
 	test('with a damaged events.db of 0.1.0 is a warning, and the file is as it was [F853]', async () => {
 		const { home } = await givenStopped();
 		const { stateDir } = home.paths;
