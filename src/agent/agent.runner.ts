@@ -90,6 +90,7 @@ export interface Agent extends HasEnds {
 	setWorkflow(workflowId: string, wait?: WorkflowWait): Promise<void>;
 	/** Tries again now, without the rest of the wait. */
 	reconnect(): void;
+	reconnectsAsked(): number;
 	/** Applies changed settings; links that no longer fit are replaced make before break. @param tried its way out is tried beside. */
 	applyRuntime(runtime: Runtime, tried?: Runtime | null): void;
 	readonly ways: Base['ways'];

@@ -87,6 +87,7 @@ const LOOK_FIRST = 'Look at idv-agent workflow show, and set it again if it is s
 
 export function createCommands(parts: CommandParts) {
 	const { clock, stateWriter, identity, workflow, links, reconciler, ensureRunning, reevaluate } = parts;
+	let reconnectsAsked = 0;
 
 	function ensureFree(): void {
 		ensureRunning();
@@ -157,8 +158,11 @@ export function createCommands(parts: CommandParts) {
 				throw error;
 			}
 		},
+		/** How often somebody has asked for that since the start. */
+		reconnectsAsked: () => reconnectsAsked,
 		reconnect() {
 			ensureRunning();
+			reconnectsAsked += 1;
 			parts.fleet.retry();
 			reconciler.retry();
 			links.dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });

@@ -11,6 +11,7 @@ import { inWords, readTextNow } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import {
+	ASKED,
 	foldChange,
 	type HistoryEntry,
 	isChange,
@@ -37,7 +38,12 @@ export function keepHistory(parts: {
 	readonly logMark?: string | null;
 	readonly version: string;
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs' | 'schedule'>;
-	readonly agent: { readonly status: () => Status; readonly events: { readonly newestAt: () => string | null } };
+	readonly agent: {
+		readonly status: () => Status;
+		readonly events: { readonly newestAt: () => string | null };
+		/** How often somebody has asked it to connect again. */
+		readonly reconnectsAsked?: () => number;
+	};
 	/** Whose newest number each entry has, so that what is taken away there is noticed here. */
 	readonly audit?: Pick<Audit, 'newest' | 'settled'>;
 	/** Of this start of the machine; `null` where the kernel does not say. */
@@ -55,6 +61,8 @@ export function keepHistory(parts: {
 	const found = documentsOf<HistoryEntry>(log).documents;
 	const hosts = new Set(found.flatMap((entry) => (entry.kind === 'state' && entry.host !== null ? [entry.host] : [])));
 	let before: Moment | null = null;
+	/** When the device was online last. */
+	let askedThen = 0;
 	let fold = NOTHING_FOLDED;
 	let cancelCount: (() => void) | null = null;
 	let isUnclean = false;
@@ -120,7 +128,11 @@ export function keepHistory(parts: {
 
 	function look(): void {
 		lookAtClock();
-		const moment = momentOf(agent.status());
+		const asked = agent.reconnectsAsked?.() ?? 0;
+		const found = momentOf(agent.status());
+		const isAsked = asked !== askedThen && found?.state === 'offline' && before?.state === 'online';
+		const moment = found && isAsked ? { ...found, cause: found.cause ?? ASKED } : found;
+		if (moment?.state === 'online') askedThen = asked;
 		const hasChanged = moment !== null && isChange(before, moment);
 		if (hasChanged) take(now({ kind: 'state' as const, ...moment }));
 		if (!moment || !hasChanged) return;

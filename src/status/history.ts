@@ -84,6 +84,9 @@ export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' |
 	};
 }
 
+/** Nobody has a problem then: the audit log says who has asked. */
+export const ASKED: Cause = { code: 'reconnect-asked' };
+
 /** A state without a cause is the one before, while that is tried again. */
 export function isChange(before: Moment | null, now: Moment): boolean {
 	if (before?.state === now.state && now.state !== 'online' && now.cause === null) return false;
@@ -181,7 +184,9 @@ export const withoutReplaced = (entries: readonly HistoryEntry[]): readonly Hist
 // ---- Reading ----
 
 const NO_NAME = ['ENOTFOUND', 'ENODATA', 'EAI_NONAME'];
-type Words = Partial<Record<ErrorCode, string | ((cause: Cause & { readonly host: string }) => string)>>;
+type Words = Partial<
+	Record<ErrorCode | 'reconnect-asked', string | ((cause: Cause & { readonly host: string }) => string)>
+>;
 
 const CAUSES: Words = {
 	'dns-failed': ({ host, reason = '' }) =>
@@ -234,6 +239,7 @@ const CAUSES: Words = {
 	'settings-invalid': 'the settings of this device were not valid',
 	'state-unwritable': 'the state of this device could not be saved',
 	internal: 'the agent had a fault of its own',
+	'reconnect-asked': 'somebody asked this device to connect again',
 };
 
 function causeWords(cause: Cause): string {

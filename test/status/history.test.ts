@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { CATALOGUE, type ErrorCode, failure } from '../../src/base/errors.ts';
 import { pastOf } from '../../src/page/timeline.ts';
-import type { Status } from '../../src/protocol/local-api.ts';
+import { LOCAL_ROUTES, type Status } from '../../src/protocol/local-api.ts';
 import { keepHistory, MAX_HISTORY_BYTES, readHistory } from '../../src/status/history.runner.ts';
 import {
 	foldChange,
@@ -497,6 +497,25 @@ test('idv-agent history tells a real outage, from a time on, also while the agen
 			.split('\n')
 			.map((line) => JSON.parse(line).kind),
 	).toEqual(['state']);
+});
+
+test('an outage that somebody has asked for has that cause, and the next one its own [F1295]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	await device.client.request('admin', 'POST', LOCAL_ROUTES.reconnect);
+	await device.untilStatus(({ state, channel }) => state === 'online' && channel.reconnects === 1);
+	service.closeChannels(4001);
+	await device.untilStatus(({ channel }) => channel.reconnects === 1 && channel.nextAttemptAt !== null);
+	await device.stop();
+	const { documents } = readHistory(device.home.paths.stateDir);
+	const causes = documents.map((entry) => (entry.kind === 'state' ? [entry.state, entry.cause?.code ?? null] : []));
+	expect(causes.filter(([state]) => state === 'offline')).toEqual([
+		['offline', 'reconnect-asked'],
+		['offline', 'connection-lost'],
+	]);
+	expect(toldHistory(documents).map(({ sentence }) => sentence)).toContain(
+		'offline: somebody asked this device to connect again',
+	);
 });
 
 test('a clock that is set on a device that does nothing has its line as soon as its status is asked for', async () => {
