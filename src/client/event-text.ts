@@ -25,7 +25,7 @@ export function isPage(page: unknown): boolean {
 function dataIn(json: string): (string | undefined)[] {
 	const events = partsOf(json.slice(json.indexOf('[')));
 	return events.map((event) => {
-		const member = partsOf(event).find((part) => part.startsWith('"data":'));
+		const member = partsOf(event, 'kept').find((part) => part.startsWith('"data":'));
 		return member?.slice('"data":'.length);
 	});
 }

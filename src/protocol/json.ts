@@ -64,8 +64,8 @@ export function* firstMembers(value: object, most: number): Generator<readonly [
 	for (const name of names.slice(0, Math.max(0, most))) yield [name, (value as Record<string, unknown>)[name]];
 }
 
-/** The elements of a list or the members of an object, each as it is written. @param text JSON, up to its last bracket at least. */
-export function partsOf(text: string): string[] {
+/** The elements of a list or the members of an object, each as it is written. @param text JSON, up to its last bracket at least. @param spaces those around a part. */
+export function partsOf(text: string, spaces: 'none' | 'kept' = 'none'): string[] {
 	const parts: string[] = [];
 	let depth = 0;
 	let start = 0;
@@ -77,7 +77,8 @@ export function partsOf(text: string): string[] {
 			depth += 1;
 			if (depth === 1) start = at + 1;
 		} else if (depth === 1 && (isEnd || char === ',')) {
-			parts.push(text.slice(start, at).trim());
+			const part = text.slice(start, at);
+			parts.push(spaces === 'kept' ? part : part.trim());
 			start = at + 1;
 		}
 		if (isEnd) depth -= 1;

@@ -33,6 +33,14 @@ test.each([
 	expect(events[0]?.data).toEqual(JSON.parse(content));
 });
 
+test.each(['{"a":1}', '[1, 2]', '"a"', '1.10', 'null', '[]'])(
+	'the text of an event keeps the white space around %s, in front and behind [F1296]',
+	(document) => {
+		const contents = [`  ${document}`, `${document}\t `, ` ${document}  `, document];
+		expect(pageOf(contents).events.map(({ text }) => text)).toEqual(contents);
+	},
+);
+
 test('the text of an event is exact whatever JSON it holds, and however long', () => {
 	fc.assert(
 		fc.property(fc.array(fc.tuple(fc.json(), fc.constantFrom(undefined, 1, '\t'))), (documents) => {
