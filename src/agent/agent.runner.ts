@@ -45,7 +45,7 @@ import { keepReconciled } from './reconcile.runner.ts';
 /** How long the end of the agent waits for the answer to a registration. */
 const FINISH_WITHIN_MS = 2000;
 
-export interface Agent extends HasEnds {
+export interface Agent extends HasEnds, Pick<ReturnType<typeof createCommands>, 'reconnectsAsked'> {
 	readonly events: EventsFeed;
 	/** The leases that make a workflow change wait. */
 	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
@@ -90,7 +90,6 @@ export interface Agent extends HasEnds {
 	setWorkflow(workflowId: string, wait?: WorkflowWait): Promise<void>;
 	/** Tries again now, without the rest of the wait. */
 	reconnect(): void;
-	reconnectsAsked(): number;
 	/** Applies changed settings; links that no longer fit are replaced make before break. @param tried its way out is tried beside. */
 	applyRuntime(runtime: Runtime, tried?: Runtime | null): void;
 	readonly ways: Base['ways'];

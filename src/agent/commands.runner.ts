@@ -158,7 +158,7 @@ export function createCommands(parts: CommandParts) {
 				throw error;
 			}
 		},
-		/** How often somebody has asked for that since the start. */
+		/** How often that was asked for since the start. */
 		reconnectsAsked: () => reconnectsAsked,
 		reconnect() {
 			ensureRunning();

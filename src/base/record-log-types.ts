@@ -44,7 +44,7 @@ export interface RecordLog {
 	bytes(): number;
 	/**
 	 * Files with damage, as they were opened, each with what is wrong (for `inWords`). @param reads those as well in which a record cannot be
-	 * read: by itself that is told where it is missing.
+	 * read, which else is told only where it is missing.
 	 */
 	damages(reads?: boolean): readonly { readonly file: string; readonly error: unknown }[];
 	/**

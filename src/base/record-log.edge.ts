@@ -176,7 +176,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		await unlinkOldest(new Set());
 	}
 
-	/** What a failed flush has left is unknown: nothing is flushed through this open file again. @param cuts what did not fit is no damage. */
+	/** What a failed flush has left is unknown: nothing is flushed through this open file again. @param cuts takes away what was written and did not fit. */
 	function abandon(segment: Segment, isNew = false, cuts = false): void {
 		if (segment === current) current = null;
 		try {

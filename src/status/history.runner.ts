@@ -41,7 +41,7 @@ export function keepHistory(parts: {
 	readonly agent: {
 		readonly status: () => Status;
 		readonly events: { readonly newestAt: () => string | null };
-		/** How often somebody has asked it to connect again. */
+		/** How often it was asked to connect again. */
 		readonly reconnectsAsked?: () => number;
 	};
 	/** Whose newest number each entry has, so that what is taken away there is noticed here. */

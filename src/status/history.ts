@@ -84,7 +84,7 @@ export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' |
 	};
 }
 
-/** Nobody has a problem then: the audit log says who has asked. */
+/** The device has no problem then; the audit log says by which entrance it was asked. */
 export const ASKED: Cause = { code: 'reconnect-asked' };
 
 /** A state without a cause is the one before, while that is tried again. */
@@ -239,7 +239,7 @@ const CAUSES: Words = {
 	'settings-invalid': 'the settings of this device were not valid',
 	'state-unwritable': 'the state of this device could not be saved',
 	internal: 'the agent had a fault of its own',
-	'reconnect-asked': 'somebody asked this device to connect again',
+	'reconnect-asked': 'this device was asked to connect again',
 };
 
 function causeWords(cause: Cause): string {

@@ -499,7 +499,7 @@ test('idv-agent history tells a real outage, from a time on, also while the agen
 	).toEqual(['state']);
 });
 
-test('an outage that somebody has asked for has that cause, and the next one its own [F1295]', async () => {
+test('an outage that was asked for has that cause, and the next one its own [F1295]', async () => {
 	const service = await givenService();
 	const device = await givenPairedAgent(service);
 	await device.client.request('admin', 'POST', LOCAL_ROUTES.reconnect);
@@ -514,7 +514,7 @@ test('an outage that somebody has asked for has that cause, and the next one its
 		['offline', 'connection-lost'],
 	]);
 	expect(toldHistory(documents).map(({ sentence }) => sentence)).toContain(
-		'offline: somebody asked this device to connect again',
+		'offline: this device was asked to connect again',
 	);
 });
 

@@ -212,8 +212,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'no-lock',
 		'saves-work',
 		'state/lock.edge.ts',
-		"if (found && !found.isFile()) throw new Error('it is not a regular file');",
-		"if (found) throw new Error('it is not a regular file');",
+		"if (found && !found.isFile()) throw unusable(file, new Error('it is not a regular file'));",
+		"if (found) throw unusable(file, new Error('it is not a regular file'));",
 	),
 	one(
 		'saved-away',
