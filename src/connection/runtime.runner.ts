@@ -2,12 +2,12 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { unreadable } from '../base/files.edge.ts';
-import { joinSentences } from '../base/sentences.ts';
 import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { type Headers, readHeader, readHeaderLines } from '../settings/header-lines.ts';
 import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
 import { valueAt } from '../settings/table.ts';
+import type { Unusable } from '../settings/told-problems.ts';
 import { isPin } from '../settings/value-schemas.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
 import type { CredentialEnd } from './credential-ends.ts';
@@ -71,29 +71,6 @@ export function namedFiles({
 		local.http.applicationsFile,
 	];
 	return files.filter((file) => file !== null);
-}
-
-/** A file that cannot be used, and whether what was read of it before is in its place. */
-export interface Unusable {
-	readonly told: Failure;
-	readonly stays: boolean;
-}
-
-/** With what follows from it. */
-export function toldUnusable({ told, stays }: Unusable): Failure {
-	// Of a file with one wrong setting, the others are taken.
-	const what = told.params?.['setting'] ? 'Its value from before stays' : 'The settings from before stay';
-	const next = stays ? `${what} in force.` : 'The agent goes on without it.';
-	return { ...told, message: joinSentences(told.message, next) };
-}
-
-/** The faults of settings, with what follows from each. */
-export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {
-	// Of a restriction that was refused and not set before, what is held back is told as well, and nothing from before stays.
-	const held = unknown.flatMap(({ params }) => params?.['refused'] ?? []).map(String);
-	const isHeld = ({ params: { setting, meanwhile } = {} }: Failure) =>
-		meanwhile !== undefined || held.some((path) => `${path}.`.startsWith(`${setting}.`));
-	return problems.map((told) => (unknown.includes(told) || isHeld(told) ? told : toldUnusable({ told, stays: true })));
 }
 
 /** Settings by which links are made and that name what may be unusable: each piece stays as it was where the new one cannot be used. */

@@ -9,13 +9,11 @@ import {
 	type OpenRuntime,
 	openRuntime,
 	type RuntimeParts,
-	toldProblems,
-	toldUnusable,
-	type Unusable,
 } from '../connection/runtime.runner.ts';
 import { type SettingsWatch, watchSettings } from '../settings/files.edge.ts';
 import type { bearGone } from '../settings/gone-files.ts';
 import { type LoadedSettings, loadSettings, type SettingsSources, tellGone } from '../settings/load.runner.ts';
+import { toldProblems, toldUnusable, type Unusable } from '../settings/told-problems.ts';
 
 export function followSettings(parts: {
 	readonly agent: Pick<Agent, 'applyRuntime' | 'warn' | 'ways'>;

@@ -289,7 +289,7 @@ describe('when a credential is gone', () => {
 		const [warning] = status.warnings;
 		expect(warning?.code).toBe('credential-unreadable');
 		expect(warning?.message).toContain(apiKeyFile);
-		expect(warning?.message).toContain('The agent goes on without it.');
+		expect(warning?.message).toContain('The agent goes on with what has worked before');
 		expect(registrations(service)).toEqual([201]);
 		await home.secretFile('key', service.credentials.apiKey);
 		await again.daemon.reload();

@@ -2,12 +2,12 @@
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { toldProblems } from '../../src/connection/runtime.runner.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../../src/protocol/local-api.ts';
 import { type LoadedSettings, loadSettings, resolveWith } from '../../src/settings/load.runner.ts';
 import { resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
 import { RESTRICTS } from '../../src/settings/restrictions.ts';
 import { listSettings, valueAt } from '../../src/settings/table.ts';
+import { toldProblems } from '../../src/settings/told-problems.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
 import { givenPlanServer } from '../fixtures/plans.ts';
 import { type AgentSetup, givenAgent, givenHome, type RunningAgent } from '../harness/harness.ts';
