@@ -4,11 +4,11 @@ import { MAX_APPLICATIONS } from '../protocol/local-api.ts';
 
 /** Requests at once on `agent.sock`. */
 export const CONNECTIONS = 128;
-/** Of each caller that others cannot take; a quarter of all is kept for callers that have fewer. */
+/** Of each caller that others cannot take; an eighth of all is kept for callers that have fewer. */
 const ENSURED = 4;
 export const roomOf = (all: number) => ({
 	ensured: ENSURED,
-	kept: Math.floor(all / 4),
+	kept: Math.floor(all / 8),
 	all,
 });
 

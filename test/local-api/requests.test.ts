@@ -352,13 +352,13 @@ describe('limits', () => {
 			),
 		);
 		await expect.poll(() => waiting() + refused).toBe(300);
-		expect(waiting()).toBe(96);
+		expect(waiting()).toBe(112);
 		release();
 		const counts = Object.groupBy(await Promise.all(answers), (answer) => answer);
 		expect(Object.entries(counts).map(([answer, of]) => [answer, of?.length])).toEqual(
 			expect.arrayContaining([
-				['200 ', 96],
-				['503 1', 204],
+				['200 ', 112],
+				['503 1', 188],
 			]),
 		);
 	});

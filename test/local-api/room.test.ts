@@ -2,16 +2,29 @@ import { expect, test } from 'vitest';
 import { roomOf } from '../../src/local-api/memory-budget.ts';
 import { createRoom } from '../../src/local-api/server/room.ts';
 
-test('whatever one program holds, eight more have four requests each, and a place that is given back is free again [F1284]', () => {
+const given = () => {
 	const room = createRoom(() => roomOf(128));
 	const of = (program: string, count: number) =>
 		Array.from({ length: count }, () => room.take(program)).filter((taken) => typeof taken === 'function');
-	const hogs = Array.from({ length: 12 }, (_, n) => of(`hog ${n}`, 200));
-	expect(hogs.map(({ length }) => length)).toEqual([96, 4, 4, 4, 4, 4, 4, 4, 4, 0, 0, 0]);
-	hogs[0]?.forEach((giveBack) => void giveBack());
-	expect(Array.from({ length: 8 }, (_, n) => of(`late ${n}`, 4).length)).toEqual(Array(8).fill(4));
-	expect(room.take('one')).toBeTypeOf('function');
-});
+	return { room, of };
+};
+
+test.each([
+	['one program', 1, 200],
+	['seven programs', 7, 16],
+	['two programs', 2, 60],
+])(
+	'whatever %s hold, four more have four requests each, and places that are given back are free again [F1284]',
+	(_, programs, each) => {
+		const { room, of } = given();
+		const hogs = Array.from({ length: programs }, (_hog, n) => of(`hog ${n}`, each));
+		expect(hogs.flat().length).toBe(112);
+		expect(Array.from({ length: 4 }, (_late, n) => of(`late ${n}`, 9).length)).toEqual([4, 4, 4, 4]);
+		expect(room.take('one more')).toBe('all');
+		for (const giveBack of hogs.flat()) giveBack();
+		expect(of('one more', 200).length).toBe(96);
+	},
+);
 
 test.each([1, 2, 3, 8])('of %d places at all, the first who asks has at least one', (all) => {
 	expect(createRoom(() => roomOf(all)).take('one')).toBeTypeOf('function');
