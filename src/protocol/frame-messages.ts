@@ -37,10 +37,11 @@ function partsIn(text: string, contents: FrameContents): readonly string[] | nul
 	if (contents === 'auto' || contents === 'lines') return linesOf(text, contents);
 	if (contents === 'body') return bodyOf(text);
 	const document = parseJson(text);
-	if (contents === 'array') return Array.isArray(document) ? partsOf(text) : null;
+	const list = contents === 'array' ? document : resolvePointer(document, contents);
+	if (!Array.isArray(list) || list.length > MAX_MESSAGES) return null;
+	if (contents === 'array') return partsOf(text);
 	// What stands beside an empty array would be lost.
-	const list = resolvePointer(document, contents);
-	return Array.isArray(list) && list.length > 0 ? partsOf(writtenAt(text, contents)) : null;
+	return list.length > 0 ? partsOf(writtenAt(text, contents)) : null;
 }
 
 /** The lines of a text that holds several, or its records (RFC 7464; SignalR); `null` for one that is one message. */

@@ -44,6 +44,18 @@ test('a frame of a great many line ends is one message, and nothing of it is tak
 		expect(read(text)).toEqual([{ type: 'text', text }]);
 });
 
+test('a frame of a list that is too long for messages is one message [F1288]', () => {
+	for (const frameContents of ['array', '/events'] as const) {
+		const text = (count: number) => {
+			const list = `[${Array(count).fill('{}')}]`;
+			return frameContents === 'array' ? list : `{"events":${list}}`;
+		};
+		const read = (of: string) => messagesIn({ type: 'text', text: of }, { frameContents, jsonInBinary: false });
+		expect(read(text(1000))).toHaveLength(1000);
+		expect(read(text(1001))).toEqual([{ type: 'text', text: text(1001) }]);
+	}
+});
+
 test('a document of 100,000 members is read, and one of more is none: parsing it would stop everything else', () => {
 	const of = (members: number) => `{${Array.from({ length: members }, (_, n) => `"m${n}":":"`).join()}}`;
 	expect(Object.keys(parseJson(of(100_000)) as object)).toHaveLength(100_000);
