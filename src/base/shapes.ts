@@ -207,7 +207,7 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		);
 		const areShort = words.length <= 6 && (text.length <= 4 || text.length >= 3 * words.length);
 		// Two words may be a name and its password.
-		const most = /[:@/]/.test(text) ? 0 : 1;
+		const most = /[:@/~$]/.test(text) ? 0 : 1;
 		return areShort && others.length <= most && others.every((word) => /^[A-Za-z]{1,12}$/.test(word));
 	}
 

@@ -157,7 +157,7 @@ export type SettingsWatch = ReturnType<typeof watchSettings>;
 export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 	const isIn = (file: string) => [path.dirname(file), (name: string) => name === path.basename(file)] as const;
 	const confDirectory = path.resolve(confDirectoryOf(places));
-	const inConf: Watched = [confDirectory, (name) => name.endsWith('.json')];
+	const inConf: Watched = [confDirectory, (name) => name.endsWith('.json') || OTHER_ENDING.test(name)];
 	const all = () => [path.resolve(places.configFile), ...confFiles(confDirectory), ...named];
 	let named: readonly string[] = [];
 	const { again, close } = watchDirectories(

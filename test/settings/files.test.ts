@@ -320,6 +320,8 @@ describe('noticing changes', () => {
 			() => write(inConf('site.json'), '{}'),
 			() => write(inConf('site.json'), '{"a":1}'),
 			() => fs.rmSync(inConf('site.json')),
+			() => write(inConf('50.JSON'), '{}'),
+			() => fs.rmSync(inConf('50.JSON')),
 			() => {
 				fs.renameSync(confDirectory, `${confDirectory}.old`);
 				write(inConf('other.json'), '{}');
