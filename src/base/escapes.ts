@@ -161,13 +161,17 @@ function surrogatesAt(bytes: Uint8Array, at: number, high: number): Escape {
 	return { code: 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00), length: 12 };
 }
 
+const NUMBER_SIGN = 0x23;
+const MAX_ZEROS = 32;
+const REFERENCE = /^&(?:(?:#0{0,32}([0-9]{1,7})|#[xX]0{0,32}([0-9A-Fa-f]{1,6})|(amp|lt|gt|quot));?|([A-Za-z]{2,8});)/;
+
 function entityAt(bytes: Uint8Array, at: number): Escape | null {
-	// Browsers read a number without the semicolon, too.
-	const found = /^&(?:(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6}));?|([A-Za-z]{2,8});)/.exec(
-		String.fromCharCode(...bytes.subarray(at, at + 11)),
-	);
+	// Browsers read a number without the semicolon, and with any zeros before it.
+	const most = bytes[at + 1] === NUMBER_SIGN ? MAX_ZEROS + 11 : 11;
+	const text = String.fromCharCode(...bytes.subarray(at, at + most));
+	const found = REFERENCE.exec(text);
 	if (!found) return null;
-	const [{ length }, decimal, hex, name = ''] = found;
+	const [{ length }, decimal, hex, short, name = short ?? ''] = found;
 	const named = ENTITIES[name.toLowerCase()]?.charCodeAt(0);
 	const code = decimal !== undefined ? Number(decimal) : hex !== undefined ? Number.parseInt(hex, 16) : named;
 	return code === undefined || code > 0x10ffff ? null : { code, length };

@@ -5,8 +5,8 @@
 import { indexOf, MAX_ROUNDS, takeEscapesOff, type View } from '../base/escapes.ts';
 
 /** The beginning of an escape at the end: of `\u002B`, `\x2B`, `%2B` and `&#x2B;`, with the backslashes that escape a backslash. */
-const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,8})$/i;
-const LONGEST_HALF = 12;
+const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,40})$/i;
+const LONGEST_HALF = 42;
 
 export function createLeakGuard(secret: string) {
 	const wanted = new TextEncoder().encode(secret);

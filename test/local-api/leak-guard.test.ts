@@ -18,6 +18,11 @@ const FORMS: [string, string][] = [
 	['percent twice', encodeURIComponent(encodeURIComponent(TOKEN))],
 	['HTML', Array.from(TOKEN, (letter) => `&#${letter.charCodeAt(0)};`).join('')],
 	['HTML, without semicolons', Array.from(TOKEN, (letter) => `&#${letter.charCodeAt(0)}`).join('')],
+	['HTML, with zeros', Array.from(TOKEN, (letter) => `&#${String(letter.charCodeAt(0)).padStart(20, '0')};`).join('')],
+	[
+		'HTML twice, half without semicolons',
+		Array.from(TOKEN, (letter) => `&amp#x${letter.charCodeAt(0).toString(16)}`).join(''),
+	],
 	['half and half', TOKEN.slice(0, 9) + unicode(TOKEN.slice(9, 14)) + percent(TOKEN.slice(14))],
 ];
 
