@@ -62,7 +62,7 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		['state.json', 'the saved state, without any token', describeState(state)],
 		['events.json', 'when notifications came and of which kind, without their contents', events],
 		['audit.json', 'the audit log: what was asked of the device, and with what result', await auditLog(inspected)],
-		['history.json', 'when the device was online, and why it was not', history(inspected)],
+		['history.json', 'when the device was online, and why it was not', await history(inspected)],
 		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
 		['system.json', 'versions, this machine, its systemd unit, and files with their modes', system],
 	];

@@ -93,7 +93,7 @@ export async function signFleetPlan(
 		showChange(shell.onStderr(), preview);
 		return void shell.caller.stdout.write(text);
 	}
-	const place = await publishSigned(shell, out, text, read);
+	const place = await publishSigned(shell, out, text, read, { unchecked: flags.unchecked });
 	const { revision } = read.plan;
 	if (shell.isJson) return shell.json({ file: place, revision, publicKey, signatures, ...(preview && { preview }) });
 	shell.table([
@@ -114,7 +114,7 @@ export async function publishSigned(
 	out: string,
 	text: string,
 	plan: Braked,
-	withoutRecord = false,
+	{ withoutRecord = false, unchecked = false }: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> = {},
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
@@ -129,7 +129,8 @@ export async function publishSigned(
 			out,
 			(record) => {
 				const last = record.signed.at(-1);
-				refuseNumber(record, plan, out);
+				// The numbers of a key that was stolen bind no device that does not trust it any more.
+				if (!unchecked) refuseNumber(record, plan, out);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);

@@ -163,6 +163,8 @@ test('a number that devices may have from a plan that a store has lost is given 
 		),
 	});
 	expect(await published()).toMatchObject({ revision: 1 });
+	expect((await sign(await plan(2, 'other'), out, '--unchecked', '--allow-workflow', 'other')).status).toBe(0);
+	await writeFile(out, before);
 	const step = await operator.idv(['fleet', 'next-ring', out, '--key', key, '--out', out]);
 	expect(step).toMatchObject({ status: 0, stdout: expect.stringContaining('Revision 1 → 3') });
 	expect(await published()).toMatchObject({ revision: 3 });

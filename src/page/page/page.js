@@ -240,7 +240,7 @@ let announced = '';
 /** @param {PageView} view */
 function showSteps({ status, standing, pinNeed }) {
 	at('start').hidden = page.isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
-	// Where only a code helps, trying again does not; while the agent still tries by itself, it may be all that is needed.
+	// Where only a code helps, trying again does not; while the agent still tries automatically, it may be all that is needed.
 	const isForCode = !at('start').hidden && !status.problem?.recovers;
 	at('retry').hidden = page.isSilent || isForCode || !['offline', 'blocked'].includes(status.state);
 }
