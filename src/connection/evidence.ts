@@ -26,7 +26,9 @@ export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failur
 	if (backoff.registeredAtMs === null || !isRefusal) return refused;
 	const shown = backoff.hasCounted ? NOT_SHOWN_WRONG : SHOWN_WRONG;
 	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
-	return failure(refused.code, refused.message, { ...refused, remedy });
+	// Another code would bring a Connection that is refused in the same way.
+	const params = { ...refused.params, shown: 'fresh' };
+	return failure(refused.code, refused.message, { ...refused, params, remedy });
 }
 
 const SHOWN_WRONG =

@@ -17,6 +17,8 @@ export async function takeLock(stateDir: string): Promise<DatabaseSync> {
 		fs.accessSync(stateDir, fs.constants.W_OK);
 		if (found?.isSymbolicLink()) throw unusable(file, new Error('it is a link'));
 		if (found && !found.isFile()) throw unusable(file, new Error('it is not a regular file'));
+		// The lock is always empty, so this is something else; a copy of the directory by links is not.
+		if (found && found.nlink > 1 && found.size > 0) throw unusable(file, new Error('it is a link to another file'));
 		// `access` first: SQLite would open a file that it may only read, and then keep no other process out.
 		try {
 			fs.accessSync(file, fs.constants.R_OK | fs.constants.W_OK);

@@ -390,6 +390,26 @@ test('a device that was refused once may try again, beside another code, and a c
 	expect(text('announcement')).not.toBe(aloud);
 });
 
+test('a Connection that was just issued and is refused asks for no other code [F1310]', async () => {
+	const { agent, at, text } = await givenScreen();
+	const problem = {
+		code: 'credential-refused',
+		message: 'm',
+		remedy: 'r',
+		recovers: false,
+		params: { shown: 'fresh' },
+	} as const;
+	const summary = { code: 'offline', params: { problem: problem.code, host: 'h', seconds: 5 } } as const;
+	agent.tell({
+		standing: 'refusedOnce',
+		pinNeed: 'nothing',
+		status: { ...VIEW.status, state: 'offline', problem, summary },
+	});
+	await expect.poll(() => text('sentence'), LOOK).toContain('does not accept this device at the moment.');
+	expect(text('next')).toBe('Call your support and read out what is shown under “Details”.');
+	expect(at('retry').hidden).toBe(false);
+});
+
 test('a device whose clock is wrong is not told that nothing is to be done, and says it aloud [F1309]', async () => {
 	const { agent, text } = await givenScreen();
 	const warning = { code: 'clock-wrong', message: 'm', remedy: 'r' } as const;

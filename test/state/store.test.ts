@@ -562,7 +562,7 @@ describe('one process at a time', () => {
 		expect(fs.existsSync(stateDir)).toBe(false);
 	});
 
-	test.each(['a link', 'a pipe', 'a directory'])(
+	test.each(['a link', 'a hard link', 'a pipe', 'a directory'])(
 		'%s in the place of the lock is refused by its name, and nothing behind it is touched [F521]',
 		async (what) => {
 			await withStore(async () => {});
@@ -570,6 +570,7 @@ describe('one process at a time', () => {
 			fs.rmSync(lock);
 			fs.writeFileSync(elsewhere, 'precious');
 			if (what === 'a link') fs.symlinkSync(elsewhere, lock);
+			if (what === 'a hard link') fs.linkSync(elsewhere, lock);
 			if (what === 'a pipe') execFileSync('mkfifo', [lock]);
 			if (what === 'a directory') fs.mkdirSync(lock);
 			const refused = await (await open()).save(EMPTY_STATE).catch((error: unknown) => error);

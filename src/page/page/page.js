@@ -241,7 +241,8 @@ let announced = '';
 function showSteps({ status, standing, pinNeed }) {
 	at('start').hidden = page.isSilent || standing === 'paired' || pinNeed === 'setting' || pinNeed === 'longerPin';
 	// Where only a code helps, trying again does not; while the agent still tries automatically, it may be all that is needed.
-	const isForCode = !at('start').hidden && !status.problem?.recovers;
+	const { recovers, params } = status.problem ?? {};
+	const isForCode = !at('start').hidden && !recovers && params?.shown !== 'fresh';
 	at('retry').hidden = page.isSilent || isForCode || !['offline', 'blocked'].includes(status.state);
 }
 

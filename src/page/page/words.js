@@ -141,11 +141,13 @@ const REFUSALS = ['access-forbidden', 'request-rejected'];
 
 /**
  * What the agent still tries automatically may be a service in a bad minute: a new code is asked for when a person has to act.
- * @param {{ code: string, recovers?: boolean | undefined }} told
+ * @param {{ code: string, recovers?: boolean | undefined, params?: Params | undefined }} told
  */
-function toldWords({ code, recovers }) {
+function toldWords({ code, recovers, params }) {
 	const [what, todo] = problemWords(code);
 	const isRefused = todo === problemWords('credential-refused')[1] || REFUSALS.includes(code);
+	// What the service has just issued and refuses is no matter of another code.
+	if (isRefused && !recovers && params?.shown === 'fresh') return [text('refusedForNow'), problemWords('internal')[1]];
 	const isForPerson = isRefused || code === 'proxy-refused' || todo === problemWords('internal')[1];
 	return recovers && isForPerson
 		? [isRefused ? text('refusedForNow') : what, problemWords('service-failed')[1]]
