@@ -888,9 +888,16 @@ test('an agent that runs and has too many callers is called that, and asked agai
 	await expect
 		.poll(async () => (await problemOf(createClient({ socketPath }).status())).code)
 		.toBe('service-overloaded');
-	const asked = createClient({ socketPath }).events()[Symbol.asyncIterator]().next();
-	const first = await Promise.race([asked, promisify(setTimeout)(300, 'asks again')]);
-	expect(first).toBe('asks again');
+	const over = new AbortController();
+	const tried: string[] = [];
+	const loop = async () => {
+		const onRetry = ({ code }: AgentProblem) => void tried.push(code);
+		for await (const { kind } of createClient({ socketPath }).events({ signal: over.signal, onRetry })) return kind;
+	};
+	const ended = loop();
+	await expect.poll(() => tried).toEqual(['service-overloaded']);
+	over.abort();
+	expect(await ended).toBeUndefined();
 });
 
 /** An agent of which only the events answer: pages by the id that they were asked for. */
