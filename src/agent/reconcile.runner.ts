@@ -14,16 +14,10 @@ import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { endedTrust } from '../fleet/record.ts';
 import type { CompleteIdentity } from '../identity/identity.ts';
 import { withRefusedWay } from '../state/device-state.ts';
-import {
-	addressKey,
-	type DesiredInputs,
-	type DesiredOutcome,
-	desiredRegistration,
-	NO_PROGRESS,
-	type Progress,
-	type RegistrationInputs,
-} from '../workflow/desired-registration.ts';
+import { type DesiredInputs, NO_PROGRESS, type Progress, type RegistrationInputs } from '../workflow/desired-inputs.ts';
+import { type DesiredOutcome, desiredRegistration } from '../workflow/desired-registration.ts';
 import type { WorkflowLeases } from '../workflow/leases.runner.ts';
+import { addressKey } from '../workflow/tries.ts';
 import type { Base } from './base.runner.ts';
 import type { Links } from './links.runner.ts';
 

@@ -3,94 +3,17 @@
  * identity, credentials, fleet plan, leases and time. Pure; `connection/supervisor.ts` derives the links from the answer.
  */
 import { type Failure, failure } from '../base/errors.ts';
-import { failureOf } from '../connection/link.ts';
 import { earlierAt } from '../connection/refused-credential.ts';
-import {
-	type DesiredRegistration,
-	isSameLink,
-	isSameWay,
-	type Supervision,
-	servesRegistration,
-} from '../connection/supervisor.ts';
-import {
-	assessAttempt,
-	isHeldBack,
-	keepLastGood,
-	NO_ATTEMPT,
-	type PlanAttempt,
-	planMoveKey,
-	planRefused,
-	wayInTurn,
-	wayRefused,
-} from '../fleet/attempt.ts';
-import { applyDue, confirmed, nextDueMs, type PlanTarget, planTarget } from '../fleet/record.ts';
-import type { CompleteIdentity } from '../identity/identity.ts';
-import type { ResolvedSettings } from '../settings/resolve.ts';
+import { type DesiredRegistration, type Supervision, servesRegistration } from '../connection/supervisor.ts';
+import { assessAttempt, isHeldBack, keepLastGood, planMoveKey, planRefused } from '../fleet/attempt.ts';
+import { applyDue, confirmed, nextDueMs, planTarget } from '../fleet/record.ts';
 import type { Settings } from '../settings/table.ts';
 import type { DeviceState, SavedConnection } from '../state/device-state.ts';
 import type { PlanRecord } from '../state/plan-record.ts';
-import { agedChange, type Change, deferWorkflow } from './deferral.ts';
-import type { Leases } from './leases.ts';
+import { agedChange, deferWorkflow } from './deferral.ts';
+import type { DesiredInputs, Progress, RegistrationInputs } from './desired-inputs.ts';
 import { chosenCadence, chosenWorkflow, fixedWorkflow } from './precedence.ts';
-
-/** What is known of the credentials without holding them. */
-export interface CredentialFacts {
-	/** Names the credential; empty when there is none. */
-	readonly id: string;
-	/** Whether it may register any number of times. */
-	readonly isReusable: boolean;
-	/** Whether it is a Connection that an operator made for this device. */
-	readonly isProvisioned: boolean;
-	/** Why the one that the settings name cannot be used. */
-	readonly unreadable?: Failure | undefined;
-}
-
-/** What the device is configured to be and to do. */
-export interface RegistrationInputs {
-	readonly resolved: ResolvedSettings;
-	readonly state: DeviceState;
-	readonly identity: CompleteIdentity;
-	readonly credentials: CredentialFacts;
-	/** The word of the fleet plan, if there is one. */
-	readonly plan: PlanTarget | null;
-	/** Names the way that the settings want; left out before the device was online by any. */
-	readonly way?: string | undefined;
-}
-
-/** Changes that take their time: what an answer hands to the next question. */
-export interface Progress {
-	/** The workflow change that has not been made yet. */
-	readonly change: Change | null;
-	/** The device's try to do as the plan says, under way or given up for now. */
-	readonly attempt: PlanAttempt;
-	/** The same for the way out as the settings have it. */
-	readonly way: PlanAttempt;
-	/** Names the credential that has failed alone: from then on it is tried with all else that is demanded. */
-	readonly credential: string;
-	/** The same for what does not bear on the way out; empty while that has not failed. */
-	readonly request: string;
-}
-
-export const NO_PROGRESS: Progress = {
-	change: null,
-	attempt: NO_ATTEMPT,
-	way: NO_ATTEMPT,
-	credential: '',
-	request: '',
-};
-
-export interface DesiredInputs extends Omit<RegistrationInputs, 'plan'> {
-	readonly plan: PlanRecord | null;
-	readonly leases: Leases;
-	readonly supervision: Supervision;
-	/** Of the last answer. */
-	readonly before: Progress;
-	/** Monotonic. */
-	readonly nowMs: number;
-	/** The device's clock, milliseconds since 1970. */
-	readonly wallMs: number;
-	readonly random: () => number;
-}
+import { tryCredential, tryRequest, tryWay } from './tries.ts';
 
 export interface DesiredOutcome {
 	/** `null` without a blocker means unpaired: nothing names a service, or there is nothing to register with. */
@@ -122,7 +45,8 @@ export function desiredRegistration(inputs: DesiredInputs): DesiredOutcome {
 	const context = { ...inputs, last: inputs.state.connections[0], before: before.change, maxDeferSeconds };
 	const first = deferWorkflow(whole.demanded, context);
 	const { request, here } = alone ? { request: before.request, here: null } : tryRequest(inputs, first.desired);
-	const { way, demanded, isAlone } = alone ?? here ?? tryWay(inputs, whole.demanded);
+	const chosen = chosenWorkflow(resolved, inputs.state, plan);
+	const { way, demanded, isAlone } = alone ?? here ?? tryWay(inputs, whole.demanded, chosen);
 	const planDueMs = due && nextDueMs(due, wallMs);
 	const wayMs = way.name !== 'none' && way.untilMs > nowMs ? way.untilMs : null;
 	const moments = [wayMs, planDueMs === null ? null : nowMs + planDueMs - wallMs];
@@ -174,115 +98,6 @@ function earliest(moments: readonly (number | null)[]): number | null {
 	const known = moments.filter((ms) => ms !== null);
 	return known.length > 0 ? Math.min(...known) : null;
 }
-
-interface Trial {
-	readonly demanded: DesiredRegistration | null;
-	readonly way: PlanAttempt;
-	readonly isAlone: boolean;
-}
-
-/** A new credential goes first, with all else as it is: nothing else that was changed with it keeps it from its effect. */
-function tryCredential(
-	{ supervision: { current, next }, before }: DesiredInputs,
-	demanded: DesiredRegistration | null,
-): { readonly credential: string; readonly alone: Trial | null } {
-	const { credential } = before;
-	const known = [credential, current?.registration.credentialId, ''];
-	if (!current || current.registration.baseUrl !== demanded?.baseUrl || known.includes(demanded.credentialId))
-		return { credential, alone: null };
-	const { request, way } = current.registration;
-	const { hasReusableCredential: isAlone } = demanded;
-	// The Connection of an operator is for the workflow that is demanded with it.
-	const asNow = { ...demanded, way, ...(isAlone && { request }) };
-	const isUnderWay = (asked: DesiredRegistration) => next !== null && isSameLink(next.registration, asked);
-	const hasFailed = next !== null && failureOf(next.state) !== null;
-	if (isUnderWay(asNow) && hasFailed) return { credential: demanded.credentialId, alone: null };
-	// With all else it may be on its way already, as after a start or with a code.
-	if (isSameLink(asNow, demanded) || (isUnderWay(demanded) && !hasFailed)) return { credential, alone: null };
-	return { credential, alone: { demanded: asNow, way: NO_ATTEMPT, isAlone } };
-}
-
-/**
- * Before another address or way out is tried, the link that there is takes what does not bear on it: its service knows the device by it,
- * and has nothing to do with what may come of the try. A workflow is of its service, and stays where another one is tried.
- */
-function tryRequest(
-	{ supervision: { current, next }, before, resolved }: DesiredInputs,
-	demanded: DesiredRegistration | null,
-): { readonly request: string; readonly here: Trial | null } {
-	const { request } = before;
-	if (current?.state.name !== 'online' || !demanded || next?.reason === 'pairing') return { request, here: null };
-	const { registration: made } = current;
-	const isElsewhere = demanded.baseUrl !== made.baseUrl;
-	const isTried = isElsewhere ? demanded.baseUrl === resolved.settings.baseUrl : !isSameWay(made, demanded);
-	if (!isTried) return { request, here: null };
-	const { credentialId } = made;
-	const hasReusableCredential = demanded.hasReusableCredential && credentialId === demanded.credentialId;
-	const asked = { ...demanded.request, ...(isElsewhere && { workflowId: made.request.workflowId }) };
-	const asNow = { ...demanded, ...made, request: asked, hasReusableCredential };
-	const key = JSON.stringify(asked);
-	if (key === request || isSameLink(made, asNow)) return { request, here: null };
-	const hasFailed = next !== null && isSameLink(next.registration, asNow) && failureOf(next.state) !== null;
-	return hasFailed
-		? { request: key, here: null }
-		: { request, here: { demanded: asNow, way: before.way, isAlone: true } };
-}
-
-/**
- * The way out as the settings have it is tried alone, beside the link that there is: what else is demanded waits for it, at
- * most as long as the try lasts. A device that is offline tries all together by the new way and by the old one in turn, and refuses
- * neither: only beside what works a change is known not to. An address
- * of the settings at which it does not come online in time is refused like a way out, with all that is for it.
- */
-function tryWay(inputs: DesiredInputs, demanded: DesiredRegistration | null): Trial {
-	const { supervision, before, resolved, nowMs, random } = inputs;
-	const { current, next } = supervision;
-	const isElsewhere = demanded !== null && demanded.baseUrl !== current?.registration.baseUrl;
-	if (isElsewhere && isRescued(supervision))
-		return { demanded: { ...demanded, ...next?.registration }, way: before.way, isAlone: true };
-	// A code that is brought is refused by its own rules.
-	const isSetting = demanded?.baseUrl === resolved.settings.baseUrl && next?.reason !== 'pairing';
-	const differs = current && demanded && (isElsewhere ? isSetting : !isSameWay(current.registration, demanded));
-	if (!differs) return { demanded, way: NO_ATTEMPT, isAlone: false };
-	const isOnline = current.state.name === 'online';
-	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
-	// What was refused beside a link that worked may be what works now.
-	const isOver = before.way.name === 'refused' && !before.way.isTurn;
-	const way = assessAttempt(isOver && !isOnline ? NO_ATTEMPT : before.way, {
-		key: isElsewhere ? addressKey(inputs) : (demanded.way ?? null),
-		supervision,
-		isDeferred: false,
-		limitMs,
-		// Another service is tried by a link of its own.
-		offline: isElsewhere || servesRegistration(current.registration, demanded) ? 'waits' : 'turns',
-		explain: (cause) => (isOnline || isElsewhere ? wayRefused(cause, limitMs) : wayInTurn(cause)),
-		nowMs,
-		random,
-	});
-	const { request, credentialId } = current.registration;
-	const isSame = credentialId === demanded.credentialId;
-	const hasReusableCredential = demanded.hasReusableCredential && isSame;
-	// What else is set is for the service that was refused.
-	const kept = isElsewhere ? { ...current.registration, hasReusableCredential } : { way: current.registration.way };
-	if (way.name === 'refused') return { demanded: { ...demanded, ...kept }, way, isAlone: false };
-	if (!isOnline || isElsewhere) return { demanded, way, isAlone: false };
-	return { demanded: { ...demanded, request, credentialId, hasReusableCredential }, way, isAlone: true };
-}
-
-/** A code of the service that the device is still at goes before another address: what it brought may be all that the device has. */
-export function isRescued({ current, next }: Supervision): boolean {
-	if (!current || next?.reason !== 'pairing' || next.state.name === 'blocked') return false;
-	const isNeeded = current.state.name !== 'online' || failureOf(next.state) === null;
-	return isNeeded && next.registration.baseUrl === current.registration.baseUrl;
-}
-
-/** Names the try of another service: with another key or workflow for it, it is another try. */
-export const addressKey = ({
-	resolved,
-	credentials,
-	way,
-}: Pick<RegistrationInputs, 'resolved' | 'way'> & { readonly credentials: Pick<CredentialFacts, 'id'> }) =>
-	[resolved.settings.baseUrl, way, credentials.id, resolved.settings.workflowId].join(' ');
 
 /** The registration that all sources together demand, before leases and failures; or why they can demand nothing. */
 function demandedRegistration(inputs: RegistrationInputs): {

@@ -449,3 +449,24 @@ test('while a path of the channel does not work, another workflow goes live at o
 	await device.untilLive('check-in');
 	expect([offline, told(device.agent.status())]).toEqual([[], []]);
 });
+
+test('beside an address that was refused, a workflow that no file names goes live at the service in force [F1311]', async () => {
+	const { home, good, device } = await given();
+	const { workflowId: _, ...open } = good;
+	await home.writeSettings(open);
+	await device.daemon.reload();
+	await device.client.request('admin', 'PUT', '/v1/workflow', { workflowId: 'check-in' });
+	await home.writeSettings({ ...open, baseUrl: 'https://127.0.0.1:1' });
+	await device.daemon.reload();
+	await device.untilStatus(({ problem }) => problem !== null);
+	device.clock.advance(20_000);
+	await device.untilStatus(isRefused);
+	await device.client.request('admin', 'PUT', '/v1/workflow', { workflowId: 'boarding' });
+	await device.untilLive('boarding');
+	expect(device.agent.status()).toMatchObject({
+		state: 'online',
+		baseUrl: good.baseUrl,
+		workflow: { live: 'boarding' },
+	});
+	expect(isRefused(device.agent.status())).toBe(true);
+});

@@ -20,14 +20,10 @@ import { chooseIdentity } from '../../src/identity/identity.ts';
 import { resolveSettings } from '../../src/settings/resolve.ts';
 import { EMPTY_STATE, type SavedConnection, withConnection } from '../../src/state/device-state.ts';
 import type { DevicePlan, PlanRecord } from '../../src/state/plan-record.ts';
-import {
-	type DesiredInputs,
-	type DesiredOutcome,
-	desiredRegistration,
-	isRescued,
-	NO_PROGRESS,
-} from '../../src/workflow/desired-registration.ts';
+import { type DesiredInputs, NO_PROGRESS } from '../../src/workflow/desired-inputs.ts';
+import { type DesiredOutcome, desiredRegistration } from '../../src/workflow/desired-registration.ts';
 import { currentLeases, holdLease, NO_LEASES, releaseLease } from '../../src/workflow/leases.ts';
+import { isRescued } from '../../src/workflow/tries.ts';
 
 const RUNS = 1200;
 const WALL_MS = Date.UTC(2030, 0, 1);
@@ -177,7 +173,8 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 		const isHere = current?.state.name === 'online' && live?.baseUrl === desired.baseUrl;
 		const rest = { ...live?.request, heartbeatCadence: desired.request.heartbeatCadence };
 		const isRest = isHere && isDeepStrictEqual(desired.request, rest) && !isDeepStrictEqual(rest, live?.request);
-		if (isRest && settings.baseUrl === baseUrl && desired.baseUrl !== baseUrl) {
+		// A code that goes first may bring another cadence along.
+		if (isRest && settings.baseUrl === baseUrl && desired.baseUrl !== baseUrl && !isRescued(supervision)) {
 			must(
 				desired.request.heartbeatCadence !== live?.request.heartbeatCadence,
 				'what is for no other service is taken by this one',
@@ -187,7 +184,11 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 			return;
 		}
 		if (progress.way.name === 'refused' && live && settings.baseUrl === baseUrl && live.baseUrl !== baseUrl) {
-			const isAsItWas = desired.baseUrl === live.baseUrl && isDeepStrictEqual(desired.request, live.request);
+			// A plan and a person who name a workflow mean the service that the device is at.
+			const named = settings.workflowId === null ? chosen : undefined;
+			const may = [live.request, { ...live.request, workflowId: named ?? live.request.workflowId }];
+			const isAsItWas =
+				desired.baseUrl === live.baseUrl && may.some((request) => isDeepStrictEqual(desired.request, request));
 			must(isAsItWas, 'an address at which the device did not come online leaves it as it was');
 			const isOwn = !desired.hasReusableCredential || desired.credentialId === live.credentialId;
 			must(isOwn, 'a credential for another service is not sent to this one');

@@ -146,7 +146,7 @@ const REFUSALS = ['access-forbidden', 'request-rejected'];
 function toldWords({ code, recovers, params }) {
 	const [what, todo] = problemWords(code);
 	const isRefused = todo === problemWords('credential-refused')[1] || REFUSALS.includes(code);
-	// What the service has just issued and refuses is no matter of another code.
+	// Another code would not help where the service has just issued what it refuses.
 	if (isRefused && !recovers && params?.shown === 'fresh') return [text('refusedForNow'), problemWords('internal')[1]];
 	const isForPerson = isRefused || code === 'proxy-refused' || todo === problemWords('internal')[1];
 	return recovers && isForPerson
