@@ -11,6 +11,8 @@ export interface TrustRule {
 	readonly secret: boolean;
 	/** Users besides root that it may belong to. Default: the one of this process. */
 	readonly owners?: readonly number[];
+	/** A mode for it lets others enter. Default `false`. */
+	readonly isDirectory?: boolean;
 }
 
 /** A reason against trusting a file, for the end of a sentence, and the command that mends it. */
@@ -29,11 +31,11 @@ const STICKY = 0o1000;
 export function exposureOf(
 	file: string,
 	{ uid, ...found }: { readonly mode: number; readonly uid: number },
-	{ secret, owners = [ownUser()] }: TrustRule,
+	{ secret, owners = [ownUser()], isDirectory = false }: TrustRule,
 ): Exposure | null {
 	const bits = permissionsOf(found);
 	const octal = `0${(bits & 0o777).toString(8)}`;
-	const chmod = `chmod ${secret ? '0640' : '0644'} ${file}`;
+	const chmod = `chmod ${isDirectory ? '0755' : secret ? '0640' : '0644'} ${file}`;
 	if (uid !== 0 && !owners.includes(uid))
 		return { reason: `it belongs to another user (${uid})`, remedy: `Give it to root: chown root ${file}.` };
 	if (bits & WRITABLE_BY_OTHERS)
@@ -50,11 +52,10 @@ export function exposureOf(
 export async function findExposure(file: string, rule: TrustRule): Promise<Exposure | null> {
 	const stat = statOf(file);
 	if (!stat) return null;
-	const own = exposureOf(file, stat, rule);
+	const own = exposureOf(file, stat, { ...rule, isDirectory: stat.isDirectory() });
 	// Only a file loses rights: behind a link there may be a device that all programs use.
 	if (own && !stat.isFile() && !stat.isDirectory())
 		return { reason: 'it is not a regular file', remedy: `Put a regular file in the place of ${file}.` };
-	if (own && stat.isDirectory()) return { ...own, remedy: own.remedy.replace(/chmod \d+/, 'chmod 0755') };
 	if (own) return own;
 	const real = realpathOf(file);
 	for (const directory of new Set([...ancestorsOf(path.resolve(file)), ...ancestorsOf(real)])) {
