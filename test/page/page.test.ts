@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode } from '../../src/base/errors.ts';
-import { givenScreen, VIEW } from './screen.ts';
+import { givenScreen, type Screen, VIEW } from './screen.ts';
 
 const LOOK = { timeout: 20_000, interval: 5 };
 
@@ -452,6 +452,16 @@ describe('pairing', () => {
 		status: { ...VIEW.status, state: 'unpaired', summary: { code: 'unpaired', params: {} } },
 	} as const;
 
+	/** A code is typed, and where it leads is shown. */
+	async function askedAbout({ agent, state, text, at, submit }: Screen): Promise<void> {
+		await expect.poll(state, LOOK).toBe('unpaired');
+		at('start').click();
+		agent.answer('/api/inspect', 200, preview);
+		at('code').value = 'a-code';
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+	}
+
 	test.each([
 		['valid', 'The code was not used and stays valid. Wait a few minutes.', 'service-overloaded'],
 		[
@@ -462,13 +472,9 @@ describe('pairing', () => {
 		['used', 'The code is used up. Ask for a new pairing code and scan it.', 'pairing-uncertain'],
 		['invalid', 'or is not whole. Scan or type the whole code once more; if', 'code-expired-or-used'],
 	] as const)('that is refused says that the code is %s', async (pairingCode, said, code) => {
-		const { agent, state, text, at, submit } = await givenScreen({ before: ({ tell }) => tell(unpaired) });
-		await expect.poll(state, LOOK).toBe('unpaired');
-		at('start').click();
-		agent.answer('/api/inspect', 200, preview);
-		at('code').value = 'a-code';
-		submit('code-form');
-		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const screen = await givenScreen({ before: ({ tell }) => tell(unpaired) });
+		const { agent, text, submit } = screen;
+		await askedAbout(screen);
 		agent.answer('/api/pair', 502, { code, params: { pairingCode } });
 		submit('confirm');
 		await expect.poll(() => text('answer'), LOOK).toContain(said);
@@ -493,15 +499,9 @@ describe('pairing', () => {
 	});
 
 	test('that is the first one is asked about as that also while it goes on, and digits beside the question are the PIN [F1301]', async () => {
-		const { agent, state, text, at, submit, press } = await givenScreen({
-			before: ({ tell }) => tell({ ...unpaired, pinNeed: 'pin' }),
-		});
-		await expect.poll(state, LOOK).toBe('unpaired');
-		at('start').click();
-		agent.answer('/api/inspect', 200, preview);
-		at('code').value = 'a-code';
-		submit('code-form');
-		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		const screen = await givenScreen({ before: ({ tell }) => tell({ ...unpaired, pinNeed: 'pin' }) });
+		const { agent, state, text, at, submit, press } = screen;
+		await askedAbout(screen);
 		const asked = text('pairing-title');
 		press('4');
 		expect(at('pin').matches(':focus')).toBe(true);
