@@ -21,8 +21,9 @@ import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
+import { isPin } from '../settings/value-schemas.ts';
 import { keepDates } from '../state/dates.runner.ts';
-import { type DeviceState, withLastSettings, withLastWay, withoutTrial } from '../state/device-state.ts';
+import { type DeviceState, withLastPiece, withLastSettings, withLastWay, withoutTrial } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import type { Updates } from '../updates/hand-over.runner.ts';
@@ -148,6 +149,11 @@ export function openBase(options: AgentOptions) {
 		lastGood = withLastGood(wanted.resolved, triedSettings(wanted, runtime, stateWriter.state), lastGood);
 		return lastGood;
 	};
+	/** The last that could be used of files and ports of settings that links do not need, by setting. */
+	const pieces = {
+		of: (setting: string): string | undefined => stateWriter.state.lastPieces[setting],
+		keep: (setting: string, text: string | null) => stateWriter.keep((state) => withLastPiece(state, setting, text)),
+	};
 	const shared = {
 		audit,
 		clock,
@@ -181,6 +187,7 @@ export function openBase(options: AgentOptions) {
 			wanted: (): Runtime => tried ?? runtime,
 			/** What stays of the newest settings when their source is bad or vanishes. */
 			lastGood: inForce,
+			pieces,
 			/** Another is tried beside it. */
 			last: () => lastOnline(stateWriter.state),
 			/** Whether the device came online with the credential of the settings, and it was not refused beside another one. */
@@ -197,6 +204,9 @@ export function openBase(options: AgentOptions) {
 			dates.save();
 			const { documents, holdsTogether } = inForce();
 			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
+			const { pin } = tried ?? runtime;
+			// Any other text stands for one that could not be read.
+			if (pin === null || isPin(pin)) pieces.keep('page.pinFile', pin);
 		},
 		/** The device is online by this way and with this credential: other settings are tried beside them from now on. */
 		cameOnlineBy(registration: Registration): void {

@@ -99,7 +99,7 @@ export function createCommands(parts: CommandParts) {
 		/** @param options.keepEvents whether the events of the service stay. Default `false`. */
 		async unpair({ keepEvents = false }: { readonly keepEvents?: boolean } = {}) {
 			ensureFree();
-			const { lastSettings, plan } = stateWriter.state;
+			const { lastSettings, lastPieces, plan } = stateWriter.state;
 			// The id of a copy belongs to the device that it was copied from.
 			const generatedId = identity.now.cloned ? null : stateWriter.state.generatedId;
 			links.drop();
@@ -108,7 +108,7 @@ export function createCommands(parts: CommandParts) {
 			parts.time.forget();
 			parts.publish();
 			try {
-				await parts.leaving.unpair({ ...EMPTY_STATE, generatedId, lastSettings, plan }, keepEvents);
+				await parts.leaving.unpair({ ...EMPTY_STATE, generatedId, lastSettings, lastPieces, plan }, keepEvents);
 				parts.log.info('unpaired');
 			} finally {
 				parts.tryOnlyBeside();

@@ -257,7 +257,7 @@ export interface FirstRuntime {
  */
 export async function openFirstRuntime(
 	load: (before: LoadedBefore | null) => Promise<LoadedSettings>,
-	state: Pick<DeviceState, 'lastSettings' | 'lastWay' | 'connections'>,
+	state: Pick<DeviceState, 'lastSettings' | 'lastWay' | 'lastPieces' | 'connections'>,
 	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
 ): Promise<FirstRuntime> {
@@ -268,7 +268,10 @@ export async function openFirstRuntime(
 	if (problem && !last)
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), { ...problem });
 	const withLast = { ...parts, last: lastOnline(state) };
-	const runtime = await openRuntime(loaded, withLast, { way: state.lastWay, barely: last !== null });
+	const runtime = await openRuntime(loaded, withLast, {
+		...{ way: state.lastWay, barely: last !== null },
+		pin: state.lastPieces['page.pinFile'] ?? null,
+	});
 	const beside = await besideLast(runtime, withLast);
 	return { ...beside, problems: runtime.problems, files: namedFiles(loaded), last };
 }

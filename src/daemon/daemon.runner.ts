@@ -298,7 +298,7 @@ export async function startDaemon(options: DaemonOptions) {
 					onWrongPins: hooks.refused,
 					onFault,
 				}),
-			warn: agent.warn,
+			...{ warn: agent.warn, pieces: agent.ways.pieces },
 			log,
 			onFault,
 		});

@@ -125,6 +125,7 @@ function describeState({
 	attempt,
 	lastSettings,
 	lastWay,
+	lastPieces,
 	identity,
 	workedCredential,
 	...rest
@@ -137,6 +138,7 @@ function describeState({
 		attempt: attempt && { at: attempt.at, host: attempt.host },
 		lastSettings: lastSettings?.map(({ where }) => where) ?? null,
 		// The files hold keys, and a proxy's address its password.
+		lastPieces: Object.keys(lastPieces),
 		lastWay: lastWay && { id: lastWay.id, files: Object.keys(lastWay.files) },
 	};
 }

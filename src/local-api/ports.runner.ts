@@ -18,12 +18,14 @@ export interface LocalPortsParts {
 	readonly runDir: string;
 	readonly openPage: (port: number) => Promise<{ readonly url: string; close(): Promise<void> }>;
 	readonly warn: Agent['warn'];
+	/** The last that could be used, with which a start goes on beside a bad setting. */
+	readonly pieces: Agent['ways']['pieces'];
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
 }
 
 export function createLocalPorts(parts: LocalPortsParts) {
-	const { warn, routes, onFault } = parts;
+	const { warn, pieces, routes, onFault } = parts;
 	let applications: readonly BrowserApplication[] = [];
 	/** Of all applications of the file, wherever they ask. */
 	const room = createRoom(() => roomOfApplications(new Set(applications.map(({ name }) => name)).size));
@@ -69,14 +71,21 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	}
 
 	async function readApplications(file: string | null): Promise<void> {
-		const before = applications;
+		const setting = 'local.http.applicationsFile';
+		const use = async (text: string | null) => {
+			applications = file === null || text === null ? [] : (await loadServer()).parseApplications(text, file);
+		};
 		try {
-			applications = file === null ? [] : await (await loadServer()).readBrowserApplications(file);
-			warn('local.http.applicationsFile', null);
+			const text = file === null ? null : await (await loadServer()).readApplicationsText(file);
+			await use(text);
+			pieces.keep(setting, text);
+			warn(setting, null);
 		} catch (error) {
 			const { code, message, remedy } = toFailure(error);
-			const consequence = before.length > 0 ? ' The applications from before stay in force.' : '';
-			warn('local.http.applicationsFile', failure(code, message + consequence, { remedy }));
+			// At a start there are none yet. A newer version may have kept what this one cannot read.
+			if (applications.length === 0) await use(pieces.of(setting) ?? null).catch(() => {});
+			const consequence = applications.length > 0 ? ' The applications from before stay in force.' : '';
+			warn(setting, failure(code, message + consequence, { remedy }));
 		}
 	}
 
@@ -123,7 +132,7 @@ interface Opened {
 function keepPort(
 	setting: string,
 	what: string,
-	{ warn, log }: Pick<LocalPortsParts, 'warn' | 'log'>,
+	{ warn, log, pieces }: Pick<LocalPortsParts, 'warn' | 'log' | 'pieces'>,
 	open: (port: number) => Promise<Opened>,
 ) {
 	let opened: (Opened & { readonly desired: number }) | null = null;
@@ -154,11 +163,13 @@ function keepPort(
 				} catch (error) {
 					const { code, message, remedy } = toFailure(error);
 					// Another listener of these may have it by now.
-					if (!opened && before !== null) await openAt(before).catch(() => {});
-					const stays = opened ? ` Port ${before} stays in use.` : '';
+					const last = before ?? Number(pieces.of(setting) ?? desired);
+					if (!opened && last !== desired) await openAt(last).catch(() => {});
+					const stays = opened ? ` Port ${last} stays in use.` : '';
 					warn(setting, failure(code, `${setting}: ${message}${stays}`, { remedy }));
 					return;
 				}
+			pieces.keep(setting, desired === null ? null : String(desired));
 			warn(setting, null);
 		},
 	};

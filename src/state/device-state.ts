@@ -126,6 +126,8 @@ export const deviceStateSchema = later(() =>
 		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
 		/** By which the device was online last: other settings are tried beside it before it is given up. */
 		lastWay: waySchema.nullable().default(null),
+		/** By setting, what was used last of a file that the setting names, or the port: a start with a bad one goes on with it. Holds secrets. */
+		lastPieces: z.record(z.string(), z.string()).default({}),
 		/** The way that the settings want and the device was not online by in time, by its id, and since when that is so. */
 		refusedWay: z.object({ id: z.string(), at: z.string() }).nullable().default(null),
 		/** Since when troubles of the settings that are told are so, by their names, ISO 8601. */
@@ -159,6 +161,7 @@ export const EMPTY_STATE: DeviceState = {
 	confirmedOrigins: [],
 	lastSettings: null,
 	lastWay: null,
+	lastPieces: {},
 	refusedWay: null,
 	dates: {},
 	plan: null,
@@ -254,6 +257,13 @@ export function withRefusedWay(
 	if (refused !== null && refused === tried && before?.id !== refused)
 		return { ...state, refusedWay: { id: refused, at } };
 	return before === null || before.id === tried ? state : { ...state, refusedWay: null };
+}
+
+/** The state with what is used of a setting's file, or its port; the same one if it has it already. @param text `null` where the setting names none. */
+export function withLastPiece(state: DeviceState, setting: string, text: string | null): DeviceState {
+	const { [setting]: before = null, ...others } = state.lastPieces;
+	if (before === text) return state;
+	return { ...state, lastPieces: text === null ? others : { ...others, [setting]: text } };
 }
 
 type Documents = readonly { readonly where: string; readonly document: unknown }[];

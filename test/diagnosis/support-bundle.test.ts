@@ -36,6 +36,8 @@ async function givenDevice() {
 		unread: secret(),
 		worked: secret(),
 		handed: secret(),
+		pinBefore: '20948135',
+		applicationBefore: randomBytes(30).toString('base64url'),
 		keyLine: (await readFile(fixture('client.key'), 'utf8')).split('\n')[1] ?? '',
 	};
 	const settings = {
@@ -63,7 +65,11 @@ async function givenDevice() {
 		const obtainedAt = '2026-11-21T07:00:00.000Z';
 		const connection = { baseUrl: settings.baseUrl, request, credentialId: '', token, obtainedAt };
 		const workedCredential = { id: 'abc', baseUrl: settings.baseUrl, sent: `ApiKey ${known.worked}` };
-		return JSON.stringify({ ...EMPTY_STATE, connections: [connection], workedCredential });
+		const lastPieces = {
+			'page.pinFile': known.pinBefore,
+			'local.http.applicationsFile': `kiosk https://k.example ${known.applicationBefore}`,
+		};
+		return JSON.stringify({ ...EMPTY_STATE, connections: [connection], workedCredential, lastPieces });
 	};
 	await writeFile(join(stateDir, 'state.json'), stateWith(known.saved));
 	await writeFile(join(stateDir, 'state.json.bak'), stateWith(known.backup));

@@ -223,6 +223,55 @@ describe('applications in a browser', () => {
 	});
 });
 
+describe('a push that cannot be used, over a restart', () => {
+	test('leaves the applications, the ports and the PIN from before, until they are taken away [F1312]', async () => {
+		const other = createServer();
+		const [taken, first, home] = [await listen(other), await freePort(), await givenHome()];
+		const applicationsFile = await givenApplications(home);
+		const good = {
+			page: { port: 0, pinFile: await home.secretFile('pin', '471100') },
+			local: { metricsPort: first, http: { port: 0, applicationsFile } },
+		};
+		const bad = {
+			page: { port: 0, pinFile: await home.secretFile('short', '123') },
+			local: { metricsPort: taken, http: { port: 0, applicationsFile: join(home.directory, 'absent') } },
+		};
+		const statusOf = async (device: RunningAgent) =>
+			(await askBrowser(device, '/v1/status', { headers: asKiosk })).status;
+		const start = async (settings: object) => givenAgent({ home, settings: { ...settings } });
+		await (await start(good)).stop();
+
+		for (const _ of ['once', 'again']) {
+			const device = await start(bad);
+			expect(await statusOf(device)).toBe(200);
+			expect(new URL(device.daemon.addresses.metrics ?? '').port).toBe(String(first));
+			expect(device.agent.ways.runtime().pin).toBe('471100');
+			const told = warningsOf(device).map(({ message }) => message);
+			for (const words of ['applications from before stay in force', `Port ${first} stays in use`, 'from before stays'])
+				expect(told.join('\n')).toContain(words);
+			await device.stop();
+		}
+
+		await (await start({})).stop();
+		const device = await start(bad);
+		expect(await statusOf(device)).toBe(403);
+		expect(device.daemon.addresses.metrics).toBeNull();
+		expect(device.agent.ways.runtime().pin).not.toBe('471100');
+		await new Promise((resolve) => other.close(resolve));
+	});
+
+	test('stays known to a device that is unpaired [F1313]', async () => {
+		const home = await givenHome();
+		const local = { http: { port: 0, applicationsFile: await givenApplications(home) } };
+		const device = await givenPairedAgent(await givenService(), { home, settings: { local } });
+		await device.agent.unpair();
+		await device.stop();
+		await givenApplications(home, 'not an application');
+		const again = await givenAgent({ home, settings: { local } });
+		expect((await askBrowser(again, '/v1/status', { headers: asKiosk })).status).toBe(200);
+	});
+});
+
 describe('changed settings', () => {
 	test('open, move and close the ports without a restart', async () => {
 		const home = await givenHome();

@@ -123,7 +123,7 @@ test('settings that only a newer version knows strand no device that went back',
 	expect(loaded.problems.length).toBeGreaterThan(0);
 	const parts = { userAgent: 'idv-agent/test', env: {} };
 	const load = async () => loaded;
-	const state = { lastSettings: documents, lastWay: null, connections: [] };
+	const state = { lastSettings: documents, lastWay: null, lastPieces: {}, connections: [] };
 	const { runtime } = await openFirstRuntime(load, state, sources, parts);
 	onTestFinished(() => runtime.close());
 	expect(runtime.resolved.settings.deviceId).toBe('KIOSK-7');

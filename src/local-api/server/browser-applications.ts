@@ -46,14 +46,18 @@ export const callerOf = (request: IncomingMessage): BrowserApplication | null =>
 const MIN_TOKEN_LENGTH = 32;
 const MAX_BYTES = 65_536;
 
-/**
- * Reads the file: one application on each line, as `name origin token`, with spaces or tabs between; `#` begins a comment
- * line. An application with several origins has several lines.
- * @throws AgentError `credential-unreadable`: no such file, too large, belongs to a stranger, or others than its owner
- * and (reading) its group may use it. `settings-invalid`: names the line that is wrong.
- */
+/** Reads and understands the file. @throws as {@link readApplicationsText} and {@link parseApplications}. */
 export async function readBrowserApplications(file: string): Promise<readonly BrowserApplication[]> {
-	const lines = (await readGuarded(file)).split(/\r?\n/);
+	return parseApplications(await readApplicationsText(file), file);
+}
+
+/**
+ * One application on each line, as `name origin token`, with spaces or tabs between; `#` begins a comment
+ * line. An application with several origins has several lines.
+ * @throws AgentError `settings-invalid`: names the line that is wrong.
+ */
+export function parseApplications(text: string, file: string): readonly BrowserApplication[] {
+	const lines = text.split(/\r?\n/);
 	const applications = lines.flatMap((line, index) => {
 		const text = line.trim();
 		if (text === '' || text.startsWith('#')) return [];
@@ -117,7 +121,8 @@ function isOrigin(origin: string): boolean {
 	return /^https?:$/.test(url.protocol) ? url.origin === origin : true;
 }
 
-async function readGuarded(file: string): Promise<string> {
+/** @throws AgentError `credential-unreadable`: no such file, too large, belongs to a stranger, or others than its owner and (reading) its group may use it. */
+export async function readApplicationsText(file: string): Promise<string> {
 	try {
 		return await readText(file, MAX_BYTES, {
 			inspect(stat) {
