@@ -170,10 +170,9 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			abandon(into, isNew, isDiskFull(error));
 			throw error;
 		}
-		if (!isNew) return;
-		segments.push(into);
+		if (isNew) segments.push(into);
 		current = into;
-		await unlinkOldest(new Set());
+		if (isNew || disk.bytes() > options.maxBytes()) await unlinkOldest(new Set());
 	}
 
 	/** What a failed flush has left is unknown: nothing is flushed through this open file again. @param cuts takes away what was written and did not fit. */
@@ -250,7 +249,10 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		const before = segments.length;
 		for (let oldest = segments[0]; oldest && current && oldest !== current; oldest = segments[0]) {
 			const room = Math.max(0, segmentBytes() - current.end);
-			if (!empty.has(oldest) && disk.bytes() + room <= options.maxBytes()) break;
+			const isFitting = disk.bytes() + room <= options.maxBytes();
+			// A record that is larger than the bound stays until the next one, also when a segment of notes has begun.
+			const isNewest = segments.length === 2 && oldest.kept > 0 && oldest.last >= disk.newest();
+			if (!empty.has(oldest) && (isFitting || isNewest)) break;
 			for (const { file, sequence } of unreadable)
 				if (sequence < oldest.sequence) disk.unlink(path.join(directory, file));
 			if (!disk.unlink(oldest.name)) break;

@@ -134,7 +134,14 @@ test('a message that is larger than events.maxBytes is kept alone until the next
 	};
 	for (const bytes of [100, MIB, MIB]) await send(bytes);
 	expect(await send(MIB)).toEqual([Math.ceil(MIB / 3) * 4]);
+	for (const consumer of ['one', 'two']) {
+		store.join(consumer);
+		await store.settled();
+		const { entries } = store.after(null, 100, Number.POSITIVE_INFINITY);
+		expect(entries.map(({ content }) => content.length)).toEqual([Math.ceil(MIB / 3) * 4]);
+	}
 	expect(await send(99)).toEqual([132]);
+	expect(bytesNow()).toBeLessThan(65_536);
 	await store.close();
 	expect(most).toBeGreaterThan(2.5 * MIB);
 	expect(most).toBeLessThan(need - 900 * 1024);
