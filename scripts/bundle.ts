@@ -48,6 +48,9 @@ export const ENTRIES = {
 	testing: 'src/service/testing.ts',
 };
 
+/** `URL.parse` for what others import: Node has it from 22.1 and 20.10 on. */
+const OLDER_NODE = { inject: [join(PROJECT, 'scripts/parse-url.js')] };
+
 const CLIENT_FORMATS = [
 	['client.cjs', 'cjs'],
 	['client.mjs', 'esm'],
@@ -123,12 +126,14 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 		absWorkingDir: root,
 		define: {
 			...DEFINED,
+			...(forDevices ? {} : { 'URL.parse': 'parseUrl' }),
 			IDV_AGENT_VERSION: JSON.stringify(version),
 			IDV_AGENT_WORDS: JSON.stringify(readWords(join(PROJECT, 'src'))),
 			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
 			IDV_AGENT_TOOLS_APART: String(toolsApart),
 		},
 		plugins: [slimPino, clientOfWs, lateZlib, findNative],
+		...(forDevices ? {} : OLDER_NODE),
 	};
 	const write = (more: BuildOptions) => buildWithoutWarnings(more, held);
 	const { client, ...programs } = entries;

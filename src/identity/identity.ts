@@ -117,7 +117,7 @@ export function chooseIdentity(
 	// An id of its own hardware or of the settings is not taken from another device, whatever else the state holds.
 	const then = pinned?.fingerprint ?? (deviceId === kept ? (kept?.on ?? null) : null);
 	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
-	const changes = then ? changedParts(then, seen) : [];
+	const changes = then ? changedParts(facts, then, seen) : [];
 	const cloned = then !== null && seemsCloned(then, seen, changes);
 	const parts: ChosenParts = {
 		serial,
@@ -284,9 +284,11 @@ function stillThere(facts: IdentityFacts, best: Fingerprint, then: Fingerprint |
 type Part = keyof Fingerprint;
 const PARTS: readonly Part[] = ['serial', 'macAddress', 'machine'];
 
-/** Parts known both then and now, and different. */
-function changedParts(then: Fingerprint, now: Fingerprint): Part[] {
-	return PARTS.filter((part) => then[part] !== null && now[part] !== null && then[part] !== now[part]);
+/** Parts known both then and now, and different; a placeholder of the maker where a serial number was is of another board. */
+function changedParts({ serials, isContainer }: IdentityFacts, then: Fingerprint, now: Fingerprint): Part[] {
+	const isKnown = (part: Part) =>
+		now[part] !== null || (part === 'serial' && !isContainer && serials.some(({ value }) => value.trim()));
+	return PARTS.filter((part) => then[part] !== null && isKnown(part) && then[part] !== now[part]);
 }
 
 /**
@@ -313,7 +315,7 @@ export function isLeftByAnother(
 ): boolean {
 	if (!kept?.on || deviceId?.value === kept.value) return false;
 	const seen = stillThere(facts, fingerprint, kept.on);
-	return seemsCloned(kept.on, seen, changedParts(kept.on, seen));
+	return seemsCloned(kept.on, seen, changedParts(facts, kept.on, seen));
 }
 
 function describeChanges(
@@ -324,7 +326,7 @@ function describeChanges(
 	when: string,
 ): Failure[] {
 	const describe: Record<Part, string> = {
-		serial: `its serial number is ${now.serial}, ${when} it was ${then.serial}`,
+		serial: `its serial number is ${now.serial ?? 'a placeholder of the maker'}, ${when} it was ${then.serial}`,
 		macAddress: `its MAC address is ${now.macAddress}, ${when} it was ${then.macAddress}`,
 		// The hashes would tell a person nothing.
 		machine: `its machine-id is another one than ${when}`,

@@ -6,7 +6,8 @@ const WORDS = [
 	...'to be fill filled by oem tbd default string standard eval sample dummy bad index reserved'.split(' '),
 	...'system chassis base board main mother product manufacturer type\\d? sku version'.split(' '),
 	...'serial number name asset tag information no not none null na unknown invalid empty'.split(' '),
-	...'specified applicable available provided present defined undefined set used unused'.split(' '),
+	...'specified unspecified applicable available unavailable provided present defined undefined'.split(' '),
+	...'set settable used unused unknow generic please change me sernum\\d? sn\\d?'.split(' '),
 ];
 const ONLY_WORDS = new RegExp(`^(?:${WORDS.join('|')})+$`);
 /** Shorter ones are marks of a batch or a slot, not of a device. */

@@ -94,6 +94,7 @@ describe('serial numbers that do not tell devices apart', () => {
 		...['System Product Name', 'System manufacturer', 'Type2 - Board Serial Number', 'Chassis Serial Number'],
 		...['No Asset Information', 'No Asset Tag', 'TBD by OEM', 'Fill By OEM', 'Not Defined', 'Undefined', 'Not Set'],
 		...['Standard', 'EVAL', '<BAD INDEX>', 'Not Present', 'SKU Number', 'System Version', 'Dummy'],
+		...['Unspecified System Serial Number', 'Unavailable', 'Unknow', 'Please Fill', 'CHANGE_ME', 'SerNum0', 'GENERIC'],
 		...['0x00000000', '00000000000000000000000000000001', '00000001', 'ffffffff-ffff-ffff-ffff-ffffffffffff'],
 	])('%j, which a maker leaves on board after board, is refused as a placeholder [F740]', (value) => {
 		expect(whySerialRejected(value)).toMatch(/^is (a placeholder|one character)/);
@@ -331,6 +332,17 @@ describe('a state that was copied to another device', () => {
 	])('%s', (_name, then, now, cloned) => {
 		const choice = chooseIdentity(machineWith(now), {}, pinnedWith(then), null);
 		expect(choice.cloned).toBe(cloned);
+	});
+
+	test('whose serial number is a placeholder on the other board counts as well, and is named so [F1315]', () => {
+		const placeholder = { ...other, serial: 'Default string', machine: HASH };
+		const copy = chooseIdentity(machineWith(placeholder), {}, pinnedWith(all), null);
+		expect(copy.cloned).toBe(true);
+		expect(copy.warnings[0]?.message).toContain(
+			'its serial number is a placeholder of the maker, at the pairing it was',
+		);
+		const repaired = chooseIdentity(machineWith({ ...placeholder, mac: ONBOARD.mac }), {}, pinnedWith(all), null);
+		expect(repaired).toMatchObject({ cloned: false, warnings: [{ code: 'identity-changed' }] });
 	});
 
 	test('is told in one warning that names every part', () => {

@@ -7,6 +7,8 @@ import { chooseIdentity, type IdentityFacts } from '../../src/identity/identity.
 import { readIdentityFacts } from '../../src/identity/sources.edge.ts';
 import { MACHINES, nic, plantTree, type Tree } from '../fixtures/machines.ts';
 
+const OVERLAY = '36 1 0:32 / / rw,relatime shared:1 - overlay overlay rw,lowerdir=/l,';
+
 async function plant(tree: Tree): Promise<string> {
 	const root = await mkdtemp(join(tmpdir(), 'idv-machine-'));
 	onTestFinished(() => rm(root, { recursive: true }));
@@ -192,6 +194,14 @@ describe('what can not be read', () => {
 		['what LXC and systemd-nspawn tell the first process', { 'proc/1/environ': 'HOME=/\0container=lxc\0' }],
 		['its cgroup, of containerd', { 'proc/1/cgroup': '0::/kubepods.slice/cri-containerd-4f2a.scope\n' }],
 		['its cgroup, of Docker', { 'proc/1/cgroup': '12:pids:/docker/4f2a\n1:name=systemd:/docker/4f2a\n' }],
+		[
+			'its root, of containerd alone',
+			{ 'proc/self/mountinfo': `${OVERLAY}upperdir=/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/4/fs\n` },
+		],
+		[
+			'its root, of Podman without its file',
+			{ 'proc/self/mountinfo': `${OVERLAY}upperdir=/home/a/.local/share/containers/storage/overlay/4f/diff\n` },
+		],
 		['its cgroup, of CRI-O', { 'proc/1/cgroup': '0::/crio-4f2a.scope\n' }],
 	])('%s shows a container, which does not go by the serial number of its machine [F741]', async (_, tree) => {
 		const facts = await factsOf({ ...MACHINES['PC with serial numbers of the maker'], ...tree });
@@ -207,6 +217,9 @@ describe('what can not be read', () => {
 			'proc/self/environ': 'container_name=x\0NOT_KUBERNETES_SERVICE_HOST=1\0',
 			'proc/self/cgroup': '0::/system.slice/docker.service\n',
 			'run/containerd/containerd.sock': '',
+			'proc/self/mountinfo':
+				`${OVERLAY}upperdir=/run/overlay/upper,workdir=/run/overlay/work\n` +
+				'40 29 0:40 / /var/lib/docker/overlay2/4f/merged rw - overlay overlay rw,upperdir=/var/lib/docker/overlay2/4f\n',
 		});
 		expect(facts.isContainer).toBe(false);
 	});
