@@ -5,7 +5,7 @@ import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
-import { readAnswerTexts } from '../protocol/registration-answer.ts';
+import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate } from './clock-skew.ts';
 import { type CodeFate, codeFateIn } from './code-fate.ts';
@@ -235,9 +235,11 @@ function saidNo(answer: HttpAnswer): Failure {
 	});
 }
 
-/** Whether an answer is a page for people. */
+/** Whether an answer is a page for people. JSON and a bare token are none: PHP and Tornado call all text `text/html`. */
 export function isWebPage(headers: Readonly<Record<string, string>>, body: string): boolean {
-	return /\bhtml\b/i.test(headers['content-type'] ?? '') || /^\s*<(?:!doctype|html)/i.test(body);
+	if (/^\s*<(?:!doctype|html)/i.test(body)) return true;
+	if (!/\bhtml\b/i.test(headers['content-type'] ?? '')) return false;
+	return parseJson(body) === undefined && !looksLikeToken({ place: '', text: body.trim() });
 }
 
 function redirected(answer: HttpAnswer): Failure {

@@ -64,7 +64,7 @@ export type Frame =
 	| { readonly type: 'oversized'; readonly bytes: number; readonly limitBytes: number };
 
 export interface NotificationPointers {
-	/** RFC 6901 pointer to the kind; default: `type`, else `event`, else `kind`. */
+	/** RFC 6901 pointer to the kind; left out, or where it leads to none: `type`, else `event`, else `kind`. */
 	readonly kindPointer?: string | null | undefined;
 	/** RFC 6901 pointer to the service's own id of the notification; default `/id`. */
 	readonly notificationIdPointer?: string | null | undefined;
@@ -93,7 +93,9 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 		return { kind: 'binary', serviceId: null, format: 'binary', content: toBase64(frame.bytes) };
 	const document = parseJson(frame.text);
 	if (document === undefined) return { kind: 'text', serviceId: null, format: 'text', content: frame.text };
-	const kind = findKind(document, pointers.kindPointer) ?? 'unknown';
+	const { kindPointer } = pointers;
+	const own = kindPointer == null ? null : findKind(document, [kindPointer]);
+	const kind = own ?? findKind(document, KIND_POINTERS) ?? 'unknown';
 	const id = resolvePointer(document, pointers.notificationIdPointer ?? '/id');
 	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.
 	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
@@ -105,8 +107,7 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 
 const KIND_POINTERS = ['/type', '/event', '/kind'];
 
-function findKind(document: unknown, pointer: string | null | undefined): string | null {
-	const pointers = typeof pointer === 'string' ? [pointer] : KIND_POINTERS;
+function findKind(document: unknown, pointers: readonly string[]): string | null {
 	const found = pointers.map((each) => resolvePointer(document, each));
 	// A number beside a word is rather a version.
 	const kind = found.find(isName) ?? found.find((one) => typeof one === 'number');
@@ -139,9 +140,8 @@ export function readWord(document: unknown): string | null {
  */
 export function kindsOf(frame: Frame, { kind }: Notification): readonly string[] {
 	if (frame.type !== 'text') return [kind];
-	const usual = kind === 'unknown' ? readNotification(frame).kind : kind;
-	const word = usual === 'unknown' ? readWord(parseJson(frame.text)) : null;
-	return [usual, ...(word === null ? [] : [word]), ...(kind === 'text' ? [frame.text.trim()] : [])];
+	const word = kind === 'unknown' ? readWord(parseJson(frame.text)) : null;
+	return [kind, ...(word === null ? [] : [word]), ...(kind === 'text' ? [frame.text.trim()] : [])];
 }
 
 /** The name and value of what a message has besides its word; `null` where that is not one value: it may be the number of a ping. */

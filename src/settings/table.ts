@@ -197,7 +197,7 @@ export const SETTINGS = {
 			86_400,
 			'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s). A change is tried beside the live channel.',
 		),
-		kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification; left out: type, event or kind.'),
+		kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification, before type, event or kind.'),
 		notificationIdPointer: optionalText(
 			pointer,
 			'JSON pointer to the id of a notification, by which duplicates are known; left out: /id.',

@@ -102,6 +102,16 @@ describe('registering', () => {
 		expect(asked[0]?.headers.authorization).toBeUndefined();
 	});
 
+	test.each(['{"token":"connection-token"}', '"connection-token"', jwt])(
+		'reads %j although the service calls it a page, as PHP and Tornado do, and a page as a page [F1316]',
+		async (body) => {
+			const { url } = await service(saying(200, body, { 'content-type': 'text/html; charset=UTF-8' }));
+			expect(await register(url)).toMatchObject({ ok: true, token: body === jwt ? jwt : 'connection-token' });
+			const page = await service(saying(200, 'Welcome to the hotel', { 'content-type': 'text/html' }));
+			expect(await register(page.url)).toMatchObject({ failure: { code: 'captive-portal' } });
+		},
+	);
+
 	test('finds the token where it is told to look', async () => {
 		const { url } = await service(saying(201, '{"a":{"b":"connection-token"}}'));
 		expect(await register(url, { tokenPointer: '/a/b' })).toMatchObject({ ok: true, token: 'connection-token' });

@@ -21,10 +21,11 @@ describe('a notification', () => {
 		expect(read({ type: 'x'.repeat(257), kind: 'c' }).kind).toBe('c');
 	});
 
-	test('has the kind that a configured pointer leads to, and no other', () => {
+	test('has the kind that a configured pointer leads to; where it leads to none, the usual one [F1317]', () => {
 		const document = { type: 'envelope', data: [{ 'a/b': 'session.started' }] };
 		expect(read(document, { kindPointer: '/data/0/a~1b' }).kind).toBe('session.started');
-		expect(read(document, { kindPointer: '/nothing' }).kind).toBe('unknown');
+		expect(read(document, { kindPointer: '/nothing' }).kind).toBe('envelope');
+		expect(read([], { kindPointer: '/nothing' }).kind).toBe('unknown');
 	});
 
 	test.each([null, [], [1, 2], 7, true, 'word', {}])('%j is one of unknown kind', (document) => {
