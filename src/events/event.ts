@@ -29,9 +29,9 @@ export function ownEvent(
 	return { at, type, kind: type, workflowId, format: 'json', content: JSON.stringify(data), serviceId: null };
 }
 
-/** Never ends before it begins: the clock may have been set back meanwhile. Times are ISO 8601. */
+/** A time after `to` is of a clock that was set back since: nothing is known of when the gap began, then. Times are ISO 8601. */
 export function gapEvent(from: string | null, to: string, arrival: Pick<Incoming, 'at' | 'workflowId'>): Incoming {
-	return ownEvent('gap', { from, to: from !== null && from > to ? from : to }, arrival);
+	return ownEvent('gap', { from: from !== null && from > to ? null : from, to }, arrival);
 }
 
 export const EVENT_ID = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/;
