@@ -42,6 +42,8 @@ export interface AgentOptions {
 	readonly release?: (runtime: Runtime) => void;
 	readonly store: StateStore;
 	readonly state: DeviceState;
+	/** Whether the disk took nothing of it at the start. Default `false`. */
+	readonly isUnwritable?: boolean;
 	readonly answerFile: AnswerFile;
 	readonly facts: IdentityFacts;
 	/** A new id for a device that has nothing of its own to be known by. */
@@ -98,9 +100,8 @@ export function openBase(options: AgentOptions) {
 		}
 		for (const listener of statusListeners) listener();
 	};
-	const stateWriter = keepPersistedState(options.state, options.store, clock, (unsaved) =>
-		warnings.set('state', unsaved),
-	);
+	const onSaved = (unsaved: Failure | null) => warnings.set('state', unsaved);
+	const stateWriter = keepPersistedState(options.state, options.store, clock, onSaved, options.isUnwritable);
 	const dates = keepDates(clock, stateWriter);
 	const kept = keepWarnings(log, publish, dates);
 	const list = () => [...kept.list(), ...ends()];

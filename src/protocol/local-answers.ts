@@ -263,11 +263,7 @@ export const eventSchema = z.object({
 	format: z
 		.enum(['json', 'text', 'binary'])
 		.describe('The form of data: JSON as the service sent it, a string for text, base64 for binary.'),
-	data: z
-		.unknown()
-		.describe(
-			'For a gap: {"from", "to"}, between which nothing could be received; "from" is null where it is not known.',
-		),
+	data: z.unknown().describe('For a gap: {"from" (or null), "to"}, between which nothing could be received.'),
 });
 export type LocalEvent = z.infer<typeof eventSchema>;
 

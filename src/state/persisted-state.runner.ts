@@ -13,12 +13,16 @@ const RETRY_AFTER_MS = 60_000;
 /** Changes that may wait are saved so often, at most. */
 const PACE_MS = 1000;
 
-/** @param onSaved told the failure when saving fails, and `null` when the disk is up to date again. */
+/**
+ * @param onSaved told the failure when saving fails, and `null` when the disk is up to date again.
+ * @param isUnwritable whether the disk took nothing at the start: it is tried again, also when nothing changes.
+ */
 export function keepPersistedState(
 	initial: DeviceState,
 	store: Pick<StateStore, 'save'>,
 	clock: Clock,
 	onSaved: (failure: Failure | null) => void,
+	isUnwritable = false,
 ) {
 	let state = initial;
 	/** Whether an older copy on the disk holds what must be forgotten. */
@@ -44,9 +48,14 @@ export function keepPersistedState(
 
 	function tryAgain(error: unknown): void {
 		onSaved(toFailure(error));
+		retryLater();
+	}
+
+	function retryLater(): void {
 		cancelRetry();
 		if (!closed) cancelRetry = clock.schedule(RETRY_AFTER_MS, () => void write().catch(tryAgain));
 	}
+	if (isUnwritable) retryLater();
 
 	/** In the background: what changes while one is under way is saved together after it. */
 	function save(): void {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { AgentError } from '../../src/base/errors.ts';
+import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { keepPersistedState } from '../../src/state/persisted-state.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
@@ -71,7 +71,7 @@ test('a wish that waits goes along with any other save, and with the end', async
 });
 
 /** A disk that fails while it is told to. */
-function givenDisk() {
+function givenDisk(isUnwritable = false) {
 	const clock = createSteppedClock();
 	const saves: { state: DeviceState; forgetsOlder: boolean | undefined }[] = [];
 	const told: (string | null)[] = [];
@@ -82,9 +82,26 @@ function givenDisk() {
 			saves.push({ state, forgetsOlder: options?.forgetsOlder });
 		},
 	};
-	const state = keepPersistedState(EMPTY_STATE, store, clock, (failure) => told.push(failure?.code ?? null));
+	const onSaved = (failure: Failure | null) => void told.push(failure?.code ?? null);
+	const state = keepPersistedState(EMPTY_STATE, store, clock, onSaved, isUnwritable);
 	return { clock, saves, told, disk, state, settled };
 }
+
+test('a disk that took nothing at the start is tried again although nothing changes, until it takes the state [F1318]', async () => {
+	const { clock, saves, told, disk, settled } = givenDisk(true);
+	disk.fails = true;
+	clock.advance(60_000);
+	await settled();
+	expect({ told, pending: clock.pending }).toEqual({ told: ['state-unwritable'], pending: 1 });
+	disk.fails = false;
+	clock.advance(60_000);
+	await settled();
+	expect({ saved: saves.length, last: told.at(-1), pending: clock.pending }).toEqual({
+		saved: 1,
+		last: null,
+		pending: 0,
+	});
+});
 
 test('what has happened anyway is saved as soon as the disk takes it, and the trouble is told until then', async () => {
 	const { clock, saves, told, disk, state, settled } = givenDisk();
