@@ -59,9 +59,13 @@ interface Folded {
 
 export type StateEntry = Extract<HistoryEntry, { kind: 'state' }>;
 
+const STATE_LOST: Cause = { code: 'state-corrupt' };
+
 /** `null` for a moment on the way to another one. */
-export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem'>): Moment | null {
-	const { state, baseUrl, workflow, problem } = status;
+export function momentOf(
+	status: Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem' | 'summary'>,
+): Moment | null {
+	const { state, baseUrl, workflow, problem, summary } = status;
 	if (state === 'connecting' && !problem) return null;
 	const { host, proxy, reason, status: answered, closeCode } = (problem?.params ?? {}) as Params;
 	const cause = problem && {
@@ -72,12 +76,13 @@ export function momentOf(status: Pick<Status, 'state' | 'baseUrl' | 'workflow' |
 		...(typeof answered === 'number' && { status: answered }),
 		...(typeof closeCode === 'number' && { closeCode }),
 	};
+	const isLost = summary.code === 'unpaired' && summary.params['problem'] === STATE_LOST.code;
 	return {
 		...{
 			state,
 			host: baseUrl === null || state === 'unpaired' ? null : new URL(baseUrl).host,
 			workflowId: workflow.live,
-			cause,
+			cause: cause ?? (isLost ? STATE_LOST : null),
 		},
 		by: state === 'online' && workflow.wanted === workflow.live ? workflow.source : null,
 		...(state === 'online' && cause && workflow.wanted !== null && { wanted: workflow.wanted }),
@@ -237,6 +242,7 @@ const CAUSES: Words = {
 	'identity-changed': 'this was not the device that had been paired',
 	'settings-unreadable': 'the settings of this device could not be read',
 	'settings-invalid': 'the settings of this device were not valid',
+	'state-corrupt': 'the state of this device was damaged',
 	'state-unwritable': 'the state of this device could not be saved',
 	internal: 'the agent had a fault of its own',
 	'reconnect-asked': 'this device was asked to connect again',

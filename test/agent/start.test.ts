@@ -2,6 +2,8 @@ import { mkdir, readdir, readFile, rename, rmdir, writeFile } from 'node:fs/prom
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
+import { readHistory } from '../../src/status/history.runner.ts';
+import { toldHistory } from '../../src/status/history.ts';
 import { MACHINES } from '../fixtures/machines.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, registrations } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
@@ -52,6 +54,9 @@ describe('a damaged state', () => {
 		});
 		await again.pair(service.createPairingCode('check-in').url);
 		await again.untilLive('check-in');
+		await again.stop();
+		const told = toldHistory(readHistory(again.home.paths.stateDir).documents).map(({ sentence }) => sentence);
+		expect(told).toContain('not paired: the state of this device was damaged');
 	});
 
 	test('that a newer agent has written is left alone; moved away as it says, the device is paired anew', async () => {

@@ -28,9 +28,9 @@ const REFUSED = failure('credential-refused', 'x', {
 	params: { host: 'id.example.com', status: 401, detail: 'visit-4711' },
 });
 
-type Shown = Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem'>;
+type Shown = Pick<Status, 'state' | 'baseUrl' | 'workflow' | 'problem' | 'summary'>;
 const shown = (state: Status['state'], problem: Shown['problem'] = null, more: object = {}): Shown => ({
-	...{ state, problem, baseUrl: 'https://id.example.com/' },
+	...{ state, problem, baseUrl: 'https://id.example.com/', summary: { code: state, params: {} } },
 	workflow: { wanted: 'check-in', live: state === 'online' ? 'check-in' : null, waitsUntil: null, source: 'pairing' },
 	...more,
 });
