@@ -35,7 +35,7 @@ export async function runServiceCommand(
 		`  Bearer      ${bearer}`,
 		`  ApiKey      ${apiKey}`,
 		`Pairing code  GET ${pairing}?workflowId=ID with Basic, Bearer or ApiKey`,
-		`Notification  idv-agent service notify '{"type":"hello"}' --url ${service.url}`,
+		`Notification  IDV_AUTHORIZATION='Bearer ${bearer}' idv-agent service notify '{"type":"hello"}' --url ${service.url}`,
 		...warnings.map((warning) => `Warning: ${warning}`),
 		'',
 	];
