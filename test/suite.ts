@@ -117,7 +117,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: 'power cuts that lose what was not flushed (--cuts N --seed S)',
 		needs: 'root, Debian, FUSE',
 		run: ['node', 'test/power/run.ts'],
-		short: { args: ['--cuts', '14', '--seed', '99'] },
+		short: { args: ['--cuts', '8', '--seed', '99'] },
 	},
 	faults: {
 		says: 'namespaces, full disks, shifted clocks, proxies and third-party servers',

@@ -49,7 +49,7 @@ const isShort = process.env['BROWSER'] === 'short';
 
 describe.each(SCREENS)('on a %s screen', (name, screen) => {
 	const onAll = test.skipIf(isShort && screen === LOW);
-	test('a keyboard alone pairs, wherever the focus is, and what happens is shown live', async () => {
+	onAll('a keyboard alone pairs, wherever the focus is, and what happens is shown live', async () => {
 		const device = await givenPageDevice({ support: 'Hotline 0800 123' });
 		const page = await openPage(ofFile.browser, device.pageUrl, screen);
 		const code = device.code();
