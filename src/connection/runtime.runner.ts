@@ -147,7 +147,7 @@ async function openByWay(runtime: Runtime, way: Way, parts: RuntimeParts): Promi
 }
 
 async function readPin({ settings: { page } }: LoadedSettings): Promise<string | null> {
-	const pin = page.pinFile === null ? null : await readSecretFile(page.pinFile);
+	const pin = page.pinFile === null ? null : await readSecretFile(page.pinFile, 'PIN');
 	if (pin === null || isPin(pin)) return pin;
 	const message = `page.pinFile: the PIN in ${page.pinFile} must have six or more digits.`;
 	throw new AgentError('settings-invalid', message, { params: { path: page.pinFile ?? '' } });

@@ -109,8 +109,8 @@ function isAbsent(file: string, error: unknown): boolean {
  * @returns the line without white space around it, 1 to 8,192 characters.
  * @throws AgentError `credential-unreadable`, never with the content in it.
  */
-export async function readSecretFile(file: string): Promise<string> {
-	const text = (await readCredential(file)).trim();
+export async function readSecretFile(file: string, what = 'credential'): Promise<string> {
+	const text = (await readCredential(file, what)).trim();
 	const faults = [
 		text === '' && 'is empty',
 		/[\r\n]/.test(text) && 'has more than one line',
@@ -119,16 +119,16 @@ export async function readSecretFile(file: string): Promise<string> {
 	];
 	const fault = faults.find((words) => words !== false);
 	if (fault)
-		throw new AgentError('credential-unreadable', `The credential file ${file} ${fault}.`, { params: { path: file } });
+		throw new AgentError('credential-unreadable', `The ${what} file ${file} ${fault}.`, { params: { path: file } });
 	return text;
 }
 
 /** Beside the credentials of the unit: the names of those that this machine cannot decrypt, one on each line. */
 const UNDECRYPTABLE = 'idv-agent.undecryptable';
 
-async function readCredential(file: string): Promise<string> {
+async function readCredential(file: string, what: string): Promise<string> {
 	try {
-		return await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential');
+		return await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential', what);
 	} catch (cause) {
 		const beside = path.join(path.dirname(file), UNDECRYPTABLE);
 		const names = (await readText(beside, MAX_CREDENTIAL_LENGTH).catch(() => '')).split('\n');
@@ -140,11 +140,16 @@ async function readCredential(file: string): Promise<string> {
 	}
 }
 
-async function readNamed(file: string, maxBytes: number, what: 'settings' | 'credential'): Promise<string> {
+async function readNamed(
+	file: string,
+	maxBytes: number,
+	kind: 'settings' | 'credential',
+	what: string = kind,
+): Promise<string> {
 	try {
 		return await readText(file, maxBytes);
 	} catch (cause) {
-		throw unreadable(`${what}-unreadable`, `The ${what} file`, file, cause);
+		throw unreadable(`${kind}-unreadable`, `The ${what} file`, file, cause);
 	}
 }
 

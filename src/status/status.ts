@@ -9,12 +9,11 @@ import type { DeviceState } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
 import { hostOf, purposeOf, statusSentence } from './sentence.ts';
 
-/** Warnings that say why a device is not paired. */
-const UNPAIRED_REASONS: readonly string[] = ['answer-unreadable', 'credential-unreadable'];
-
-/** Also the loss of every copy of the state, but not of one. */
+/** Whether a warning says why a device is not paired: also the loss of every copy of the state, but not of one, nor another secret file. */
 const saysWhyUnpaired = ({ code, params }: Failure) =>
-	UNPAIRED_REASONS.includes(code) || (code === 'state-corrupt' && params?.['wholeCopies'] === 0);
+	code === 'answer-unreadable' ||
+	(code === 'credential-unreadable' && params?.['setting'] === 'credential') ||
+	(code === 'state-corrupt' && params?.['wholeCopies'] === 0);
 
 export interface Snapshot {
 	readonly supervision: Supervision;

@@ -33,7 +33,7 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: "the page's PIN is never read",
 		file: 'src/connection/runtime.runner.ts',
-		from: 'page.pinFile === null ? null : await readSecretFile(page.pinFile)',
+		from: "page.pinFile === null ? null : await readSecretFile(page.pinFile, 'PIN')",
 		to: 'null',
 		tests: 'test/scanning/scanning.test.ts',
 	},
