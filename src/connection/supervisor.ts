@@ -308,18 +308,21 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 	}
 	const connection = (step.state as { connection: Connection }).connection;
 	effects.push({ type: 'linkPromoted', generation, connection });
-	if (connection.lifeMs !== null) {
-		const share = RENEW_AFTER + RENEW_SPREAD * random();
-		const dueMs = Math.max(event.atMs, connection.obtainedAtMs + connection.lifeMs * share);
-		effects.push({ type: 'renewAt', generation, atMs: dueMs });
-	}
+	const { obtainedAtMs, lifeMs } = connection;
+	const lasts = (share: number) => obtainedAtMs + (lifeMs === null ? Number.POSITIVE_INFINITY : lifeMs * share);
+	const dueMs = lasts(lifeMs === null ? 1 : RENEW_AFTER + RENEW_SPREAD * random());
+	if (lifeMs !== null) effects.push({ type: 'renewAt', generation, atMs: Math.max(event.atMs, dueMs) });
 	if (!isNext) {
 		const next = doubted(supervision.next, true);
 		const online = { ...supervision, budget, current: moved, next };
+		if (next?.reason !== 'renewal' || next.state.name !== 'registerWait') return { supervision: online, effects };
+		// It has registered anew itself: there is nothing to renew.
+		if (dueMs > event.atMs) {
+			effects.push(...drop(next, event.atMs, random));
+			return followedBy(effects, reconcile({ ...online, next: null }, [], event.atMs, random));
+		}
 		// The service is back, and the Connection would end before the renewal is tried again.
-		const endsAtMs = connection.obtainedAtMs + (connection.lifeMs ?? Number.POSITIVE_INFINITY);
-		const isLate = next?.reason === 'renewal' && next.state.name === 'registerWait' && next.state.untilMs >= endsAtMs;
-		if (!isLate) return { supervision: online, effects };
+		if (next.state.untilMs < lasts(1)) return { supervision: online, effects };
 		return followedBy(effects, stepLink(online, next, { type: 'retryRequested', atMs: event.atMs }, random));
 	}
 	effects.push(...drop(supervision.current, event.atMs, random));

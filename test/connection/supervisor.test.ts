@@ -523,6 +523,24 @@ describe('renewal', () => {
 		},
 	);
 
+	test('that waits is given up when the link whose Connection had ended has registered anew itself [F1319]', () => {
+		const busy = failure('service-overloaded', 'busy', { retryAfterMs: 600_000 });
+		const cut = tell(
+			tell(due(old).supervision, 'next', registerFailed(busy), 0.8 * DAY).supervision,
+			'current',
+			ended(revoked),
+			DAY,
+		);
+		const asked =
+			cut.supervision.current?.state.name === 'registerWait' ? tell(cut.supervision, 'current', timer, DAY) : cut;
+		const fresh = { type: 'registered', connection: { ...connection('token-2', DAY), obtainedAtMs: DAY } } as const;
+		const opened = tell(asked.supervision, 'current', fresh, DAY).supervision;
+		expect(opened.next).toMatchObject({ reason: 'renewal', state: { name: 'registerWait' } });
+		const { supervision, effects } = tell(opened, 'current', confirmed, DAY + 1000);
+		expect(said(effects)).toEqual(['1 linkPromoted', '1 renewAt', '2 linkEnded']);
+		expect(supervision).toMatchObject({ current: { state: { name: 'online' } }, next: null });
+	});
+
 	test('registers anew and moves over, make before break', () => {
 		const { supervision, effects } = due(old);
 		expect(said(effects)).toEqual(['2 register', '1 renewAt']);

@@ -385,11 +385,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		name: 'renewed-too-late',
 		catches: 'renewed-in-time',
 		edits: [
-			[
-				SUPERVISOR,
-				'connection.obtainedAtMs + connection.lifeMs * share',
-				'connection.obtainedAtMs + connection.lifeMs * (share + 1)',
-			],
+			[SUPERVISOR, 'lasts(lifeMs === null ? 1 : RENEW_AFTER', 'lasts(lifeMs === null ? 1 : 1 + RENEW_AFTER'],
 			[LINKS, 'obtainedAtMs + lifeMs * (RENEW_AFTER', 'obtainedAtMs + lifeMs * (1 + RENEW_AFTER'],
 		],
 	},
@@ -553,7 +549,7 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'supervisor-2-never-renews',
 		SUPERVISOR,
-		"effects.push({ type: 'renewAt', generation, atMs: dueMs });",
+		"effects.push({ type: 'renewAt', generation, atMs: Math.max(event.atMs, dueMs) });",
 		'void dueMs;',
 	),
 	any(
