@@ -21,6 +21,9 @@ import { addressKey } from '../workflow/tries.ts';
 import type { Base } from './base.runner.ts';
 import type { Links } from './links.runner.ts';
 
+const NEW_CODE =
+	'A code pairs a device with one address alone: bring a code of the new one (idv-agent pair --replace), or set an API key for it.';
+
 export type Reconciler = ReturnType<typeof keepReconciled>;
 
 export function keepReconciled(
@@ -141,8 +144,15 @@ export function keepReconciled(
 		stateWriter.keep((state) => withRefusedWay(state, { refused, tried }, at));
 	}
 
-	/** The settings that are tried, as soon as that has failed once, or were refused, be it before this start. */
+	/** Without a key, another address has nothing to register with there: its settings are right. */
 	function toldWay(): Failure | null {
+		const told = triedWay();
+		const isByCode = told?.params?.['problem'] === 'unpaired' && otherAddress() !== null;
+		return told && isByCode ? { ...told, remedy: NEW_CODE } : told;
+	}
+
+	/** The settings that are tried, as soon as that has failed once, or were refused, be it before this start. */
+	function triedWay(): Failure | null {
 		const [tried, { way }] = [parts.ways.tried()?.way, progress];
 		const { way: now, resolved } = parts.runtime();
 		const [key, address] = [triedKey(), otherAddress()];

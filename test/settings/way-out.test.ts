@@ -3,7 +3,14 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
-import { givenAgent, givenHome, type RunningAgent, registrations, watchOffline } from '../harness/harness.ts';
+import {
+	givenAgent,
+	givenHome,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+	watchOffline,
+} from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const told = ({ warnings }: Status) => warnings.filter(({ code }) => code === 'settings-not-followed');
@@ -34,6 +41,22 @@ async function untilRefused(device: RunningAgent): Promise<Status> {
 	device.clock.advance(20_000);
 	return device.untilStatus(isRefused);
 }
+
+test('another address for a device that a code has paired asks for a code of that address, and not to correct it [F1330]', async () => {
+	const [service, other] = [await givenService(), await givenService()];
+	const device = await givenPairedAgent(service, { settings: { fleet: LIMIT } });
+	await device.home.writeSettings({ fleet: LIMIT, baseUrl: other.url });
+	await device.daemon.reload();
+	await device.untilStatus(({ problem }) => problem?.code === 'unpaired');
+	device.clock.advance(20_000);
+	const refused = await device.untilStatus(isRefused);
+	expect(told(refused)[0]?.message).toContain('There is no credential to register with.');
+	expect(told(refused)[0]?.remedy).toContain('bring a code of the new one (idv-agent pair --replace)');
+	await device.pair(other.createPairingCode('check-in').url, { replace: true });
+	await device.untilStatus(
+		({ state, baseUrl, warnings }) => state === 'online' && baseUrl === other.url && warnings.length === 0,
+	);
+});
 
 const BAD: readonly [what: string, changed: object][] = [
 	['service.channelPath', { service: { channelPath: '/no/such/channel' } }],
