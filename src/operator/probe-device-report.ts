@@ -32,9 +32,8 @@ export function tellDevice(shell: Shell, device: DeviceReport): void {
 	for (const one of doubts(device)) shell.line(one);
 }
 
-/** The ends that are about the device, and not about the service (RFC 6455 7.4, IANA). */
-export const endedBy = ({ closes }: DeviceReport) =>
-	closes.filter(({ code }) => ![1001, 1011, 1012, 1013].includes(code ?? 0));
+/** The ends that are about the device. */
+export const endedBy = ({ closes }: DeviceReport) => closes.filter(({ isUsual }) => !isUsual);
 
 /** What a device online with the settings does not show: that applications get what the service sends. */
 function doubts(device: DeviceReport): string[] {

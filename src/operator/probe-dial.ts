@@ -6,6 +6,7 @@ import { formatAuthorization } from '../protocol/authorization.ts';
 import { channelUrl } from '../protocol/endpoints.ts';
 import { cleanText, readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
+import { PASSING } from './probe-ends.ts';
 import { nextTokens, saysNo } from './probe-readings.ts';
 import {
 	channelPlaces,
@@ -20,8 +21,6 @@ import { type Life, openNoted } from './probe-wire.ts';
 import { neededParameters } from './probe-words.ts';
 
 const HANDSHAKE_MS = 15_000;
-/** Ends of a channel that are about the service and not about the handshake (RFC 6455 7.4, IANA). */
-export const PASSING = [1001, 1011, 1012, 1013];
 /** Of one channel: texts that look like a secret and are none, such as ids of requests. */
 const MAX_OFFERED = 3;
 /** Of one such place: what was refused may have been the handshake. */

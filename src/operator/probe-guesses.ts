@@ -38,6 +38,8 @@ export interface Guess {
 	readonly isWritten?: true;
 	/** By words about what it is. */
 	readonly isAsked?: true;
+	/** Tried for want of anything better. */
+	readonly isLast?: true;
 }
 
 interface Seen {
@@ -275,7 +277,10 @@ function firstMessages(words: string, messages: readonly Message[], form: Readin
 	];
 	// After everything else: a service may end the channel at the first message that it does not know.
 	const single = SAID_FIRST.filter((verb) => !named.includes(verb)).map((verb) => [message(verb)]);
-	return (isLast ? single : sets).map((set) => ({ point: 'first-messages', settings: { firstMessages: set } }));
+	return (isLast ? single : sets).map((set) => ({
+		...{ point: 'first-messages', settings: { firstMessages: set } },
+		...(isLast && { isLast }),
+	}));
 }
 
 function acknowledgements(

@@ -7,7 +7,7 @@ import { heartbeatAnswers } from './probe-asides.ts';
 import { enoughMs, helpedFinding, isBetter, lastsTo } from './probe-compare.ts';
 import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { follow, renewed } from './probe-dial.ts';
-import { type Restart, restartOf, tellRestarts, untilRestart } from './probe-ends.ts';
+import { type Restart, restartOf, untilRestart, usualEnds } from './probe-ends.ts';
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
@@ -57,8 +57,8 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 		const whole = await renewed(run, await attempt(), (one) => one, attempt);
 		last = whole;
 		if (!whole?.isOpen) return null;
-		restarts.push(...[restartOf(whole) ?? []].flat());
-		const life = untilRestart(whole);
+		restarts.push(...[restartOf(whole, restarts) ?? []].flat());
+		const life = untilRestart(whole, restarts);
 		seen.push(...ranked(life, Object(more['firstMessages']).length ?? 0, answerMs));
 		for (const words of wordsIn(life, readForm(seen))) run.words.push(readErrorDetail(words) || words);
 		return life;
@@ -107,7 +107,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	let best = await watchWhole(settled);
 	// One restart may be chance.
 	if (restarts.length > 0) best = await watchWhole(settled);
-	run.restarts = tellRestarts(restarts);
+	if (restarts.length > 1) run.restarts = restarts;
 	let form = read();
 	let ends: Life[] = best.ended ? [best, ...(before ? [before.life] : [])] : [];
 	for (let left = MAX_GUESSES; left > 0 && pace.left() > LAST_REQUESTS; left -= 1) {
@@ -128,6 +128,17 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		}
 		const all = guessesFor(best);
 		const guess = all.find(({ settings }) => !tried.has(JSON.stringify(settings)));
+		// Where nothing likely is left to say, and each channel worked for the same time, that is how the service ends them.
+		const usual = !guess || guess.isLast || left === 1 ? usualEnds(ends, settleMs) : [];
+		if (usual.length > 0) {
+			restarts.push(...usual);
+			run.restarts = restarts;
+			for (const one of written.keys()) tried.delete(one);
+			best = untilRestart(best, restarts);
+			ends = [];
+			form = read();
+			continue;
+		}
 		if (!guess) break;
 		tried.add(JSON.stringify(guess.settings));
 		const than = best;

@@ -3,6 +3,7 @@ import { type NotificationPointers, readNotification } from '../protocol/channel
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { answersAcks, asides } from './probe-asides.ts';
 import type { Ran } from './probe-device.ts';
+import { isLike, PASSING } from './probe-ends.ts';
 import { type Finding, lifeFindings } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import {
@@ -23,7 +24,7 @@ import type { DeviceReport, Run } from './probe-state.ts';
 const HELLO = /(?:^|[./:_-])(?:hello|welcome|greetings?|connection_established)$/i;
 
 /** What the device brought. */
-export function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {
+export function reportOf({ seconds, restarts }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {
 	const answerMs = Math.min(1000, seconds * 125);
 	const form = formOf(service);
 	const isAside = lives.map((life) => asides(life, form, answerMs, { ...service }));
@@ -63,9 +64,12 @@ export function reportOf({ seconds }: Run, { lives, events, isOnline }: Ran, ser
 			form,
 		).filter((id) => id !== null).length,
 		acknowledgements: lives.reduce((sum, { said }) => sum + said.filter(({ text }) => isAck(text)).length, 0),
-		closes: lives.flatMap(({ ended }) =>
-			ended ? [{ code: ended.code, afterSeconds: Math.round(ended.atMs / 100) / 10, reason: ended.reason }] : [],
-		),
+		closes: lives.flatMap(({ ended }) => {
+			if (!ended) return [];
+			const { code, atMs, reason } = ended;
+			const isUsual = PASSING.includes(code) || isLike(ended, restarts);
+			return [{ code, afterSeconds: Math.round(atMs / 100) / 10, reason, isUsual }];
+		}),
 	};
 }
 

@@ -4,7 +4,8 @@ import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import { resolveWith } from '../settings/load.runner.ts';
 import { answeredTo, type Ran, runDevice, watchedCadenceMs } from './probe-device.ts';
-import { dial, knock, PASSING, placesIn } from './probe-dial.ts';
+import { dial, knock, placesIn } from './probe-dial.ts';
+import { isLike, PASSING, tellRestarts } from './probe-ends.ts';
 import {
 	type Certainty,
 	cadenceFindings,
@@ -59,8 +60,6 @@ const NARROW_REQUESTS = 4;
 const UNTIL_ONLINE_MS = 12_000;
 /** The first heartbeat comes anywhere in the cadence: the device at the end is as silent at first as any will be. */
 const LONGEST_SILENCE = 0.95;
-/** Ends of a channel that are about the service (RFC 6455 7.4, IANA). */
-const RESTARTS = [1011, 1012, 1013];
 /** Requests in a row without an answer before another request shows whether the service is still there. */
 const MAX_UNANSWERED = 3;
 
@@ -92,7 +91,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 			hasOpened: false,
 			isTaken: false,
 			isTold: false,
-			restarts: null,
+			restarts: [],
 			sent: 0,
 			offered: [],
 			dismissed: new Map(),
@@ -209,7 +208,8 @@ async function probe(run: Run): Promise<DeviceReport> {
 }
 
 /** Beside what is known of the Connection's own life. */
-function noteRestarts({ restarts, findings, note }: Run): void {
+function noteRestarts({ restarts: seen, findings, note }: Run): void {
+	const restarts = tellRestarts(seen);
 	const known = findings().find(({ point }) => point === 'connection-life');
 	if (restarts === null || !known) return;
 	const isAlone = known.certainty === 'not seen';
@@ -260,7 +260,7 @@ async function search(
 		const isLast = tried.size === run.places.length || (cutOff !== null && value.candidate === 0);
 		if (ended && answered.status !== 101) cutOff ??= { path, life: answered.life };
 		// One that opens and is ended at once for each text that may be the Connection may only want to be spoken to: that is tried before other paths.
-		const mayTalk = answered.status !== 426 && !PASSING.includes(ended?.code ?? 0);
+		const mayTalk = answered.status !== 426 && !PASSING.includes(ended?.code ?? null);
 		if (isLast && ended && !opened && mayTalk && speaksFirst(answered.life)) break;
 		step = steps.next(answered);
 	}
@@ -353,7 +353,8 @@ function silencesEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }
 	const replies = [ackBody ?? [], pingKind === null ? [] : pongBody].flat().map(likeTemplate);
 	const silences = lives.flatMap(({ ended, said }) => {
 		const last = said.findLast(({ text }) => !replies.some((isReply) => isReply(text)));
-		const isRestart = RESTARTS.includes(ended?.code ?? 0) || (run.restarts !== null && ended?.code === 1001);
+		// The service going (1001) may as well be an idle timeout.
+		const isRestart = ended && ((ended.code !== 1001 && PASSING.includes(ended.code)) || isLike(ended, run.restarts));
 		return ended && !isRestart && !OVER.test(ended.reason) ? [ended.atMs - (last?.atMs ?? 0)] : [];
 	});
 	return silences.filter((ms) => ms > watchedCadenceMs(run));

@@ -4,6 +4,7 @@ import { AgentError, type Failure } from '../base/errors.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
+import type { Restart } from './probe-ends.ts';
 import type { Finding } from './probe-findings.ts';
 import { type NextPlace, OVER, type TokenPlace } from './probe-readings.ts';
 import type { Asking, TextAnswer } from './probe-requests.ts';
@@ -76,8 +77,13 @@ export interface DeviceReport {
 	readonly repeats: number;
 	/** That were sent. */
 	readonly acknowledgements: number;
-	/** Of channels: close code and seconds. */
-	readonly closes: readonly { readonly code: number | null; readonly afterSeconds: number; readonly reason: string }[];
+	/** Of channels: close code and seconds; `isUsual` for an end that is about the service, and not about the device. */
+	readonly closes: readonly {
+		readonly code: number | null;
+		readonly afterSeconds: number;
+		readonly reason: string;
+		readonly isUsual: boolean;
+	}[];
 }
 
 /** All that the steps share, and what they have found. */
@@ -105,8 +111,8 @@ export interface Run extends ProbeOptions, Asking {
 	isTaken: boolean;
 	/** The same handshake with another text in its place was refused: what is shown is the Connection. */
 	isTold: boolean;
-	/** That the service ends each channel, in words, where the device did nothing wrong. */
-	restarts: string | null;
+	/** Ends of channels where the device did nothing wrong; none where one alone was seen. */
+	restarts: readonly Restart[];
 	/** Messages on channels. */
 	sent: number;
 	/** What the last channel may have named as the next Connection. */

@@ -353,6 +353,56 @@ test.each([
 	60_000,
 );
 
+test.each([
+	[4000, 'rotate', 700],
+	[1000, '', 700],
+])(
+	'a service that ends every channel after the same time with %i "%s" is told as such once nothing likely helps, and its acknowledgement is written [F1320]',
+	async (code, reason, ms) => {
+		let nr = 0;
+		const unacked = new Set<number>();
+		const { outcome, settings } = await probedForeign((socket) => {
+			setTimeout(() => socket.close(code, reason), ms);
+			socket.send(JSON.stringify({ class: 'info', say: 'after each notice send {"received":["<uid>"]}' }));
+			socket.on('message', (text) => {
+				for (const one of Object(parseJson(String(text))).received ?? []) unacked.delete(Number(one));
+			});
+			every(socket, 60, () => {
+				unacked.add(++nr);
+				for (const uid of [...unacked].slice(0, 8))
+					socket.send(JSON.stringify({ class: 'notice', notice: { name: 'visit.open', uid: String(uid) } }));
+			});
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(outcome.stdout).toMatch(new RegExp(`connection-life .* ends each channel after 0\\.[78] s \\(${code}\\)`));
+		expect(outcome.stdout).not.toContain('these settings may not be the whole');
+		expect(settings.service).toEqual({
+			kindPointer: '/notice/name',
+			notificationIdPointer: '/notice/uid',
+			ackBody: { received: ['{id}'] },
+		});
+	},
+	120_000,
+);
+
+test.each([
+	['at once', 0, ''],
+	['before a channel counts', 150, ''],
+	['for a reason that it names', 700, 'no {"op":"beat"} came'],
+])(
+	'a service that ends every channel %s stays one whose channels do not last [F1320]',
+	async (_, ms, reason) => {
+		const { outcome } = await probedForeign((socket) => {
+			socket.send('{"type":"visit.open","id":"n-1"}');
+			setTimeout(() => socket.close(4000, reason), ms);
+		});
+		expect(outcome.status, outcome.stdout).toBe(69);
+		expect(outcome.stderr).toContain('service.firstMessages');
+		expect(outcome.stdout).not.toContain('ends each channel after');
+	},
+	120_000,
+);
+
 test('a code whose answer was cut off is sent again for the same device by a second run, and another code for another [F1213]', async () => {
 	const ids = new Map<string, string>();
 	const sent: string[] = [];
