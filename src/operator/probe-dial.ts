@@ -18,7 +18,7 @@ import {
 } from './probe-search.ts';
 import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
-import { neededParameters } from './probe-words.ts';
+import { namedQuery, neededParameters } from './probe-words.ts';
 
 const HANDSHAKE_MS = 15_000;
 /** Of one channel: texts that look like a secret and are none, such as ids of requests. */
@@ -165,6 +165,7 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 		isPage: isWebPage(headers, body),
 		hints: subprotocolHints(headers['sec-websocket-protocol'], body),
 		needs: isRefusal(status) ? neededParameters(body) : [],
+		names: isRefusal(status) ? namedQuery(body) : [],
 		paths: pathsOf(placesIn(run, told)).filter((place) => !url.pathname.endsWith(place)),
 		location:
 			status >= 300 && status < 400 ? cleanText(headers['location']?.replace(/[?#].*/, '') ?? '', 120) : undefined,

@@ -58,6 +58,8 @@ export interface HandshakeAnswer {
 	readonly paths?: readonly string[];
 	/** Query parameters that the answer asks for, as they stand in a path: `deviceId={deviceId}`. */
 	readonly needs?: readonly string[];
+	/** Query parameters that it names besides: the Connection may belong in them. */
+	readonly names?: readonly string[];
 	/** Where a redirect leads, without a query, which may hold a credential. */
 	readonly location?: string | undefined;
 	/** The same for answers that say the same, whatever the path. */
@@ -109,6 +111,10 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		asked.add(path);
 		const tried = yield* attempt(allWays(path), candidates);
 		if (tried.found) return tried.found;
+		for (const way of namedWays(tried)) {
+			const { found } = yield* attempt(way, candidates);
+			if (found) return found;
+		}
 		left.unshift(...(tried.answer.paths ?? []));
 		answers.push(tried);
 		// One path that refuses where others say that there is nothing is the one: it comes before all that are left.
@@ -129,6 +135,17 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		if (found) return found;
 	}
 	return null;
+
+	/** Alone: what opens the channel beside the header is no place of the Connection. */
+	function namedWays({ path, answer: { names = [] } }: (typeof answers)[number]): Handshake[] {
+		const isNew = (name: string) => !places.some((one) => one.name === name) && withQuery(path, [name]) !== path;
+		const forms = names.filter(isNew).flatMap((name) => (['token', 'scheme'] as const).map((form) => ({ name, form })));
+		return forms.flatMap((one) =>
+			Array.from({ length: candidates }, (_, candidate) => ({
+				...{ ...allWays(path), candidate, inHeader: false, inQuery: [one] },
+			})),
+		);
+	}
 
 	function* pursue(path: string, answer: HandshakeAnswer): Search {
 		done.add(path);

@@ -10,7 +10,7 @@ export function remedyNamed(words: readonly string[]): string | null {
 	const [parameter] = namedParameters(words);
 	return parameter === undefined
 		? null
-		: `The service names the query parameter ${parameter}: ask its operator what belongs in it, and name the path with it (--channel-path '/ws/device?${parameter}=VALUE', where {deviceId} and {workflowId} are the device's own; later service.channelPath); ${IN_TRANSCRIPT}`;
+		: `The service names the query parameter ${parameter}: ask its operator what belongs in it. For the Connection, give --query-name ${parameter} (later service.queryName); for anything else, name the path with it (--channel-path '/ws/device?${parameter}=VALUE', where {deviceId} and {workflowId} are the device's own; later service.channelPath); ${IN_TRANSCRIPT}`;
 }
 
 /** A header, such as in "Header X-Device-Id is missing"; none that is there always. */
@@ -24,11 +24,23 @@ function namedHeader(words: readonly string[]): string | null {
 	return named[0] ?? null;
 }
 
+/** As in "query parameter NAME is missing", "missing required query parameter: 'NAME'" and "'NAME' query parameter". */
+const PARAMETERS = [
+	/\bquery(?:[ -]?string)?(?: param(?:eter)?)?\W{1,3}(?!(?:is|missing|required)\b|param)([\w.-]+)/i,
+	/\bparam(?:eter)?\W{1,3}(?!(?:is|missing|required)\b)([\w.-]+)/i,
+	/["'`]([\w.-]+)["'`] (?:in the )?(?:query|(?:url )?param)/i,
+];
+
 function namedParameters(words: readonly string[]): string[] {
-	return words.flatMap((text) => [
-		...(/\bquery(?:[ -]?string)?(?: param(?:eter)?)?\W{1,3}(?!is\b|param)([\w.-]+)/i.exec(text)?.slice(1) ?? []),
-		...(/\bparam(?:eter)?\W{1,3}(?!is\b)([\w.-]+)/i.exec(text)?.slice(1) ?? []),
-	]);
+	const names = words.flatMap((text) => PARAMETERS.flatMap((form) => form.exec(text)?.slice(1) ?? []));
+	return [...new Set(names.map((name) => name.replace(/\.$/, '')))];
+}
+
+/** The query parameters that a refusal names, but for those that hold an id: the Connection may belong in them. */
+export function namedQuery(body: string): string[] {
+	const said = body.slice(0, 2000).replaceAll('\\"', '"');
+	const filled = neededParameters(said).map((one) => one.split('=')[0]);
+	return namedParameters([said]).filter((name) => !filled.includes(name));
 }
 
 /** The seconds of a heartbeat that the service names: those of `every`, or half of a silence that it ends. */

@@ -140,6 +140,40 @@ test.each([
 	expect(neededParameters(JSON.stringify({ error: { message: words } }))).toEqual(expected);
 });
 
+test.each([
+	['query parameter device_ticket is missing: put the connection token there', true],
+	['Missing required query parameter "device_ticket" (the Connection token)', true],
+	['{"error":"\'device_ticket\' query parameter required"}', true],
+	['query parameter device_ticket is missing', false],
+])(
+	'a refusal that says %j has the Connection tried there, and if that fails the advice names --query-name (%j) [F1321]',
+	async (words, isTaken) => {
+		const server = createServer((request, response) => {
+			const isThere = request.url === '/api/device/connection';
+			response.writeHead(isThere ? 201 : 404).end(isThere ? '{"token":"foreign-token-0123456789"}' : '');
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		let isTried = false;
+		server.on('upgrade', (request, raw, head) => {
+			const { pathname, searchParams } = new URL(request.url ?? '', 'http://service');
+			const isRight = pathname === '/ws/device' && searchParams.get('device_ticket') === 'foreign-token-0123456789';
+			isTried ||= isRight;
+			const [status, body] = pathname === '/ws/device' ? [400, words] : [404, ''];
+			if (isRight && isTaken) channels.handleUpgrade(request, raw, head, () => {});
+			else raw.end(`HTTP/1.1 ${status} No\r\nConnection: close\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+		});
+		const out = join(operator.directory, 'ticket.json');
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const outcome = await idv([...QUICK, '--force', '--out', out], variables);
+		const { service } = JSON.parse(await readFile(out, 'utf8'));
+		expect(isTried).toBe(true);
+		expect(outcome.status, outcome.stdout).toBe(isTaken ? 0 : 69);
+		if (isTaken) expect(service).toEqual({ channelAuth: 'queryToken', queryName: 'device_ticket' });
+		else expect(outcome.stderr).toContain('give --query-name device_ticket (later service.queryName)');
+	},
+	60_000,
+);
+
 describe('handshakes without an answer', () => {
 	/** A service whose upgrades get what is given for their path, and whose requests after the registration too if `isDead`. */
 	async function probedCutting(answer: (path: string) => string | null, isDead = false) {
