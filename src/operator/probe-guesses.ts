@@ -71,6 +71,7 @@ const ABOUT_BEAT =
 /** Where nothing is wrong but that nothing comes. */
 const MAX_SILENT = 2;
 const MAX_PINGED = 3;
+const MAX_FIRST = 4;
 const MAX_OTHER_IDS = 2;
 const MAX_PLAIN = 2;
 /** After a frame of the device: what always comes as soon answers it. */
@@ -179,15 +180,19 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	const isLater = (one: Example) => !SAYS_FIRST.test(word(one));
 	// What answers a ping is another thing than a heartbeat.
 	const isPong = (one: Example) => /pong/i.test(word(one));
+	const first = examples('first', new RegExp(`${VERBS.source}|\\b(?:first|then)\\b`, 'i')).map(({ text }) => text);
+	const unsaid = [...new Set(first)].filter((text) => !known(text)).slice(0, MAX_FIRST);
 	const [ping] = pongs(life, messages, form);
 	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const pinged = String(ping?.settings['pingKind']);
 	const isCounted =
 		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form).join());
 	return {
-		first: examples('first', new RegExp(VERBS.source, 'i'))
-			.filter(({ text }) => !known(text))
-			.map(({ text }) => ({ point: 'first-messages', settings: { firstMessages: [...before, text] } })),
+		// One may be answered in no way, or be refused without the one before.
+		first: [...unsaid.map((text) => [text]), ...(unsaid.length > 1 ? [unsaid] : [])].map((texts) => ({
+			point: 'first-messages',
+			settings: { firstMessages: [...before, ...texts] },
+		})),
 		acks: examples('answer', ABOUT_ACK)
 			.filter((one) => isLater(one) && !isPong(one))
 			.map((one) => ackGuess(one, form)),

@@ -148,13 +148,17 @@ function areAnswers(messages: readonly { readonly atMs: number }[], { heard, sai
  */
 export function ranked(life: Life, first: number, answerMs: number): Ranked[] {
 	const { heard, said } = life;
+	const hello = greeting(heard, { jsonInBinary: true });
+	const isHello = (text: string) => text === hello && (HELLO.test(wordOf(text, {})) || PLACEHOLDER.test(text));
 	let answers = first;
 	const all = heard.map((one): Ranked => {
 		const texts = messagesOf([one], { jsonInBinary: true }).map(({ text }) => text);
 		const after = (at: readonly Life['said'][number][]) =>
 			at.some(({ atMs }) => one.atMs >= atMs && one.atMs - atMs <= answerMs);
-		const isFirst = after(said.slice(0, first)) && answers-- > 0;
-		const rank = texts.every(isError) || isFirst ? 2 : after(said) || texts.every(greets) ? 1 : 0;
+		// It crosses what the device says first, and answers nothing.
+		const isGreeting = texts.every(isHello);
+		const isFirst = !isGreeting && after(said.slice(0, first)) && answers-- > 0;
+		const rank = texts.every(isError) || isFirst ? 2 : after(said) || isGreeting || texts.every(greets) ? 1 : 0;
 		return { ...one, rank };
 	});
 	const told = all.filter(({ rank }) => rank === 1);
@@ -177,12 +181,18 @@ export const GREETS =
 export const GREETS_TOO =
 	/[./:_](?:hello|welcome|greeting|p[io]ng|connection_established|connected|subscribed|subscription_succeeded)$|^(?:heart_?beat|hb|pong|subscribed|confirm_subscription|keep_?alive)(?![a-z])/i;
 
-/** The first message of a channel, where it only greets: what it holds is about the talk, also where it has an id. */
+/** It is said to every device as soon as it comes. */
+export const HELLO = /(?:^|[./:_-])(?:hello|welcome|greetings?|connection_established)$/i;
+
+/**
+ * The first message of a channel, where it only greets, or says what to say: what it holds is about the talk, where its kind is a greeting also
+ * with an id.
+ */
 export function greeting(heard: readonly Ranked[], form: ReadingSettings): string | null {
 	const [first] = messagesOf(heard, form);
-	return first && /^(?:hello|hi|welcome|connected|ready|greetings?)$/i.test(wordOf(first.text, form))
-		? first.text
-		: null;
+	const isGreeting = (text: string) =>
+		/^(?:hello|hi|welcome|connected|ready|greetings?)$/i.test(wordOf(text, form)) || isTalk(text, form);
+	return first && isGreeting(first.text) ? first.text : null;
 }
 
 const kindsIn = (text: string) =>

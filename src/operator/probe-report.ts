@@ -8,6 +8,7 @@ import { type Finding, lifeFindings } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import {
 	deciding,
+	HELLO,
 	idsOf,
 	isError,
 	kindOf,
@@ -19,9 +20,6 @@ import {
 	wordOf,
 } from './probe-readings.ts';
 import type { DeviceReport, Run } from './probe-state.ts';
-
-/** It is said to every device as soon as it comes. */
-const HELLO = /(?:^|[./:_-])(?:hello|welcome|greetings?|connection_established)$/i;
 
 /** What the device brought. */
 export function reportOf({ seconds, restarts }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {

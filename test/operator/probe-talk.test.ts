@@ -495,6 +495,57 @@ test('a heartbeat that the words of the service name is said as its other messag
 	});
 }, 60_000);
 
+test.each([
+	[
+		'in an example each',
+		'first {"action":"login","connection":"<connection token>"}, then {"action":"watch","workflow":"<workflowId>"}',
+		true,
+		true,
+	],
+	[
+		'of which none is answered',
+		'first {"action":"login","connection":"<token>"}, then {"action":"watch","on":"all"}',
+		false,
+		true,
+	],
+	[
+		'of which none helps',
+		'first {"action":"login","connection":"<token>"}, then {"action":"watch","on":"all"}',
+		true,
+		false,
+	],
+])(
+	'a greeting without a kind that says what to say first, %s, has all of it said in its order, and is no notification [F1322]',
+	async (_, hint, answers, serves) => {
+		const said: string[] = [];
+		const { outcome, settings } = await probed((socket, say) => {
+			let step = 0;
+			say({ ok: true, hint });
+			every(socket, 60, () => step === 2 && say({ action: 'notify', what: 'visit.open', number: Date.now() }));
+			return ({ action, connection, type }) => {
+				said.push(action);
+				if (action === 'login' && connection === 'talking-token-0123456789') step = 1;
+				else if (action === 'watch' && step === 1 && serves) step = 2;
+				else if (type !== 'heartbeat') return say({ ok: false, reason: 'not understood' });
+				if (answers) say({ ok: true, action: action === undefined ? 'alive' : `${action}-done` });
+			};
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(said.join(' ')).toContain('login watch');
+		if (serves) {
+			expect(settings.service.firstMessages).toMatchObject([
+				{ action: 'login', connection: '{token}' },
+				{ action: 'watch' },
+			]);
+			expect(outcome.stdout).toMatch(/Notifications +(?:visit.open|notify) /);
+		} else {
+			expect(outcome.stdout).toMatch(/Notifications +none came/);
+			expect(outcome.stdout).toMatch(/No notification came .*look at service\.firstMessages/);
+		}
+	},
+	120_000,
+);
+
 test('a first message that the service has confirmed stays in the file, and no notification is answered, also where every channel ends [F1014]', async () => {
 	const said: string[] = [];
 	const { outcome, settings } = await probed((socket, say) => {
