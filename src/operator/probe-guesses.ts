@@ -2,7 +2,7 @@
  * Settings that may make a channel last, or bring its notifications, the likely ones first. A guess decides nothing: the agent's own link with
  * its settings does. Pure.
  */
-import { readNumber, readWord, WORD_NAMES } from '../protocol/channel.ts';
+import { readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { TemplatePurpose } from '../protocol/templates.ts';
 import { mayAcknowledge } from './probe-acks.ts';
@@ -10,12 +10,12 @@ import { answersAcks, asides } from './probe-asides.ts';
 import { type Example, examplesIn } from './probe-examples.ts';
 import { familySettings } from './probe-families.ts';
 import { otherIds } from './probe-form.ts';
+import { ABOUT_PING, mayBePing, pingName, pongGuess, pongs } from './probe-pongs.ts';
 import {
 	ERROR,
 	GREETS,
 	greeting,
 	isError,
-	isMoment,
 	isTalk,
 	kindOf,
 	type Message,
@@ -64,18 +64,15 @@ const ABOUT_FIRST =
 const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
 const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
-const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
+const ABOUT_ANSWER = /p[io]ng|keep.?alive|alive|idle|respon|echo|answer|repl(?:y|ie)/i;
 const BEAT = /\b(?:heart_?beat|hb|keep_?alive|alive)\b/i;
 const ABOUT_BEAT =
 	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
 /** Where nothing is wrong but that nothing comes. */
 const MAX_SILENT = 2;
-const MAX_PINGED = 3;
 const MAX_FIRST = 4;
 const MAX_OTHER_IDS = 2;
 const MAX_PLAIN = 2;
-/** After a frame of the device: what always comes as soon answers it. */
-const ANSWER_MS = 100;
 
 /** Nothing for a channel that lasts, brings messages, repeats none and names nothing that the device should say. */
 export function guesses({ life, form, settleMs, settings, written: earlier = [] }: Seen): Guess[] {
@@ -180,9 +177,13 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	const isLater = (one: Example) => !SAYS_FIRST.test(word(one));
 	// What answers a ping is another thing than a heartbeat.
 	const isPong = (one: Example) => /pong/i.test(word(one));
+	const answers = examples('answer', ABOUT_ANSWER).filter(
+		(one) => isPong(one) || (one.isAsked && isLater(one) && !ABOUT_ACK.test(one.text)),
+	);
+	const number = answers.find(({ pointer }) => pointer !== (form.notificationIdPointer ?? '/id'))?.pointer;
 	const first = examples('first', new RegExp(`${VERBS.source}|\\b(?:first|then)\\b`, 'i')).map(({ text }) => text);
 	const unsaid = [...new Set(first)].filter((text) => !known(text)).slice(0, MAX_FIRST);
-	const [ping] = pongs(life, messages, form);
+	const [ping] = pongs(life, messages, form, number);
 	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const pinged = String(ping?.settings['pingKind']);
 	const isCounted =
@@ -199,10 +200,7 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 		beats: examples('heartbeat', ABOUT_ALIVE)
 			.filter((one) => isLater(one) && !isPong(one))
 			.map(({ text }) => ({ point: 'heartbeat-message', settings: { heartbeatBody: text } })),
-		pongs: [
-			...(ping ? examples('answer', ABOUT_PING).filter(isPong) : []).map(({ text }) => pongGuess(pinged, text)),
-			...(ping && isCounted ? [ping] : []),
-		],
+		pongs: [...(ping ? answers : []).map(({ text }) => pongGuess(pinged, text)), ...(ping && isCounted ? [ping] : [])],
 	};
 }
 
@@ -327,60 +325,6 @@ function ackGuess({ text, pointer, isAsked }: Example, form: ReadingSettings): G
 	const isOther = pointer !== undefined && pointer !== (form.notificationIdPointer ?? '/id');
 	const settings = { ackBody: text, ...(isOther && { notificationIdPointer: pointer }) };
 	return { point: 'acknowledgement', settings, ...(isAsked && { isAsked }) };
-}
-
-/** The word of a message, or a frame that is one word itself, such as `PING`; `''` for other texts. */
-function pingName(text: string, form: ReadingSettings): string {
-	const word = wordOf(text, form);
-	const name = NAMELESS.includes(word) ? (isObject(parseJson(text)) ? '' : text.trim()) : word;
-	return /^\S{1,64}$/.test(name) ? name : '';
-}
-
-/** By its name, or because it has nothing but its kind, a number and times in it. */
-function mayBePing(text: string, form: ReadingSettings): boolean {
-	const name = pingName(text, form);
-	const document = parseJson(text);
-	const texts = isObject(document) ? Object.values(document).filter((value) => typeof value !== 'number') : [];
-	return ABOUT_PING.test(name) || texts.length === 1;
-}
-
-/** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
-function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings): Guess[] {
-	const rank = ({ text }: Message) => {
-		const kind = pingName(text, form);
-		const isAnswer = messages
-			.filter((one) => pingName(one.text, form) === kind)
-			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
-		const answers = (isAnswer || GREETS.test(kind) ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
-		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) - answers;
-	};
-	// Nothing is ever said to what may be a notification.
-	const own = messages.filter(({ text }) => !isError(text) && pingName(text, form) !== '' && mayBePing(text, form));
-	const byKind = new Map(own.map((one) => [pingName(one.text, form), one]));
-	return [...byKind]
-		.sort(([, a], [, b]) => rank(b) - rank(a))
-		.slice(0, MAX_PINGED)
-		.flatMap(([pingKind, { text }]) => pongsFor(pingKind, text, form).map((pongBody) => pongGuess(pingKind, pongBody)));
-}
-
-const pongGuess = (pingKind: string, pongBody: string): Guess => ({
-	point: 'application-ping',
-	settings: { pingKind, ...(pongBody !== '{"type":"pong"}' && { pongBody }) },
-});
-
-/** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
-export function pongsFor(kind: string, text: string, form: ReadingSettings): string[] {
-	const message = parseJson(text);
-	const reply = kind.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`);
-	if (!isObject(message)) return [...new Set([reply, 'pong'])];
-	const key = WORD_NAMES.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
-	// A ping without an id wants none in its answer, wherever other messages have theirs.
-	const name = (form.notificationIdPointer ?? '/id').slice(1);
-	const own = name in message ? name : readNumber(message, kind)?.[0];
-	const whole = own !== undefined && !isMoment(message[own]) ? { [own]: '{id}' } : {};
-	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
-		JSON.stringify({ [key]: answer, ...whole }),
-	);
 }
 
 /** @param talk what the device says, and what the service says about the talk. @param saidLate a heartbeat came just before the end: the service may want a ping alone. */

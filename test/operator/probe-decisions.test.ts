@@ -5,8 +5,9 @@ import { describe, expect, test } from 'vitest';
 import { heartbeatAnswers } from '../../src/operator/probe-asides.ts';
 import { handshakeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
-import { guesses, pongsFor } from '../../src/operator/probe-guesses.ts';
+import { guesses } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
+import { pongsFor } from '../../src/operator/probe-pongs.ts';
 import { namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
 import {
 	CHANNEL_PATHS,

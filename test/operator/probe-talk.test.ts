@@ -6,7 +6,8 @@ import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Comparison, enoughMs, isBetter } from '../../src/operator/probe-compare.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
-import { guesses, notificationsIn, pongsFor } from '../../src/operator/probe-guesses.ts';
+import { guesses, notificationsIn } from '../../src/operator/probe-guesses.ts';
+import { pongsFor } from '../../src/operator/probe-pongs.ts';
 
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { parseJson } from '../../src/protocol/json.ts';
@@ -544,6 +545,40 @@ test.each([
 		}
 	},
 	120_000,
+);
+
+test.each([
+	['', undefined],
+	[',"nonce":"<nonce>"', '{id}'],
+])(
+	'the answer to a ping that the end of a channel writes out under a name of its own (%j) is tried, and the ping is not kept [F1323]',
+	async (own, nonce) => {
+		let nr = 0;
+		const { outcome, settings } = await probed((socket, say) => {
+			const open = new Map<string, number>();
+			every(socket, 100, () => {
+				const one = `c0ffee${++nr}x`;
+				open.set(one, performance.now());
+				say({ t: 'areyouthere', ...(nonce && { nonce: one }) });
+				say({ t: nr % 2 ? 'person.arrived' : 'person.left', k: `k${nr}`, d: { ref: `r-${nr}` } });
+				const isMissing = [...open.values()].some((atMs) => performance.now() - atMs > 300);
+				if (isMissing) socket.close(4002, `no answer {"t":"iamhere"${own}} in 9 s`);
+			});
+			return (message) => {
+				if (message.t !== 'iamhere') return;
+				if (nonce) open.delete(message.nonce);
+				else open.clear();
+			};
+		});
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service).toMatchObject({
+			pingKind: 'areyouthere',
+			pongBody: { t: 'iamhere', ...(nonce && { nonce }) },
+		});
+		expect(outcome.stdout).toMatch(/application-ping .* proved/);
+		expect(outcome.stdout).not.toMatch(/Notifications .*areyouthere/);
+	},
+	60_000,
 );
 
 test('a first message that the service has confirmed stays in the file, and no notification is answered, also where every channel ends [F1014]', async () => {

@@ -1,0 +1,69 @@
+/** Messages that may be pings of the application's own making, and what may answer them. Pure. */
+import { readNumber, WORD_NAMES } from '../protocol/channel.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
+import type { Guess } from './probe-guesses.ts';
+import { GREETS, isError, isMoment, type Message, NAMELESS, type ReadingSettings, wordOf } from './probe-readings.ts';
+import type { Life } from './probe-wire.ts';
+
+export const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
+const MAX_PINGED = 3;
+/** After a frame of the device: what always comes as soon answers it. */
+const ANSWER_MS = 100;
+
+/** The word of a message, or a frame that is one word itself, such as `PING`; `''` for other texts. */
+export function pingName(text: string, form: ReadingSettings): string {
+	const word = wordOf(text, form);
+	const name = NAMELESS.includes(word) ? (isObject(parseJson(text)) ? '' : text.trim()) : word;
+	return /^\S{1,64}$/.test(name) ? name : '';
+}
+
+/** By its name, or because it has nothing but its kind, a number and times in it. @param number where its own number is, by the words of the service, which may be a text. */
+export function mayBePing(text: string, form: ReadingSettings, number?: string): boolean {
+	const name = pingName(text, form);
+	const document = parseJson(text);
+	const texts = Object.entries(isObject(document) ? document : {}).filter(
+		([name, value]) => typeof value !== 'number' && `/${name}` !== number,
+	);
+	return ABOUT_PING.test(name) || texts.length === 1;
+}
+
+/** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
+export function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings, number?: string): Guess[] {
+	const rank = ({ text }: Message) => {
+		const kind = pingName(text, form);
+		const isAnswer = messages
+			.filter((one) => pingName(one.text, form) === kind)
+			.every(({ atMs }) => said.some((one) => atMs >= one.atMs && atMs - one.atMs < ANSWER_MS));
+		const answers = (isAnswer || GREETS.test(kind) ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
+		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) - answers;
+	};
+	// Nothing is ever said to what may be a notification.
+	const own = messages.filter(
+		({ text }) => !isError(text) && pingName(text, form) !== '' && mayBePing(text, form, number),
+	);
+	const byKind = new Map(own.map((one) => [pingName(one.text, form), one]));
+	return [...byKind]
+		.sort(([, a], [, b]) => rank(b) - rank(a))
+		.slice(0, MAX_PINGED)
+		.flatMap(([pingKind, { text }]) => pongsFor(pingKind, text, form).map((pongBody) => pongGuess(pingKind, pongBody)));
+}
+
+export const pongGuess = (pingKind: string, pongBody: string): Guess => ({
+	point: 'application-ping',
+	settings: { pingKind, ...(pongBody !== '{"type":"pong"}' && { pongBody }) },
+});
+
+/** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
+export function pongsFor(kind: string, text: string, form: ReadingSettings): string[] {
+	const message = parseJson(text);
+	const reply = kind.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`);
+	if (!isObject(message)) return [...new Set([reply, 'pong'])];
+	const key = WORD_NAMES.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
+	// A ping without an id wants none in its answer, wherever other messages have theirs.
+	const name = (form.notificationIdPointer ?? '/id').slice(1);
+	const own = name in message ? name : readNumber(message, kind)?.[0];
+	const whole = own !== undefined && !isMoment(message[own]) ? { [own]: '{id}' } : {};
+	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
+		JSON.stringify({ [key]: answer, ...whole }),
+	);
+}
