@@ -3,6 +3,8 @@ import { readWord } from '../protocol/channel.ts';
 import { parseJson } from '../protocol/json.ts';
 import { membersOf, PLACEHOLDER } from './probe-readings.ts';
 
+/** Words about what a service misses. */
+export const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ACKNOWLEDGES = /^(?:ack(?:s|ed|nowledg\w*)?|receipts?|received|delivered|seen)$/i;
 /** Beginnings of words that decide about what a notification is about, such as a session. */
 const DECIDES =

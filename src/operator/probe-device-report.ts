@@ -1,6 +1,7 @@
 /** The words of `idv probe` about the device that ran at the end, and about what that does not show. */
 import type { Shell } from '../cli/output.ts';
 import { cleanText } from '../protocol/problem.ts';
+import { ABOUT_ACK } from './probe-acks.ts';
 import { NAMELESS, OVER } from './probe-readings.ts';
 import type { DeviceReport } from './probe-state.ts';
 
@@ -40,10 +41,14 @@ function doubts(device: DeviceReport): string[] {
 	const { seconds, kinds, withId, repeats } = device;
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
+	const reasons = endedBy(device).map(({ reason }) => reason);
+	const isUnacked = (reason: string) => !OVER.test(reason) && ABOUT_ACK.test(reason);
 	return [
-		endedBy(device).some(({ reason }) => OVER.test(reason)) &&
+		reasons.some((reason) => OVER.test(reason)) &&
 			'The service ended the channel because the Connection was over: look at service.connectionLifeSeconds.',
-		endedBy(device).some(({ reason }) => !OVER.test(reason)) &&
+		reasons.some(isUnacked) &&
+			'The service ended the channel of the device because something was not acknowledged, which channels from before may have brought: if that goes on, look at service.ackBody.',
+		reasons.some((reason) => !OVER.test(reason) && !isUnacked(reason)) &&
 			'The service ended the channel of the device: these settings may not be the whole. Look at service.heartbeatBody, at service.pingKind and at heartbeatCadence.',
 		total === 0 &&
 			`No notification came in ${seconds} s, so that nothing shows how they are written: start sessions for the workflow while the probe runs, and run it again. If the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,

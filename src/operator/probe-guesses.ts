@@ -5,7 +5,7 @@
 import { readWord, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { TemplatePurpose } from '../protocol/templates.ts';
-import { mayAcknowledge } from './probe-acks.ts';
+import { ABOUT_ACK, mayAcknowledge } from './probe-acks.ts';
 import { answersAcks, asides } from './probe-asides.ts';
 import { type Example, examplesIn } from './probe-examples.ts';
 import { familySettings } from './probe-families.ts';
@@ -61,7 +61,6 @@ const SAYS_FIRST = /(?:^|[._:/-])(?:sub(?:scribe)?|authenticate|auth|log_?in|ide
 const ACKS = /\b(ack(?:now\w*|ed|s)?|receive[ds]?|confirm(?:ed|ation)?|receipt)\b/gi;
 const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|log.?in\b|log.?on\b|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?[io]n|\binit/i;
-const ABOUT_ACK = /\back|acknowledg|confirm|receipt|unacked|deliver/i;
 const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
 const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
 const ABOUT_ANSWER = /p[io]ng|keep.?alive|alive|idle|respon|echo|answer|repl(?:y|ie)/i;

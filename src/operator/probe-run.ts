@@ -3,6 +3,7 @@ import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts'
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import { resolveWith } from '../settings/load.runner.ts';
+import { ABOUT_ACK } from './probe-acks.ts';
 import { answeredTo, type Ran, runDevice, watchedCadenceMs } from './probe-device.ts';
 import { dial, knock, placesIn } from './probe-dial.ts';
 import { isLike, PASSING, tellRestarts } from './probe-ends.ts';
@@ -355,7 +356,9 @@ function silencesEnded(run: Run, { lives }: Ran, { ackBody, pingKind, pongBody }
 		const last = said.findLast(({ text }) => !replies.some((isReply) => isReply(text)));
 		// The service going (1001) may as well be an idle timeout.
 		const isRestart = ended && ((ended.code !== 1001 && PASSING.includes(ended.code)) || isLike(ended, run.restarts));
-		return ended && !isRestart && !OVER.test(ended.reason) ? [ended.atMs - (last?.atMs ?? 0)] : [];
+		return ended && !isRestart && !OVER.test(ended.reason) && !ABOUT_ACK.test(ended.reason)
+			? [ended.atMs - (last?.atMs ?? 0)]
+			: [];
 	});
 	return silences.filter((ms) => ms > watchedCadenceMs(run));
 }

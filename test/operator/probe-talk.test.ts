@@ -4,7 +4,9 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import type { Shell } from '../../src/cli/output.ts';
 import { type Comparison, enoughMs, isBetter } from '../../src/operator/probe-compare.ts';
+import { tellDevice } from '../../src/operator/probe-device-report.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses, notificationsIn } from '../../src/operator/probe-guesses.ts';
 import { pongsFor } from '../../src/operator/probe-pongs.ts';
@@ -545,6 +547,24 @@ test.each([
 		}
 	},
 	120_000,
+);
+
+test.each([
+	['delivery not confirmed', /because something was not acknowledged.*service\.ackBody/, 'heartbeatBody'],
+	['no beat came', /Look at service\.heartbeatBody/, 'ackBody'],
+])(
+	'the end of the channel of the device with "%s" is told with the setting that it is about [F1324]',
+	(reason, expected, other) => {
+		const lines: string[] = [];
+		const shell = { line: (text = '') => void lines.push(text), table() {} } as unknown as Shell;
+		tellDevice(shell, {
+			...{ isOnline: true, isServed: true, isRefused: false, seconds: 60, kinds: { 'visit.open': 3 }, others: {} },
+			...{ withId: 3, repeats: 0, acknowledgements: 3 },
+			closes: [{ code: 4008, afterSeconds: 2.5, reason, isUsual: false }],
+		});
+		expect(lines.join(' ')).toMatch(expected);
+		expect(lines.join(' ')).not.toContain(other);
+	},
 );
 
 test.each([
