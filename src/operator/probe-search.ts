@@ -136,7 +136,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	}
 	return null;
 
-	/** Alone: what opens the channel beside the header is no place of the Connection. */
+	/** Alone: what opens the channel beside the header does not hold the Connection. */
 	function namedWays({ path, answer: { names = [] } }: (typeof answers)[number]): Handshake[] {
 		const isNew = (name: string) => !places.some((one) => one.name === name) && withQuery(path, [name]) !== path;
 		const forms = names.filter(isNew).flatMap((name) => (['token', 'scheme'] as const).map((form) => ({ name, form })));
