@@ -1,7 +1,6 @@
 /** Messages that may be pings of the application's own making, and what may answer them. Pure. */
 import { readNumber, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
-import type { Guess } from './probe-guesses.ts';
 import { GREETS, isError, isMoment, type Message, NAMELESS, type ReadingSettings, wordOf } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -28,7 +27,12 @@ export function mayBePing(text: string, form: ReadingSettings, number?: string):
 }
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
-export function pongs({ said }: Life, messages: readonly Message[], form: ReadingSettings, number?: string): Guess[] {
+export function pongs(
+	{ said }: Life,
+	messages: readonly Message[],
+	form: ReadingSettings,
+	number?: string,
+): ReturnType<typeof pongGuess>[] {
 	const rank = ({ text }: Message) => {
 		const kind = pingName(text, form);
 		const isAnswer = messages
@@ -48,9 +52,9 @@ export function pongs({ said }: Life, messages: readonly Message[], form: Readin
 		.flatMap(([pingKind, { text }]) => pongsFor(pingKind, text, form).map((pongBody) => pongGuess(pingKind, pongBody)));
 }
 
-export const pongGuess = (pingKind: string, pongBody: string): Guess => ({
+export const pongGuess = (pingKind: string, pongBody: string) => ({
 	point: 'application-ping',
-	settings: { pingKind, ...(pongBody !== '{"type":"pong"}' && { pongBody }) },
+	settings: { pingKind, ...(pongBody !== '{"type":"pong"}' && { pongBody }) } as Readonly<Record<string, unknown>>,
 });
 
 /** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
