@@ -68,6 +68,8 @@ export interface Backoff {
 	readonly surprisedAtMs: number | null;
 	/** Whether the last registration was refused: then a new Connection cannot be had. */
 	readonly registerRefused: boolean;
+	/** Whether the last registration failed, and the Connection from before is tried in turn with the next one. */
+	readonly inTurn: boolean;
 	/** Monotonic time of the last registration, as long as no channel of its Connection has counted; `null` otherwise. */
 	readonly registeredAtMs: number | null;
 	/** Whether a channel has counted with these settings: then a refusal does not come from how a Connection is shown. */
@@ -84,6 +86,7 @@ export const NO_FAILURES: Backoff = {
 	refusedAtMs: null,
 	surprisedAtMs: null,
 	registerRefused: false,
+	inTurn: false,
 	registeredAtMs: null,
 	hasCounted: false,
 	earlyEnds: null,
@@ -129,7 +132,9 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 		overloadWindowMs:
 			failed.retryClass === 'overloaded'
 				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
-				: 0,
+				: before.inTurn
+					? before.overloadWindowMs
+					: 0,
 		timedOut: failed.timedOut,
 		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,

@@ -216,7 +216,7 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 }
 
 function withRegistered<From extends Entered>(from: From, atMs: number): From {
-	return { ...from, backoff: { ...from.backoff, registerRefused: false, registeredAtMs: atMs } };
+	return { ...from, backoff: { ...from.backoff, registerRefused: false, inTurn: false, registeredAtMs: atMs } };
 }
 
 /** The attempt that is under way goes on; if it fails, it is the first failure. */
@@ -260,9 +260,10 @@ function afterRegisterFailed(state: State<'registering'>, event: Event<'register
 		retryAfterMs: event.failure.retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, event.atMs),
 	};
-	const next = afterFailure({ ...state.backoff, registerRefused: refused }, failed, random);
-	// A Connection that was refused once may still be good when registering is refused as well: try both in turn.
-	const then = refused && state.connection ? 'connect' : 'register';
+	// A Connection that was refused once may still be good when registering fails as well: try both in turn.
+	const inTurn = state.connection !== null && (refused || state.backoff.hasCounted);
+	const next = afterFailure({ ...state.backoff, registerRefused: refused, inTurn }, failed, random);
+	const then = inTurn ? 'connect' : 'register';
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asRenewable(event.failure, worked, worked, next), next);
 	return wait({ ...state, backoff: next.backoff }, cause, next.delayMs, next.blocked, then, event.atMs);
@@ -281,9 +282,11 @@ function afterChannelEnded(
 	const { code, retryAfterMs } = ended;
 	const isOwn = hasCredential(state, 'reusable') || hasCredential(state, 'earlier');
 	const wantsFresh = LOOKS_STALE.has(code) && isOwn && !isFresh(state.backoff, atMs);
+	// In turn with a registration that fails: its refusal counts once.
+	const wasRefused = state.backoff.inTurn && !state.backoff.registerRefused;
 	const failed = {
 		...event,
-		retryClass: wantsFresh || isFollowed ? 'unreachable' : retryClassOf(code),
+		retryClass: wantsFresh || isFollowed || wasRefused ? 'unreachable' : retryClassOf(code),
 		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
 		// A wait that the channel asks for is not one for the registration.
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
@@ -304,7 +307,7 @@ function afterChannelEnded(
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
-	const isSecond = registers && state.name === 'connecting' && state.backoff.registerRefused;
+	const isSecond = registers && state.name === 'connecting' && state.backoff.inTurn;
 	const delayMs = isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
 	return wait({ ...state, backoff: next.backoff }, cause, Math.ceil(delayMs), blocked, then, atMs);
 }

@@ -61,6 +61,37 @@ describe('something else that answers twice with', () => {
 	});
 });
 
+test.each([
+	['API key', 500],
+	['API key', 503],
+	['self-registration', 500],
+	['self-registration', 404],
+])(
+	'one refusal of the channel while a registration by %s gets %i: the Connection is shown again [F1331]',
+	async (by, status) => {
+		const service = await givenService({ selfRegistration: true });
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const credential = by === 'API key' ? { apiKeyFile } : { selfRegistration: true };
+		const device = await givenAgent({ home, settings: { baseUrl: service.url, workflowId: 'check-in', credential } });
+		await device.untilState('online');
+		const before = registrations(service).length;
+		// Long enough for a channel to count.
+		device.clock.advance(4000);
+		service.failNext({ path: '/ws/device' }, { status: 401 });
+		service.failNext({ method: 'POST' }, { status }, 50);
+		service.dropSockets();
+		const { awaySeconds, seen } = await untilBack(device, 6);
+		expect(seen.at(-1)?.state).toBe('online');
+		expect(awaySeconds).toBeLessThanOrEqual(60);
+		expect(
+			registrations(service)
+				.slice(before)
+				.every((answer) => answer === status),
+		).toBe(true);
+	},
+);
+
 test('something else that answers after a start is an outage as well: the saved Connection has worked [F478]', async () => {
 	const service = await givenService();
 	const first = await givenPairedAgent(service);

@@ -226,6 +226,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		refusedAtMs: null,
 		surprisedAtMs: null,
 		registerRefused: false,
+		inTurn: false,
 		registeredAtMs: null,
 		hasCounted: false,
 		earlyEnds: null,
