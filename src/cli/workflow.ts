@@ -1,5 +1,5 @@
 /** `idv-agent workflow`: the workflow that is wanted, the one that is live, and moving from one to another. */
-import { EXIT, type Failure, toFailure } from '../base/errors.ts';
+import { dispositionOf, EXIT, type Failure, toFailure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { LocalClient } from '../client/local-client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
@@ -62,7 +62,10 @@ async function reportKept(shell: Shell, client: LocalClient, workflowId: string,
 	const isUnknown = status === null && told.code === 'agent-not-running';
 	const unknown = `${workflowId} is not set unless it is live already: a start of the agent takes it back.`;
 	const message = wanted || isUnknown ? joinSentences(told.message, isUnknown ? unknown : outcome) : told.message;
-	shell.fail({ ...told, message }, status ? { status } : {});
+	// The end of an outage does not bring this workflow: the device wants another one again.
+	const isPassing = live !== null && live === wanted && dispositionOf(told.code) === 'retry';
+	const remedy = joinSentences(told.remedy, isPassing ? 'Then run this command again.' : '');
+	shell.fail({ ...told, message, remedy }, status ? { status } : {});
 	// Another command asked for it meanwhile: this one was right.
 	if (told.code === 'request-timeout' || told.code === 'workflow-conflict') shell.caller.exitCode = EXIT.temporary;
 }

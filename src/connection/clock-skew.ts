@@ -8,7 +8,8 @@ export const WRONG_CLOCK_MS = 5 * 60_000;
 /** How far this device's clock is ahead, in milliseconds, to the second at best; `null` without a usable header. */
 export function clockSkewMs(dateHeader: string | undefined, nowMs: number): number | null {
 	const serviceMs = readHttpDate(dateHeader);
-	return Number.isNaN(serviceMs) ? null : nowMs - serviceMs;
+	// A service that says less has the wrong clock itself.
+	return serviceMs >= EARLIEST_CLOCK_MS ? nowMs - serviceMs : null;
 }
 
 /** A `Date` header in milliseconds since 1970; `undefined` without a usable one. */

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { describePairedAt, describePlan } from '../../src/cli/status.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
@@ -175,6 +175,14 @@ describe('on a paired device that is online', () => {
 			[0, '{"reached":0}\n'],
 		]);
 	});
+});
+
+test('a workflow that a passing fault has refused is to be set again: the device does not follow it later [F1333]', async () => {
+	const { home, service } = await givenPaired({ atTheEnd: onTestFinished });
+	service.failNext('/api/device/connection', { status: 500 });
+	const { stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '2']);
+	expect(stderr).toMatch(/Nothing has changed: document-check stays\..*Then run this command again\./s);
+	expect((await home.agent(['status'])).stdout).toMatch(/Workflow +document-check, set by/);
 });
 
 describe('moving a device to another workflow', () => {

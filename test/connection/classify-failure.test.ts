@@ -370,6 +370,8 @@ describe('the clock skew', () => {
 	const header = new Date(serviceMs).toUTCString();
 
 	test('is negative for a clock that is slow', () => expect(clockSkewMs(header, serviceMs - 5000)).toBe(-5000));
+	test('is not known of a service whose date was before this agent [F1332]', () =>
+		expect(clockSkewMs('Fri, 01 Jan 1999 00:00:00 GMT', serviceMs)).toBeNull());
 	test('is positive for a clock that is fast', () => expect(clockSkewMs(header, serviceMs + 5000)).toBe(5000));
 	test.each([undefined, '', 'yesterday', '12345'])('is unknown with the header %j', (text) =>
 		expect(clockSkewMs(text, 0)).toBeNull(),
