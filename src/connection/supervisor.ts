@@ -316,7 +316,7 @@ function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent,
 		const next = doubted(supervision.next, true);
 		const online = { ...supervision, budget, current: moved, next };
 		if (next?.reason !== 'renewal' || next.state.name !== 'registerWait') return { supervision: online, effects };
-		// It has registered anew itself: there is nothing to renew.
+		// It has registered again itself: there is nothing to renew.
 		if (dueMs > event.atMs) {
 			effects.push(...drop(next, event.atMs, random));
 			return followedBy(effects, reconcile({ ...online, next: null }, [], event.atMs, random));
