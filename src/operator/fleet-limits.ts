@@ -23,6 +23,10 @@ export function judgement({ steps, devices }: FleetProgress, flags: Limits): Fai
 	// A rule of one device that is away holds no rollout: what has no ring is heard of as a whole.
 	const whole = { devices: all('devices'), reported: all('reported'), missing: all('missing') };
 	const failures = [
+		// Whatever those will say that have not reported.
+		...steps.map((step) =>
+			tooManyFailures({ ...step, reported: step.devices, failed: step.failed - step.silent, silent: 0 }, flags),
+		),
 		others.length > 0 ? tooFewReports(whole, flags) : null,
 		...steps.map((step) => (step.isRing ? tooFewReports(step, flags) : null) ?? tooManyFailures(step, flags)),
 	];

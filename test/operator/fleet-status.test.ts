@@ -544,6 +544,20 @@ describe('idv fleet status --plan', () => {
 		await operator.expectRefused({ status: 69, code: 'devices-offline', words: few }, all);
 	});
 
+	test('enough refusals stop a rollout although too few devices have reported [F1334]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const ids = Array.from({ length: 100 }, (_, n) => `K-${n}`);
+		const inventory = await operator.file('devices.csv', `deviceId\n${ids.join('\n')}\n`);
+		const no = { plan: { revision: 7, followed: 6, refused: { revision: 7, message: 'No.' } } };
+		const reports = ids.slice(0, 90).map((id, n) => (n < 40 ? line(id, 'old', no) : line(id, 'new')));
+		const args = ['fleet', 'status', '--plan', plan, '--inventory', inventory, '--from', await lines(...reports)];
+		const gate = [...args, '--min-reported', '95%', '--fail-above'];
+		const words = /40 of 100 devices whose change is due have failed: 40 %, and 2 % may/;
+		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, [...gate, '2%']);
+		const few = /90 of 100 devices whose change is due have reported; 95 % must have/;
+		await operator.expectRefused({ status: 69, code: 'devices-offline', words: few }, [...gate, '40%']);
+	});
+
 	test('a device that is not in the inventory counts in no figure, and is listed apart', async () => {
 		const plan = await planFile(toNew([{ percent: 100, startAt: at(-HOUR) }]));
 		const own = Array.from({ length: 20 }, (_, n) => `K-${n}`);
