@@ -196,11 +196,12 @@ type Has = Readonly<Record<PlannedWord['what'], string | null>>;
 const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (report?.planEpoch ?? epoch) === epoch;
 
 function lateness(
-	{ hindrance, planRevision, clockAheadMs }: DeviceReport,
-	{ revision }: FleetPlan,
+	{ hindrance, planRevision, clockAheadMs, fleet: followed }: DeviceReport,
+	{ revision, fleet }: FleetPlan,
 	{ what }: PlannedWord,
 	{ heartbeatCadence }: Has,
 ): string {
+	if (followed && fleet && followed !== fleet) return `it follows the plan of another fleet, ${followed}`;
 	const heartbeat = what === 'heartbeatCadence' && heartbeatCadence !== null ? `every ${heartbeatCadence} s` : null;
 	// A device that has confirmed the revision and does otherwise does so by its own settings: these take precedence.
 	if (heartbeat && (planRevision ?? 0) >= revision) return `its own settings name the heartbeat (${heartbeat})`;

@@ -558,6 +558,15 @@ describe('idv fleet status --plan', () => {
 		await operator.expectRefused({ status: 69, code: 'devices-offline', words: few }, [...gate, '40%']);
 	});
 
+	test('a device of the inventory that follows the plan of another fleet is told as that [F1335]', async () => {
+		const plan = await planFile({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'new' }, fleet: 'north' });
+		const inventory = await operator.file('devices.csv', 'deviceId\nK-0\nK-1\n');
+		const south = { plan: { revision: 12, followed: 12, fleet: 'south', next: null, refused: null } };
+		const from = await lines(line('K-0', 'new'), line('K-1', 'old', south));
+		const { stdout } = await status('--plan', plan, '--inventory', inventory, '--from', from, '--devices');
+		expect(stdout).toMatch(/K-1 .*it follows the plan of another fleet, south/);
+	});
+
 	test('a device that is not in the inventory counts in no figure, and is listed apart', async () => {
 		const plan = await planFile(toNew([{ percent: 100, startAt: at(-HOUR) }]));
 		const own = Array.from({ length: 20 }, (_, n) => `K-${n}`);
