@@ -6,6 +6,7 @@ import { isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type ErrorCode, type Failure } from '../base/errors.ts';
 import { endsOf, type HasEnds } from '../connection/ends.ts';
 import type { Line } from '../connection/line.runner.ts';
+import { connectionOf } from '../connection/link.ts';
 import { before, ofSession, sessionFinder } from '../events/erasure.ts';
 import type { Fleet } from '../fleet/follow-plan.runner.ts';
 import { toReport, withAccepted } from '../identity/identity.ts';
@@ -94,6 +95,13 @@ export function createCommands(parts: CommandParts) {
 		if (parts.pairing.underWay) throw new AgentError('pairing-under-way', 'A pairing is under way on this device.');
 	}
 
+	/** Whether the service has registered the device for this workflow, and the channel from before is gone: it may have ended that Connection. */
+	function isAllThatIsLeft(workflowId: string): boolean {
+		const { current, next } = links.supervision;
+		const isRegistered = next?.registration.request.workflowId === workflowId && connectionOf(next.state) !== null;
+		return isRegistered && current?.state.name !== 'online';
+	}
+
 	return {
 		ends: () => endsOf(links.supervision.current, parts.runtime(), clock),
 		/** @param options.keepEvents whether the events of the service stay. Default `false`. */
@@ -153,7 +161,7 @@ export function createCommands(parts: CommandParts) {
 				await untilLive(parts, workflowId, wait);
 				await settle(true);
 			} catch (error) {
-				await settle(false);
+				await settle(isAllThatIsLeft(workflowId));
 				reconciler.reconcile();
 				throw error;
 			}

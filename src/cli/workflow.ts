@@ -56,9 +56,11 @@ async function reportKept(shell: Shell, client: LocalClient, workflowId: string,
 	const status = await askStatus(client).catch(() => null);
 	const { wanted = null, live = null } = status?.workflow ?? {};
 	const outcome =
-		live === null || live === wanted
-			? `Nothing has changed: ${wanted} stays.`
-			: `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
+		wanted === workflowId && live === null
+			? `The service has registered this device for ${workflowId}, and ended the channel from before: it goes on to ${workflowId}.`
+			: live === null || live === wanted
+				? `Nothing has changed: ${wanted} stays.`
+				: `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
 	const isUnknown = status === null && told.code === 'agent-not-running';
 	const unknown = `${workflowId} is not set unless it is live already: a start of the agent takes it back.`;
 	const message = wanted || isUnknown ? joinSentences(told.message, isUnknown ? unknown : outcome) : told.message;

@@ -7,7 +7,7 @@ import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
-import { readHttpDate } from './clock-skew.ts';
+import { readHttpDate, readServiceMs } from './clock-skew.ts';
 import { type CodeFate, codeFateIn } from './code-fate.ts';
 import { refusalIn, unreadAnswer } from './unread-answer.ts';
 
@@ -319,8 +319,10 @@ export function readRetryAfter(
 ): number | undefined {
 	const text = retryAfter?.trim() ?? '';
 	if (/^\d+$/.test(text)) return Math.min(Number(text) * 1000, MAX_ASKED_WAIT_MS) || undefined;
-	const toldMs = readHttpDate(date);
-	const waitMs = readHttpDate(text) - (Number.isNaN(toldMs) ? wallMs : toldMs);
+	const untilMs = readHttpDate(text);
+	// A time of now beside a clock that was never set is not counted by that clock.
+	const toldMs = readServiceMs(text) === undefined ? readHttpDate(date) : (readServiceMs(date) ?? Number.NaN);
+	const waitMs = untilMs - (Number.isNaN(toldMs) ? wallMs : toldMs);
 	if (Number.isNaN(toldMs) && waitMs > MAX_ASKED_WAIT_MS) return undefined;
 	return waitMs > 0 ? Math.min(waitMs, MAX_ASKED_WAIT_MS) : undefined;
 }

@@ -7,15 +7,15 @@ export const WRONG_CLOCK_MS = 5 * 60_000;
 
 /** How far this device's clock is ahead, in milliseconds, to the second at best; `null` without a usable header. */
 export function clockSkewMs(dateHeader: string | undefined, nowMs: number): number | null {
-	const serviceMs = readHttpDate(dateHeader);
-	// A service that says less has the wrong clock itself.
-	return serviceMs >= EARLIEST_CLOCK_MS ? nowMs - serviceMs : null;
+	const serviceMs = readServiceMs(dateHeader);
+	return serviceMs === undefined ? null : nowMs - serviceMs;
 }
 
 /** A `Date` header in milliseconds since 1970; `undefined` without a usable one. */
 export function readServiceMs(dateHeader: string | undefined): number | undefined {
 	const serviceMs = readHttpDate(dateHeader);
-	return Number.isNaN(serviceMs) ? undefined : serviceMs;
+	// A service that says less has the wrong clock itself.
+	return serviceMs >= EARLIEST_CLOCK_MS ? serviceMs : undefined;
 }
 
 export function readHttpDate(text: string | undefined): number {

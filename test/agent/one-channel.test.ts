@@ -46,6 +46,21 @@ describe('a service that refuses a second channel of a device', () => {
 		},
 	);
 
+	test('by ending the old one with the registration keeps the workflow that it has registered, though the command fails [F1336]', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.on('registered', () => service.closeChannels(1008, 'replaced'));
+		service.failNext('/ws/device', { status: 503 }, 2);
+		const setting = device.agent.setWorkflow('boarding', { waitMs: 60_000 });
+		await expect(setting).rejects.toMatchObject({ failure: { code: expect.any(String) } });
+		expect(device.agent.status().workflow.wanted).toBe('boarding');
+		for (let left = 4; left > 0 && device.agent.status().state !== 'online'; left -= 1) {
+			await device.passWait();
+			await device.untilStatus(({ state, channel }) => state === 'online' || channel.nextAttemptAt !== null);
+		}
+		await device.untilLive('boarding');
+	});
+
 	test('by cutting the new one at once still has workflow set succeed [F614]', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service);

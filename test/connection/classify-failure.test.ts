@@ -372,6 +372,10 @@ describe('the clock skew', () => {
 	test('is negative for a clock that is slow', () => expect(clockSkewMs(header, serviceMs - 5000)).toBe(-5000));
 	test('is not known of a service whose date was before this agent [F1332]', () =>
 		expect(clockSkewMs('Fri, 01 Jan 1999 00:00:00 GMT', serviceMs)).toBeNull());
+	test('of a service in 1970 makes no wait that it asks for longer [F1332]', () => {
+		const inTenSeconds = new Date(serviceMs + 10_000).toUTCString();
+		expect(readRetryAfter(inTenSeconds, 'Thu, 01 Jan 1970 00:00:00 GMT', serviceMs)).toBe(10_000);
+	});
 	test('is positive for a clock that is fast', () => expect(clockSkewMs(header, serviceMs + 5000)).toBe(5000));
 	test.each([undefined, '', 'yesterday', '12345'])('is unknown with the header %j', (text) =>
 		expect(clockSkewMs(text, 0)).toBeNull(),
