@@ -48,7 +48,7 @@ export const ENTRIES = {
 	testing: 'src/service/testing.ts',
 };
 
-/** `URL.parse` for what others import: Node has it from 22.1 and 20.10 on. */
+/** Libraries for others also run under a Node without `URL.parse`, such as 18.17 and 20.0. */
 const OLDER_NODE = { inject: [join(PROJECT, 'scripts/parse-url.js')] };
 
 const CLIENT_FORMATS = [

@@ -21,7 +21,7 @@ import { keepIdentity } from '../identity/current-identity.runner.ts';
 import type { IdentityFacts } from '../identity/identity.ts';
 import type { AnswerFile } from '../pairing/kept-answer.edge.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
-import { isPin } from '../settings/value-schemas.ts';
+import { isEncryptedAtRest, isPin } from '../settings/value-schemas.ts';
 import { keepDates } from '../state/dates.runner.ts';
 import { type DeviceState, withLastPiece, withLastSettings, withLastWay, withoutTrial } from '../state/device-state.ts';
 import { keepPersistedState } from '../state/persisted-state.runner.ts';
@@ -205,9 +205,10 @@ export function openBase(options: AgentOptions) {
 			dates.save();
 			const { documents, holdsTogether } = inForce();
 			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
-			const { pin } = tried ?? runtime;
+			const { pin, resolved } = tried ?? runtime;
 			// Any other text stands for one that could not be read.
-			if (pin === null || isPin(pin)) pieces.keep('page.pinFile', pin);
+			const { pinFile } = resolved.settings.page;
+			if (pin === null || isPin(pin)) pieces.keep('page.pinFile', isEncryptedAtRest(pinFile) ? null : pin);
 		},
 		/** The device is online by this way and with this credential: other settings are tried beside them from now on. */
 		cameOnlineBy(registration: Registration): void {

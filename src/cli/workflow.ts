@@ -55,19 +55,23 @@ export async function setWorkflow(shell: Shell, flags: AskFlags & { readonly wai
 async function reportKept(shell: Shell, client: LocalClient, workflowId: string, told: Failure): Promise<void> {
 	const status = await askStatus(client).catch(() => null);
 	const { wanted = null, live = null } = status?.workflow ?? {};
-	const outcome =
-		wanted === workflowId && live === null
-			? `The service has registered this device for ${workflowId}, and ended the channel from before: it goes on to ${workflowId}.`
-			: live === null || live === wanted
-				? `Nothing has changed: ${wanted} stays.`
-				: `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
 	const isUnknown = status === null && told.code === 'agent-not-running';
 	const unknown = `${workflowId} is not set unless it is live already: a start of the agent takes it back.`;
-	const message = wanted || isUnknown ? joinSentences(told.message, isUnknown ? unknown : outcome) : told.message;
+	const message =
+		wanted || isUnknown
+			? joinSentences(told.message, isUnknown ? unknown : outcomeOf(workflowId, wanted, live))
+			: told.message;
 	// The end of an outage does not bring this workflow: the device wants another one again.
 	const isPassing = live !== null && live === wanted && dispositionOf(told.code) === 'retry';
 	const remedy = joinSentences(told.remedy, isPassing ? 'Then run this command again.' : '');
 	shell.fail({ ...told, message, remedy }, status ? { status } : {});
 	// Another command asked for it meanwhile: this one was right.
 	if (told.code === 'request-timeout' || told.code === 'workflow-conflict') shell.caller.exitCode = EXIT.temporary;
+}
+
+function outcomeOf(asked: string, wanted: string | null, live: string | null): string {
+	if (wanted === asked && live === null)
+		return `The device goes on to ${asked}: another command has asked for it, or the service has registered it and ended the channel from before.`;
+	if (live === null || live === wanted) return `Nothing has changed: ${wanted} stays.`;
+	return `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
 }

@@ -124,6 +124,8 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 	const isRefused = failed.retryClass === 'refused';
 	const isSurprising = failed.retryClass === 'surprising';
 	const surprisedAtMs = isSurprising ? (before.surprisedAtMs ?? failed.atMs) : before.surprisedAtMs;
+	// The window of a registration that is overloaded outlives the Connection that is tried in turn with it.
+	const keptWindowMs = before.inTurn ? before.overloadWindowMs : 0;
 	const isOutage = isSurprising && failed.wasOnline === true && failed.atMs - (surprisedAtMs ?? 0) < OUTAGE_MS;
 	const sinceMs = before.refusedAtMs === null ? 0 : failed.atMs - before.refusedAtMs;
 	const backoff: Backoff = {
@@ -132,9 +134,7 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 		overloadWindowMs:
 			failed.retryClass === 'overloaded'
 				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
-				: before.inTurn
-					? before.overloadWindowMs
-					: 0,
+				: keptWindowMs,
 		timedOut: failed.timedOut,
 		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,

@@ -3,6 +3,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
 import type { Settings } from '../settings/table.ts';
+import { isEncryptedAtRest } from '../settings/value-schemas.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { LinkState } from './link.ts';
 import type { Registration, Supervision, SupervisorEvent } from './supervisor.ts';
@@ -57,9 +58,9 @@ export function withWorked(
 		return before === null || (isNeeded && before.baseUrl === baseUrl) ? state : { ...state, workedCredential: null };
 	}
 	if (before?.id === id && before.baseUrl === baseUrl) return state;
-	// A key that its site has encrypted at rest is written nowhere else.
-	const isEncrypted = `${apiKeyFile ?? basicFile}`.startsWith('/run/credentials/');
-	const worked = isEncrypted ? null : { id, baseUrl, sent: formatAuthorization(reusable) };
+	const worked = isEncryptedAtRest(apiKeyFile ?? basicFile)
+		? null
+		: { id, baseUrl, sent: formatAuthorization(reusable) };
 	return worked === before ? state : { ...state, workedCredential: worked };
 }
 

@@ -137,8 +137,8 @@ function describeState({
 		workedCredential: workedCredential && { id: workedCredential.id },
 		attempt: attempt && { at: attempt.at, host: attempt.host },
 		lastSettings: lastSettings?.map(({ where }) => where) ?? null,
-		// The files hold keys, and a proxy's address its password.
 		lastPieces: Object.keys(lastPieces),
+		// The files hold keys, and a proxy's address its password.
 		lastWay: lastWay && { id: lastWay.id, files: Object.keys(lastWay.files) },
 	};
 }

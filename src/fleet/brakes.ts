@@ -59,12 +59,8 @@ function notNewer(
 		return [error(['revision'], `is lower than that of the previous plan (${before.revision}): devices refuse it`)];
 	if (order > 0 || (isSame && mayRepeat)) return [];
 	if (isSame) return [error(['revision'], `is published already, with the same content; ${ifMeant('--allow-repeat')}`)];
-	return [
-		error(
-			['revision'],
-			`was published with other content, which this plan would take back: put it in (idv fleet diff shows it), then give this plan ${nextNumber(before)}`,
-		),
-	];
+	const merged = 'see that this plan has it, too (idv fleet diff)';
+	return [error(['revision'], `was published with other content: ${merged}, then give it ${nextNumber(before)}`)];
 }
 
 /** The defaults and each rule, by name, with their place. */

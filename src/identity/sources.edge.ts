@@ -66,7 +66,7 @@ const CONTAINER_SIGNS: readonly (readonly [path: string, sign: RegExp])[] = [
 	// Of the first process: on a machine that runs containers it is in none of theirs.
 	['proc/1/cgroup', /[/:-](?:kubepods|docker|containerd|crio|libpod|lxc)\b/],
 	// The root, in layers that a runtime has stored; a kiosk's own overlay has them elsewhere.
-	['proc/self/mountinfo', /^\S+ \S+ \S+ \S+ \/ .* - (?:fuse-)?overlay\S* .*\/(?:containerd|containers|docker|crio)\//m],
+	['proc/self/mountinfo', /^\S+ \S+ \S+ \S+ \/ .* - overlay .*\/(?:containerd|containers|docker|crio)\//m],
 ];
 /** The kernel permits more of a process's variables, but no start of one here has them. */
 const MAX_PROC_BYTES = 256 * 1024;

@@ -7,6 +7,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import { failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Settings } from '../settings/table.ts';
+import { isEncryptedAtRest } from '../settings/value-schemas.ts';
 import { roomOfApplications } from './memory-budget.ts';
 import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
@@ -78,7 +79,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		try {
 			const text = file === null ? null : await (await loadServer()).readApplicationsText(file);
 			await use(text);
-			pieces.keep(setting, text);
+			pieces.keep(setting, isEncryptedAtRest(file) ? null : text);
 			warn(setting, null);
 		} catch (error) {
 			const { code, message, remedy } = toFailure(error);

@@ -151,3 +151,6 @@ export const fetchedUrl = later(() =>
 );
 
 export const isPin = (text: string) => /^\d{6,64}$/.test(text);
+
+/** Whether a file is a credential that its site may have encrypted at rest: what is in it is written nowhere else. */
+export const isEncryptedAtRest = (file: string | null): boolean => file?.startsWith('/run/credentials/') ?? false;

@@ -185,6 +185,17 @@ test('a workflow that a passing fault has refused is to be set again: the device
 	expect((await home.agent(['status'])).stdout).toMatch(/Workflow +document-check, set by/);
 });
 
+test('a workflow for which the service has ended the channel from before goes on, and the command says so [F1336]', async () => {
+	const { home, service } = await givenPaired({ atTheEnd: onTestFinished });
+	service.on('registered', () => service.closeChannels(1008, 'replaced'));
+	service.failNext('/ws/device', { status: 500 }, 2);
+	const { stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '20']);
+	expect(stderr).toMatch(/The device goes on to face-check: .*ended the channel from before\./);
+	await expect
+		.poll(async () => (await home.agent(['status'])).stdout, { timeout: 40_000 })
+		.toMatch(/^Online with .*face-check\.$/m);
+});
+
 describe('moving a device to another workflow', () => {
 	const atTheEnd = atTheEndOfAll();
 	let device: Device;

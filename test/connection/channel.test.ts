@@ -701,7 +701,9 @@ describe('a silent channel', () => {
 			delays.push(delayMs);
 			return idleClock.schedule(delayMs, callback);
 		};
-		const opened = open(url, { pingIntervalMs: 30_000, silenceLimitMs: 0, clock: { ...idleClock, schedule } });
+		// A busy machine takes milliseconds for each step.
+		const clock = { ...idleClock, schedule, monotonicMs: () => 0 };
+		const opened = open(url, { pingIntervalMs: 30_000, silenceLimitMs: 0, clock });
 		await opened.until('confirmed');
 		delays.length = 0;
 		opened.channel.sendText('heartbeat');

@@ -266,7 +266,7 @@ describe('brakes', () => {
 			'a published revision with other content',
 			planOf({}, 7),
 			{ previous: { plan: planOf({}, 7), isSame: false } },
-			/^error \/revision was published with other content, which .* then give this plan revision 8$/,
+			/^error \/revision was published with other content: .* then give it revision 8$/,
 		],
 	])('name %s', (_, plan, brakes, words) => {
 		expect(said(plan, brakes).join('\n')).toMatch(new RegExp(words.source, 'm'));

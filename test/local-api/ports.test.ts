@@ -1,10 +1,10 @@
 /** What the settings open on loopback: for a scraper, for applications in a browser, and as settings change. */
 
 import { once } from 'node:events';
-import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { findGroup } from '../../src/base/unix.edge.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import type { SettingsReport } from '../../src/protocol/local-api.ts';
@@ -259,6 +259,25 @@ describe('a push that cannot be used, over a restart', () => {
 		expect(device.agent.ways.runtime().pin).not.toBe('471100');
 		await new Promise((resolve) => other.close(resolve));
 	});
+
+	// Only root may make a place below /run.
+	test.skipIf(process.getuid?.() !== 0)(
+		'finds nothing of a credential that its site has encrypted: it is not written to the state [F1337]',
+		async () => {
+			const home = await givenHome();
+			const directory = `/run/credentials/idv-agent-test-${process.pid}`;
+			await mkdir(directory, { recursive: true });
+			onTestFinished(() => rm(directory, { recursive: true }));
+			const [applicationsFile, pinFile] = [join(directory, 'applications'), join(directory, 'pin')];
+			await writeFile(applicationsFile, `kiosk ${ORIGIN} ${TOKEN}`, { mode: 0o600 });
+			await writeFile(pinFile, '471100', { mode: 0o600 });
+			const settings = { page: { port: 0, pinFile }, local: { http: { port: 0, applicationsFile } } };
+			const device = await givenAgent({ home, settings });
+			expect((await askBrowser(device, '/v1/status', { headers: asKiosk })).status).toBe(200);
+			await device.stop();
+			for (const text of [TOKEN, '471100']) expect(await home.filesWith(text)).toEqual([]);
+		},
+	);
 
 	test('stays known to a device that is unpaired [F1313]', async () => {
 		const home = await givenHome();

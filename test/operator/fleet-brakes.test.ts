@@ -72,7 +72,7 @@ test('a revision is signed once', async () => {
 	const other = await plan({ comment: undefined, workflowId: 'checkout' });
 	expect(await sign(other, '--previous', out)).toMatchObject({
 		status: 65,
-		stderr: expect.stringMatching(/was published with other content, which .* then give this plan revision 8/),
+		stderr: expect.stringMatching(/was published with other content: .* then give it revision 8/),
 	});
 	const { status, stderr } = await sign(await plan({ workflowId: 'checkout' }, 8), '--previous', out);
 	expect({ status, stderr }).toEqual({
@@ -240,9 +240,7 @@ test('after the highest revision, the way out is a higher epoch', async () => {
 		);
 	const other = await plan(rollout({ percent: 5 }), highest);
 	const checked = await operator.idv(['fleet', 'check', other, '--previous', out]);
-	expect(checked.stdout).toMatch(
-		/was published with other content, which .* then give this plan epoch 1 and revision 1\.$/m,
-	);
+	expect(checked.stdout).toMatch(/was published with other content: .* then give it epoch 1 and revision 1\.$/m);
 	const { stderr } = await operator.idv(['fleet', 'diff', out, other]);
 	expect(stderr).toMatch(/will refuse revision 9007199254740991: give it epoch 1 and revision 1\.$/m);
 });

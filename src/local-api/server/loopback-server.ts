@@ -18,12 +18,7 @@ import { type Authorize, createContext, createServer, shutDown } from './request
 import { acceptsStream } from './routing.ts';
 import type { ReplyHeaders, ServingOptions } from './types.ts';
 
-export {
-	type BrowserApplication,
-	parseApplications,
-	readApplicationsText,
-	readBrowserApplications,
-} from './browser-applications.ts';
+export { type BrowserApplication, parseApplications, readApplicationsText } from './browser-applications.ts';
 
 export type LoopbackServerOptions = ServingOptions & {
 	/** 1 to 65,535; 0 takes a free one. */

@@ -126,6 +126,9 @@ import { startService, type EmbeddedService } from 'idv-agent/testing';`;
 	const socket = join(device.home.paths.runDir, 'agent.sock');
 	for (const file of ['use.mjs', 'use.cjs'])
 		expect(JSON.parse(await run(process.execPath, [file, socket], project))).toEqual({ wanted: 'check-in', url: true });
+	// Node 18 and 20.0 have no such function.
+	const older = 'delete URL.parse; require("idv-agent/testing").startService().then((service) => service.close())';
+	await run(process.execPath, ['-e', older], project);
 	for (const name of ['idv', 'idv-agent'])
 		expect(await run(process.execPath, [`node_modules/${name}/bin/${name}`, '--version'], project)).toMatch(/\d\.\d/);
 	const help = await run(process.execPath, ['node_modules/idv-agent/bin/idv-agent', 'service', '--help'], project);
