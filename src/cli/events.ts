@@ -2,6 +2,7 @@
 import { AgentError } from '../base/errors.ts';
 import { AgentProblem } from '../client/agent-problem.ts';
 import { passes } from '../client/agent-socket.edge.ts';
+import { dataOf, eventsIn } from '../client/event-text.ts';
 import { type EraseResult, type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
@@ -20,8 +21,10 @@ export async function showEvents(shell: Shell, flags: EventsFlags): Promise<void
 	let shown = 0;
 	for (;;) {
 		const path = `${LOCAL_ROUTES.events}?${new URLSearchParams({ since })}`;
-		const { events, next } = (await client.request('agent', 'GET', path)) as EventPage;
-		for (const event of events) printEvent(shell, event, JSON.stringify(event));
+		const json = (await client.request('agent', 'GET', path, undefined, { read: (text) => text })) as string;
+		const { next } = JSON.parse(json) as EventPage;
+		const events = eventsIn(json);
+		for (const event of events) printEvent(shell, event);
 		shown += events.length;
 		if (events.length === 0 || next === null) break;
 		since = next;
@@ -38,7 +41,7 @@ async function followEvents(shell: Shell, flags: EventsFlags): Promise<void> {
 		const stream = client.events(LOCAL_ROUTES.events, { since }, ({ id, data }) => {
 			shell.isStream = true;
 			isTold = false;
-			printEvent(shell, JSON.parse(data) as LocalEvent, data);
+			printEvent(shell, data);
 			since = id ?? since;
 		});
 		const ended = await stream.catch((error: unknown) => error as Error);
@@ -56,11 +59,12 @@ async function followEvents(shell: Shell, flags: EventsFlags): Promise<void> {
 	}
 }
 
-/** @param json the event as the agent wrote it. */
-function printEvent(shell: Shell, event: LocalEvent, json: string): void {
+/** @param json the event as the agent wrote it: its data is what the service sent. */
+function printEvent(shell: Shell, json: string): void {
+	const { id, at, data, ...event } = JSON.parse(json) as LocalEvent;
 	const name = event.type === 'notification' ? event.kind : event.type;
-	const data = typeof event.data === 'string' ? event.data : JSON.stringify(event.data);
-	const words = `${event.id}  ${localTime(event.at)}  ${cleanText(name, 64)}  ${cleanText(data, 2000)}`;
+	const text = typeof data === 'string' ? data : (dataOf(json) ?? '');
+	const words = `${id}  ${localTime(at)}  ${cleanText(name, 64)}  ${cleanText(text, 2000)}`;
 	shell.line(shell.isJson ? json : words);
 }
 

@@ -36,14 +36,14 @@ export interface Sent {
 	readonly length?: number;
 }
 
-type Asked = Pick<Sent, 'method' | 'path'> & {
+export type Asked = Pick<Sent, 'method' | 'path'> & {
 	readonly signal?: AbortSignal | undefined;
 	/** Sent as JSON. */
 	readonly body?: unknown;
 	/** For all of it. */
 	readonly deadlineMs: number;
 	/** Default JSON. */
-	readonly read?: (text: string) => unknown;
+	readonly read?: ((text: string) => unknown) | undefined;
 };
 
 /** Also of a line of a stream: an event of 16 MiB, the most that `service.maxMessageBytes` permits, grows sixfold in JSON if its characters are control characters. */
@@ -198,9 +198,10 @@ async function readAnswer(answer: http.IncomingMessage, socketPath: string, read
 	if (cut) throw cut === 'too-large' ? tooLarge() : explain(cut, socketPath);
 	const text = bytes.toString();
 	const { statusCode: status = 0, headers } = answer;
-	const document = read(text);
+	const isGood = status >= 200 && status < 300;
+	const document = (isGood ? read : parseJson)(text);
 	if (document === undefined && text !== '') throw unreadable(`The answer, with status ${status}, is not JSON.`);
-	if (status >= 200 && status < 300) return document;
+	if (isGood) return document;
 	const fields = isObject(document) ? document : {};
 	const word = (name: string) => (typeof fields[name] === 'string' ? (fields[name] as string) : '');
 	const message = word('detail') || word('title') || `The agent answered with status ${status}.`;

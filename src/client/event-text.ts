@@ -8,7 +8,7 @@ import { isObject, parseJson, partsOf } from '../protocol/json.ts';
 export function readPage(json: string): unknown {
 	const page = parseJson(json);
 	if (!isObject(page) || !Array.isArray(page['events']) || !page['events'].every(isObject)) return page;
-	const texts = dataIn(json);
+	const texts = eventsIn(json).map(dataOf);
 	const events = page['events'].map((event, index) => ({
 		...event,
 		text: event.format === 'json' ? (texts[index] ?? JSON.stringify(event.data)) : event.data,
@@ -22,10 +22,11 @@ export function isPage(page: unknown): boolean {
 	return Array.isArray(events) && events.every((event) => isObject(event) && /\d$/.test(String(event['id'])));
 }
 
-function dataIn(json: string): (string | undefined)[] {
-	const events = partsOf(json.slice(json.indexOf('[')));
-	return events.map((event) => {
-		const member = partsOf(event, 'kept').find((part) => part.startsWith('"data":'));
-		return member?.slice('"data":'.length);
-	});
+/** The text of each event in a page, as the agent wrote it. */
+export const eventsIn = (json: string) => partsOf(json.slice(json.indexOf('[')));
+
+/** The text of its data; `undefined` in what is no event. */
+export function dataOf(event: string): string | undefined {
+	const member = partsOf(event, 'kept').find((part) => part.startsWith('"data":'));
+	return member?.slice('"data":'.length);
 }

@@ -8,7 +8,7 @@ import { parseJson } from '../protocol/json.ts';
 import { LOCAL_SOCKETS } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { AgentProblem } from './agent-problem.ts';
-import { ask, type FollowOptions, follow, type ServerSentEvent } from './agent-socket.edge.ts';
+import { type Asked, ask, type FollowOptions, follow, type ServerSentEvent } from './agent-socket.edge.ts';
 
 type LocalSocket = keyof typeof LOCAL_SOCKETS;
 
@@ -24,14 +24,14 @@ export function createLocalClient({ runDir }: { readonly runDir: string }) {
 		});
 	}
 	return {
-		/** @returns the JSON of the answer, `undefined` when it is empty. */
+		/** @returns the JSON of the answer, or what `read` makes of its text; `undefined` when it is empty. */
 		request: (
 			socket: LocalSocket,
 			method: string,
 			path: string,
 			body?: unknown,
-			{ deadlineMs = 15_000 }: { readonly deadlineMs?: number } = {},
-		): Promise<unknown> => on(socket, (socketPath) => ask(socketPath, { method, path, body, deadlineMs })),
+			{ deadlineMs = 15_000, read }: Partial<Pick<Asked, 'deadlineMs' | 'read'>> = {},
+		): Promise<unknown> => on(socket, (socketPath) => ask(socketPath, { method, path, body, deadlineMs, read })),
 		/** Waits for `onEvent` before it reads on. @returns why the stream ended; `aborted` is the signal's doing. */
 		events: (
 			path: string,

@@ -84,6 +84,8 @@ export interface DeviceStanding {
 	readonly isMoveDue: boolean;
 	/** The change by the newest ring that has begun, else by what its rule says without a ring: rule, kind and name. `null` for neither. */
 	readonly step: string | null;
+	/** Whether it has all that is due by now. */
+	readonly hasAllDue: boolean;
 	/** Whether nothing was heard of it since its move was due, if ever. */
 	readonly isSilent: boolean;
 	/** Whether it counts against the plan: refused, overdue, offline since its move was due, or silent in a ring that has begun. */
@@ -139,6 +141,7 @@ export function standingOf(
 		...(report?.troubles && { troubles: report.troubles }),
 		atMs: null,
 		reason: null,
+		hasAllDue: false,
 		isSilent: false,
 		hasFailed: false,
 	};
@@ -175,7 +178,8 @@ export function standingOf(
 	if (lacking.length === 0) {
 		const later = words.find(({ what, to, isNow }) => !isNow && to !== null && to !== has[what]);
 		const reason = later ? (report.servedRefusal ?? null) : null;
-		return { ...shared, standing: later ? 'dueLater' : 'atTarget', atMs: later?.atMs ?? null, reason };
+		const standing = later ? 'dueLater' : 'atTarget';
+		return { ...shared, standing, hasAllDue: true, atMs: later?.atMs ?? null, reason };
 	}
 	const own = report.next?.revision === revision && nowMs < report.next.atMs + graceMs ? report.next.atMs : null;
 	const late = lacking.find((word) => hasPassed(word) && (own === null || word.what === 'version'));
@@ -196,8 +200,8 @@ type Has = Readonly<Record<PlannedWord['what'], string | null>>;
 const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (report?.planEpoch ?? epoch) === epoch;
 
 function lateness(
-	{ hindrance, planRevision, clockAheadMs, fleet: followed }: DeviceReport,
-	{ revision, fleet }: FleetPlan,
+	{ hindrance, planRevision, clockAheadMs, labels, fleet: followed }: DeviceReport,
+	{ revision, fleet, rules }: FleetPlan,
 	{ what }: PlannedWord,
 	{ heartbeatCadence }: Has,
 ): string {
@@ -209,7 +213,9 @@ function lateness(
 	if (heartbeat) return `its heartbeat is ${heartbeat}`;
 	if (clockAheadMs) return clockTrouble(clockAheadMs);
 	if (planRevision === null) return 'it has confirmed no revision of the plan';
-	return planRevision < revision ? `it has confirmed revision ${planRevision} of the plan` : 'no reason is reported';
+	if (planRevision < revision) return `it has confirmed revision ${planRevision} of the plan`;
+	const mayDiffer = labels === null && rules.some(({ match }) => 'labels' in match);
+	return mayDiffer ? 'its own labels may differ from those of the inventory' : 'no reason is reported';
 }
 
 export const clockTrouble = (aheadMs: number) =>
@@ -267,9 +273,12 @@ export interface FleetProgress extends Record<Standing, number> {
 	readonly versions: Readonly<Record<string, number>>;
 	/** The basis of a pipeline: devices whose change is due, the worst step. */
 	readonly judged: { readonly devices: number; readonly reported: number; readonly failed: number };
-	/** Each with its devices, the worst first; `missing`: those that nothing was heard of since their move was due; `silent`: of these the failed. */
+	/** Each with its devices, the worst first; `missing`: those that nothing was heard of since their move was due; `silent`: of these the failed; `later`: those that have time left. */
 	readonly steps: readonly (FleetProgress['judged'] &
-		Readonly<Record<'silent' | 'missing', number>> & { readonly step: string | null; readonly isRing: boolean })[];
+		Readonly<Record<'silent' | 'missing' | 'later', number>> & {
+			readonly step: string | null;
+			readonly isRing: boolean;
+		})[];
 }
 
 /** Devices that are named for a reason. */
@@ -330,8 +339,9 @@ function addReason(groups: Map<string, ReasonGroup>, { standing, deviceId }: Dev
  */
 function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged' | 'steps'> {
 	const hasBegun = devices.some(({ isMoveDue }) => isMoveDue);
-	const isToCome = ({ standing, ring, isSilent }: DeviceStanding) =>
-		ring !== null && (standing === 'dueLater' || isSilent);
+	const isOnItsWay = ({ standing, hasAllDue }: DeviceStanding) => standing === 'dueLater' && !hasAllDue;
+	// The others of a ring to come count by what is due of them before it, those that fail that among all that have it.
+	const isToCome = (one: DeviceStanding) => one.ring !== null && (isOnItsWay(one) || one.isSilent);
 	const judged = devices
 		.filter((one) => one.isMoveDue || (one.target !== null && !isToCome(one)))
 		.map((one) =>
@@ -339,11 +349,13 @@ function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged'
 		);
 	const steps = [...Map.groupBy(judged, ({ step }) => step)].map(([step, those]) => {
 		const failed = those.filter(({ hasFailed }) => hasFailed);
-		const reported = those.filter(({ standing, isSilent }) => standing !== 'dueLater' && !isSilent);
+		const reported = those.filter((one) => !isOnItsWay(one) && !one.isSilent);
 		const silent = failed.filter(({ isSilent }) => isSilent).length;
 		const missing = those.filter(({ isSilent }) => isSilent).length;
+		const later = those.filter(isOnItsWay).length;
 		const isRing = those.some(({ isMoveDue }) => isMoveDue);
-		return { step, isRing, devices: those.length, reported: reported.length, failed: failed.length, silent, missing };
+		const [devices, sure] = [those.length, reported.length];
+		return { step, isRing, devices, reported: sure, failed: failed.length, silent, missing, later };
 	});
 	steps.sort((a, b) => b.failed / b.devices - a.failed / a.devices || a.reported / a.devices - b.reported / b.devices);
 	const { devices: count = 0, reported = 0, failed = 0 } = steps[0] ?? {};

@@ -86,7 +86,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			// At a start there are none yet. A newer version may have kept what this one cannot read.
 			if (applications.length === 0) await use(pieces.of(setting) ?? null).catch(() => {});
 			const consequence = applications.length > 0 ? ' The applications from before stay in force.' : '';
-			warn(setting, failure(code, message + consequence, { remedy }));
+			warn(setting, failure(code, message + consequence, { remedy, params: { path: `${file}` } }));
 		}
 	}
 
@@ -115,7 +115,11 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			await openSockets();
 			const desired = [port, metricsPort, http.port];
 			await leaveAll(desired);
-			await Promise.all(ports.map((each, at) => each.take(desired[at] ?? null)));
+			// Of two that are given one port, it stays with the one that had it, also over a restart.
+			for (const keeps of [true, false])
+				await Promise.all(
+					ports.map((each, at) => each.hadLast(desired[at] ?? null) === keeps && each.take(desired[at] ?? null)),
+				);
 		},
 		/** Closes all of them. May be called twice. */
 		async close(): Promise<void> {
@@ -145,6 +149,7 @@ function keepPort(
 	};
 	return {
 		url: () => opened?.url ?? null,
+		hadLast: (desired: number | null) => Number(pieces.of(setting) ?? Number.NaN) === desired,
 		/** Closes it where none is wanted, and where another one of these is given its port. */
 		async leave(desired: number | null, others: readonly (number | null)[]): Promise<void> {
 			before = opened?.desired ?? null;

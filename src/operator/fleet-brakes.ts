@@ -94,7 +94,7 @@ export interface Braked extends PlanFile {
 	readonly previous: PlanFile | null;
 	/** The digest of the plan in force that this one was compared with, `null` for none; `undefined` where it was not compared. */
 	readonly seen: string | null | undefined;
-	/** Whether a person or a step has named the plan in force; else it is what is published. */
+	/** Whether a person has named the plan in force; else it is what is published. */
 	readonly isNamed: boolean;
 	/** Who moves; `null` without an inventory. */
 	readonly preview: PlanPreview | null;
@@ -150,7 +150,7 @@ export async function withBrakes(
 				: known === undefined
 					? named?.digest
 					: (previous?.digest ?? null),
-		isNamed: flags.previous !== undefined || typeof known === 'object',
+		isNamed: flags.previous !== undefined,
 		preview,
 	};
 }

@@ -19,9 +19,9 @@ export function judgement({ steps, devices }: FleetProgress, flags: Limits): Fai
 			remedy: 'Name the devices with --inventory FILE, and look at the source of the reports.',
 		});
 	const others = steps.filter(({ isRing }) => !isRing);
-	const all = (name: 'devices' | 'reported' | 'missing') => others.reduce((sum, step) => sum + step[name], 0);
+	const all = (name: 'devices' | 'reported' | 'missing' | 'later') => others.reduce((sum, step) => sum + step[name], 0);
 	// A rule of one device that is away holds no rollout: what has no ring is heard of as a whole.
-	const whole = { devices: all('devices'), reported: all('reported'), missing: all('missing') };
+	const whole = { devices: all('devices'), reported: all('reported'), missing: all('missing'), later: all('later') };
 	const failures = [
 		// Whatever those will say that have not reported.
 		...steps.map((step) =>
@@ -36,10 +36,10 @@ export function judgement({ steps, devices }: FleetProgress, flags: Limits): Fai
 type JudgedStep = FleetProgress['steps'][number];
 
 function tooFewReports(
-	step: Pick<JudgedStep, 'devices' | 'reported' | 'missing'>,
+	step: Pick<JudgedStep, 'devices' | 'reported' | 'missing' | 'later'>,
 	{ minReported, allowMissing = 0 }: Limits,
 ): Failure | null {
-	const { devices, reported } = step;
+	const { devices, reported, later } = step;
 	const allowed = Math.min(step.missing, allowMissing);
 	if (reported > 0 && reported / (devices - allowed) >= (minReported ?? 0)) return null;
 	const some = `${reported} of ${counted(devices, 'device')} whose change is due have reported`;
@@ -48,9 +48,12 @@ function tooFewReports(
 		minReported === undefined
 			? ''
 			: `; ${percent(minReported)} must have${allowed > 0 ? `, not counting ${allowed} that may be silent` : ''}`;
-	return failure('devices-offline', `${missing}${limit}.`, {
-		remedy: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.',
-	});
+	const onTheWay = later > 0 ? `; ${later} of these still ${later === 1 ? 'has' : 'have'} time for it` : '';
+	const remedy =
+		later === devices - reported
+			? 'Wait until their time is over; do not go on meanwhile.'
+			: 'Wait until more devices have reported, or look at the ones that are offline; do not go on meanwhile.';
+	return failure('devices-offline', `${missing}${onTheWay}${limit}.`, { remedy });
 }
 
 /** A silent device has failed, unless a person says how many may be silent. */

@@ -190,7 +190,8 @@ async function checked(
 	const file: PlanFile = { ...planIn(payload, 'The next plan'), findings: [] };
 	const { inventory, withoutRecord } = flags;
 	const braked = await withBrakes(shell, file, isForward ? flags : { inventory, withoutRecord }, before);
-	if (isForward) refuseErrors(braked);
+	if (!isForward) return { ...braked, isNamed: true };
+	refuseErrors(braked);
 	return braked;
 }
 

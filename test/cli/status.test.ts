@@ -133,6 +133,17 @@ describe('on a paired device that is online', () => {
 		expect(plain.stdout).not.toContain('\u001b');
 	});
 
+	test('events show numbers and equal names as the service wrote them [F1341]', async () => {
+		const { home, service } = device;
+		const following = follow('idv-agent', ['events', '--follow', '--json'], home.env);
+		const sent = '{"type":"exact","id":"n-9","v":9007199254740993,"w":1.10,"a":1,"a":2}';
+		service.sendRaw(sent);
+		expect(await following.untilLine(/"kind":"exact"/)).toContain(`"data":${sent}`);
+		const [plain, json] = await Promise.all([home.agent(['events']), home.agent(['events', '--json'])]);
+		expect(plain.stdout).toContain(`exact  ${sent}\n`);
+		expect(json.stdout).toContain(`"data":${sent}`);
+	});
+
 	test('events after an id that was never given is bad data', async () => {
 		const { home } = device;
 		const since = ['events', '--since', 'yesterday'];

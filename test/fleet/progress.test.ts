@@ -211,7 +211,18 @@ describe('a fleet', () => {
 		const context = { ...CONTEXT, publishedMs: NOW - 1 };
 		const progress = sumUp([standingOf(rollout([ALL]), null, report(), context)]);
 		expect(progress).toMatchObject({ dueLater: 1, judged: { devices: 1, reported: 0, failed: 0 } });
-		expect(sumUp([standingOf(rollout([TOMORROW]), null, report(), CONTEXT)]).judged.devices).toBe(0);
+		expect(progress.steps).toMatchObject([{ later: 1 }]);
+	});
+
+	test('counts devices of a ring to come by what they have, so that one that is offline is one among all of them [F1343]', () => {
+		const later = ids.filter((id) => !inFirst.has(id));
+		const stepWith = (said: Partial<DeviceReport>) =>
+			sumUp(fleet((id) => (inFirst.has(id) ? { workflowId: 'new' } : id === later[0] ? said : {}))).steps.filter(
+				({ isRing }) => !isRing,
+			);
+		const step = { devices: later.length, reported: later.length, failed: 1, later: 0 };
+		expect(stepWith({ online: false, offlineSinceMs: NOW - 60_000 })).toMatchObject([step]);
+		expect(stepWith({ workflowId: 'other' })).toMatchObject([step]);
 	});
 
 	test('groups reasons without the names of devices, the most frequent first', () => {

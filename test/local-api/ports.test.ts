@@ -260,6 +260,19 @@ describe('a push that cannot be used, over a restart', () => {
 		await new Promise((resolve) => other.close(resolve));
 	});
 
+	test('that gives two listeners one port leaves it with the one that had it [F1342]', async () => {
+		const [first, second, home] = [await freePort(), await freePort(), await givenHome()];
+		const applicationsFile = await givenApplications(home);
+		const given = (metricsPort: number) => ({ local: { metricsPort, http: { port: second, applicationsFile } } });
+		await (await givenAgent({ home, settings: given(first) })).stop();
+		for (const _ of ['once', 'again']) {
+			const device = await givenAgent({ home, settings: given(second) });
+			expect((await askBrowser(device, '/v1/status', { headers: asKiosk })).status).toBe(200);
+			expect(new URL(device.daemon.addresses.metrics ?? '').port).toBe(String(first));
+			await device.stop();
+		}
+	});
+
 	// Only root may make a place below /run.
 	test.skipIf(process.getuid?.() !== 0)(
 		'finds nothing of a credential that its site has encrypted: it is not written to the state [F1337]',
