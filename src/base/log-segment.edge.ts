@@ -116,6 +116,11 @@ export function openSegment(
 			if (count === 0) first = segment.head?.next ?? number;
 			const index = number - first;
 			if (index < 0) return;
+			// Its content is there twice: the first may have been erased since.
+			if (startOf(number) !== NOWHERE) {
+				segment.isDamaged = true;
+				return;
+			}
 			if (index >= starts.length) {
 				const room = Math.max(64, index + 1, Math.ceil(starts.length * 1.5));
 				const grown = [new Uint32Array(room).fill(NOWHERE), new Uint32Array(room), new Float64Array(room)] as const;

@@ -9,6 +9,7 @@ import type { Found, Waiting } from './record-log-types.ts';
 export const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
 const NOTHING_READABLE = 'nothing in it can be read';
 
+const A_COPY = 'it is a copy of another one of them';
 const OF_ANOTHER = 'it is of another device or of an older installation';
 
 /** Reads nothing yet. @param mark the owner's: a file with another one is not read. */
@@ -76,6 +77,8 @@ export function createSegments(
 				const is = segment.has(next);
 				const payload = is === 'kept' ? segment.read(next) : null;
 				if (is === 'erased' && !(next > oldest && segment.madeRoom(next))) continue;
+				// What is wrong with a content is only seen when it is read.
+				segment.isDamaged ||= is === 'kept' && payload === null && segment.isRotten(next);
 				if (payload === null) lost = { number: next, lostFrom: lost?.lostFrom ?? next };
 				else {
 					if (lost) yield lost;
@@ -167,10 +170,12 @@ export function createSegments(
 				try {
 					const segment = openSegment(directory, each, access, files);
 					const other = segment.head?.mark ?? mark;
-					if (other === mark || mark === null) list.push(segment);
+					const isOwn = other === mark || mark === null;
+					const isCopy = list.some(({ name, bytes }) => name.endsWith(`-${each.salt}.log`) && bytes >= segment.bytes);
+					if (isOwn && !isCopy) list.push(segment);
 					else {
 						files.closeSync(segment.descriptor);
-						unreadable.push({ ...each, error: new Error(OF_ANOTHER) });
+						unreadable.push({ ...each, error: new Error(isCopy ? A_COPY : OF_ANOTHER) });
 					}
 				} catch (error) {
 					unreadable.push({ ...each, error });

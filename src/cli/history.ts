@@ -27,6 +27,10 @@ export async function showHistory(
 	const shown = [...(before ? [before] : []), ...(from === -1 ? [] : entries.slice(from, to + 1))];
 	for (const entry of shown)
 		shell.line(shell.isJson ? JSON.stringify(entry) : `${localTime(entry.at)}  ${entry.sentence}`);
+	const asked = [flags.since === undefined ? null : since, until].find((time) => time !== null);
+	const [first] = entries;
+	if (first && asked !== undefined && asked < first.at)
+		shell.warn(`The history begins at ${localTime(first.at)}: nothing is known from before.`);
 	for (const { after, before: next } of lost) {
 		const [earlier, later] = [after, next].map((at) => (at === null ? 'the end' : localTime(at)));
 		shell.warn(

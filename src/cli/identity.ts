@@ -82,7 +82,9 @@ function printReport(shell: Shell, { deviceId, serial, macAddress, pinned, rejec
 		['MAC address', macAddress.value ?? 'none', macAddress.value === null ? '' : macAddress.source],
 	]);
 	shell.line(
-		pinned ? '\nPinned: it stays as it was at the pairing.' : '\nNot pinned yet: that happens at the pairing.',
+		pinned
+			? '\nPinned: it stays as it was at the pairing.'
+			: '\nNot pinned: a pairing does that. A device that has registered keeps its id.',
 	);
 	if (rejected.length > 0) {
 		shell.line('\nLooked at and not taken:');

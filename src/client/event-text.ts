@@ -25,7 +25,7 @@ export function isPage(page: unknown): boolean {
 /** The text of each event in a page, as the agent wrote it. */
 export const eventsIn = (json: string) => partsOf(json.slice(json.indexOf('[')));
 
-/** The text of its data; `undefined` in what is no event. */
+/** The text of its data; `undefined` where it has none. */
 export function dataOf(event: string): string | undefined {
 	const member = partsOf(event, 'kept').find((part) => part.startsWith('"data":'));
 	return member?.slice('"data":'.length);

@@ -61,7 +61,7 @@ export function converse(parts: ConversationParts) {
 	const fields = (more: Partial<TemplateFields>): Partial<TemplateFields> => ({
 		deviceId: parts.registration.request.deviceId,
 		workflowId: parts.registration.request.workflowId,
-		sequence,
+		sequence: ++sequence,
 		sentAt: isoNow(clock),
 		sentAtMs: clock.wallMs(),
 		uptimeSeconds: Math.round((clock.monotonicMs() - parts.startedAtMs) / 1000),
@@ -143,10 +143,7 @@ export function converse(parts: ConversationParts) {
 		opened(headers: IncomingHttpHeaders = {}): void {
 			const named = Object.entries(headers).map(([name, value]) => [name, String(value)]);
 			if (nextConnection !== null) changes({ body: '', headers: Object.fromEntries(named) });
-			for (const message of firstMessages) {
-				sequence += 1;
-				send(fillTemplate(message, fields({ token: parts.token })));
-			}
+			for (const message of firstMessages) send(fillTemplate(message, fields({ token: parts.token })));
 			if (confirmKind === null) return;
 			cancel = clock.schedule(CONFIRM_WITHIN_MS, () => {
 				const { host } = parts;

@@ -53,7 +53,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	const cleaning = planCleaning(() => options.cleanAfterMs ?? 30_000);
 	/** When the oldest event that is kept was stored. */
 	let oldestMs: number | null = null;
-	let isDamageKnown = false;
+	let damageTold: string | undefined;
 	/** Whether an erasure is not on the disk yet. */
 	let isErasing = false;
 	let cancelWake = () => {};
@@ -133,10 +133,10 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	/** The warning ends when the damaged files are gone. */
 	function noticeDamage(damages: ReturnType<RecordLog['damages']>): void {
-		if (damages.length === 0 && !isDamageKnown) return;
-		isDamageKnown = damages.length > 0;
-		const faults = damages.map(({ file, error }) => ({ file, fault: inWords(error) }));
-		onNotice('events-damaged', damagedEvents(faults));
+		const told = damagedEvents(damages.map(({ file, error }) => ({ file, fault: inWords(error) })));
+		if (told?.message === damageTold) return;
+		damageTold = told?.message;
+		onNotice('events-damaged', told);
 	}
 
 	/** Takes the place of events that are missing or unreadable. */
@@ -153,6 +153,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function* entriesAfter(log: RecordLog, number: number): Iterable<Entry> {
 		for (const each of log.after(number)) {
 			if ('lostFrom' in each) {
+				noticeDamage(log.damages());
 				yield gapFor(log, each.lostFrom, each.number);
 				continue;
 			}
@@ -290,8 +291,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			noticeClock(log);
 			const number = log.next();
 			const entry: Entry = { ...incoming, number, id: nextId(log) };
-			given = log.append(stored.encodeEvent(entry), wallMs(), stored.encodeTag(incoming.at, key));
+			// A disk that falls behind just now has it handed on at once.
 			pending.push(entry);
+			given = log.append(stored.encodeEvent(entry), wallMs(), stored.encodeTag(incoming.at, key));
 			return entry;
 		},
 		after(since, limit, size) {

@@ -61,6 +61,8 @@ export interface Trouble {
 	readonly code: string;
 	/** ISO 8601, where it is said. */
 	readonly since: string | null;
+	/** The device's own, where they are told. */
+	readonly words?: string | null | undefined;
 }
 
 /** In the order in which they are shown. */

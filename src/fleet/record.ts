@@ -145,7 +145,10 @@ export function checkRevision(
 export function checkFleet(fleet: string | undefined, { name }: PlanTrust): void {
 	if (name === null || fleet === name) return;
 	const its = fleet === undefined ? 'names no fleet' : `is for fleet ${fleet}`;
-	throw new AgentError('plan-for-other-fleet', `The fleet plan ${its}; this device belongs to fleet ${name}.`);
+	const params = { fleet: name };
+	throw new AgentError('plan-for-other-fleet', `The fleet plan ${its}; this device belongs to fleet ${name}.`, {
+		params,
+	});
 }
 
 /** A warning while the trust of the plan in force has ended; `null` while it has not. */

@@ -50,6 +50,7 @@ const checksSchema = z.strictObject({
 
 /** The flags, and for those that are not given the words of the file beside the plan. @throws AgentError `settings-invalid`. */
 export async function withChecks<Flags extends BrakeFlags>(flags: Flags, plan: string): Promise<Flags> {
+	if (flags.unchecked) return flags;
 	const directory = isAddress(plan) ? '.' : dirname(plan);
 	const file = join(directory, CHECKS_FILE);
 	const text = await readBounded(file, MAX_NAMES_BYTES, 'settings-invalid', 'checks').catch((error: AgentError) => {

@@ -63,7 +63,8 @@ function tooManyFailures(step: JudgedStep, { failAbove, allowMissing = 0 }: Limi
 	const decided = step.reported + silent;
 	if (failAbove === undefined || decided === 0 || failed / decided <= failAbove) return null;
 	const unheard = silent === 0 ? '' : ` (${silent} of them not heard since)`;
-	const message = `${failed} of ${counted(decided, 'device')} whose change is due have failed${unheard}: ${percent(failed / decided)}, and ${percent(failAbove)} may.`;
+	const change = step.step === null ? '' : ` (${step.step})`;
+	const message = `${failed} of ${counted(decided, 'device')} whose change is due have failed${unheard}: ${percent(failed / decided)}, and ${percent(failAbove)} may${change}.`;
 	return failure('plan-not-followed', message, {
 		remedy: 'Do not sign the next ring: look at the reasons, then idv fleet pause or idv fleet rollback.',
 	});

@@ -42,7 +42,12 @@ const told = z.object({
 	code: z.string().nullish(),
 	message: z.string().nullish(),
 	params: z
-		.object({ since: time, seconds: z.number().nullish(), direction: z.string().nullish() })
+		.object({
+			since: time,
+			seconds: z.number().nullish(),
+			direction: z.string().nullish(),
+			fleet: z.string().nullish(),
+		})
 		.nullish()
 		.catch(null),
 });
@@ -99,12 +104,14 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 	const reports: DeviceReport[] = [];
 	let unpaired = 0;
 	let ahead = 0;
+	const empty: string[] = [];
 	const faults: string[] = [];
 	for (const file of files) {
 		const found = await readJsonLines(file).catch((error: unknown) => {
 			if (files.length === 1 || !(error instanceof AgentError)) throw error;
 			return { rows: [], faults: [error.message] };
 		});
+		if (found.rows.length + found.faults.length === 0) empty.push(file);
 		for (const fault of found.faults) faults.push(fault);
 		for (const { line, fields } of found.rows) {
 			if (faults.length > MAX_UNREAD) throw tooManyUnread(path, faults[0]);
@@ -131,6 +138,11 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 		shell.warn(
 			`${counted(faults.length, 'line')} of ${path} cannot be read and ${faults.length === 1 ? 'is' : 'are'} not counted:\n${named}`,
 		);
+	}
+	if (files.length === 0) shell.warn(`${path} is a directory without a file in it.`);
+	if (empty.length > 0) {
+		const more = empty.length > MAX_FAULTS ? ', …' : '';
+		shell.warn(`${counted(empty.length, 'file')} with nothing in it: ${empty.slice(0, MAX_FAULTS).join(', ')}${more}.`);
 	}
 	if (ahead > 0)
 		shell.warn(
@@ -161,7 +173,9 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 	// Without heartbeats as frames the channel alone does not say when the device was last heard.
 	const heardAtMs = heartbeatMs == null ? null : Math.max(heartbeatMs, checkedMs ?? 0, online ? (sinceMs ?? 0) : 0);
 	const refused = [problem, ...(warnings ?? [])].flatMap((one) =>
-		one?.code && isOfSettings(one.code) ? [{ code: one.code, since: one.params?.since ?? null }] : [],
+		one?.code && isOfSettings(one.code)
+			? [{ code: one.code, since: one.params?.since ?? null, words: one.message ?? null }]
+			: [],
 	);
 	const troubles = refused.filter(({ code }, at) => refused.findIndex((one) => one.code === code) === at);
 	const ofSettings = warnings?.find(({ code }) => code && isOfSettings(code));
@@ -190,7 +204,8 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		agentVersion: status.agentVersion ?? null,
 		takenBack: status.updates?.takenBack,
 		updateHindrance: updateHindranceOf(status),
-		fleet: plan?.fleet,
+		// One that holds no plan names its fleet where it refuses that of another one.
+		fleet: plan?.fleet ?? plan?.servedRefused?.params?.fleet,
 		problem: named?.code ?? null,
 		problemSince: named?.params?.since ?? null,
 		...(troubles.length > 0 && { troubles }),

@@ -30,6 +30,8 @@ export interface StepFlags extends BrakeFlags {
 
 export function nextRing(shell: Shell, flags: StepFlags, file: string): Promise<void> {
 	const startAt = flags.startAt === undefined ? undefined : new Date(flags.startAt).toISOString();
+	if (startAt !== undefined && Date.parse(startAt) < Date.now())
+		shell.warn(`${startAt} has passed: the ring begins as soon as devices take the plan.`);
 	return takeStep(shell, { kind: 'next-ring', percents: flags.rings ?? RINGS, startAt }, flags, file);
 }
 

@@ -19,11 +19,12 @@ export function settingsTrouble(
 	{ problem, problemSince = null, troubles = [] }: Pick<DeviceReport, 'problem' | 'problemSince' | 'troubles'>,
 	of: (code: string) => boolean = isOfSettings,
 ): string | null {
-	const first = problem === null ? [] : [{ code: problem, since: problemSince }];
+	const own = troubles.find(({ code }) => code === problem)?.words;
+	const first = problem === null ? [] : [{ code: problem, since: problemSince, words: own }];
 	const named = [...first, ...troubles.filter(({ code }) => code !== problem)].filter(({ code }) => of(code));
-	const words = named.map(({ code, since }) => {
+	const words = named.map(({ code, since, words }) => {
 		const ms = Date.parse(since ?? '');
-		return `${reasonIn(code)}${Number.isNaN(ms) ? '' : `, since ${localTime(new Date(ms).toISOString())}`}`;
+		return `${words?.replace(/\.$/, '') ?? reasonIn(code)}${Number.isNaN(ms) ? '' : `, since ${localTime(new Date(ms).toISOString())}`}`;
 	});
 	return words.length === 0 ? null : words.join('; and ');
 }

@@ -62,7 +62,7 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 		const said = `${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`;
 		if (problems.length < MAX_PROBLEMS) problems.push(said);
 	};
-	const text = await readWhole(file, 'inventory');
+	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
 	const devices: InventoryDevice[] = [];
 	const lines = new Map<string, { readonly line: number; readonly said: string }>();
 	const isCsv = !/^\s*[{[]/.test(text);
@@ -112,25 +112,22 @@ function alikeIds(devices: readonly InventoryDevice[]): string | null {
 	return null;
 }
 
-/** The file itself, or the files of a directory by name. @throws AgentError `inventory-invalid`. */
+/** The file itself, or the files of a directory by name. */
 export async function listFiles(path: string): Promise<string[]> {
 	const found = await stat(path).catch(() => null);
 	if (!found?.isDirectory()) return [path];
 	const entries = await readdir(path, { withFileTypes: true });
 	const files = entries.filter((entry) => entry.isFile() && !entry.name.startsWith('.'));
-	if (files.length === 0) throw new AgentError('inventory-invalid', `${path} is a directory without a file in it.`);
 	return files.map(({ name }) => join(path, name)).sort();
 }
 
-/** Each line's document, for files of other shapes as well, and what is wrong with the other lines. */
+/** Each line's document, for files of other shapes as well, and what is wrong with the other lines; nothing of an empty file. */
 export async function readJsonLines(file: string): Promise<{ rows: Row[]; faults: readonly string[] }> {
 	const faults: string[] = [];
-	const text = await readWhole(file, 'report');
+	const bytes = await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'report');
+	const text = bytes.length === 0 ? '' : decode(bytes, file);
 	return { rows: jsonLines(text, (line, fault) => void faults.push(`${file}: line ${line}: ${fault}.`)), faults };
 }
-
-const readWhole = async (file: string, what: string) =>
-	decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', what), file);
 
 /** By the mark of its bytes, or by the first character, which is ASCII in a table and in JSON. */
 function encodingOf([first, second]: Uint8Array): 'utf-16le' | 'utf-16be' | 'utf-8' {

@@ -42,7 +42,7 @@ export const messageTemplate = (purpose: TemplatePurpose) =>
 export const registrationPath = later(() => placeSchema(pathProblem));
 /** The same, or a whole address: wss, or ws to this machine itself. */
 export const channelPlace = later(() =>
-	placeSchema((place) => (/^wss?:/i.test(place) ? channelAddressProblem(place) : pathProblem(place))),
+	placeSchema((place) => (place.startsWith('/') ? pathProblem(place) : channelAddressProblem(place))),
 );
 const placeSchema = (problemOf: (place: string) => string | null) =>
 	text.superRefine((place, context) => {
@@ -53,7 +53,14 @@ const pathProblem = (place: string) =>
 	/^\/[^#\s]*$/.test(place) ? null : 'must be a path such as /ws/device or /devices/{deviceId}/channel';
 function channelAddressProblem(address: string): string | null {
 	const url = URL.parse(address);
-	if (!url?.hostname || /[{}]/.test(decodeURIComponent(url.host)) || url.username || url.password || url.hash)
+	if (
+		!/^wss?:/i.test(address) ||
+		!url?.hostname ||
+		/[{}]/.test(decodeURIComponent(url.host)) ||
+		url.username ||
+		url.password ||
+		url.hash
+	)
 		return 'must be a path such as /ws/device, or an address such as wss://events.example.com/ws without user and fragment';
 	if (url.protocol !== 'wss:' && !isLoopback(url.href))
 		return 'must begin with wss:// (plain ws is only for this machine itself)';

@@ -81,6 +81,8 @@ describe('log files of another device', () => {
 				expect(readHistory(other.paths.stateDir).documents.map((entry) => entry.at)).not.toContain(time);
 		const shown = await finish('idv-agent', ['history'], envOf(own));
 		expect(shown.stderr).toContain(told);
+		const early = await finish('idv-agent', ['history', '--until', '2020-01-01'], envOf(own));
+		expect(early).toMatchObject({ stdout: '', stderr: expect.stringMatching(/^Warning: The history begins at /m) });
 		const verified = await finish('idv-agent', ['audit', '--verify'], envOf(own));
 		expect(verified).toMatchObject({ status: 74, stdout: expect.stringContaining(told) });
 	});

@@ -441,7 +441,7 @@ describe('damage at rest', () => {
 			fc.property(
 				fc.nat(4),
 				fc.double({ min: 0, max: 1, noNaN: true }),
-				fc.constantFrom('flip', 'sector', 'noise', 'cut', 'remove'),
+				fc.constantFrom('flip', 'sector', 'noise', 'cut', 'remove', 'twice'),
 				fc.uint8Array({ minLength: 300, maxLength: 300 }),
 				(index, where, how, noise) => {
 					for (const [name, content] of whole) fs.writeFileSync(at(name), content);
@@ -454,6 +454,7 @@ describe('damage at rest', () => {
 					if (how === 'noise') change(name, place, ...noise.subarray(0, size - place));
 					if (how === 'cut') fs.truncateSync(at(name), place);
 					if (how === 'remove') fs.rmSync(at(name));
+					if (how === 'twice') fs.appendFileSync(at(name), whole.get(name)?.subarray(-place) ?? '');
 					const log = open({ access: 'read' });
 					const after = short(read(log));
 					void log.close();
@@ -473,6 +474,7 @@ describe('damage at rest', () => {
 					expect(missing.filter((text) => !lost.includes(text) && !isEdge(text))).toEqual([]);
 					expect(lost.filter((text) => !missing.includes(text) && Number(text) <= before.length)).toEqual([]);
 					if (how === 'flip') expect(missing.length).toBeLessThan(2);
+					if (how === 'twice') expect([missing, log.count()]).toEqual([[], before.length]);
 				},
 			),
 			{ numRuns: 300 },

@@ -393,6 +393,15 @@ describe('acknowledgements', () => {
 	});
 });
 
+test('what a device sends besides heartbeats is numbered where a template asks for it [F1348]', async () => {
+	const service = await givenOtherService(() => true);
+	const device = await givenDevice(service, { firstMessages: ['hello {sequence}'], ackBody: 'ack {sequence} {id}' });
+	await device.untilState('online');
+	for (const id of ['n-1', 'n-2']) service.send(`{"type":"session.started","id":"${id}"}`);
+	await service.untilMessage((text) => text.includes('n-2'));
+	expect(service.messages()).toEqual(['hello 1', 'ack 2 n-1', 'ack 3 n-2']);
+});
+
 test('a service that answers acknowledgements with the same id is not acknowledged without end, with and without an id [F1250]', async () => {
 	for (const [ackBody, ask, answer, acknowledged] of [
 		[{ ack: '{id}' }, '{"type":"session.started","id":"n-1"}', '{"type":"ack.ok","id":"n-1"}', '{"ack":"n-1"}'],

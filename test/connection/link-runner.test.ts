@@ -263,7 +263,7 @@ describe('what a channel says', () => {
 		await news();
 		for (const text of [frame.text, ' a\n', '{"type":"b"}'])
 			channel.say({ type: 'frame', frame: { type: 'text', text } });
-		expect(channel.sent).toEqual(['{"pong":7,"up":100,"n":0}', '{"pong":"","up":100,"n":0}']);
+		expect(channel.sent).toEqual(['{"pong":7,"up":100,"n":1}', '{"pong":"","up":100,"n":2}']);
 		expect((await news()).map(([name, , heard]) => [name, heard])).toEqual([
 			['frame', { type: 'text', text: '{"type":"b"}' }],
 		]);

@@ -102,6 +102,18 @@ describe('keeping events', () => {
 		expect(first?.id).toMatch(/^run\d+-1$/);
 	});
 
+	test('what is read while the disk falls behind is not handed on once more [F1345]', async () => {
+		const store = open({ bounds: { maxCount: 1000, maxBytes: 1e8, maxAgeMs: DAY } });
+		const long = 'x'.repeat(40_000);
+		while (store.notices.length === 0) store.append(incoming(long));
+		const read = all(store).entries.at(-1)?.number;
+		const seen: number[] = [];
+		store.subscribe((entries) => seen.push(...entries.map(({ number }) => number)));
+		const next = store.append(incoming('next'))?.number;
+		await store.settled();
+		expect([read, seen]).toEqual([(next ?? 0) - 1, [next]]);
+	});
+
 	test('what waits for the disk is bounded: beyond that events are handed on from memory, with a warning, until it has caught up', async () => {
 		const store = open({ bounds: { maxCount: 1000, maxBytes: 1e8, maxAgeMs: DAY } });
 		const long = 'x'.repeat(40_000);
@@ -641,7 +653,7 @@ describe('a disk that fails', () => {
 		}
 	});
 
-	test('one damaged record is one gap at its place: in pages, from every place, and by its own id [F515]', async () => {
+	test('one damaged record is told, and is one gap at its place: in pages, from every place, and by its own id [F515]', async () => {
 		let store = open();
 		const ids = await add(store, 'a', 'b', 'c', 'd');
 		const [name = ''] = fs.readdirSync(directory);
@@ -660,6 +672,8 @@ describe('a disk that fails', () => {
 				'd',
 			]);
 			expect(Object.keys(JSON.parse(entries[2]?.content ?? ''))).toEqual(['from', 'to']);
+			// A content is looked at when it is read.
+			expect(one.notices).toMatchObject([['events-damaged', { code: 'state-corrupt' }]]);
 			expect(all(one, ids[2]).entries.map(({ id }) => id)).toEqual(ids.slice(3));
 		}
 	});
@@ -683,6 +697,32 @@ describe('a disk that fails', () => {
 		expect(store.notices.at(-1)).toEqual(['events-damaged', null]);
 		expect(ids).toHaveLength(3);
 	});
+
+	test.each([0, 1, 2, 3])(
+		'a content that is in a file twice, or in two files, costs no event, old or new, and is told (%i) [F1344]',
+		async (kind) => {
+			const bounds = { maxCount: 500, maxBytes: 400_000, maxAgeMs: DAY };
+			const before = open({ bounds });
+			const texts = Array.from({ length: 495 }, (_, index) => `${index}${'x'.repeat(300)}`);
+			await add(before, ...texts);
+			for (const text of texts.slice(0, 200)) await add(before, text.slice(0, 9));
+			const kept = contents(all(before).entries);
+			await before.close();
+			const names = fs.readdirSync(directory).sort();
+			const [name = ''] = names.slice(kind > 1 ? -1 : 1);
+			const copied = fs.readFileSync(at(name));
+			const moved = name.replace(/-\d{8}-/, (found) => found.replace(/\d+/, '00000099'));
+			if (kind % 2 === 0) fs.appendFileSync(at(name), copied);
+			else fs.writeFileSync(at(moved), copied);
+			const store = open({ bounds });
+			const found = contents(all(store).entries.filter(({ type }) => type !== 'gap'));
+			expect([found, store.count]).toEqual([kept, 500]);
+			expect(store.notices).toMatchObject([['events-damaged', { code: 'state-corrupt' }]]);
+			await add(store, 'new', 'newer');
+			const later = contents(all(store).entries.filter(({ type }) => type !== 'gap'));
+			expect(later.slice(-3)).toEqual([kept.at(-1), 'new', 'newer']);
+		},
+	);
 
 	test('a full disk: everything goes on in memory, and to the disk when there is room', async () => {
 		const child = writers.start(['limited', directory, '0', 'full'], 6);

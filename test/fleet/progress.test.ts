@@ -225,6 +225,16 @@ describe('a fleet', () => {
 		expect(stepWith({ workflowId: 'other' })).toMatchObject([step]);
 	});
 
+	test('that chooses by labels says of a device whose own are not told that they may differ [F1340]', () => {
+		const byLabel = planOf({
+			spreadSeconds: 0,
+			rules: [{ name: 'A', match: { labels: ['north'] }, workflowId: 'new' }],
+		});
+		const known = { deviceId: 'K-1', serial: null, macAddress: null, deviceType: null, labels: ['north'] };
+		const { standing, reason } = standingOf(byLabel, known, report(), CONTEXT);
+		expect([standing, reason]).toEqual(['overdue', 'its own labels may differ from those of the inventory']);
+	});
+
 	test('groups reasons without the names of devices, the most frequent first', () => {
 		const { reasons, rings } = sumUp(
 			fleet((id) => ({

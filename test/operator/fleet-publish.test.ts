@@ -379,6 +379,24 @@ describe('a published plan that is damaged', () => {
 	});
 });
 
+test('the next ring of a plan that the record does not know is refused until it is named; a way back is not [F1338]', async () => {
+	const { key, plan, sign, first, out, published } = await given();
+	await first(await plan(1, 'new'), out);
+	const other = join(operator.directory, 'other.json');
+	await sign(await plan(9, 'new'), other, '--previous', 'none');
+	const theirs = await readFile(other, 'utf8');
+	await writeFile(out, theirs);
+	const step = (name: string, ...flags: string[]) =>
+		operator.idv(['fleet', name, out, '--key', key, '--out', out, ...flags]);
+	const refusal = { status: 65, stderr: expect.stringMatching(/another manager has published there.*plan-outdated/) };
+	expect(await step('next-ring')).toMatchObject(refusal);
+	expect(await readFile(out, 'utf8')).toBe(theirs);
+	expect((await step('rollback')).status).toBe(0);
+	await writeFile(out, theirs);
+	expect((await step('next-ring', '--previous', other)).status).toBe(0);
+	expect(await published()).toMatchObject({ revision: 11 });
+});
+
 test('rollback orders the version before again, in the rings that had begun, and names the devices that cannot go back', async () => {
 	const { key, plan, sign, first, out, published } = await given();
 	const ids = Array.from({ length: 100 }, (_, n) => `K-${n}`);
@@ -652,10 +670,10 @@ test('a mistyped workflow that was signed, failed everywhere and was taken back 
 	// While its rollout goes on, its next ring asks for nothing.
 	expect((await operator.idv(['fleet', 'next-ring', out, '--allow-moves', '100'])).status).toBe(0);
 	expect((await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out])).status).toBe(0);
-	const again = await sign(await plan(3, 'newt'), out, '--unchecked');
+	const again = await sign(await plan(3, 'newt'), out, '--workflows', 'old,newt');
 	expect(again).toMatchObject({
 		status: 65,
 		stderr: expect.stringMatching(/\(newt\) is a workflow that no device has had/),
 	});
-	expect((await sign(await plan(3, 'newts'), out, '--unchecked')).stderr).not.toMatch(/and newt is one/);
+	expect((await sign(await plan(3, 'newts'), out, '--workflows', 'old,newts')).stderr).not.toMatch(/and newt is one/);
 });

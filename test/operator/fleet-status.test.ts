@@ -115,13 +115,13 @@ describe('idv fleet status --plan', () => {
 	test.each([
 		[
 			'refused',
-			{ warnings: [{ code: 'credential-refused', message: 'No.', params: { since } }] },
-			'the service refuses its credential',
+			{ warnings: [{ code: 'credential-refused', message: 'It says so itself.', params: { since } }] },
+			'It says so itself',
 		],
 		[
 			'unreadable',
-			{ warnings: [{ code: 'credential-unreadable', message: 'No.', ...fileOf }] },
-			'its credential cannot be read',
+			{ warnings: [{ code: 'credential-unreadable', message: 'It says so itself.', ...fileOf }] },
+			'It says so itself',
 		],
 	])('a %s credential of a device at its target is named, with since when [F762]', async (_, more, words) => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
@@ -141,22 +141,26 @@ describe('idv fleet status --plan', () => {
 	test.each([
 		[
 			'way out',
-			{ warnings: [{ code: 'settings-not-followed', message: 'No.', params: { since: '2026-02-03T04:05:06.000Z' } }] },
-			'it is not online with its changed settings, and stays with those from before, since 2026-02-03',
+			{
+				warnings: [
+					{
+						code: 'settings-not-followed',
+						message: 'It says so itself.',
+						params: { since: '2026-02-03T04:05:06.000Z' },
+					},
+				],
+			},
+			'It says so itself, since 2026-02-03',
 		],
-		['workflow', { problem: { code: 'workflow-unknown', message: 'No.' } }, 'the service does not know the workflow'],
-		[
-			'value',
-			{ warnings: [{ code: 'settings-invalid', message: 'No.' }] },
-			'a setting on it is not valid, or not in force as it is written',
-		],
+		['workflow', { problem: { code: 'workflow-unknown', message: 'It says so itself.' } }, 'It says so itself'],
+		['value', { warnings: [{ code: 'settings-invalid', message: 'It says so itself.' }] }, 'It says so itself'],
 		[
 			'file',
 			{
-				warnings: [{ code: 'settings-unreadable', message: 'No.' }],
-				problem: { code: 'service-unreachable', message: 'No.' },
+				warnings: [{ code: 'settings-unreadable', message: 'It says so itself.' }],
+				problem: { code: 'service-unreachable', message: 'It is away.' },
 			},
-			'a file of its settings cannot be read, and what it held before is in force',
+			'It says so itself',
 		],
 	])('a %s that was refused while others are in force is named, in every form [F803]', async (_, more, words) => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
@@ -303,7 +307,40 @@ describe('idv fleet status --plan', () => {
 		await writeFile(join(directory, 'b.json'), `${line('K-2', 'new')}\n`);
 		const { stdout, stderr } = await status('--plan', plan, '--from', directory, '--json');
 		expect(JSON.parse(stdout)).toMatchObject({ devices: 1, atTarget: 1 });
-		expect(stderr).toMatch(/^Warning: .*a\.json: line 1: the file is empty/s);
+		expect(stderr).toMatch(/^Warning: 1 file with nothing in it: \S*a\.json\.\n$/);
+	});
+
+	test('devices that still have time are not said to be missing [F1339]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(line('K-1', 'old'), line('K-2', 'old'));
+		const when = new Date(Date.now() - 1000).toISOString();
+		const limits = ['--fail-above', '2%', '--grace-seconds', '600', '--published', when];
+		const told = await status('--plan', plan, '--from', from, ...limits);
+		expect(told).toMatchObject({
+			status: 69,
+			stderr: expect.stringMatching(/\(0 of 2\); 2 of these still have time for it\. Wait until their time is over/),
+		});
+	});
+
+	test('an empty file, or a directory without one, is no report of any device: a pipeline waits [F1346]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const directory = join(operator.directory, 'none');
+		await mkdir(directory);
+		const empty = join(operator.directory, 'empty.jsonl');
+		await writeFile(empty, '');
+		for (const from of [directory, empty]) {
+			const told = await status('--plan', plan, '--from', from, '--fail-above', '2%');
+			expect([told.status, told.stderr]).toEqual([69, expect.stringMatching(/^Warning: .*(a file|nothing) in it/)]);
+		}
+	});
+
+	test('without an inventory a device of another fleet is not counted, also one that holds no plan [F1347]', async () => {
+		const plan = await planFile({ format: 'idv-fleet-plan/2', fleet: 'north', defaults: { workflowId: 'new' } });
+		const servedRefused = { code: 'plan-for-other-fleet', message: 'No.', remedy: '', params: { fleet: 'south' } };
+		const other = { plan: { revision: null, followed: null, refused: null, servedRefused } };
+		const from = await lines(line('K-1', 'new'), line('K-2', 'old', other));
+		const told = await status('--plan', plan, '--from', from, '--json', '--fail-above', '2%');
+		expect(succeeded(told)).toMatchObject({ devices: 1, atTarget: 1, unlisted: 1 });
 	});
 
 	test('a time that is still to come does not make a line the newest', async () => {

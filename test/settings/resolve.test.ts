@@ -151,6 +151,11 @@ describe('a complaint names the file, the setting and what it must be', () => {
 			'service.channelPath must be a path such as /ws/device or /devices/{deviceId}/channel.',
 		],
 		[
+			'an address that is no channel',
+			{ service: { channelPath: 'https://events.example.com/ws' } },
+			'service.channelPath must be a path such as /ws/device, or an address such as wss://events.example.com/ws without user and fragment.',
+		],
+		[
 			'a field of a path that nothing fills in',
 			{ service: { channelPath: '/ws/{serial}' } },
 			'service.channelPath names {serial}, which nothing fills in; it may name {deviceId}, {workflowId}.',
