@@ -1,6 +1,6 @@
 /**
  * Every suite and benchmark beside `npm test`, by name: `npm run suite` lists them, `npm run suite -- NAME [ARGUMENTS…]` runs one, and
- * `--short NAME` its form for CI. `.ci/run` takes the names and their order from here (`--ci`). A suite that is not in this table does not exist.
+ * `--short NAME` its form for CI. `.ci/run` takes the names and their order from here (`--ci`: those on one line run side by side). A suite that is not in this table does not exist.
  */
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
@@ -14,6 +14,8 @@ interface Suite {
 	readonly run: readonly string[];
 	/** CI's form: arguments and variables that make it quicker. Without it CI does not run the suite. */
 	readonly short?: { readonly args?: readonly string[]; readonly env?: Readonly<Record<string, string>> };
+	/** Whether it mostly waits: CI runs it beside the one before it. */
+	readonly waits?: true;
 }
 
 const vitest = (config: string): readonly string[] => ['vitest', 'run', '--config', config];
@@ -55,16 +57,16 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		run: vitest('test/fleet/nginx/vitest.config.ts'),
 		short: {},
 	},
-	telemetry: {
-		says: 'metrics pushed to a real store',
-		needs: 'VictoriaMetrics',
-		run: vitest('test/telemetry/store/vitest.config.ts'),
-		short: {},
-	},
 	codes: {
 		says: 'codes made and read by third-party programs',
 		needs: 'qrencode, zbarimg, imagemagick',
 		run: vitest('test/scanning/codes/vitest.config.ts'),
+		short: {},
+	},
+	telemetry: {
+		says: 'metrics pushed to a real store',
+		needs: 'VictoriaMetrics',
+		run: vitest('test/telemetry/store/vitest.config.ts'),
 		short: {},
 	},
 	diagnosis: {
@@ -72,6 +74,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		needs: 'shows more as root',
 		run: vitest('test/diagnosis/namespaces/vitest.config.ts'),
 		short: {},
+		waits: true,
 	},
 	scanners: {
 		says: 'scanners on serial lines',
@@ -199,7 +202,11 @@ function main([first, ...rest]: readonly string[]): void {
 		return;
 	}
 	if (first === '--ci') {
-		for (const [name, suite] of Object.entries(SUITES)) if (suite.short) console.log(name);
+		const lines: string[][] = [];
+		for (const [name, { short, waits }] of Object.entries(SUITES))
+			if (short && waits) lines.at(-1)?.push(name);
+			else if (short) lines.push([name]);
+		for (const names of lines) console.log(names.join(' '));
 		return;
 	}
 	const isShort = first === '--short';

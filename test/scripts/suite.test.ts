@@ -22,6 +22,9 @@ test('every folder below test/ that has a configuration or a runner of its own h
 test('CI runs the short form of every suite that has one', () => {
 	expect(read('.ci/run')).toContain('npm run -s suite -- --ci');
 	expect(read('.ci/run')).toContain('npm run -s suite -- --short "$1"');
+	expect(read('.ci/run')).toContain('npm run -s suite -- --short "$name"');
+	// They need no device of their own, which a machine may not permit.
+	for (const name of ['system', 'update']) expect(SUITES[name]).not.toHaveProperty('waits');
 	expect(Object.values(SUITES).filter(({ short }) => short).length).toBeGreaterThan(10);
 });
 
