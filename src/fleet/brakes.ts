@@ -179,17 +179,20 @@ const ringKeys = ({ name, words }: ReturnType<typeof partsOf>[number]) =>
 /** A slip where a plan is compared with something; else perhaps the plan in force, looked at once more. */
 const levelOf = ({ previous, inventory }: Brakes): Finding['level'] => (previous || inventory ? 'error' : 'note');
 
-/** A ring that the previous plan had as well has begun in its time. */
+/** A ring that the previous plan had as well, to the same, has begun in its time. */
 function pastRings(plan: FleetPlan, brakes: Brakes): Finding[] {
-	const before = new Map(
-		brakes.previous && partsOf(brakes.previous.plan).map(({ name, words }) => [name, words.rollout?.rings ?? []]),
-	);
+	const keysOf = ({ name, words: { rollout } }: ReturnType<typeof partsOf>[number]) =>
+		(rollout?.rings ?? []).map(({ percent, startAt, agent }) => {
+			const to = Object.values(SAID).map((said) => said(rollout?.to ?? {}));
+			return JSON.stringify([name, percent, startAt, agent?.version, to]);
+		});
+	const before = new Set((brakes.previous ? partsOf(brakes.previous.plan) : []).flatMap(keysOf));
 	const known = brakes.previous ? '' : ', or name the plan in force with --previous if the ring has begun';
-	return partsOf(plan).flatMap(({ name, words, path }) =>
-		(words.rollout?.rings ?? []).flatMap(({ startAt, percent }, index): Finding[] => {
+	return partsOf(plan).flatMap((part) =>
+		(part.words.rollout?.rings ?? []).flatMap(({ startAt }, index): Finding[] => {
 			if (startAt === undefined || Date.parse(startAt) >= brakes.nowMs) return [];
-			if (before.get(name)?.some((ring) => ring.percent === percent && ring.startAt === startAt)) return [];
-			const place = [...path, 'rollout', 'rings', index, 'startAt'];
+			if (before.has(keysOf(part)[index] ?? '')) return [];
+			const place = [...part.path, 'rollout', 'rings', index, 'startAt'];
 			const what = `is in the past: the ring begins as soon as devices take the plan; leave it out if that is meant${known}`;
 			return [{ level: levelOf(brakes), path: place, what }];
 		}),

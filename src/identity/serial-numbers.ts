@@ -3,17 +3,19 @@ import { isSerial } from '../protocol/device-connection.ts';
 
 /** Words of which makers make the text that a factory should have replaced, `To Be Filled By O.E.M.` or `Type2 - Board Serial Number`. */
 const WORDS = [
-	...'to be fill filled by oem tbd default string standard eval sample dummy bad index reserved'.split(' '),
+	...'to be fill filled by oem\\d? tbd default string standard eval sample dummy bad index reserved'.split(' '),
 	...'system chassis base board main mother product manufacturer type\\d? sku version'.split(' '),
 	...'serial number name asset tag information no not none null na unknown invalid empty'.split(' '),
 	...'specified unspecified applicable available unavailable provided present defined undefined'.split(' '),
-	...'set settable used unused unknow generic please change me sernum\\d? sn\\d?'.split(' '),
+	...'set settable used unused unknow generic please changeme sernum\\d? sn\\d?'.split(' '),
+	...'test\\d* engineering prototype'.split(' '),
 ];
 const ONLY_WORDS = new RegExp(`^(?:${WORDS.join('|')})+$`);
 /** Shorter ones are marks of a batch or a slot, not of a device. */
 const MIN_LENGTH = 4;
 /** Before counted digits, as in `SYS-1234567890`; after so many letters, fewer digits than these may count devices. */
 const [MAX_PREFIX, MIN_COUNTED] = [8, 6];
+const REPEATED = new RegExp(`^(?:(.)\\1*|[a-z]{1,${MAX_PREFIX}}?(.)\\2{${MIN_COUNTED - 1},})$`, 'u');
 const COUNTED = ['0123456789'.repeat(14), '0123456789abcdefghijklmnopqrstuvwxyz'].flatMap((row) => [
 	row,
 	[...row].reverse().join(''),
@@ -30,7 +32,9 @@ export function whySerialRejected(value: string): string | null {
 	if (ONLY_WORDS.test(essence) || isCounted(essence)) return `is a placeholder of the maker: ${text}`;
 	if (text.length < MIN_LENGTH) return `has fewer than ${MIN_LENGTH} characters`;
 	if (essence === '') return 'has neither letters nor digits';
-	if (/^(.)\1*$/u.test(essence)) return 'is one character repeated';
+	if (REPEATED.test(essence)) return 'is one character repeated';
+	// Different bytes would be the same text.
+	if (text.includes('\ufffd')) return 'has bytes that are not UTF-8';
 	return isSerial(text) ? null : 'is too long or has unprintable characters';
 }
 

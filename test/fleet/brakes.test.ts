@@ -158,6 +158,27 @@ describe('what a preview says of versions', () => {
 	});
 });
 
+const OVER = [
+	{ percent: 1, startAt: iso(NOW - 2 * HOUR) },
+	{ percent: 100, startAt: iso(NOW - HOUR) },
+];
+const overTo = (workflowId: string, revision: number) => {
+	const words = { workflowId: 'old', rollout: { to: { workflowId }, rings: OVER } };
+	return planOf({ rules: [{ name: 'lobby', match: { labels: ['lobby'] }, ...words }] }, revision);
+};
+
+test('the rings of a rollout that is over do not take another workflow to all devices at once [F1349]', () => {
+	const found = (workflowId: string) =>
+		applyBrakes(overTo(workflowId, 8), {
+			nowMs: NOW,
+			previous: { plan: overTo('new', 7), isSame: false },
+			inventory: INVENTORY,
+			known: { workflows: ['newer'], versions: [] },
+		}).map(({ level, what }) => [level, what.slice(0, 14)]);
+	const past = ['error', 'is in the past'];
+	expect([found('new'), found('newer')]).toEqual([[], [past, past]]);
+});
+
 describe('brakes', () => {
 	test.each<[string, ReturnType<typeof planOf>, Partial<Brakes>, RegExp]>([
 		[

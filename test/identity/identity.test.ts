@@ -96,13 +96,33 @@ describe('serial numbers that do not tell devices apart', () => {
 		...['Standard', 'EVAL', '<BAD INDEX>', 'Not Present', 'SKU Number', 'System Version', 'Dummy'],
 		...['Unspecified System Serial Number', 'Unavailable', 'Unknow', 'Please Fill', 'CHANGE_ME', 'SerNum0', 'GENERIC'],
 		...['0x00000000', '00000000000000000000000000000001', '00000001', 'ffffffff-ffff-ffff-ffff-ffffffffffff'],
+		...['SN-0000000000', 'S/N: 00000000', 'SYS-0000000000', 'PC00000000', 'SN-XXXXXXXXXX', 'To be filled by O.E.M. 1'],
+		...['test', 'Test1234', 'TestSN', 'TESTSERIAL', 'Engineering Sample'],
 	])('%j, which a maker leaves on board after board, is refused as a placeholder [F740]', (value) => {
 		expect(whySerialRejected(value)).toMatch(/^is (a placeholder|one character)/);
 	});
 
+	test('bytes that are not UTF-8 are refused, and words that can be read in many ways are looked at at once [F1350]', () => {
+		expect(whySerialRejected('K\ufffd-1047')).toMatch(/not UTF-8/);
+		expect(whySerialRejected('name'.repeat(31))).toMatch(/placeholder/);
+		expect(whySerialRejected('NAME'.repeat(30).concat('Q'))).toBeNull();
+	});
+
 	test.each([
 		...['PF3K9QXZ', '10000000a1b2c3d4', 'VMware-56 4d 00 01', '0123456788', ' C02X1234JG5H\n', '1112'],
-		...['MB-1234567809', 'S-12345', 'KIOSK-100001', 'SN00000017', 'BOARD-7', 'NAMEN-4711', '2345671', 'Q4EVAL77'],
+		...[
+			'MB-1234567809',
+			'S-12345',
+			'KIOSK-100001',
+			'SN00000017',
+			'BOARD-7',
+			'NAMEN-4711',
+			'KIOSK-000001',
+			'A-100000',
+			'TESTA-4711',
+			'2345671',
+			'Q4EVAL77',
+		],
 	])('%j is taken', (value) => {
 		expect(whySerialRejected(value)).toBeNull();
 	});
