@@ -1,6 +1,7 @@
 /**
  * This device's own side of a line: the interface that has its address, and how often that has lost its link. Reads, and opens nothing.
  */
+import { networkInterfaces } from 'node:os';
 import { type Failure, failure } from '../base/errors.ts';
 import { countCarrierChanges, readRoutes } from '../base/unix.edge.ts';
 import type { NetworkContext } from './classify-network-error.ts';
@@ -24,20 +25,25 @@ function readOwnSide(address: string): OwnSide | null {
 	return name === null ? null : { name, losses: countCarrierChanges(name), out: readWayOut(routes) };
 }
 
+const isOwn = (address: string) =>
+	Object.values(networkInterfaces()).some((all) => all?.some((one) => one.address === address));
+
 /**
- * To be asked once a line is silent: why, if its interface, link, address or router was away since now; `null` where none was, or where that is not known, as of IPv6.
+ * To be asked once a line is silent: why, if its interface, link, address or router was away since now, or it has another address; `null` where none was, or where that is not known, as of IPv6.
  * Silence for that reason says nothing of the way to the service.
  */
 export function watchOwnSide(
 	host: string,
 	address: string | undefined,
 	read: typeof readOwnSide = readOwnSide,
+	has = isOwn,
 ): () => Failure | null {
 	const before = address === undefined ? null : read(address);
 	return () => {
 		const now = before && read(address ?? '');
 		const hasWay = now?.out === before?.out || now?.out === 'there';
-		if (!before || (now?.name === before.name && now.losses === before.losses && hasWay)) return null;
+		if (!before) return null;
+		if (now?.name === before.name && now.losses === before.losses && hasWay && has(address ?? '')) return null;
 		const message = `This device had lost its own network (${before.name}); its channel to ${host} is opened again.`;
 		return failure('connection-lost', message, {
 			params: { host, reason: 'own-network' },

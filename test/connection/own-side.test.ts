@@ -8,22 +8,27 @@ import { interfaceOf, type WayOut, wayOut } from '../../src/connection/way-out.t
 
 const eth0: { name: string; losses: string; out?: WayOut } = { name: 'eth0', losses: '2\n', out: 'there' };
 
-test.each([
+test.each<[string, typeof eth0 | null, boolean?]>([
 	['has lost its link and got it back', { name: 'eth0', losses: '4\n' }],
 	['has no link, or has gone with its address', null],
 	['has lost its router', { ...eth0, out: 'no default route' as const }],
 	['has left its address to another one', { name: 'wlan0', losses: '2\n' }],
-])('silence while the interface %s is told as the loss of the own network [F1033]', (_, after) => {
-	let now: typeof eth0 | null = eth0;
-	const lost = watchOwnSide('id.example', '10.0.0.7', () => now);
-	expect(lost()).toBeNull();
-	now = after;
-	expect(lost()).toMatchObject({
-		code: 'connection-lost',
-		message: 'This device had lost its own network (eth0); its channel to id.example is opened again.',
-		remedy: expect.stringContaining('cable'),
-	});
-});
+	['has got another address of the same net', eth0, false],
+] as const)(
+	'silence while the interface %s is told as the loss of the own network [F1033]',
+	(_, after, isOwn = true) => {
+		let [now, has]: [typeof eth0 | null, boolean] = [eth0, true];
+		const read = () => now;
+		const lost = watchOwnSide('id.example', '10.0.0.7', read, () => has);
+		expect(lost()).toBeNull();
+		[now, has] = [after, isOwn];
+		expect(lost()).toMatchObject({
+			code: 'connection-lost',
+			message: 'This device had lost its own network (eth0); its channel to id.example is opened again.',
+			remedy: expect.stringContaining('cable'),
+		});
+	},
+);
 
 test("the interface of an own address is found by the routes of the machine, and none for a stranger's", () => {
 	const [[name, all] = ['', []]] = Object.entries(networkInterfaces()).filter(([name]) => name !== 'lo');
