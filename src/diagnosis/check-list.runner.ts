@@ -351,9 +351,10 @@ export const CHECKS = [
 	),
 	check('agent', 'Running agent', [], async ({ daemon }, _, before) => {
 		const running = await daemon();
-		return running.kind === 'runs'
-			? assessUntold(running.status.warnings, await before())
-			: notApplicable('No agent runs here that could be asked.');
+		if (running.kind === 'runs') return assessUntold(running.status.warnings, await before());
+		return notApplicable(
+			running.kind === 'unknown' ? 'An agent runs but could not be asked.' : 'No agent runs here that could be asked.',
+		);
 	}),
 ] as const satisfies readonly Check<DoctorContext>[];
 

@@ -314,6 +314,9 @@ export function isLeftByAnother(
 	kept: KeptId | null,
 ): boolean {
 	if (!kept?.on || deviceId?.value === kept.value) return false;
+	// Of a container nothing was known: a machine that is none is another one.
+	const { on } = kept;
+	if (!facts.isContainer && PARTS.every((part) => on[part] === null)) return true;
 	const seen = stillThere(facts, fingerprint, kept.on);
 	return seemsCloned(kept.on, seen, changedParts(facts, kept.on, seen));
 }

@@ -106,8 +106,11 @@ export function createPairing(parts: PairingParts) {
 				standing: parts.standing(),
 			},
 		);
-		const token = readScannedText(asked.code).code?.token;
-		if (token === undefined || stateWriter.state.pairing?.tokenHash !== hashOf(token)) return decision;
+		const { token, baseUrl: its = null } = readScannedText(asked.code).code ?? {};
+		const { pairing } = stateWriter.state;
+		if (token === undefined || pairing?.tokenHash !== hashOf(token)) return decision;
+		// Another service may give the same short code.
+		if (its !== null && new URL(its).origin !== new URL(pairing.baseUrl).origin) return decision;
 		const problem = sameCode(parts.status());
 		return { plan: null, preview: { ...decision.preview, ready: false, changes: [], problem } };
 	}

@@ -78,6 +78,17 @@ describe('the state of a device with an API key', () => {
 		expect(service.devices().map(({ deviceId }) => deviceId)).toEqual(['PF3K9QXZ', '10000000a1b2c3d4']);
 	});
 
+	test('of a container, on a machine with a serial number of its own, is not shown online as the container [F1352]', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service, { ...MACHINES['virtual machine'], '.dockerenv': '' });
+		const [before] = service.devices();
+		const asked = service.requests.length;
+		const moved = await givenAgent({ home, machine: MACHINES['Raspberry Pi'] });
+		expect(await moved.untilState('online')).toMatchObject({ deviceId: '10000000a1b2c3d4' });
+		expect(service.requests.slice(asked).map(({ method }) => method)).toEqual(['POST', 'GET']);
+		expect(before?.deviceId).not.toBe('10000000a1b2c3d4');
+	});
+
 	test('of a machine with nothing of its own, whose id was generated, is noticed by the machine-id', async () => {
 		const service = await givenService();
 		const home = await givenRegistered(service, MACHINES['virtual machine']);

@@ -109,6 +109,16 @@ describe('a Short Token', () => {
 		},
 	);
 
+	test('of another service that gave the same one is another code [F1351]', async () => {
+		const [service, other] = [await givenService(), await givenService()];
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url;
+		await device.pair(code);
+		const theirs = code.replace(service.url, other.url);
+		expect(await refusalOf(device.pair(theirs, { replace: true }))).toMatchObject({ code: 'code-expired-or-used' });
+		expect(registrations(other)).toEqual([401]);
+	});
+
 	test('works once: the same code is refused the second time, and nothing changes [F084]', async () => {
 		const service = await givenService();
 		const code = service.createPairingCode('check-in');
