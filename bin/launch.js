@@ -69,7 +69,7 @@ function chooseRuntime(facts) {
 	const node = realPath(join(root, 'node_modules', brought, 'bin', 'node'));
 	// A brought Node that is itself too old would start itself for ever.
 	if (node !== null && node !== facts.execPath) return { kind: 'otherNode', node };
-	const orBring = inCheckout ? `, or run "npm ci" in ${root}, which brings one on Linux` : '';
+	const orBring = inCheckout ? `, or run "npm ci --include=optional" in ${root}, which brings one on Linux` : '';
 	const message = `${name}: needs Node ${OLDEST_NODE.join('.')} or newer, and ${facts.execPath} is ${facts.version}; install one${orBring}.`;
 	return { kind: 'missing', message };
 }

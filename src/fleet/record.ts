@@ -197,16 +197,19 @@ export function receivePlan(
 	const then = effective(assignmentAt(plan, wallMs, record.moved), fallback);
 	const isHarmless =
 		now.workflowId === null || (now.workflowId === then.workflowId && now.heartbeatCadence === then.heartbeatCadence);
-	if (isHarmless) return take(record, plan);
+	if (isHarmless) return take(record, plan, wallMs);
 	const before = record.waiting?.digest === plan.digest ? record.waiting.atMs : Number.POSITIVE_INFINITY;
 	const atMs = Math.min(before, wallMs + Math.round(share * spreadSeconds * 1000));
 	return applyDue({ ...record, waiting: { ...plan, atMs, spreadSeconds } }, wallMs);
 }
 
-/** Of another epoch, a revision that was followed says nothing. */
-function take(record: PlanRecord, plan: TakenPlan): PlanRecord {
-	const followed = record.taken && record.taken.epoch !== plan.epoch ? null : record.followed;
-	return { ...record, taken: plan, waiting: null, followed };
+/** Of another epoch, a revision that was followed says nothing. What it did before is held until it has followed: the clock may be slow, and the plan over. */
+function take(record: PlanRecord, plan: TakenPlan, wallMs: number): PlanRecord {
+	const { taken, moved } = record;
+	const followed = taken && taken.epoch !== plan.epoch ? null : record.followed;
+	const held = taken?.digest === plan.digest ? taken.held : taken && saidBy(taken, wallMs, moved);
+	const next = held && plan.validUntilMs !== null ? { ...plan, held } : plan;
+	return { ...record, taken: next, waiting: null, followed };
 }
 
 /** What the plan in force says at this time of the device's clock; `null` without one. */
@@ -217,14 +220,10 @@ export function planTarget(record: Pick<PlanRecord, 'taken' | 'moved'> | null, w
 
 /** The record with what has come due by the device's clock; the same one if nothing has. */
 export function applyDue(record: PlanRecord, wallMs: number): PlanRecord {
-	const { taken, waiting } = record;
-	// By a clock that shows an earlier time again the plan was not over.
-	if (taken?.held && !hasEnded(taken, wallMs)) return applyDue({ ...record, taken: withoutHold(taken) }, wallMs);
+	const { waiting } = record;
 	if (!waiting) return record;
 	const { atMs, spreadSeconds, ...plan } = waiting;
-	if (taken && isTooLate(record, plan, wallMs))
-		return take(record, { ...plan, held: saidBy(taken, wallMs, record.moved) });
-	if (atMs <= wallMs) return take(record, plan);
+	if (atMs <= wallMs || isTooLate(record, plan, wallMs)) return take(record, plan, wallMs);
 	// A clock that was set back must not make a plan wait for longer than its spread.
 	const latestMs = wallMs + spreadSeconds * 1000;
 	return atMs <= latestMs ? record : { ...record, waiting: { ...waiting, atMs: latestMs } };
@@ -247,7 +246,8 @@ export function confirmed(record: PlanRecord, wallMs: number): PlanRecord {
 	const isKept = moved !== null && isSameAssignment(moved.to, said) && (move?.atMs ?? moved.atMs) <= moved.atMs;
 	const made = move && move.atMs !== null && isDue(move, wallMs, moved) ? { to: move.to, atMs: wallMs } : null;
 	const next = isKept ? moved : made;
-	return followed === revision && next === moved ? record : { ...record, followed: revision, moved: next };
+	if (followed === revision && next === moved && !taken.held) return record;
+	return { ...record, taken: withoutHold(taken), followed: revision, moved: next };
 }
 
 function effective(assignment: Assignment | null, fallback: Assignment): Assignment {

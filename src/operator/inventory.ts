@@ -125,7 +125,8 @@ export async function listFiles(path: string): Promise<string[]> {
 export async function readJsonLines(file: string): Promise<{ rows: Row[]; faults: readonly string[] }> {
 	const faults: string[] = [];
 	const bytes = await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'report');
-	const text = bytes.length === 0 ? '' : decode(bytes, file);
+	const isEmpty = bytes.every((byte) => byte <= 0x20);
+	const text = isEmpty ? '' : decode(bytes, file);
 	return { rows: jsonLines(text, (line, fault) => void faults.push(`${file}: line ${line}: ${fault}.`)), faults };
 }
 

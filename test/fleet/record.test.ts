@@ -302,7 +302,7 @@ describe('a plan that is over before the device has taken it', () => {
 	});
 
 	test('goes on where it was taken before, also chosen by other labels', () => {
-		const taken = receivePlan(old, { ...over, validUntilMs: NOW + 1 }, at({ share: 0 }));
+		const taken = confirmed(receivePlan(old, { ...over, validUntilMs: NOW + 1 }, at({ share: 0 })), NOW);
 		expect(said(taken, NOW + 10)).toBe('new');
 		const other = { ...over, validUntilMs: NOW + 1, base: { workflowId: 'third', heartbeatCadence: null } };
 		expect(said(receivePlan(taken, other, at({ wallMs: NOW + 10, share: 0 })))).toBe('third');
@@ -314,7 +314,14 @@ describe('a plan that is over before the device has taken it', () => {
 
 	test('is followed, and stays so, once the clock shows an earlier time', () => {
 		const before = applyDue(receivePlan(old, over, at()), NOW - 10);
-		expect([said(before, NOW - 10), said(before)]).toEqual(['new', 'new']);
+		expect(said(before, NOW - 10)).toBe('new');
+		expect(said(confirmed(before, NOW - 10))).toBe('new');
+	});
+
+	test('moves nothing where a slow clock has taken it, and the time is known before it is followed [F1353]', () => {
+		const taken = receivePlan(old, { ...over, validUntilMs: NOW + 1 }, at({ share: 0 }));
+		expect([said(taken), said(taken, NOW + 10)]).toEqual(['new', 'old']);
+		expect(endedTrust(taken, NOW + 10)?.message).toMatch(/goes on as it is/);
 	});
 
 	test('begins nothing when the clock goes back after its key was withdrawn', () => {

@@ -327,7 +327,7 @@ describe('idv fleet status --plan', () => {
 		const directory = join(operator.directory, 'none');
 		await mkdir(directory);
 		const empty = join(operator.directory, 'empty.jsonl');
-		await writeFile(empty, '');
+		await writeFile(empty, '\n');
 		for (const from of [directory, empty]) {
 			const told = await status('--plan', plan, '--from', from, '--fail-above', '2%');
 			expect([told.status, told.stderr]).toEqual([69, expect.stringMatching(/^Warning: .*(a file|nothing) in it/)]);
