@@ -7,6 +7,7 @@ import { cutOut } from '../base/escapes.ts';
 import { readText, unreadable } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
+import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { readHeaderLines } from '../settings/header-lines.ts';
@@ -51,8 +52,12 @@ export function startTelemetry(parts: TelemetryParts) {
 	let cancel = () => {};
 	let stopped = false;
 
-	const encoded = (metrics: Parameters<typeof encodeMetrics>[0], describe = false) =>
-		encodeMetrics(metrics, { atMs: clock.wallMs(), startedAtMs, describe });
+	const encoded = (metrics: Parameters<typeof encodeMetrics>[0], describe = false) => {
+		// A store has no figures of a time to come. By whole minutes, so that the start stays where it is.
+		const skewMs = counters.clockSkewMs ?? 0;
+		const offMs = Math.abs(skewMs) < WRONG_CLOCK_MS ? 0 : Math.round(skewMs / 60_000) * 60_000;
+		return encodeMetrics(metrics, { atMs: clock.wallMs() - offMs, startedAtMs: startedAtMs - offMs, describe });
+	};
 
 	function noteChanges(): void {
 		const now = seenIn(stateMetrics(agent.status()));

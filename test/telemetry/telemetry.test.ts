@@ -4,6 +4,7 @@ import { changesBetween, createChangeLog, seenIn } from '../../src/telemetry/cha
 import { readMachineFigures } from '../../src/telemetry/machine.edge.ts';
 import { encodeMetrics, encodeRequest } from '../../src/telemetry/otlp.ts';
 import { givenHome, givenPairedAgent } from '../harness/harness.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
 import { givenSink, readPush } from './otlp-sink.ts';
 
@@ -162,6 +163,19 @@ describe('a device with telemetry.otlpUrl', () => {
 		expect(online[2]?.atMs).toBeGreaterThan(beganMs + 180_000);
 		await push(6);
 		expect(sink.pushes.at(-1)?.points.filter(({ name }) => name === 'idv_agent_online').length).toBe(1);
+	});
+
+	test('tells a store the time of the service where the clock of the device is hours fast [F1354]', async () => {
+		const service = await givenService();
+		const sink = await givenSink();
+		const sets = [`telemetry.otlpUrl=${sink.url}`, 'telemetry.intervalSeconds=60'];
+		const clock = createSteppedClock(Date.now() + 2 * 3_600_000);
+		const device = await givenPairedAgent(service, { sets, clock });
+		expect(device.agent.status().warnings).toMatchObject([{ code: 'clock-wrong' }]);
+		clock.advance(66_000);
+		await sink.untilAsked(1);
+		const at = sink.pushes.at(-1)?.points.find(({ name }) => name === 'idv_agent_online')?.atMs ?? 0;
+		expect(Math.abs(at - (clock.wallMs() - 2 * 3_600_000))).toBeLessThan(120_000);
 	});
 
 	test('says at once what waiting will not mend', async () => {
