@@ -203,7 +203,7 @@ export function receivePlan(
 	return applyDue({ ...record, waiting: { ...plan, atMs, spreadSeconds } }, wallMs);
 }
 
-/** Of another epoch, a revision that was followed says nothing. What it did before is held until it has followed: the clock may be slow, and the plan over. */
+/** Of another epoch, a revision that was followed says nothing. The words from before are held until it has followed: the clock may be slow, and the plan over. */
 function take(record: PlanRecord, plan: TakenPlan, wallMs: number): PlanRecord {
 	const { taken, moved } = record;
 	const followed = taken && taken.epoch !== plan.epoch ? null : record.followed;

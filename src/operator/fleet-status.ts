@@ -306,6 +306,10 @@ async function showRevisions(shell: Shell, flags: StatusFlags): Promise<void> {
 	for (const [name, value] of Object.entries(needing))
 		if (value !== undefined) throw new AgentError('usage', `--${name} requires --plan FILE.`);
 	const reports = [...(await gatherReports(shell, flags, Date.now())).values()];
+	if (reports.length === 0 && flags.from?.length)
+		throw new AgentError('inventory-invalid', `No line of ${flags.from.join(' and ')} is of a device.`, {
+			remedy: 'Look at what should have gathered them.',
+		});
 	warnOfTroubles(shell, reports);
 	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	const revision = flags.revision ?? (newest || null);

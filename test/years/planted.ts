@@ -90,10 +90,10 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'first-plan-for-ever',
 		'plan-is-followed',
 		RECORD,
-		'return { ...record, taken: plan, waiting: null, followed };',
-		'return { ...record, taken: record.taken ?? plan, waiting: null, followed };',
+		'return { ...record, taken: next, waiting: null, followed };',
+		'return { ...record, taken: record.taken ?? next, waiting: null, followed };',
 	),
-	one('a-wait-of-no-time', 'no-errors', RECORD, 'if (atMs <= wallMs) return', 'if (atMs <= wallMs - 1e12) return'),
+	one('a-wait-of-no-time', 'no-errors', RECORD, 'if (atMs <= wallMs || is', 'if (atMs <= wallMs - 1e12 || is'),
 	one(
 		'gap-at-return',
 		'delivered-or-gap',
