@@ -283,6 +283,11 @@ function stillThere(facts: IdentityFacts, best: Fingerprint, then: Fingerprint |
 
 type Part = keyof Fingerprint;
 const PARTS: readonly Part[] = ['serial', 'macAddress', 'machine'];
+const HARDWARE = PARTS.filter((part) => part !== 'machine');
+
+/** Whether both was known of the hardware then, and neither is there now. Where the machine-id is not there either, nothing can be read, or it is a container. */
+const isBare = (then: Fingerprint, now: Fingerprint) =>
+	now.machine !== null && HARDWARE.every((part) => then[part] !== null && now[part] === null);
 
 /** Parts known both then and now, and different; a placeholder of the maker where a serial number was is of another board. */
 function changedParts({ serials, isContainer }: IdentityFacts, then: Fingerprint, now: Fingerprint): Part[] {
@@ -298,10 +303,10 @@ function changedParts({ serials, isContainer }: IdentityFacts, then: Fingerprint
  * the MAC address alone, since network cards are replaced.
  */
 function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part[]): boolean {
-	const hardware = PARTS.filter((part) => part !== 'machine');
-	if (hardware.some((part) => then[part] !== null && then[part] === now[part])) return false;
+	if (isBare(then, now) && changed.includes('machine')) return true;
+	if (HARDWARE.some((part) => then[part] !== null && then[part] === now[part])) return false;
 	if (changed.length !== 1) return changed.length > 1;
-	return changed[0] !== 'macAddress' && hardware.every((part) => then[part] === null || part === changed[0]);
+	return changed[0] !== 'macAddress' && HARDWARE.every((part) => then[part] === null || part === changed[0]);
 }
 
 /**
@@ -337,5 +342,9 @@ function describeChanges(
 	const reports = cloned
 		? [`This seems to be a copy of another device: ${changed.map((part) => describe[part]).join('; ')}.`]
 		: changed.map((part) => `A part of this device has changed: ${describe[part]}.`);
+	if (reports.length === 0 && isBare(then, now))
+		reports.push(
+			`Nothing of the hardware is here by which this device was known ${when}: neither a serial number nor a network card of a maker.`,
+		);
 	return reports.map((message) => failure('identity-changed', message));
 }

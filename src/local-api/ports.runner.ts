@@ -114,12 +114,12 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			await readApplications(http.applicationsFile);
 			await openSockets();
 			const desired = [port, metricsPort, http.port];
-			await leaveAll(desired);
-			// Of two that are given one port, it stays with the one that had it, also over a restart.
-			for (const keeps of [true, false])
-				await Promise.all(
-					ports.map((each, at) => each.hadLast(desired[at] ?? null) === keeps && each.take(desired[at] ?? null)),
-				);
+			const taken = settlePorts(
+				desired,
+				ports.map((each) => each.had()),
+			);
+			await leaveAll(taken);
+			await Promise.all(ports.map((each, at) => each.take(taken[at] ?? null, desired[at] ?? null)));
 		},
 		/** Closes all of them. May be called twice. */
 		async close(): Promise<void> {
@@ -127,6 +127,15 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			await Promise.all([leaveAll([]), openSockets()]);
 		},
 	};
+}
+
+/** Of two that are given one port, it stays with the one that had it, and the other one stays where it was: by their last ports, also those from before a restart. */
+export function settlePorts(desired: readonly (number | null)[], had: readonly (number | null)[]): (number | null)[] {
+	const taken = [...desired];
+	const isLost = (port: number | null, at: number) =>
+		Boolean(port) && port !== had[at] && had[at] !== null && taken.some((other, one) => one !== at && other === port);
+	for (let at = taken.findIndex(isLost); at !== -1; at = taken.findIndex(isLost)) taken[at] = had[at] ?? null;
+	return taken;
 }
 
 interface Opened {
@@ -149,7 +158,7 @@ function keepPort(
 	};
 	return {
 		url: () => opened?.url ?? null,
-		hadLast: (desired: number | null) => Number(pieces.of(setting) ?? Number.NaN) === desired,
+		had: () => opened?.desired ?? (Number(pieces.of(setting)) || null),
 		/** Closes it where none is wanted, and where another one of these is given its port. */
 		async leave(desired: number | null, others: readonly (number | null)[]): Promise<void> {
 			before = opened?.desired ?? null;
@@ -159,8 +168,8 @@ function keepPort(
 			opened = null;
 			await close();
 		},
-		/** Opens it unless it is open, before the one from before is closed; one that cannot be opened is tried again each time. */
-		async take(desired: number | null): Promise<void> {
+		/** Opens it unless it is open, before the one from before is closed; one that cannot be opened is tried again each time. @param asked by the settings. */
+		async take(desired: number | null, asked: number | null): Promise<void> {
 			const old = opened;
 			if (desired !== null && old?.desired !== desired)
 				try {
@@ -176,7 +185,8 @@ function keepPort(
 					return;
 				}
 			pieces.keep(setting, desired === null ? null : String(desired));
-			warn(setting, null);
+			const isOthers = `${setting}: port ${asked} is that of another listener of this agent. Port ${desired} stays in use.`;
+			warn(setting, asked === desired ? null : failure('socket-failed', isOthers));
 		},
 	};
 }

@@ -127,6 +127,18 @@ describe('serial numbers that do not tell devices apart', () => {
 		expect(whySerialRejected(value)).toBeNull();
 	});
 
+	test('a paired device of which nothing of the hardware is left says so, and with another machine-id it is a copy [F1356]', () => {
+		const choose = (facts: Partial<IdentityFacts>) => chooseIdentity({ ...BARE, ...facts }, {}, PAIRED, null);
+		const left = choose({ machineIdHash: HASH });
+		expect([left.cloned, left.warnings.map(({ message }) => message)]).toEqual([
+			false,
+			[expect.stringMatching(/^Nothing of the hardware is here by which this device was known at the pairing/)],
+		]);
+		expect(choose({ machineIdHash: 'c'.repeat(64) }).cloned).toBe(true);
+		expect(choose({ machineIdHash: HASH, isContainer: true }).warnings).toEqual([]);
+		expect(choose({ machineIdHash: HASH, interfaces: [ONBOARD] }).warnings).toEqual([]);
+	});
+
 	test('a device that registered with a placeholder before keeps that id, and a paired one its serial number, too', () => {
 		const placeholder = machineWith({ serial: 'SYS-1234567890' });
 		const kept = { value: 'SYS-1234567890', source: 'registered before', on: null };

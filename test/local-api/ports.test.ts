@@ -6,6 +6,7 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { findGroup } from '../../src/base/unix.edge.ts';
+import { settlePorts } from '../../src/local-api/ports.runner.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import type { SettingsReport } from '../../src/protocol/local-api.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -271,6 +272,37 @@ describe('a push that cannot be used, over a restart', () => {
 			expect(new URL(device.daemon.addresses.metrics ?? '').port).toBe(String(first));
 			await device.stop();
 		}
+	});
+
+	test('that turns the ports round beside a file that cannot be read leaves each where it was [F1355]', async () => {
+		const home = await givenHome();
+		const [page, metrics, http] = [await freePort(), await freePort(), await freePort()];
+		const applicationsFile = await givenApplications(home);
+		const pinFile = await home.secretFile('pin', '471100');
+		const given = (port: number, metricsPort: number, browser: number) => ({
+			page: { port, pinFile },
+			local: { metricsPort, http: { port: browser, applicationsFile } },
+		});
+		const portsOf = ({ daemon: { addresses } }: RunningAgent) =>
+			[addresses.page, addresses.metrics, addresses.browser].map((url) => Number(new URL(url ?? 'http://none').port));
+		const device = await givenAgent({ home, settings: given(page, metrics, http) });
+		await mkdir(join(home.paths.confDirectory, '1.json'), { recursive: true });
+		await home.writeSettings(given(metrics, http, page));
+		await device.daemon.reload();
+		expect(portsOf(device)).toEqual([page, metrics, http]);
+		await device.stop();
+		const again = await givenAgent({ home });
+		expect(portsOf(again)).toEqual([page, metrics, http]);
+	});
+
+	test.each([
+		['nothing in common', [1, 2, 3], [4, 5, 6], [1, 2, 3]],
+		['a swap', [2, 1, 3], [1, 2, 3], [2, 1, 3]],
+		['one that stays where another one wants to', [1, 3, 1], [1, 2, 3], [1, 2, 3]],
+		['any port', [0, 0, null], [7, null, 9], [0, 0, null]],
+		['two that had none', [5, 5, null], [null, null, null], [5, 5, null]],
+	])('of %s is settled by what each had', (_, desired, had, taken) => {
+		expect(settlePorts(desired, had)).toEqual(taken);
 	});
 
 	// Only root may make a place below /run.
