@@ -77,7 +77,6 @@ const CONTRADICTIONS: readonly Rule[] = [
 ];
 
 type Found = Pick<ResolvedSettings, 'settings' | 'origins' | 'refused'>;
-type Told = Pick<ResolvedSettings, 'problems'>;
 
 /** Of a value that was refused nothing follows. */
 const isBrokenBy = ([, isBroken, words]: Rule, { settings, refused }: Found) =>
@@ -98,9 +97,9 @@ export function findContradictions(found: Found): Failure[] {
 }
 
 /** The same for each setting that is set and not used. */
-export function findUnused(found: Found & Told): Failure[] {
+export function findUnused(found: Found & Pick<ResolvedSettings, 'isWhole'>): Failure[] {
 	// What a file that cannot be read may restrict is as if it were not set.
-	if (found.problems.some(({ code }) => code === 'settings-unreadable')) return [];
+	if (!found.isWhole) return [];
 	const isSet = (path: string) => (found.origins.get(path)?.source ?? 'default') !== 'default';
 	return UNUSED.flatMap((rule) => {
 		const [paths, , words] = rule;

@@ -37,6 +37,8 @@ export interface ResolvedSettings extends SettingsBefore {
 	readonly refused: ReadonlySet<string>;
 	/** Whether no rule for several settings was broken, and nothing is as before because of a restriction that was refused. */
 	readonly holdsTogether: boolean;
+	/** Whether each file that is there could be read. */
+	readonly isWhole: boolean;
 	/** The documents of the file layers with the good values in place of the bad ones. */
 	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
 }
@@ -162,7 +164,8 @@ export function resolveSettings(
 		for (const { paths } of checkTogether(nest(values), null)) goBack(paths, null);
 	}
 	const holdsTogether = broken.length === 0 && !wentBack;
-	return { settings: nest(values), origins, problems, unknown, refused, holdsTogether, documents };
+	const isWhole = unread.length === 0;
+	return { settings: nest(values), origins, problems, unknown, refused, holdsTogether, isWhole, documents };
 }
 
 /** The settings that name a group of the machine, and what follows where there is none of that name. */

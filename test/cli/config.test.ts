@@ -1,6 +1,6 @@
 import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { remarkOf } from '../../src/cli/config.ts';
 import { listSettings } from '../../src/settings/table.ts';
@@ -253,6 +253,19 @@ describe('config check', () => {
 			/page\.pinFile has no effect: page\.port is not set/,
 		])
 			expect(words(notices)).toMatch(told);
+	});
+
+	test('beside a file that cannot be read calls no setting without effect [F1357]', async () => {
+		const home = await givenHome({ page: { port: 8765, pinFile: '/nowhere/pin' } });
+		const directory = join(dirname(home.configFile), 'conf.d');
+		await mkdir(directory);
+		for (const name of ['1.json', '2.json']) {
+			const file = join(directory, name);
+			await (name === '1.json' ? writeFile(file, '{"page":') : mkdir(file));
+			const { stdout } = await home.agent(['config', 'check', '--json']);
+			expect(JSON.parse(stdout)).toMatchObject({ valid: false, notices: [] });
+			await rm(file, { recursive: true });
+		}
 	});
 
 	test.each([
