@@ -175,12 +175,15 @@ export function keepTaken(parts: {
 						? disk.origins.get(path)?.source !== 'default'
 						: source !== 'file' || disk.documents.some((one) => one.where === where);
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
+				// Of a port that could not be had the one from before is in use.
+				const before = bad?.code === 'socket-failed' && /port$/i.test(path) ? agent.ways.pieces.of(path) : undefined;
+				const inUse = before === undefined ? value : Number(before);
 				return {
-					...{ path, value: shownValue(path, value), source, where },
+					...{ path, value: shownValue(path, inUse), source, where },
 					since: since.get(path) ?? startedAt,
 					...(isRead &&
 						!disk.problems.some((one) => isAbout(one, path)) &&
-						!isSame(value, there) && { disk: shownValue(path, there) }),
+						!isSame(inUse, there) && { disk: shownValue(path, there) }),
 					...(waitsFor && { waitsFor }),
 					...(refused && { refused: refused.message }),
 				};

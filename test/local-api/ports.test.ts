@@ -290,6 +290,11 @@ describe('a push that cannot be used, over a restart', () => {
 		await home.writeSettings(given(metrics, http, page));
 		await device.daemon.reload();
 		expect(portsOf(device)).toEqual([page, metrics, http]);
+		const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		expect(settings.find(({ path }) => path === 'local.http.port')).toMatchObject({
+			...{ value: http, disk: page },
+			refused: expect.stringContaining(`Port ${http} stays in use`),
+		});
 		await device.stop();
 		const again = await givenAgent({ home });
 		expect(portsOf(again)).toEqual([page, metrics, http]);
