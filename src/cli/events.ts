@@ -3,6 +3,7 @@ import { AgentError } from '../base/errors.ts';
 import { AgentProblem } from '../client/agent-problem.ts';
 import { passes } from '../client/agent-socket.edge.ts';
 import { dataOf, eventsIn } from '../client/event-text.ts';
+import { parseJson } from '../protocol/json.ts';
 import { type EraseResult, type EventPage, LOCAL_ROUTES, type LocalEvent } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
@@ -21,8 +22,8 @@ export async function showEvents(shell: Shell, flags: EventsFlags): Promise<void
 	let shown = 0;
 	for (;;) {
 		const path = `${LOCAL_ROUTES.events}?${new URLSearchParams({ since })}`;
-		const json = (await client.request('agent', 'GET', path, undefined, { read: (text) => text })) as string;
-		const { next } = JSON.parse(json) as EventPage;
+		const json = (await client.request('agent', 'GET', path, undefined, { read: textOfJson })) as string;
+		const { next } = parseJson(json) as EventPage;
 		const events = eventsIn(json);
 		for (const event of events) printEvent(shell, event);
 		shown += events.length;
@@ -31,6 +32,9 @@ export async function showEvents(shell: Shell, flags: EventsFlags): Promise<void
 	}
 	if (shown === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No events.');
 }
+
+/** An answer that is not JSON has no text, and is told as that. */
+const textOfJson = (text: string) => (parseJson(text) === undefined ? undefined : text);
 
 /** Goes on after the last id: the agent ends the stream of a reader that is too slow, and may be restarted. The first one must be there. */
 async function followEvents(shell: Shell, flags: EventsFlags): Promise<void> {

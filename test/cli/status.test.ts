@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
@@ -194,6 +195,17 @@ test('a workflow that a passing fault has refused is to be set again: the device
 	const { stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '2']);
 	expect(stderr).toMatch(/Nothing has changed: document-check stays\..*Then run this command again\./s);
 	expect((await home.agent(['status'])).stdout).toMatch(/Workflow +document-check, set by/);
+});
+
+test('events of a program on the socket that is no agent are told as that, in one sentence [F1358]', async () => {
+	const home = await givenHome();
+	const runDir = home.env['IDV_AGENT_RUN_DIR'] ?? '';
+	await mkdir(runDir, { recursive: true });
+	const other = createServer((_request, response) => response.end('hello'));
+	await new Promise<void>((resolve) => other.listen(join(runDir, 'agent.sock'), resolve));
+	onTestFinished(() => void other.close());
+	const told = await home.agent(['events']);
+	expectRefusal(told, { status: 69, code: 'bad-response', words: /The answer, with status 200, is not JSON/ });
 });
 
 test('a workflow for which the service has ended the channel from before goes on, and the command says so [F1336]', async () => {
