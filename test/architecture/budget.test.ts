@@ -15,8 +15,10 @@ const AREAS: Readonly<Record<string, readonly string[]>> = {
 	linesOfTests: ['test/**/*.*'],
 	linesOfDocuments: ['*.md', 'docs/**/*.{md,json,yml,sh}'],
 };
+/** The clients that a suite generates are no lines of ours. */
+const OTHERS = ['node_modules', 'made'];
 const filesOf = (patterns: readonly string[]) =>
-	globSync(patterns, { cwd: ROOT, exclude: (name) => name === 'node_modules' }).filter((path) =>
+	globSync(patterns, { cwd: ROOT, exclude: (name) => OTHERS.includes(name) }).filter((path) =>
 		statSync(join(ROOT, path)).isFile(),
 	);
 const SOURCES = filesOf(AREAS['linesOfSource'] ?? []);
