@@ -29,6 +29,8 @@ export interface BundleOptions {
 	readonly forDevices?: boolean;
 	/** Without the commands of `idv-tools`, which are in a package of their own. Default `false`. */
 	readonly toolsApart?: boolean;
+	/** Without the part of zod that writes JSON Schema, for a program that never asks it to. Default `false`. */
+	readonly readsOnly?: boolean;
 	/** Gets the folder, below `node_modules`, of every package of which something is in a file that is written. */
 	readonly packages?: Set<string>;
 }
@@ -132,7 +134,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
 			IDV_AGENT_TOOLS_APART: String(toolsApart),
 		},
-		plugins: [slimPino, clientOfWs, lateZlib, findNative],
+		plugins: [slimPino, clientOfWs, lateZlib, findNative, ...(options.readsOnly ? [withoutSchemas] : [])],
 		...(forDevices ? {} : OLDER_NODE),
 	};
 	const write = (more: BuildOptions) => buildWithoutWarnings(more, held);
@@ -294,6 +296,13 @@ const leaveApart = (wanted: Set<string>): Plugin => ({
 });
 
 const LEFT_OUT = `module.exports = function leftOut() { throw new Error('left out of this bundle'); };`;
+
+/** Every schema of zod brings along how it is written as JSON Schema: 18 kB. */
+const withoutSchemas: Plugin = {
+	name: 'without-schemas',
+	setup: ({ onLoad }) =>
+		onLoad({ filter: /zod\/v4\/core\/(json-schema-processors|to-json-schema)\.js$/ }, () => ({ contents: LEFT_OUT })),
+};
 
 /** pino's own destinations, worker threads and redaction: the log writes to a destination of ours. */
 const slimPino: Plugin = {

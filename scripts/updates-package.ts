@@ -28,7 +28,7 @@ export async function buildUpdatesPackage(options: UpdatesPackageOptions): Promi
 	const { tree, put, copy } = opened;
 	const bundled = join(outDir, `bundle-${NAME}`);
 	const entries = { [NAME]: 'src/cli/update-root.ts' };
-	await bundle({ root, entries, outDir: bundled, singleFile: true });
+	await bundle({ root, entries, outDir: bundled, singleFile: true, readsOnly: true });
 	await put(`usr/lib/${NAME}/${NAME}.cjs`, wrapped(await readFile(join(bundled, `${NAME}.cjs`), 'latin1')));
 	await rm(bundled, { recursive: true });
 	await symlink('../idv-agent/idv-agent', join(tree, 'usr/lib', NAME, NAME));
