@@ -22,11 +22,13 @@ export * from './link-state.ts';
 /** Without a credential nothing can be tried; a new credential makes a new link. Within the range of a timer. */
 const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
 /**
- * A channel that is refused with 403, 404 or 410 may only want a fresh Connection: some servers answer every refused
- * handshake with 403. One that was made within this time for the same reason is fresh enough.
+ * A channel that is refused with 400, 403, 404, 410 or 422 may only want a fresh Connection: services differ in their answer to one that
+ * they do not know any more. One that was made within this time for the same reason is fresh enough.
  */
-const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found']);
+const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found', 'channel-rejected']);
 const FRESH_FOR_MS = 60 * 60 * 1000;
+/** With these a device has a new Connection without a person. */
+const REGISTERS: readonly Credential['kind'][] = ['reusable', 'earlier', 'selfRegistration'];
 /** The link that has made room comes back after this, unless the other one is online. */
 const MAKES_ROOM_FOR_MS = 5000;
 
@@ -280,8 +282,8 @@ function afterChannelEnded(
 	const early = withEarlyEnd(state, event);
 	const ended = asRefusal(event.failure, early);
 	const { code, retryAfterMs } = ended;
-	const isOwn = hasCredential(state, 'reusable') || hasCredential(state, 'earlier');
-	const wantsFresh = LOOKS_STALE.has(code) && isOwn && !isFresh(state.backoff, atMs);
+	const mayRegister = REGISTERS.some((kind) => hasCredential(state, kind));
+	const wantsFresh = LOOKS_STALE.has(code) && mayRegister && !isFresh(state.backoff, atMs);
 	// In turn with a registration that fails: its refusal counts once.
 	const wasRefused = state.backoff.inTurn && !state.backoff.registerRefused;
 	const failed = {
@@ -296,7 +298,6 @@ function afterChannelEnded(
 	// What a fresh Connection may mend at once asks for no person either.
 	const outweighed = isFollowed ? 'refusal' : wantsFresh && failed.wasOnline ? 'surprise' : paced.outweighed;
 	const next = { ...paced, outweighed } as const;
-	const mayRegister = isOwn || hasCredential(state, 'selfRegistration');
 	// One fresh registration shows whether it was the Connection.
 	const isTried = ended !== event.failure && isFresh(early, atMs);
 	const renews = wantsFresh || (dispositionOf(code) === 'reregister' && mayRegister && !isTried);

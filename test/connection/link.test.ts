@@ -250,10 +250,14 @@ describe('a refused channel', () => {
 		expect(waits.at(-1)).toBe(45 * MINUTE);
 	});
 
-	test.each([forbidden, failure('channel-not-found', 'Nothing there.')])(
-		'with $code registers once where a reusable credential is there, and only then needs a person [F140]',
-		(cause) => {
-			const stale = tell(states.connecting, ended(cause));
+	test.each(
+		[forbidden, failure('channel-not-found', 'Nothing there.'), failure('channel-rejected', 'Not this one.')].flatMap(
+			(cause) => [REUSABLE, { kind: 'selfRegistration' } as const].map((credential) => [cause, credential] as const),
+		),
+	)(
+		'with $0.code registers once where a credential makes new ones ($1.kind), and only then needs a person [F140]',
+		(cause, credential) => {
+			const stale = tell(startLink([credential], CONNECTION, 0).state, ended(cause));
 			expect(stale.state.name).toBe('registerWait');
 			expect(stale.effects).toMatchObject([{ type: 'wait', delayMs: 2500 }]);
 			const fresh = walk(stale.state, timer, { type: 'registered', connection: RENEWED });
