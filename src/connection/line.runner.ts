@@ -83,9 +83,11 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 
 	function remedy(): string | null {
 		if (rhythm.isUnlearned)
-			return 'More frequent pings did not help: check whether two devices have one device id, and what ends channels after a fixed time.';
+			return 'More frequent pings did not help: check whether two devices have one device id, and what ends channels after a fixed time. If only messages keep the line open, set heartbeatCadence to less than the time for which the channels last.';
 		if (rhythm.idleMs === null) return null;
-		return `Nothing to do: something on the way ends a line after ${plainDuration(rhythm.idleMs)} of silence, and the agent pings it in time now.`;
+		const found = `something on the way ends a line after ${plainDuration(rhythm.idleMs)} of silence`;
+		if (rhythm.unexplained === 0) return `Nothing to do: ${found}, and the agent pings it in time now.`;
+		return `Wait a few minutes: ${found}, and it was cut again although the agent pings it in time. If it lasts: only messages may count there, so set heartbeatCadence to less than that time.`;
 	}
 
 	const warningAt = (atMs: number) =>

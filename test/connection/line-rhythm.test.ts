@@ -208,6 +208,17 @@ describe('a line that is cut for another reason', () => {
 		}
 	});
 
+	test('is told so at the first cut that the shorter ping did not prevent, with what may help [F1380]', () => {
+		const seen = new Map<number, string>();
+		for (let quarter = 1; quarter < 40; quarter += 1) {
+			const { cutsAt, facts } = liveOn({ lifeMs: 25 * SECOND }, quarter / 4);
+			seen.set(cutsAt.length, facts.warning?.remedy ?? '');
+		}
+		expect(seen.get(3)).toMatch(/^Nothing to do/);
+		for (const cuts of [4, 5]) expect(seen.get(cuts)).toMatch(/^Wait .* cut again .* set heartbeatCadence/);
+		expect(seen.get(6)).toMatch(/did not help: .* set heartbeatCadence/);
+	});
+
 	test('after a life that spans several pings is never taken for an idle timeout', () => {
 		expect(liveOn({ lifeMs: 45 * SECOND }, 20).pings.every((ping) => ping === 30 * SECOND)).toBe(true);
 	});
