@@ -182,7 +182,10 @@ export const CHECKS = [
 			if (unreadable && (await stateOrEmpty()).connections.length === 0) return failed(asTold(unreadable));
 			const { resolved } = runtime;
 			const exposed = await findExposedFiles(resolved, inspected.paths);
-			const missing = keptWithoutSettings(resolved.settings, await stateOrEmpty())?.missing;
+			const absent = keptWithoutSettings(resolved.settings, await stateOrEmpty())?.missing;
+			// The agent may have been started with settings of its own.
+			const isNamedThere = running.kind === 'runs' && !told.some(({ message }) => message === absent?.message);
+			const missing = isNamedThere ? undefined : absent;
 			const withoutUpdates = missingFor(resolved, existsSync(join(machineRoot, UPDATES_PROGRAM)));
 			const own = toldProblems(resolved.problems, resolved.unknown);
 			const refusals = [

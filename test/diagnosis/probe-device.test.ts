@@ -42,6 +42,19 @@ describe('settings', () => {
 		expect(checks.settings?.message).toBe('Valid (2 files; as the unit has them).');
 	});
 
+	test('that name no service are no warning beside an agent that was started with one, and one without it [F1381]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const sets = [`baseUrl=${service.url}`, 'workflowId=check-in', `credential.apiKeyFile=${apiKeyFile}`];
+		const device = await givenAgent({ home, settings: {}, sets });
+		await device.untilLive('check-in');
+		expect((await examine({ home }, 'settings')).checks.settings).toMatchObject({ status: 'ok' });
+		await device.stop();
+		const { checks } = await examine({ home }, 'settings');
+		expectProblem(checks.settings, 'warning', 'settings-unreadable', /name no service any more/);
+	});
+
 	test('that are wrong fail with file and place, and what needs them is skipped', async () => {
 		const report = await examine(
 			{ settings: { heartbeatCadence: 'often' } },
