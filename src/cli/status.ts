@@ -1,5 +1,5 @@
 /** `idv-agent status`, `reconnect` and `unpair`: showing the device's status, trying again now, and forgetting the pairing. */
-import { EARLIEST_CLOCK_MS } from '../base/durations.ts';
+import { EARLIEST_CLOCK_MS, plainDuration } from '../base/durations.ts';
 import { asFailure, EXIT, failure } from '../base/errors.ts';
 import { sentenceOf } from '../base/sentences.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
@@ -59,7 +59,7 @@ function printStatus(shell: Shell, status: Status): void {
 		],
 		['Heartbeat', channel.lastHeartbeatAt ? localTime(channel.lastHeartbeatAt) : 'none yet'],
 		...(channel.idleTimeout ? [['Line', describeLine(channel.idleTimeout)]] : []),
-		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt)]] : []),
+		...(channel.nextAttemptAt ? [['Next try', localTime(channel.nextAttemptAt) + describeAsked(status.problem)]] : []),
 		...(status.plan ? [['Plan', describePlan(status.plan)]] : []),
 		...(status.sessionId ? [['Session', status.sessionId]] : []),
 		['Agent', `${status.agentVersion}, runs since ${localTime(status.startedAt)}`],
@@ -70,6 +70,12 @@ function printStatus(shell: Shell, status: Status): void {
 	shell.line(status.sentence);
 	shell.line();
 	shell.table(rows);
+}
+
+/** Otherwise a long wait looks like the agent's own. */
+function describeAsked(problem: Status['problem']): string {
+	const askedMs = problem?.retryAfterMs ?? 0;
+	return askedMs > 0 ? ` (the service asked to wait for ${plainDuration(askedMs)})` : '';
 }
 
 function describeLine({ seconds, pingSeconds }: NonNullable<Status['channel']['idleTimeout']>): string {

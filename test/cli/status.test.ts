@@ -197,6 +197,15 @@ test('a workflow that a passing fault has refused is to be set again: the device
 	expect((await home.agent(['status'])).stdout).toMatch(/Workflow +document-check, set by/);
 });
 
+test('a wait that the service has asked for is told as its wish [F1382]', async () => {
+	const { home, service } = await givenPaired({ atTheEnd: onTestFinished });
+	service.failNext('/ws/device', { status: 503, headers: { 'retry-after': '600' } }, 9);
+	service.closeChannels(1001, 'maintenance');
+	await expect
+		.poll(async () => (await home.agent(['status'])).stdout, { timeout: 40_000 })
+		.toMatch(/^Next try +.*\d \(the service asked to wait for 10 min\)$/m);
+});
+
 test('events of a program on the socket that is no agent are told as that, in one sentence [F1358]', async () => {
 	const home = await givenHome();
 	const runDir = home.env['IDV_AGENT_RUN_DIR'] ?? '';
