@@ -29,6 +29,8 @@ export const STABLE_AFTER_MS = MINUTE;
 export const COUNTS_AFTER_MS = 3 * SECOND;
 /** So many channels in a row that one private close code has ended before they counted are a refusal, whatever its number is. */
 export const EARLY_ENDS_TO_REFUSE = 2;
+/** So many with any other code, or none, may mean a Connection that the service does not know any more. */
+export const EARLY_ENDS_TO_DOUBT = 3;
 /**
  * Refusals that last this long are meant: a service has bad minutes, and every device would need a person after one. A
  * device that was online within {@link RECENTLY_MS} has shown that its credential is good, and is patient for longer.

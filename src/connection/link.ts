@@ -9,6 +9,7 @@ import {
 	afterFailure,
 	type Backoff,
 	COUNTS_AFTER_MS,
+	EARLY_ENDS_TO_DOUBT,
 	handshakeDeadlineMs,
 	NO_FAILURES,
 	RECENTLY_MS,
@@ -283,13 +284,16 @@ function afterChannelEnded(
 	const ended = asRefusal(event.failure, early);
 	const { code, retryAfterMs } = ended;
 	const mayRegister = REGISTERS.some((kind) => hasCredential(state, kind));
-	const wantsFresh = LOOKS_STALE.has(code) && mayRegister && !isFresh(state.backoff, atMs);
+	const serviceRestarts = event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013;
+	const isDoubted = code === 'connection-lost' && (early.earlyEnds?.count ?? 0) >= EARLY_ENDS_TO_DOUBT;
+	const looksStale = LOOKS_STALE.has(code) || (isDoubted && !serviceRestarts);
+	const wantsFresh = looksStale && mayRegister && !isFresh(state.backoff, atMs);
 	// In turn with a registration that fails: its refusal counts once.
 	const wasRefused = state.backoff.inTurn && !state.backoff.registerRefused;
 	const failed = {
 		...event,
 		retryClass: wantsFresh || isFollowed || wasRefused ? 'unreachable' : retryClassOf(code),
-		serviceRestarts: event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013,
+		serviceRestarts,
 		// A wait that the channel asks for is not one for the registration.
 		retryAfterMs: wantsFresh ? undefined : retryAfterMs,
 		wasOnline: event.wasOnline || wasOnline(state, atMs),

@@ -426,6 +426,21 @@ describe('a private close code', () => {
 		});
 	});
 
+	test('of RFC 6455 that ends three fresh channels has one new Connection tried, but for a restart of the service [F1383]', () => {
+		const restarts = [1001, 1012, 1013];
+		for (const code of [1000, 1011, 3000, ...restarts])
+			for (const credentials of [[REUSABLE], [{ kind: 'selfRegistration' } as const], []]) {
+				const second = early(early(hourOld(credentials, code), code), code);
+				expect(second.name).toBe('connectWait');
+				const third = early(second, code);
+				const isTried = credentials.length > 0 && !restarts.includes(code);
+				expect([code, third.name]).toEqual([code, isTried ? 'registerWait' : 'connectWait']);
+				if (!isTried) continue;
+				const fresh = walk(third, timer, { type: 'registered', connection: RENEWED }, closed(code));
+				expect(early(early(fresh, code), code).name).toBe('connectWait');
+			}
+	});
+
 	test('is none where channels lived, where codes differ, and for the codes of RFC 6455', () => {
 		const start = hourOld([REUSABLE], 4001);
 		expect(early(early(start, 4001), 4002)).toHaveProperty('failure.code', 'connection-lost');
