@@ -131,7 +131,9 @@ export function openBase(options: AgentOptions) {
 			counters.clockSkewMs = skewMs;
 			warnings.set('clock', warning);
 		},
+		onProven: events.lookAtClock,
 		onJump() {
+			events.lookAtClock(null);
 			for (const listener of jumpListeners) listener();
 		},
 	});

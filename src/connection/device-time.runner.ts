@@ -45,6 +45,8 @@ export function keepDeviceTime(parts: {
 	readonly onWarning: (warning: Failure | null, skewMs: number | null) => void;
 	/** The clock was set, or the machine has slept: what was decided by the time is decided again. */
 	readonly onJump: () => void;
+	/** The service has told the time. @param skewMs how far the clock is ahead of it. */
+	readonly onProven?: (skewMs: number) => void;
 }): DeviceTime {
 	const { clock, stateWriter } = parts;
 	const offsetMs = () => clock.wallMs() - clock.monotonicMs();
@@ -103,6 +105,7 @@ export function keepDeviceTime(parts: {
 			if (isProven) serviceOffsetMs = (date.serviceMs ?? clock.wallMs() - date.skewMs) - clock.monotonicMs();
 			warn();
 			if (!isProven) return;
+			parts.onProven?.(date.skewMs);
 			cancelSave();
 			cancelSave = clock.soon(save);
 			if (Math.abs(time.nowMs() - before) >= STEP_MS) parts.onJump();

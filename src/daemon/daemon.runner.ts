@@ -158,6 +158,7 @@ export async function startDaemon(options: DaemonOptions) {
 					epoch: newEpoch(clock.wallMs(), random),
 					bounds: eventBounds(settings, capacityBytes),
 					durable,
+					believesClock: false,
 					get cleanAfterMs() {
 						return settings().events.cleanAfterSeconds * 1000;
 					},

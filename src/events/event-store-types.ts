@@ -20,6 +20,8 @@ export interface EventStoreOptions extends Partial<Clock> {
 	readonly onNotice?: (topic: 'events' | 'events-damaged', notice: Failure | null) => void;
 	/** Looked at each time: how long after a deletion its traces are cut off the files, in milliseconds. Default 30,000. */
 	readonly cleanAfterMs?: number;
+	/** Whether the clock is right as far as anyone knows; `false` where `lookAtClock` is told so later. Default `true`. */
+	readonly believesClock?: boolean;
 	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
 	readonly recoverEveryMs?: number;
 }
@@ -67,6 +69,8 @@ export interface EventWriter {
 	settled(): Promise<void>;
 	/** Nothing of these events is in a file when it resolves. @returns how many. Rejects with AgentError `state-unwritable` when traces may be left. */
 	erase(matches: Erasure): Promise<number>;
+	/** The clock may have been set. @param skewMs how far it is ahead of the right time; `null` where that was not told. */
+	lookAtClock(skewMs: number | null): void;
 	readonly count: number;
 	readonly bytes: number;
 	/** Stores what is pending and closes the file. Nothing can be appended afterwards. */

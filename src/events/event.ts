@@ -34,6 +34,16 @@ export function gapEvent(from: string | null, to: string, arrival: Pick<Incoming
 	return ownEvent('gap', { from: from !== null && from > to ? null : from, to }, arrival);
 }
 
+/** Takes the place of stored events that are missing or unreadable. @param timeOf when one was stored, if that is known; milliseconds since 1970. */
+export function gapOf(from: number, to: number, timeOf: (number: number) => number | null, nowMs: number): Incoming {
+	const time = (number: number) => {
+		const ms = timeOf(number);
+		return ms === null ? null : new Date(ms).toISOString();
+	};
+	const at = time(to + 1) ?? new Date(nowMs).toISOString();
+	return gapEvent(time(from - 1), at, { at, workflowId: null });
+}
+
 export const EVENT_ID = /^([A-Za-z0-9]{1,32})-(\d{1,15})$/;
 export const isEventId = (text: string): boolean => EVENT_ID.test(text);
 

@@ -84,6 +84,7 @@ export function createEventsFeed(
 		acknowledge: store.acknowledge,
 		positionOf: store.positionOf,
 		forget: store.forget,
+		lookAtClock: store.lookAtClock,
 		get count(): number {
 			return store.count;
 		},

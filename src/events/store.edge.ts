@@ -14,7 +14,7 @@ import { createConsumers } from './consumers.ts';
 import { damagedEvents, unerasableEvents, unwritableEvents } from './damage.ts';
 import { keyOf, rememberMessages } from './duplicates.ts';
 import { DELETED_BEFORE } from './erasure.ts';
-import { type Entry, type Epoch, gapEvent, idOf, neededEpochs, numberOf, withEpoch } from './event.ts';
+import { type Entry, type Epoch, gapOf, idOf, neededEpochs, numberOf, withEpoch } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { readAfter } from './reading.ts';
 import { keepShares } from './shares.ts';
@@ -40,7 +40,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let closed = false;
 	let epochs: readonly Epoch[] = [];
 	const shares = keepShares((number) => stored.decodeEvents(opened?.after(number) ?? []));
-	const ages = keepAges(wallMs() - monotonicMs());
+	const ages = keepAges({ wallMs, monotonicMs }, options.believesClock ?? true);
 	let taken: stored.Taken | undefined;
 	let taking: Promise<void> = Promise.resolve();
 	/** The newest number that was given, and events that are not handed on. */
@@ -139,22 +139,12 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		onNotice('events-damaged', told);
 	}
 
-	/** Takes the place of events that are missing or unreadable. */
-	function gapFor(log: RecordLog, from: number, to: number): Entry {
-		const time = (number: number) => {
-			const ms = log.timeOf(number);
-			return ms === null ? null : new Date(ms).toISOString();
-		};
-		const at = time(to + 1) ?? new Date(wallMs()).toISOString();
-		const gap = gapEvent(time(from - 1), at, { at, workflowId: null });
-		return { ...gap, number: to, id: idOf(to, epochs) ?? `${epoch}-${to}` };
-	}
-
 	function* entriesAfter(log: RecordLog, number: number): Iterable<Entry> {
 		for (const each of log.after(number)) {
 			if ('lostFrom' in each) {
 				noticeDamage(log.damages());
-				yield gapFor(log, each.lostFrom, each.number);
+				const gap = gapOf(each.lostFrom, each.number, log.timeOf, wallMs());
+				yield { ...gap, number: each.number, id: idOf(each.number, epochs) ?? `${epoch}-${each.number}` };
 				continue;
 			}
 			const { epoch: own, ...entry } = stored.decodeEvent(each.number, each.payload);
@@ -181,10 +171,10 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (Object.keys(changes).length > 0) log.note(stored.encodeState({ consumers: changes, gone, done }));
 	}
 
-	/** When the clock was set meanwhile, events are as old as before. */
-	function noticeClock(log: RecordLog): void {
-		if (ages.look(wallMs() - monotonicMs(), given) && given > 0)
-			log.note(stored.encodeState({ shifts: ages.shifts(log.first()) }));
+	/** When the clock was set meanwhile, events are as old as before. @param skewMs how far it is ahead of the right time, where that was told. */
+	function noticeClock(log: RecordLog, skewMs: number | null = null): void {
+		const isChanged = [ages.look(given), skewMs !== null && ages.told(skewMs)].includes(true);
+		if (isChanged && given > 0) log.note(stored.encodeState({ shifts: ages.shifts(log.first()) }));
 	}
 
 	/** Deletes events that all have acknowledged, that are too old or too many (see `shares.ts`); the newest can only be too old. */
@@ -221,7 +211,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		if (closed) return;
 		const now = monotonicMs();
 		const cleanAtMs = durable ? cleaning.dueMs : Number.POSITIVE_INFINITY;
-		const dueMs = Math.min(cleanAtMs, oldestMs === null ? cleanAtMs : now + oldestMs + bounds.maxAgeMs - wallMs());
+		const agedMs = oldestMs === null ? cleanAtMs : now + oldestMs + bounds.maxAgeMs - wallMs();
+		const dueMs = Math.min(cleanAtMs, agedMs, ages.believeAtMs());
 		if (dueMs === wakeAtMs) return;
 		cancelWake();
 		wakeAtMs = dueMs;
@@ -243,6 +234,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				},
 			);
 		}
+		if (monotonicMs() >= ages.believeAtMs()) noticeClock(log, 0);
 		trim(log);
 	}
 
@@ -348,6 +340,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return true;
 		},
 		recover: () => ready().recover(),
+		lookAtClock(skewMs) {
+			if (!opened || closed) return void (skewMs === null || ages.told(skewMs));
+			noticeClock(opened, skewMs);
+			trim(opened);
+		},
 		async erase(matches) {
 			const log = ready();
 			await taking;
@@ -390,6 +387,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		},
 		async close() {
 			if (closed) return;
+			if (opened) noticeClock(opened);
 			closed = true;
 			cancelWake();
 			await taking;

@@ -51,6 +51,7 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 		positionOf: () => null,
 		consumers: () => [],
 		forget: () => false,
+		lookAtClock() {},
 		bytes: 0,
 		count: 0,
 		append(incoming, overlaps) {

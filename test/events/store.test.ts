@@ -370,6 +370,75 @@ describe('what stays on the disk', () => {
 		await add(store, 'and set before the start');
 		expect(contents(all(store).entries)).toContain('in 1970 again');
 	});
+
+	describe('over a start whose clock may be wrong', () => {
+		const RIGHT = Date.UTC(2026, 10, 21);
+		const now = { wall: RIGHT, monotonic: 0 };
+		const clock = { wallMs: () => now.wall, monotonicMs: () => now.monotonic, believesClock: false };
+		const kept = (store: DurableEventStore) => contents(all(store).entries);
+		beforeEach(() => Object.assign(now, { wall: RIGHT, monotonic: 0 }));
+		/** One event of a minute ago, and a start with a clock that is so far ahead. */
+		async function givenAhead(ms: number) {
+			const before = open(clock);
+			await add(before, 'unread');
+			return later(before, 60_000 + ms);
+		}
+		/** A start after so long without an agent, by the clock. */
+		async function later(before: DurableEventStore, ms: number, options: Partial<EventStoreOptions> = clock) {
+			await before.close();
+			now.wall += ms;
+			return open(options);
+		}
+
+		test.each(['the service has told the time', 'the clock was set'])(
+			'events are as old as they are, and in the runs that follow, once %s [F1384]',
+			async (how) => {
+				const ahead = 365 * DAY;
+				let store = await givenAhead(ahead);
+				await add(store, 'of the wrong clock');
+				const setRight = () => {
+					now.wall -= ahead;
+					store.lookAtClock(null);
+				};
+				if (how === 'the clock was set') setRight();
+				store.lookAtClock(now.wall - RIGHT - 60_000);
+				await add(store, 'once it was told');
+				if (how !== 'the clock was set') setRight();
+				const three = ['unread', 'of the wrong clock', 'once it was told'];
+				expect(kept(store)).toEqual(three);
+				store = await reopen(store, clock);
+				store.lookAtClock(0);
+				expect(kept(store)).toEqual(three);
+				store = await later(store, 8 * DAY);
+				expect(kept(store)).toEqual(three);
+				store.lookAtClock(0);
+				expect(kept(store)).toEqual([]);
+			},
+		);
+
+		test('events that came before the clock was set forward are no older, also if the agent ends at once [F1385]', async () => {
+			now.wall = RIGHT - 8 * DAY;
+			const before = open(clock);
+			await add(before, 'unread');
+			now.wall = RIGHT;
+			const store = await reopen(before, clock);
+			store.lookAtClock(0);
+			expect(kept(store)).toEqual(['unread']);
+		});
+
+		test('the clock is believed after ten minutes in which neither has happened [F1384]', async () => {
+			const stepped = createSteppedClock();
+			const before = open(clock);
+			await add(before, 'unread');
+			const wallMs = () => now.wall + stepped.monotonicMs();
+			const store = await later(before, 8 * DAY, { ...stepped, wallMs, believesClock: false });
+			expect(kept(store)).toEqual(['unread']);
+			stepped.advance(9 * 60_000);
+			expect(kept(store)).toEqual(['unread']);
+			stepped.advance(60_000);
+			expect(kept(store)).toEqual([]);
+		});
+	});
 });
 
 describe('consumers', () => {

@@ -121,8 +121,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'a-gap-leads-back',
 		'a-reader-ends',
 		STORE,
-		'return { ...gap, number: to, id: idOf(to, epochs)',
-		'return { ...gap, number: to, id: idOf(from - 1, epochs)',
+		'yield { ...gap, number: each.number, id: idOf(each.number, epochs)',
+		'yield { ...gap, number: each.number, id: idOf(each.lostFrom - 1, epochs)',
 		{ seed: 74 },
 	),
 	one(
