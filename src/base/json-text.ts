@@ -4,6 +4,7 @@
  * Pure; never quotes the text; knows nothing of what the object means.
  */
 import { COMMON_DEPTH, isBeyond, isObject, parseJson } from '../protocol/json.ts';
+import { onOneLine } from './printed.ts';
 
 /** The object, or what is wrong as `line 3, column 7: a comma or } is missing before this.`, without a word of the text. */
 export type JsonObject = { readonly document: Record<string, unknown> } | { readonly fault: string };
@@ -79,9 +80,9 @@ export function pointerOf(path: readonly PropertyKey[]): string {
 	return path.map((step) => `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-/** A name or a pointer for a message: those of strangers may be as long as their file. */
+/** A name or a pointer for a message: those of strangers may be as long as their file, and hold line ends and what steers a terminal. */
 export function shortened(text: string): string {
-	return text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…`;
+	return onOneLine(text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…`);
 }
 
 const MAX_SHOWN = 200;

@@ -121,7 +121,7 @@ async function makeCode({ shell, service }: DemoContext, directory: string): Pro
 	say(shell, `GET ${url.pathname}${url.search} answered with a picture, saved as ${picture}.`);
 	say(shell, 'It looks like this; it works once, and for five minutes:');
 	shell.line();
-	shell.line(renderQrTerminal(await readSingleCode(picture), plain(shell)));
+	shell.drawn(`${renderQrTerminal(await readSingleCode(picture), plain(shell))}\n`);
 	return picture;
 }
 

@@ -1,11 +1,12 @@
 /**
  * The caller of a command, and how it is answered: lines for people, JSON for programs, one line for each failure, and the
  * right exit status. Answers go to standard output, errors to standard error; with `--json` a failure is the answer,
- * unless it ends a stream.
+ * unless it ends a stream. Whatever a text quotes, nothing in it steers a terminal.
  */
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
 import { AgentError, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
+import { inPlainJson, inPlainLines, onOneLine } from '../base/printed.ts';
 import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';
 
 /** The process of a command, or what stands for one. */
@@ -38,8 +39,13 @@ export class Shell {
 		this.text(`${text}\n`);
 	}
 
-	/** As it is, with the line ends it has. */
+	/** With the line ends it has. */
 	text(text: string): void {
+		this.drawn(this.isJson ? inPlainJson(text) : inPlainLines(text));
+	}
+
+	/** As it is: for what steers the terminal itself, and quotes no one. */
+	drawn(text: string): void {
 		this.#watchReader();
 		this.caller.stdout.write(text);
 	}
@@ -61,7 +67,7 @@ export class Shell {
 
 	/** One document: on one line for a program, indented for a person. */
 	json(value: unknown): void {
-		this.line(JSON.stringify(value, null, this.caller.stdout.isTTY ? 2 : undefined));
+		this.drawn(`${inPlainJson(JSON.stringify(value, null, this.caller.stdout.isTTY ? 2 : undefined))}\n`);
 	}
 
 	/** For what is said beside an answer that a program reads. */
@@ -130,18 +136,13 @@ export class Shell {
 	}
 
 	#error(text: string): void {
-		for (const line of text.split('\n')) this.caller.stderr.write(`Error: ${line}\n`);
+		for (const line of inPlainLines(text).split('\n')) this.caller.stderr.write(`Error: ${line}\n`);
 	}
 
 	/** Something that is probably not meant, but keeps nothing from being done. */
 	warn(text: string): void {
-		this.caller.stderr.write(`Warning: ${text}\n`);
+		this.caller.stderr.write(`Warning: ${inPlainLines(text)}\n`);
 	}
-}
-
-/** Text of devices and services on one line: what would steer the terminal becomes a space. */
-export function onOneLine(text: string): string {
-	return text.replaceAll(/[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]+/gu, ' ');
 }
 
 function fold(text: string, width: number): string[] {

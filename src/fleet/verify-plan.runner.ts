@@ -13,6 +13,7 @@ import {
 	pointerOf,
 	shortened,
 } from '../base/json-text.ts';
+import { onOneLine } from '../base/printed.ts';
 import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { nearestName, plainIssue } from '../settings/resolve.ts';
 import { countListed } from './lint.ts';
@@ -185,7 +186,8 @@ function check<Value>(
 	const problems = all.map(({ path, what, offset }) => {
 		const pointer = shortened(pointerOf(path)) || 'the document';
 		const end = what.endsWith('?') ? '' : '.';
-		return failure('plan-invalid', `${where}: ${lineAndColumn(text, offset)}: ${pointer} ${what}${end}`);
+		const message = onOneLine(`${where}: ${lineAndColumn(text, offset)}: ${pointer} ${what}${end}`);
+		return failure('plan-invalid', message);
 	});
 	const unknown = countUnknown(issues);
 	const unnamed = unknown - faults.filter(({ isUnknown }) => isUnknown).length;

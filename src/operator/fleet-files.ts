@@ -3,6 +3,7 @@ import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
+import { onOneLine } from '../base/printed.ts';
 import type { Shell } from '../cli/output.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
@@ -68,7 +69,7 @@ export function placed(findings: readonly Finding[], text: string) {
 	const offsets = findJsonPlaces(text).offsetsOf(findings.map(({ path }) => path));
 	return findings.map(({ level, path, what }, index) => {
 		const pointer = pointerOf(path);
-		const message = `${pointer || 'the plan'} ${what}${what.endsWith('?') ? '' : '.'}`;
+		const message = onOneLine(`${pointer || 'the plan'} ${what}${what.endsWith('?') ? '' : '.'}`);
 		return { level, path: pointer, place: lineAndColumn(text, offsets[index] ?? 0), message };
 	});
 }

@@ -1,6 +1,7 @@
 /** `idv fleet status`: what the devices do, beside what a plan wants of each of them now. Changes nothing. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { AgentError } from '../base/errors.ts';
+import { onOneLine } from '../base/printed.ts';
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import type { FleetPlan } from '../fleet/plan-format.ts';
 import {
@@ -87,7 +88,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 			const when = { revision: file.plan.revision, at: new Date().toISOString() };
 			await changeRecord(shell, flags.plan, (record) => withSeen(record, progress, devices, when));
 		}
-		if (shell.caller.stdout.isTTY && isWatching) shell.text('\u001b[2J\u001b[H');
+		if (shell.caller.stdout.isTTY && isWatching) shell.drawn('\u001b[2J\u001b[H');
 		const failed = judgement(progress, flags);
 		if (flags.csv) printCsv(shell, devices);
 		else if (isWatching && !shell.isJson && !shell.caller.stdout.isTTY) {
@@ -141,7 +142,9 @@ function hasOtherLabels({ labels }: DeviceReport, known: PlannedDevice | undefin
 function lineOf(revision: number, progress: FleetProgress): string {
 	const counts = STANDINGS.map((standing) => `${progress[standing]} ${NAMES[standing].toLowerCase()}`);
 	const [most] = progress.reasons;
-	return `revision ${revision}: ${counts.join(', ')}${most ? `; ${most.devices} ${NAMES[most.standing].toLowerCase()}: ${most.reason}` : ''}`;
+	return onOneLine(
+		`revision ${revision}: ${counts.join(', ')}${most ? `; ${most.devices} ${NAMES[most.standing].toLowerCase()}: ${most.reason}` : ''}`,
+	);
 }
 
 const NAMES: Readonly<Record<Standing, string>> = {
@@ -246,7 +249,7 @@ function about(standing: Standing, those: readonly DeviceStanding[], progress: F
 
 function names(devices: readonly { readonly deviceId: string }[]): string {
 	const shown = devices.slice(0, SHOWN).map(({ deviceId }) => deviceId);
-	return `${shown.join(', ')}${devices.length > SHOWN ? ', …' : ''}`;
+	return onOneLine(`${shown.join(', ')}${devices.length > SHOWN ? ', …' : ''}`);
 }
 
 function rowOf(device: DeviceStanding): string[] {
@@ -290,9 +293,9 @@ function printCsv(shell: Shell, devices: readonly DeviceStanding[]): void {
 
 /** Words of a device must not become a formula in a spreadsheet. */
 function csvField(value: string | number | null): string {
-	const text = value === null ? '' : String(value);
-	const safe = typeof value === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-	return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+	const text = value === null ? '' : onOneLine(String(value));
+	const safe = typeof value === 'string' && /^\s*[=+\-@]/.test(text) ? `'${text}` : text;
+	return /[",]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 function iso(ms: number | null): string | null {

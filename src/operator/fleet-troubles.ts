@@ -1,4 +1,5 @@
 /** Devices that a person must look at although they do as their plan says: settings and credentials of no use, and ids that two devices have. */
+import { onOneLine } from '../base/printed.ts';
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import { clockTrouble, type DeviceReport } from '../fleet/progress.ts';
 import { REFUSED_SETTINGS, reasonIn } from '../fleet/reasons.ts';
@@ -30,7 +31,8 @@ export function settingsTrouble(
 }
 
 export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): void {
-	const list = (those: readonly string[]) => `${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`;
+	const list = (those: readonly string[]) =>
+		onOneLine(`${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`);
 	const troubled = (of: (code: string) => boolean) =>
 		reports.flatMap((report) => {
 			const trouble = settingsTrouble(report, of);

@@ -3,6 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { onOneLine } from '../base/printed.ts';
 import type { InventoryDevice } from '../fleet/preview.ts';
 import {
 	deviceIdSchema,
@@ -59,7 +60,7 @@ interface Row {
 export async function readInventory(file: string, warn?: (said: string) => void): Promise<InventoryDevice[]> {
 	const problems: string[] = [];
 	const note: NoteProblem = (line, fault) => {
-		const said = `${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`;
+		const said = onOneLine(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`);
 		if (problems.length < MAX_PROBLEMS) problems.push(said);
 	};
 	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
@@ -228,7 +229,7 @@ const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_.-]/g, '');
 /** The names of the columns as we know them: capitals, spaces and underscores do not matter. */
 function checkHead(names: readonly string[], file: string): string[] {
 	const refuse = (fault: string): never => {
-		throw new AgentError('inventory-invalid', `${file}: line 1: ${fault}`, {
+		throw new AgentError('inventory-invalid', onOneLine(`${file}: line 1: ${fault}`), {
 			remedy: `The first line names the columns: ${COLUMNS.join(',')}.`,
 		});
 	};

@@ -57,7 +57,7 @@ export async function makePairingCode(shell: Shell, flags: PairingCodeFlags): Pr
 	const { baseUrl, workflowId, sessionId } = code;
 	const told = { baseUrl, workflowId, sessionId, expiresAt: found.expiresAt };
 	if (shell.isJson) return shell.json({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
-	if (flags.terminal || file === null) shell.line(renderQrTerminal(found.text));
+	if (flags.terminal || file === null) shell.drawn(`${renderQrTerminal(found.text)}\n`);
 	shell.table([
 		['Service', baseUrl ?? 'not named'],
 		['Workflow', workflowId ?? 'not named'],

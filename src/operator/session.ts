@@ -44,7 +44,7 @@ export async function startSession(shell: Shell, flags: SessionFlags): Promise<v
 	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
 	if (shell.isJson) return shell.json(record);
 	shell.line(`Session started for ${record.workflowIds.join(', ')}.\n`);
-	if (flags.qr) shell.line(renderQrTerminal(record.url));
+	if (flags.qr) shell.drawn(`${renderQrTerminal(record.url)}\n`);
 	shell.table([
 		['URL', record.url],
 		['Ends', record.expiresAt === null ? 'the service does not say' : untilTime(record.expiresAt)],

@@ -1,6 +1,6 @@
 /** The meaning of a `provision.json`, made for many devices, taken once by each. Pure; no secret in a message. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
-import { findJsonPlaces, lineAndColumn, readJsonObject } from '../base/json-text.ts';
+import { findJsonPlaces, lineAndColumn, readJsonObject, shortened } from '../base/json-text.ts';
 import { isCredential } from '../protocol/authorization.ts';
 import { isObject } from '../protocol/json.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
@@ -48,7 +48,7 @@ export function readProvision(text: string, where: string): Provision {
 	for (const name of Object.keys(document).filter((name) => !NAMES.includes(name))) {
 		const nearest = nearestName(name, NAMES);
 		const hint = nearest ? `did you mean ${nearest}?` : 'other settings stand under "settings".';
-		faults.push(`${at(name)}: ${name} is not known here; ${hint}`);
+		faults.push(`${at(name)}: ${shortened(name)} is not known here; ${hint}`);
 	}
 	const { replace = false, settings: further = {}, baseUrl, trustedOrigins, workflowId } = document;
 	if (typeof replace !== 'boolean') faults.push(`${at('replace')}: replace must be true or false.`);

@@ -6,7 +6,7 @@ import { lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { errnoOf, inWords, isOutOfRoom, readText, roomRemedy, unreadable } from '../base/files.edge.ts';
-import { findJsonPlaces, lineAndColumn, readJsonObject, withoutComments } from '../base/json-text.ts';
+import { findJsonPlaces, lineAndColumn, readJsonObject, shortened, withoutComments } from '../base/json-text.ts';
 import { type Watched, watchDirectories } from '../base/watch.edge.ts';
 import { MAX_CREDENTIAL_LENGTH } from '../protocol/authorization.ts';
 import type { FileLayer } from './resolve.ts';
@@ -86,7 +86,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			});
 			for (const { name, offset } of twice) {
 				const where = `${source}: ${lineAndColumn(text, offset)}`;
-				notices.push(failure('settings-invalid', `${where}: ${name} is there twice; the last one counts.`));
+				notices.push(failure('settings-invalid', `${where}: ${shortened(name)} is there twice; the last one counts.`));
 			}
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;

@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
+import { onOneLine } from '../base/printed.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { didYouMean, editDistance } from './nearest-name.ts';
@@ -104,7 +105,7 @@ export function resolveSettings(
 				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
 				const at = place ? `${where}: ${place}` : where;
 				const params = { setting: shortened(path) };
-				const told = failure('settings-invalid', `${at}: ${params.setting} ${problem.message}`, { params });
+				const told = failure('settings-invalid', onOneLine(`${at}: ${params.setting} ${problem.message}`), { params });
 				problems.push(told);
 				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
 				// It keeps no agent from starting.

@@ -1,5 +1,6 @@
 /** The agent's figures as Prometheus text and for telemetry. Labels name the device, never a person (decision 0032). */
 import type { AgentCounts } from '../base/counters.ts';
+import { onOneLine } from '../base/printed.ts';
 import type { Ends } from '../connection/ends.ts';
 import { REFUSED_SETTINGS } from '../fleet/reasons.ts';
 import type { Status } from '../protocol/local-api.ts';
@@ -298,7 +299,7 @@ export function formatMetrics(metrics: readonly Metric[]): string {
 
 function formatLabels(labels: Readonly<Record<string, string>>): string {
 	const pairs = Object.entries(labels).map(
-		([name, value]) => `${name}="${value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')}"`,
+		([name, value]) => `${name}="${onOneLine(value).replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`,
 	);
 	return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
 }

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { remarkOf } from '../../src/cli/config.ts';
 import { listSettings } from '../../src/settings/table.ts';
+import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { finishApart, givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
 
@@ -354,5 +355,24 @@ test.each([
 	for (const since of [undefined, '2026-11-27T00:00:00.000Z']) {
 		const setting = { path, value: null, source: 'default', where: null, refused, since } as never;
 		expect(remarkOf(setting)).toBe(`${path}: was refused: ${words}`);
+	}
+});
+
+test('a name of settings or of a provisioning file that steers terminals and has line ends is told on one line [F1371]', async () => {
+	const home = await givenHome({ [STEERING]: 1, service: { [STEERING]: 1, messages: { [STEERING]: 1 } } });
+	const file = join(home.directory, 'provision.json');
+	await writeFile(file, JSON.stringify({ baseUrl: 'http://127.0.0.1:1', [STEERING]: 1, settings: { [STEERING]: 1 } }), {
+		mode: 0o600,
+	});
+	for (const args of [
+		['config', 'check'],
+		['provision', file],
+		['doctor', '--check', 'settings'],
+	]) {
+		const { stdout, stderr } = await home.agent(args);
+		expect(stdout + stderr).toMatch(/PWN.*FAKE.* is not (?:a setting|known here)/);
+		expect([args[0], steeringIn(stdout + stderr), beginsFake(stdout + stderr)]).toEqual([args[0], [], false]);
+		const json = await home.agent([...args, '--json']);
+		expect(steeringIn(json.stdout)).toEqual([]);
 	}
 });

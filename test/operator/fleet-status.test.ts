@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { type Metric, stateMetrics } from '../../src/status/metrics.ts';
 import { listen } from '../connection/network-peers.ts';
+import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { openChannel, registerDevice } from '../service/fixture.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
 
@@ -880,4 +881,26 @@ test('100,000 devices are compared in one look', async () => {
 	expect(shown.overdue + shown.atTarget).toBe(count);
 	expect(shown.rings[0].overdue).toBe(shown.overdue);
 	expect(Math.abs(shown.overdue - count / 10)).toBeLessThan(500);
+});
+
+test('words of a device steer no terminal, begin no line of their own, and are whole in JSON [F1373]', async () => {
+	const plan = await planFile({ defaults: { workflowId: 'new' } });
+	const problem = { code: 'settings-invalid', message: STEERING, params: {} };
+	const from = await lines(
+		line(STEERING, 'new'),
+		line('K-2', STEERING, { problem }),
+		line(`=1${STEERING}`, 'new'),
+		line('\t=2', 'new'),
+	);
+	const args = ['--plan', plan, '--from', from];
+	const all = [args, [...args, '--devices'], [...args, '--csv'], ['--from', from], [...args, '--devices', '--json']];
+	for (const flags of all) {
+		const { stdout, stderr } = await status(...flags);
+		expect(stdout).toContain('PWN');
+		expect([steeringIn(stdout + stderr), beginsFake(stdout + stderr)]).toEqual([[], false]);
+	}
+	const csv = (await status(...args, '--csv')).stdout.trimEnd().split('\r\n');
+	expect(csv.slice(1).map((row) => row.slice(0, 4))).toEqual([' ]0;', 'K-2,', "'=1 ", "' =2"]);
+	const { reports } = JSON.parse((await status(...args, '--devices', '--json')).stdout);
+	expect(reports[0].deviceId).toBe(STEERING);
 });

@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { listen } from '../connection/network-peers.ts';
+import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { createSigner } from '../fixtures/plans.ts';
 import { openChannel, registerDevice } from '../service/fixture.ts';
 import { modeOf, operatorOfFile, succeeded } from './operator.ts';
@@ -483,4 +484,22 @@ test('an inventory whose leading zeros a spreadsheet has removed is named as tha
 	expect(checked.stdout).not.toContain('did you mean');
 	const shown = await operator.idv(['fleet', 'preview', file, '--inventory', inventory]);
 	expect([shown.status, shown.stderr]).toEqual([0, expect.stringMatching(words)]);
+});
+
+test('a name of a plan that steers terminals and has line ends is told on one line, without any of that [F1370]', async () => {
+	const good = await plan();
+	const bad = await plan(JSON.stringify({ ...JSON.parse(PLAN), [STEERING]: 1 }), 'bad.json');
+	const devices = await inventory();
+	for (const args of [
+		['check', bad],
+		['diff', good, bad],
+		['preview', bad, '--inventory', devices],
+	]) {
+		const told = await operator.idv(['fleet', ...args]);
+		expect(told).toMatchObject({ status: 65, stderr: expect.stringMatching(/PWN.*FAKE.* is not known here/) });
+		expect([steeringIn(told.stdout + told.stderr), beginsFake(told.stderr)]).toEqual([[], false]);
+		const json = await operator.idv(['fleet', ...args, '--json']);
+		expect(steeringIn(json.stdout)).toEqual([]);
+		expect(JSON.parse(json.stdout).error.message).toMatch(/PWN.*FAKE.* is not known here/);
+	}
 });

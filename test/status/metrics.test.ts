@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { AgentCounts } from '../../src/base/counters.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { type AgentGauges, agentMetrics, formatMetrics, type Metric, stateMetrics } from '../../src/status/metrics.ts';
+import { STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 
 const status: Status = {
 	schemaVersion: 1,
@@ -160,4 +161,13 @@ test('cuts of the channel and an idle timeout on the way are figures', () => {
 	const valuesOf = (name: string) => [...(found.get(name)?.samples.values() ?? [])];
 	expect(valuesOf('idv_agent_channel_cuts_recent')).toEqual([7]);
 	expect(valuesOf('idv_agent_line_idle_timeout_seconds')).toEqual([20]);
+});
+
+test('a label with the words of a stranger steers nothing, and begins no line [F1372]', () => {
+	const text = formatMetrics(
+		stateMetrics({ ...status, workflow: { ...status.workflow, live: `${STEERING}\nidv_evil 1` } }),
+	);
+	expect(text).toContain('PWN');
+	expect([steeringIn(text), text.includes('\\n')]).toEqual([[], false]);
+	expect(parse(text).has('idv_agent_workflow')).toBe(true);
 });
