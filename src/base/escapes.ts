@@ -162,20 +162,50 @@ function surrogatesAt(bytes: Uint8Array, at: number, high: number): Escape {
 }
 
 const NUMBER_SIGN = 0x23;
-const MAX_ZEROS = 32;
-const REFERENCE = /^&(?:(?:#0{0,32}([0-9]{1,7})|#[xX]0{0,32}([0-9A-Fa-f]{1,6})|(amp|lt|gt|quot));?|([A-Za-z]{2,8});)/;
+const ZERO = 0x30;
+const LONGEST_NAME = 11;
+/** A reference by its name; those of the first HTML also without the semicolon, in small letters or in capitals. */
+const BY_NAME = /^&(?:(amp|AMP|lt|LT|gt|GT|quot|QUOT);?|([A-Za-z]{2,8});)/;
 
 function entityAt(bytes: Uint8Array, at: number): Escape | null {
-	// Browsers read a number without the semicolon, and with any zeros before it.
-	const most = bytes[at + 1] === NUMBER_SIGN ? MAX_ZEROS + 11 : 11;
-	const text = String.fromCharCode(...bytes.subarray(at, at + most));
-	const found = REFERENCE.exec(text);
+	if (bytes[at + 1] === NUMBER_SIGN) return numberAt(bytes, at);
+	const found = BY_NAME.exec(String.fromCharCode(...bytes.subarray(at, at + LONGEST_NAME)));
 	if (!found) return null;
-	const [{ length }, decimal, hex, short, name = short ?? ''] = found;
-	const named = ENTITIES[name.toLowerCase()]?.charCodeAt(0);
-	const code = decimal !== undefined ? Number(decimal) : hex !== undefined ? Number.parseInt(hex, 16) : named;
-	return code === undefined || code > 0x10ffff ? null : { code, length };
+	const [{ length }, short, name = short ?? ''] = found;
+	const code = ENTITIES[name.toLowerCase()]?.charCodeAt(0);
+	return code === undefined ? null : { code, length };
 }
+
+/** Browsers read a number without the semicolon, and with any zeros before it. */
+function numberAt(bytes: Uint8Array, at: number): Escape | null {
+	const isHex = isX(bytes[at + 2]);
+	const start = at + (isHex ? 3 : 2);
+	let end = start;
+	while (bytes[end] === ZERO) end += 1;
+	const digits = String.fromCharCode(...bytes.subarray(end, end + MOST_DIGITS));
+	const [found = ''] = (isHex ? /^[0-9A-Fa-f]{1,6}/ : /^[0-9]{1,7}/).exec(digits) ?? [];
+	end += found.length;
+	const code = found === '' ? 0 : Number.parseInt(found, isHex ? 16 : 10);
+	if (end === start || code > 0x10ffff) return null;
+	return { code, length: end - at + (bytes[end] === SEMICOLON ? 1 : 0) };
+}
+
+/** Of a number without its zeros. */
+const MOST_DIGITS = 7;
+const SEMICOLON = 0x3b;
+const isX = (byte: number | undefined) => byte === 0x78 || byte === 0x58;
+
+/** How many bytes at the end are the beginning of a reference by a number, of which more digits may follow; 0 for none. */
+export function halfNumber(bytes: Uint8Array): number {
+	let at = bytes.length;
+	const least = at - MOST_DIGITS;
+	while (at > least && isHexDigit(bytes[at - 1])) at -= 1;
+	while (bytes[at - 1] === ZERO) at -= 1;
+	if (isX(bytes[at - 1])) at -= 1;
+	return bytes[at - 1] === NUMBER_SIGN && bytes[at - 2] === AMPERSAND ? bytes.length - at + 2 : 0;
+}
+
+const isHexDigit = (byte = 0) => (byte >= ZERO && byte <= 0x39) || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x66);
 
 /** The number written in so many hexadecimal digits; `null` if they are none. */
 function hexAt(bytes: Uint8Array, at: number, digits: number): number | null {

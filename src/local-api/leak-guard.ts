@@ -2,11 +2,13 @@
  * Keeps a secret from passing through a stream of text: as it is, and in the escapes of JSON, URLs and HTML, also twice and over
  * the borders of chunks. Holds back only what may be the beginning of it. Other encodings pass. Pure.
  */
-import { indexOf, MAX_ROUNDS, takeEscapesOff, type View } from '../base/escapes.ts';
+import { halfNumber, indexOf, MAX_ROUNDS, takeEscapesOff, type View } from '../base/escapes.ts';
 
-/** The beginning of an escape at the end: of `\u002B`, `\x2B`, `%2B` and `&#x2B;`, with the backslashes that escape a backslash. */
-const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,40})$/i;
-const LONGEST_HALF = 42;
+/** The beginning of an escape at the end: of `\u002B`, `\x2B`, `%2B`, `&plus;` and `&#x2B;`, with the backslashes that escape a backslash. */
+const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,10})$/i;
+const LONGEST_HALF = 12;
+/** Of escapes that do not end, and of what may be the beginning of the secret: whatever holds back more hides something. */
+const MAX_HELD = 128 * 1024;
 
 export function createLeakGuard(secret: string) {
 	const wanted = new TextEncoder().encode(secret);
@@ -29,6 +31,7 @@ export function createLeakGuard(secret: string) {
 				if (begun < end && !isLast) safe = Math.min(safe, view.startOf(begun));
 				view = takeEscapesOff(whole);
 			}
+			if (bytes.length - safe > MAX_HELD) return null;
 			held = bytes.subarray(safe);
 			return bytes.subarray(0, safe);
 		},
@@ -36,7 +39,8 @@ export function createLeakGuard(secret: string) {
 }
 
 function halfEscape(bytes: Uint8Array): number {
-	return HALF_ESCAPE.exec(String.fromCharCode(...bytes.subarray(-LONGEST_HALF)))?.[0].length ?? 0;
+	const short = HALF_ESCAPE.exec(String.fromCharCode(...bytes.subarray(-LONGEST_HALF)))?.[0].length ?? 0;
+	return Math.max(short, halfNumber(bytes));
 }
 
 /** Where the longest beginning of the secret at the end begins; the length if there is none. */

@@ -65,6 +65,48 @@ describe.each(FORMS)('the secret %s [F1285]', (_name, form) => {
 	);
 });
 
+const reference = (letter = '', zeros = 0) => `&#${'0'.repeat(zeros)}${letter.charCodeAt(0)};`;
+
+test.each([33, 40, 48, 3000, 70_000])(
+	'the secret is stopped where references have %i zeros before their number, also one of them alone [F1374]',
+	(zeros) => {
+		const hex = (letter: string) => `&#x${'0'.repeat(zeros)}${letter.charCodeAt(0).toString(16)};`;
+		const middle = TOKEN.slice(0, 9) + reference(TOKEN[9], zeros) + TOKEN.slice(10);
+		const forms = [
+			middle,
+			middle.replaceAll('&', '&amp;'),
+			encodeURIComponent(middle),
+			reference(TOKEN[0], zeros) + TOKEN.slice(1),
+			TOKEN.slice(0, -1) + reference(TOKEN.at(-1), zeros),
+			TOKEN.slice(0, -1) + reference(TOKEN.at(-1), zeros).slice(0, -1),
+			TOKEN.slice(0, 9) + hex(TOKEN[9] ?? '') + TOKEN.slice(10),
+			Array.from(TOKEN, (letter) => reference(letter, zeros)).join(''),
+			Array.from(TOKEN, hex).join(''),
+		];
+		for (const form of forms)
+			for (const size of [Math.ceil(form.length / 7), 65_536]) expect(passed(`x ${form}`, [size])).toBeNull();
+	},
+);
+
+test('zeros that lead to nothing pass, also many [F1374]', () => {
+	for (const text of [
+		`x &#${'0'.repeat(70_000)} y`,
+		`x &#${'0'.repeat(70_000)}`,
+		'0'.repeat(300_000),
+		`&#x${'0'.repeat(40)}41; y`,
+	])
+		expect(passed(text, [10_000])).toBe(text);
+});
+
+test.each(['AMP', 'AMP;', 'amp', 'amp;'])(
+	'the secret is stopped where references of it are escaped by &%s [F1375]',
+	(name) => {
+		const form = Array.from(TOKEN, (letter) => reference(letter).replace('&', `&${name}`)).join('');
+		expect(passed(`x ${form}`, [5])).toBeNull();
+		expect(passed(`x ${TOKEN.slice(0, -1)}${reference(TOKEN.at(-1)).replace('&', `&${name}`)}`, [1])).toBeNull();
+	},
+);
+
 test('every other text passes unchanged, in whatever pieces it comes, and only what may become the secret waits', () => {
 	const piece = fc.oneof(
 		fc.string(),
