@@ -106,19 +106,23 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 	let ahead = 0;
 	const empty: string[] = [];
 	const faults: string[] = [];
+	const fault = (said: string) => {
+		if (faults.push(said) > MAX_UNREAD) throw tooManyUnread(path, faults[0]);
+	};
 	for (const file of files) {
-		const found = await readJsonLines(file).catch((error: unknown) => {
+		const before = faults.length;
+		const rows = await readJsonLines(file, fault).catch((error: unknown) => {
 			if (files.length === 1 || !(error instanceof AgentError)) throw error;
-			return { rows: [], faults: [error.message] };
+			fault(error.message);
+			return [];
 		});
-		if (found.rows.length + found.faults.length === 0) empty.push(file);
-		for (const fault of found.faults) faults.push(fault);
-		for (const { line, fields } of found.rows) {
-			if (faults.length > MAX_UNREAD) throw tooManyUnread(path, faults[0]);
+		let found = 0;
+		for (const { line, fields } of rows) {
+			found += 1;
 			const read = statusLineSchema.safeParse(fields);
 			if (!read.success) {
 				const where = read.error.issues[0]?.path.join('/') || 'the line';
-				faults.push(`${file}: line ${line}: ${where} is not as in "idv-agent status --json".`);
+				fault(`${file}: line ${line}: ${where} is not as in "idv-agent status --json".`);
 				continue;
 			}
 			const { deviceId } = read.data;
@@ -130,6 +134,7 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 				reports.push(isAhead ? { ...report, heardAtMs: null, madeAtMs: null } : report);
 			}
 		}
+		if (found + faults.length === before) empty.push(file);
 	}
 	// A line that was cut off while it was gathered must not hide all others.
 	if (faults.length > 0) {

@@ -122,13 +122,12 @@ export async function listFiles(path: string): Promise<string[]> {
 	return files.map(({ name }) => join(path, name)).sort();
 }
 
-/** Each line's document, for files of other shapes as well, and what is wrong with the other lines; nothing of an empty file. */
-export async function readJsonLines(file: string): Promise<{ rows: Row[]; faults: readonly string[] }> {
-	const faults: string[] = [];
+/** Each line's document, read when it is asked for, for files of other shapes as well; nothing of an empty file. @param fault told what is wrong with another line. */
+export async function readJsonLines(file: string, fault: (said: string) => void): Promise<Iterable<Row>> {
 	const bytes = await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'report');
 	const isEmpty = bytes.every((byte) => byte <= 0x20);
 	const text = isEmpty ? '' : decode(bytes, file);
-	return { rows: jsonLines(text, (line, fault) => void faults.push(`${file}: line ${line}: ${fault}.`)), faults };
+	return jsonLines(text, (line, what) => fault(`${file}: line ${line}: ${what}.`));
 }
 
 /** By the mark of its bytes, or by the first character, which is ASCII in a table and in JSON. */
@@ -154,22 +153,27 @@ function decode(bytes: Uint8Array, file: string): string {
 type NoteProblem = (line: number, what: string) => void;
 
 /** One object on each line; or a whole document, indented or a list, as other programs write it. */
-function jsonLines(text: string, note: NoteProblem): Row[] {
+function* jsonLines(text: string, note: NoteProblem): Generator<Row> {
 	if (/^\s*(?:\[|\{\s*\n)/.test(text)) {
 		const document = parseJson(text);
 		const all: unknown[] = Array.isArray(document) ? document : [document];
-		if (all.every(isObject)) return all.map((fields, index) => ({ line: index + 1, fields }));
-		note(1, 'this is neither one JSON document nor one JSON object on each line (jq -c writes the latter)');
-		return [];
+		if (all.every(isObject)) yield* all.map((fields, index) => ({ line: index + 1, fields }));
+		else note(1, 'this is neither one JSON document nor one JSON object on each line (jq -c writes the latter)');
+		return;
 	}
-	return text.split('\n').flatMap((content, index): Row[] => {
-		if (content.trim() === '') return [];
+	// Millions of tiny lines may stand in it: a caller that has seen enough of them stops here.
+	for (let line = 1, from = 0, end = 0; from < text.length; line += 1, from = end + 1) {
+		end = text.indexOf('\n', from);
+		if (end < 0) end = text.length;
+		const content = text.slice(from, end);
+		if (content.trim() === '') continue;
 		const fields = parseJson(content);
-		if (isObject(fields)) return [{ line: index + 1, fields }];
-		const isJson = fields !== undefined;
-		note(index + 1, isJson ? 'each line must be one JSON object' : 'this is not one whole JSON object on one line');
-		return [];
-	});
+		if (isObject(fields)) yield { line, fields };
+		else {
+			const isJson = fields !== undefined;
+			note(line, isJson ? 'each line must be one JSON object' : 'this is not one whole JSON object on one line');
+		}
+	}
 }
 
 async function csvRows(text: string, file: string, note: NoteProblem): Promise<Row[]> {

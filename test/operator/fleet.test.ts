@@ -2,6 +2,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { readJsonLines } from '../../src/operator/inventory.ts';
 import { listen } from '../connection/network-peers.ts';
 import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { createSigner } from '../fixtures/plans.ts';
@@ -461,6 +462,18 @@ describe('idv fleet status', () => {
 		const words =
 			/other\.jsonl has more than 10000 lines that cannot be read. The first: .*line 2: deviceId is not as in/;
 		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words }, ['fleet', 'status', '--from', file]);
+	});
+
+	test('reads no further line once so many cannot be read, whatever stands in them [F1376]', async () => {
+		const file = await operator.file('ones.jsonl', '1\n'.repeat(20_000));
+		const words = /ones\.jsonl has more than 10000 lines that cannot be read. The first: .*line 1: each line must be/;
+		await operator.expectRefused({ status: 65, code: 'inventory-invalid', words }, ['fleet', 'status', '--from', file]);
+		const told: string[] = [];
+		const mixed = await operator.file('mixed.jsonl', 'x\n{}\nx\n{"a":1}');
+		const rows = (await readJsonLines(mixed, (said) => void told.push(said)))[Symbol.iterator]();
+		expect([rows.next().value, told.length]).toEqual([{ line: 2, fields: {} }, 1]);
+		expect([rows.next().value, told.length]).toEqual([{ line: 4, fields: { a: 1 } }, 2]);
+		expect(rows.next().done).toBe(true);
 	});
 
 	test('of a service that refuses is refused', async () => {
