@@ -1,9 +1,10 @@
 /** `idv-agent service`: the embedded service in the foreground, and sending devices a message by hand. */
 import { randomBytes } from 'node:crypto';
 import { openSync, writeSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { inWords, readText } from '../base/files.edge.ts';
 import { openShaper } from '../base/shapes.edge.ts';
 import { createTranscript, readTranscript, type Transcript, type TranscriptLine } from '../base/transcript.ts';
 import { parseAuthorization } from '../protocol/authorization.ts';
@@ -13,6 +14,11 @@ import { type ServiceEventName, type ServiceOptions, startService } from '../ser
 import { isWildcard } from '../service/options.ts';
 import { startReplay } from '../service/replay.ts';
 import { counted, type Shell } from './output.ts';
+
+/** Of a recording of many days. */
+const MAX_TRANSCRIPT_BYTES = 256 * 1024 * 1024;
+/** Of the file of a trial's credentials, and of that of a key. */
+const MAX_CREDENTIAL_BYTES = 64 * 1024;
 
 type SameOptions = 'allowNonLoopback' | 'workflows' | 'selfRegistration' | 'shortTokenKeys' | 'publicUrl';
 
@@ -81,10 +87,9 @@ function openTranscript(file: string): Transcript {
 async function replayService(shell: Shell, flags: ServiceFlags, file: string): Promise<void> {
 	let lines: TranscriptLine[];
 	try {
-		lines = readTranscript(await readFile(file, 'utf8'));
+		lines = readTranscript(await readText(file, MAX_TRANSCRIPT_BYTES));
 	} catch (cause) {
-		const said = cause instanceof Error ? cause.message : String(cause);
-		throw new AgentError('body-invalid', `${file} cannot be replayed: ${said}`, {
+		throw new AgentError('body-invalid', `${file} cannot be replayed: ${inWords(cause)}`, {
 			remedy: 'Name a file that idv probe --transcript or idv-agent service --transcript wrote.',
 			cause,
 		});
@@ -150,15 +155,15 @@ async function readSigningKey(file: string): Promise<Uint8Array> {
 			remedy: 'Name a file that this user may read and write, or delete it: a new key is made, and devices pair again.',
 			cause,
 		});
-	const failed = (what: string) => (error: NodeJS.ErrnoException) => {
-		throw unusable(`it cannot be ${what} (${error.code})`, error);
-	};
 	const made = randomBytes(32).toString('hex');
 	// Exclusive: a key that exists is never overwritten.
 	await writeFile(file, `${made}\n`, { flag: 'wx', mode: 0o600, flush: true }).catch((error: NodeJS.ErrnoException) => {
-		if (error.code !== 'EEXIST') failed('made')(error);
+		if (error.code !== 'EEXIST') throw unusable(`it cannot be made (${error.code})`, error);
 	});
-	const text = (await readFile(file, 'utf8').catch(failed('read'))).trim();
+	const read = await readText(file, MAX_CREDENTIAL_BYTES).catch((error: unknown) => {
+		throw unusable(`it cannot be read: ${inWords(error)}`, error);
+	});
+	const text = read.trim();
 	if (!/^[0-9a-f]{64}$/i.test(text)) throw unusable('it does not hold 64 hexadecimal digits');
 	return Buffer.from(text, 'hex');
 }
@@ -179,8 +184,8 @@ async function readCredentials(file: string): Promise<ServiceOptions> {
 		new AgentError('credential-unreadable', `The credentials of ${file} cannot be used: ${reason}.`, {
 			remedy: 'Write {"basic":"user:password","bearer":"…","apiKey":"…"}; missing fields are generated.',
 		});
-	const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-		throw unusable(error.code === 'ENOENT' ? 'the file does not exist' : `the file cannot be read (${error.code})`);
+	const text = await readText(file, MAX_CREDENTIAL_BYTES).catch((error: unknown) => {
+		throw unusable(`the file cannot be read: ${inWords(error)}`);
 	});
 	const document = parseJson(text);
 	if (document === undefined) throw unusable('the file is not JSON');

@@ -1,6 +1,6 @@
 /** `idv session start`: starts a session once and hands its URL on. */
-import { readFile } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
+import { inWords, readText } from '../base/files.edge.ts';
 import { type Shell, untilTime } from '../cli/output.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import {
@@ -77,15 +77,15 @@ async function readRequest({ metadata, locale, ttl }: SessionFlags): Promise<Han
 	});
 }
 
+const MAX_METADATA_BYTES = 1024 * 1024;
 const METADATA_FORM = `Write it as '{"visitor":"Ada"}', or @FILE for a file that holds such an object.`;
 
 async function readMetadata(given: string): Promise<unknown> {
 	const file = given.startsWith('@') ? given.slice(1) : null;
 	const invalid = (message: string) => new AgentError('body-invalid', message, { remedy: METADATA_FORM });
 	const read = (name: string) =>
-		readFile(name, 'utf8').catch((error: NodeJS.ErrnoException) => {
-			const reason = error.code === 'ENOENT' ? 'is not there' : `cannot be read (${error.code})`;
-			throw invalid(`The metadata file ${name} ${reason}.`);
+		readText(name, MAX_METADATA_BYTES).catch((error: unknown) => {
+			throw invalid(`The metadata file ${name} cannot be read: ${inWords(error)}.`);
 		});
 	const text = file === null ? given : await read(file);
 	const metadata = parseJson(text);

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -134,7 +135,7 @@ describe('service', () => {
 			[['--public-url', 'ftp://id.example'], 64, 'usage', /publicUrl must be an http or https address/],
 			[['--signing-key-file', short], 78, 'credential-unreadable', /short\.key cannot be used: it does not hold 64/],
 			[['--signing-key-file', `${home.directory}/no/key`], 78, 'credential-unreadable', /cannot be made \(ENOENT\)/],
-			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /does not exist/],
+			[['--credentials', `${home.directory}/none`], 78, 'credential-unreadable', /it is not there/],
 			[['--credentials', broken], 78, 'credential-unreadable', /is not JSON/],
 			[
 				['--credentials', strange],
@@ -280,4 +281,27 @@ test.skipIf(!hasTerminal)(
 		expect((await readdir(home.directory)).filter((name) => name.startsWith('idv-agent-demo-'))).toEqual([]);
 	},
 	40_000,
+);
+
+test.each([
+	['idv-agent service --credentials', 78],
+	['idv-agent service --replay', 65],
+	['idv-agent service --signing-key-file', 78],
+	['idv session start --workflow a --metadata', 65],
+] as const)(
+	'%s with a pipe or a device in the place of a file is refused, and reads neither [F1377]',
+	async (command, status) => {
+		const { directory } = await givenHome();
+		const pipe = join(directory, 'pipe');
+		execFileSync('mkfifo', [pipe]);
+		const [program, ...words] = command.split(' ');
+		const env = { IDV_URL: 'http://127.0.0.1:1', IDV_AUTHORIZATION: 'ApiKey one-for-a-trial' };
+		// Apart, so that one that reads on and on is ended with the test.
+		const ended = [pipe, '/dev/zero'].map((file) => {
+			const named = program === 'idv' ? `@${file}` : file;
+			return follow(program as 'idv', [...words, named, ...(program === 'idv' ? [] : ['--port', '0'])], env).ended;
+		});
+		for (const told of await Promise.all(ended))
+			expect(told).toMatchObject({ status, stdout: '', stderr: expect.stringContaining('it is not a regular file') });
+	},
 );

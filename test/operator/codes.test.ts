@@ -172,7 +172,7 @@ describe('session start', () => {
 			[['--metadata', '{oops'], 65, 'body-invalid', /--metadata is not JSON/],
 			[['--metadata', '"text"'], 65, 'body-invalid', /not a JSON object/],
 			[['--metadata', `@${list}`], 65, 'body-invalid', /not a JSON object/],
-			[['--metadata', `@${operator.directory}/none`], 65, 'body-invalid', /none is not there/],
+			[['--metadata', `@${operator.directory}/none`], 65, 'body-invalid', /none cannot be read: it is not there/],
 			[['--locale', ''], 64, 'usage', /--locale/],
 			[['--ttl', '0'], 64, 'usage', /--ttl must be a time such as 30d/],
 			[['--workflow', 'x'.repeat(200)], 64, 'usage', /--workflow must have at most 128/],
