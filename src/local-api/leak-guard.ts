@@ -7,8 +7,8 @@ import { halfNumber, indexOf, MAX_ROUNDS, takeEscapesOff, type View } from '../b
 /** The beginning of an escape at the end: of `\u002B`, `\x2B`, `%2B`, `&plus;` and `&#x2B;`, with the backslashes that escape a backslash. */
 const HALF_ESCAPE = /(?:\\{1,8}(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|%[0-9a-f]?|&#?[0-9a-z]{0,10})$/i;
 const LONGEST_HALF = 12;
-/** Of escapes that do not end, and of what may be the beginning of the secret: whatever holds back more hides something. */
-const MAX_HELD = 128 * 1024;
+/** Of escapes that do not end, and of what may be the beginning of the secret: whatever holds back more hides something, and is looked at again with each chunk. */
+const MAX_HELD = 32 * 1024;
 
 export function createLeakGuard(secret: string) {
 	const wanted = new TextEncoder().encode(secret);
