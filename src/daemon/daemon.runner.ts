@@ -298,7 +298,7 @@ export async function startDaemon(options: DaemonOptions) {
 					onWrongPins: hooks.refused,
 					onFault,
 				}),
-			...{ warn: agent.warn, pieces: agent.ways.pieces },
+			...{ warn: agent.warn, pieces: agent.ways.pieces, clock },
 			log,
 			onFault,
 		});

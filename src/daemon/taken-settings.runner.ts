@@ -175,12 +175,13 @@ export function keepTaken(parts: {
 						? disk.origins.get(path)?.source !== 'default'
 						: source !== 'file' || disk.documents.some((one) => one.where === where);
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
-				// Of a port that could not be had the one from before is in use.
-				const before = bad?.code === 'socket-failed' && /port$/i.test(path) ? agent.ways.pieces.of(path) : undefined;
-				const inUse = before === undefined ? value : Number(before);
+				// Of a port that could not be had the one from before is in use, or none.
+				const isPortOut = bad?.code === 'socket-failed' && bad.params?.['setting'] === path;
+				const inUse = isPortOut ? (bad.params?.['inUse'] ?? null) : value;
 				return {
 					...{ path, value: shownValue(path, inUse), source, where },
-					since: since.get(path) ?? startedAt,
+					// When it was opened is not known.
+					...(!isPortOut && { since: since.get(path) ?? startedAt }),
 					...(isRead &&
 						!disk.problems.some((one) => isAbout(one, path)) &&
 						!isSame(inUse, there) && { disk: shownValue(path, there) }),

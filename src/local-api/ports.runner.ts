@@ -4,14 +4,19 @@
  * one that cannot be opened is a warning, never the end of the agent.
  */
 import type { Agent } from '../agent/agent.runner.ts';
-import { failure, toFailure } from '../base/errors.ts';
+import type { Clock } from '../base/clock.edge.ts';
+import { type ErrorCode, failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Settings } from '../settings/table.ts';
 import { isEncryptedAtRest } from '../settings/value-schemas.ts';
 import { roomOfApplications } from './memory-budget.ts';
+import { firstToMove, settlePorts } from './port-moves.ts';
 import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
 import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
 import { createRoom } from './server/room.ts';
+
+/** A port that another program holds is tried again after this time: nothing tells that it is free. */
+const AGAIN_MS = 15_000;
 
 export interface LocalPortsParts {
 	readonly routes: readonly LocalRoute[];
@@ -21,12 +26,13 @@ export interface LocalPortsParts {
 	readonly warn: Agent['warn'];
 	/** The last that could be used, with which a start goes on beside a bad setting. */
 	readonly pieces: Agent['ways']['pieces'];
+	readonly clock: Pick<Clock, 'schedule'>;
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
 }
 
 export function createLocalPorts(parts: LocalPortsParts) {
-	const { warn, pieces, routes, onFault } = parts;
+	const { warn, pieces, routes, onFault, clock } = parts;
 	let applications: readonly BrowserApplication[] = [];
 	/** Of all applications of the file, wherever they ask. */
 	const room = createRoom(() => roomOfApplications(new Set(applications.map(({ name }) => name)).size));
@@ -90,8 +96,31 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		}
 	}
 
-	const leaveAll = (desired: readonly (number | null)[]) =>
-		Promise.all(ports.map((port, at) => port.leave(desired[at] ?? null, desired.toSpliced(at, 1))));
+	let running = Promise.resolve();
+	let desired: readonly (number | null)[] = [];
+	let cancelAgain: (() => void) | null = null;
+	let isClosed = false;
+	const inTurn = (work: () => Promise<void>) => (running = running.then(work));
+
+	/** A listener that is to have the port of another one comes after it, and stays where it was while the other one has to. */
+	async function move(): Promise<void> {
+		cancelAgain?.();
+		let goals = [...desired];
+		for (let waiting = [...ports.keys()]; waiting.length > 0; ) {
+			const had = ports.map((each) => each.had());
+			goals = settlePorts(goals, had);
+			const holds = ports.map((each) => each.port());
+			const { first, isRound } = firstToMove(goals, holds, waiting);
+			const others = (at: number) => (isRound ? goals.toSpliced(at, 1) : []);
+			await Promise.all(first.map((at) => ports[at]?.leave(goals[at] ?? null, others(at))));
+			await Promise.all(first.map((at) => ports[at]?.take(goals[at] ?? null, desired[at] ?? null)));
+			waiting = waiting.filter((at) => !first.includes(at));
+			// What waits may have what it was given, as far as those that have moved leave it.
+			goals = ports.map((each, at) => (waiting.includes(at) ? (desired[at] ?? null) : each.inUse()));
+		}
+		const isMissed = !isClosed && ports.some((each) => each.isMissed());
+		cancelAgain = isMissed ? clock.schedule(AGAIN_MS, () => void inTurn(move)) : null;
+	}
 
 	return {
 		/** The URL of each, or `null`. */
@@ -113,29 +142,18 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		async apply({ page: { port }, local: { metricsPort, http } }: Settings): Promise<void> {
 			await readApplications(http.applicationsFile);
 			await openSockets();
-			const desired = [port, metricsPort, http.port];
-			const taken = settlePorts(
-				desired,
-				ports.map((each) => each.had()),
-			);
-			await leaveAll(taken);
-			await Promise.all(ports.map((each, at) => each.take(taken[at] ?? null, desired[at] ?? null)));
+			desired = [port, metricsPort, http.port];
+			await inTurn(move);
 		},
 		/** Closes all of them. May be called twice. */
 		async close(): Promise<void> {
+			isClosed = true;
+			cancelAgain?.();
 			applications = [];
-			await Promise.all([leaveAll([]), openSockets()]);
+			const leaveAll = () => Promise.all(ports.map((port) => port.leave(null, [])));
+			await Promise.all([inTurn(async () => void (await leaveAll())), openSockets()]);
 		},
 	};
-}
-
-/** Of two that are given one port, it stays with the one that had it, and the other one stays where it was: by their last ports, also those from before a restart. */
-export function settlePorts(desired: readonly (number | null)[], had: readonly (number | null)[]): (number | null)[] {
-	const taken = [...desired];
-	const isLost = (port: number | null, at: number) =>
-		Boolean(port) && port !== had[at] && had[at] !== null && taken.some((other, one) => one !== at && other === port);
-	for (let at = taken.findIndex(isLost); at !== -1; at = taken.findIndex(isLost)) taken[at] = had[at] ?? null;
-	return taken;
 }
 
 interface Opened {
@@ -152,13 +170,26 @@ function keepPort(
 	let opened: (Opened & { readonly desired: number }) | null = null;
 	/** The one that was left. */
 	let before: number | null = null;
+	let isMissed = false;
 	const openAt = async (desired: number) => {
 		opened = { ...(await open(desired)), desired };
 		log.info(`${what} at ${opened.url}`);
 	};
+	/** What is in use goes with it as data, for `config show`. */
+	const refuse = (code: ErrorCode, message: string, remedy?: string) => {
+		const stays = opened ? ` Port ${opened.desired} stays in use.` : '';
+		const params = { setting, ...(opened && { inUse: opened.desired }) };
+		warn(setting, failure(code, `${setting}: ${message}${stays}`, { ...(remedy && { remedy }), params }));
+	};
+	const had = () => opened?.desired ?? (Number(pieces.of(setting)) || null);
 	return {
 		url: () => opened?.url ?? null,
-		had: () => opened?.desired ?? (Number(pieces.of(setting)) || null),
+		had,
+		inUse: () => opened?.desired ?? null,
+		/** Where it listens, also where it was asked for any; while it is closed, where it did. */
+		port: () => (opened ? Number(new URL(opened.url).port) : had()),
+		/** The port that it was to have could not be opened. */
+		isMissed: () => isMissed,
 		/** Closes it where none is wanted, and where another one of these is given its port. */
 		async leave(desired: number | null, others: readonly (number | null)[]): Promise<void> {
 			before = opened?.desired ?? null;
@@ -171,22 +202,23 @@ function keepPort(
 		/** Opens it unless it is open, before the one from before is closed; one that cannot be opened is tried again each time. @param asked by the settings. */
 		async take(desired: number | null, asked: number | null): Promise<void> {
 			const old = opened;
+			isMissed = false;
 			if (desired !== null && old?.desired !== desired)
 				try {
 					await openAt(desired);
 					await old?.close();
 				} catch (error) {
 					const { code, message, remedy } = toFailure(error);
-					// Another listener of these may have it by now.
+					isMissed = true;
+					// Another program may have it by now.
 					const last = before ?? Number(pieces.of(setting) ?? desired);
 					if (!opened && last !== desired) await openAt(last).catch(() => {});
-					const stays = opened ? ` Port ${last} stays in use.` : '';
-					warn(setting, failure(code, `${setting}: ${message}${stays}`, { remedy }));
+					refuse(code, message, remedy);
 					return;
 				}
 			pieces.keep(setting, desired === null ? null : String(desired));
-			const isOthers = `${setting}: port ${asked} is that of another listener of this agent. Port ${desired} stays in use.`;
-			warn(setting, asked === desired ? null : failure('socket-failed', isOthers));
+			if (asked === desired) warn(setting, null);
+			else refuse('socket-failed', `port ${asked} is that of another listener of this agent.`);
 		},
 	};
 }

@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { findGroup } from '../../src/base/unix.edge.ts';
-import { settlePorts } from '../../src/local-api/ports.runner.ts';
+import { settlePorts } from '../../src/local-api/port-moves.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import type { SettingsReport } from '../../src/protocol/local-api.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -298,6 +298,50 @@ describe('a push that cannot be used, over a restart', () => {
 		await device.stop();
 		const again = await givenAgent({ home });
 		expect(portsOf(again)).toEqual([page, metrics, http]);
+	});
+
+	test('that moves a listener to where another one has to stay leaves both, over a restart, until its port is free [F1360]', async () => {
+		const [other, home] = [createServer(), await givenHome()];
+		const [taken, page, metrics] = [await listen(other), await freePort(), await freePort()];
+		const pinFile = await home.secretFile('pin', '471100');
+		const given = (port: number, metricsPort: number) => ({ page: { port, pinFile }, local: { metricsPort } });
+		const portsOf = ({ daemon: { addresses } }: RunningAgent) =>
+			[addresses.page, addresses.metrics].map((url) => Number(new URL(url ?? 'http://none').port));
+		const rowOf = async ({ client }: RunningAgent, path: string) => {
+			const { settings } = (await client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+			return settings.find((row) => row.path === path);
+		};
+		const device = await givenAgent({ home, settings: given(page, metrics) });
+		await home.writeSettings(given(metrics, taken));
+		await device.daemon.reload();
+		const expectBoth = async (one: RunningAgent) => {
+			expect(portsOf(one)).toEqual([page, metrics]);
+			expect(await rowOf(one, 'page.port')).toMatchObject({ value: page, disk: metrics });
+			expect(await rowOf(one, 'local.metricsPort')).toMatchObject({ value: metrics, disk: taken });
+		};
+		await expectBoth(device);
+		await device.stop();
+		const again = await givenAgent({ home });
+		await expectBoth(again);
+		await new Promise((resolve) => other.close(resolve));
+		again.clock.advance(15_000);
+		await again.untilStatus(({ warnings }) => warnings.length === 0);
+		expect(portsOf(again)).toEqual([metrics, taken]);
+		expect(again.clock.pending).toBe(0);
+	});
+
+	test('that cannot be had, where the one from before is gone, too, is in use nowhere by config show [F1361]', async () => {
+		const [other, last, home] = [createServer(), createServer(), await givenHome()];
+		const [taken, first] = [await listen(other), await freePort()];
+		await (await givenAgent({ home, settings: { local: { metricsPort: first } } })).stop();
+		await once(last.listen(first, '127.0.0.1'), 'listening');
+		const device = await givenAgent({ home, settings: { local: { metricsPort: taken } } });
+		expect(device.daemon.addresses.metrics).toBeNull();
+		const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		const row = settings.find(({ path }) => path === 'local.metricsPort');
+		expect(row).toMatchObject({ value: null, disk: taken, refused: expect.stringContaining('Cannot listen') });
+		expect(row).not.toHaveProperty('since');
+		for (const server of [other, last]) await new Promise((resolve) => server.close(resolve));
 	});
 
 	test.each([
