@@ -279,12 +279,16 @@ export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & {
 	let offlineSinceMs: number | null = null;
 	/** The newest sign of life, and the start after a run that was cut while it was online: the outage began in between. */
 	let [aliveMs, startedMs] = [0, null as number | null];
+	/** As far as is known: a history that does not begin with the first start has lost lines, of which one may say so. */
+	const [first] = entries;
+	let hasBeenOnline = first?.kind !== 'started' || first.after !== 'nothing';
 	return entries.map((entry) => {
 		if (entry.kind === 'state' && entry.folded?.changes && entry.folded.awayMs !== undefined) {
 			// The entry before does not lead up to this one.
 			const { awayMs } = entry.folded;
 			before = awayMs === null ? null : { ...entry, state: 'offline' };
 			offlineSinceMs = awayMs === null ? null : Date.parse(entry.at) - awayMs;
+			hasBeenOnline = true;
 			startedMs = null;
 		}
 		const sentence = tell(entry);
@@ -300,8 +304,10 @@ export function toldHistory(entries: readonly HistoryEntry[]): (HistoryEntry & {
 			if (startedMs !== null) startedMs += entry.byMs;
 		} else aliveMs = Date.parse(entry.at);
 		if (entry.kind === 'state') {
-			if (entry.state === 'online') offlineSinceMs = startedMs = null;
-			else if (entry.state !== 'unpaired') offlineSinceMs ??= Date.parse(entry.at);
+			// The agent calls it offline only when it has been online.
+			hasBeenOnline = entry.state !== 'unpaired' && (hasBeenOnline || ['online', 'offline'].includes(entry.state));
+			if (entry.state === 'online' || !hasBeenOnline) offlineSinceMs = startedMs = null;
+			else offlineSinceMs ??= Date.parse(entry.at);
 			before = entry;
 		}
 		return { ...entry, sentence };

@@ -111,6 +111,29 @@ describe('a device', () => {
 		expect(filesWith(directory, 'visit-4711'), 'no words of the service').toEqual([]);
 	});
 
+	test('that was never online is online, not online again, also after another start, or when it is paired anew [F1362]', async () => {
+		const { directory } = await givenHome();
+		const first = open(directory);
+		const { clock } = first;
+		first.become('connecting', NO_NAME);
+		await first.close();
+		const second = open(directory, { clock });
+		second.become('connecting', NO_NAME);
+		clock.advance(10_000);
+		second.become('online');
+		second.become('offline', NO_NAME);
+		clock.advance(10_000);
+		second.become('online');
+		second.become('unpaired');
+		second.become('connecting', NO_NAME);
+		clock.advance(10_000);
+		second.become('online');
+		await second.close();
+		const withHost = 'online with id.example.com, workflow check-in (pairing)';
+		const told = sentences(directory).filter((each) => each.startsWith('online'));
+		expect(told).toEqual([withHost, 'online again after 10 s', withHost]);
+	});
+
 	test('says why the agent started, and which version was there before [F606]', async () => {
 		const { directory } = await givenHome();
 		const clock = createSteppedClock();
