@@ -24,9 +24,10 @@ export function readDocuments<Document>(directory: string, name: string, mark: s
 	return reading(directory, name, mark, (log) => documentsOf<Document>(log));
 }
 
-/** Of any log, without empty files, as a power cut leaves them. @throws the system's error when the directory cannot be read. */
+/** Of any log. Empty files of the events are left out, as the agent does, which tells a gap where an event is missing. @throws the system's error when the directory cannot be read. */
 export function readDamages(directory: string, name: string, mark: string | null): Documents<unknown>['damages'] {
-	return reading(directory, name, mark, (log) => damagesOf(log, true)).filter(({ message }) => message !== EMPTY);
+	const found = reading(directory, name, mark, (log) => damagesOf(log, true));
+	return found.filter(({ message }) => name !== 'events' || message !== EMPTY);
 }
 
 function reading<Result>(

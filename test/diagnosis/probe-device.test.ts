@@ -2,11 +2,13 @@ import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
+import { readAuditLog } from '../../src/audit/audit.runner.ts';
 import { CHECK_IDS } from '../../src/diagnosis/check-list.runner.ts';
 import { assessUnit } from '../../src/diagnosis/check-results.ts';
 import { readDiskSpace, readSocket } from '../../src/diagnosis/machine-probes.edge.ts';
 import { checkFirstPairing } from '../../src/diagnosis/probe-device.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
+import { readHistory } from '../../src/status/history.runner.ts';
 import { UPDATES_PROGRAM } from '../../src/updates/package.ts';
 import { nic, type Tree } from '../fixtures/machines.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type Home } from '../harness/harness.ts';
@@ -206,10 +208,26 @@ describe('the state directory', () => {
 			const { remedy = '' } = found as { remedy?: string };
 			const who = ['history', 'audit', 'applications'].filter((each) => remedy.includes(each));
 			expect(who).toEqual([name.replace('events', 'applications')]);
-			await writeFile(file, '');
-			expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
 			await rm(file);
 		}
+	});
+
+	test('with an emptied file is told as by audit --verify and by history, which know nothing else of it [F1363]', async () => {
+		const { home } = await givenStopped();
+		const { stateDir } = home.paths;
+		const read = { history: () => readHistory(stateDir), audit: () => readAuditLog(stateDir) };
+		for (const name of ['history', 'audit'] as const) {
+			const before = (await readdir(stateDir)).find((each) => each.startsWith(name));
+			const file = join(stateDir, before ?? `${name}-00000001-0123456789abcdef.log`);
+			await writeFile(file, '');
+			expect((await read[name]()).damages).toEqual([{ file, message: expect.stringContaining('it is empty') }]);
+			const found = (await examine({ home }, 'state')).checks.state;
+			expectProblem(found, 'warning', 'state-corrupt', new RegExp(`${file}: it is empty`));
+			await rm(file);
+		}
+		// The agent passes over one of the events.
+		await writeFile(join(stateDir, 'events-00000009-0123456789abcdef.log'), '');
+		expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
 	});
 
 	test('with a wrong bit in a record of any log is a warning with the name of the file [F1294]', async () => {
