@@ -1,7 +1,7 @@
 /** The parts that every Debian package of this project has: a tree of files, documents, checksums, and dpkg-deb with the same bytes for the same input. */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmod, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
@@ -68,9 +68,12 @@ export async function packTree(tree: string, { control, file, epoch, compression
 		compression === 'xz' ? '-z9' : '-z1',
 		'--threads-max=1',
 	];
-	await run('dpkg-deb', [...how, '--build', tree, file], {
+	// Of a build that is interrupted nothing has the name of a package.
+	const unfinished = `${file}.new`;
+	await run('dpkg-deb', [...how, '--build', tree, unfinished], {
 		env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },
 	});
+	await rename(unfinished, file);
 	await rm(tree, { recursive: true });
 	return file;
 }
