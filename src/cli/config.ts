@@ -16,6 +16,8 @@ import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { shownValue } from '../settings/shown.runner.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
+import { lookAtState } from '../state/store.edge.ts';
+import { keptWithoutSettings } from '../workflow/desired-registration.ts';
 import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
 
@@ -34,7 +36,8 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 	const rows: SettingsReport['settings'] = shown?.settings ?? rowsOf(loaded);
 	const { stateDir } = choosePaths(flags, shell.env);
 	const bytes = diskNeed(loaded.settings);
-	const { problems, notices } = shown ?? loaded;
+	const { problems } = shown ?? loaded;
+	const notices = shown?.notices ?? [...loaded.notices, ...(await findKept(loaded, stateDir))];
 	if (shell.isJson)
 		shell.json({
 			agent: shown !== null,
@@ -75,6 +78,15 @@ function rowsOf({ settings, origins }: LoadedSettings): SettingsReport['settings
 		const { source, where } = origins.get(path) ?? { source: 'default', where: null };
 		return { path, value: shownValue(path, valueAt(settings, path)), source, where };
 	});
+}
+
+/** That a device stays with a service which the settings do not name any more; nothing where its state cannot be read. */
+async function findKept({ settings }: LoadedSettings, stateDir: string): Promise<readonly Failure[]> {
+	const kept = await lookAtState(stateDir).then(
+		({ state }) => keptWithoutSettings(settings, state),
+		() => null,
+	);
+	return kept ? [kept.missing] : [];
 }
 
 /** The agent's answer, or why it could not be asked. */
@@ -124,7 +136,9 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const valid = problems.length === 0;
 	const isTold = ({ message }: Failure) => loaded.notices.some((notice) => notice.message === message);
 	const hooks = hooksThatCannotRun(loaded.settings, shell.env['PATH']).filter((hook) => !isTold(hook));
-	const notices = [...loaded.notices, ...warned, ...findUnused(loaded), ...hooks, ...tellEnds(ends, Date.now())];
+	const kept = await findKept(loaded, choosePaths(flags, shell.env).stateDir);
+	const ended = tellEnds(ends, Date.now());
+	const notices = [...loaded.notices, ...warned, ...kept, ...findUnused(loaded), ...hooks, ...ended];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);

@@ -192,7 +192,10 @@ export function keepTaken(parts: {
 			const variables = ofVariables((path) =>
 				notFollowed.includes(path) ? refusal : told.find((one) => isAbout(one, path)),
 			);
-			return { settings: [...settings, ...variables], problems: [...disk.problems], notices: [...disk.notices] };
+			// A service or a workflow that the settings do not name any more, with the host that the device stays at.
+			const kept = told.filter(({ code, params }) => code === 'settings-unreadable' && params?.['host'] !== undefined);
+			const notices = [...disk.notices, ...kept];
+			return { settings: [...settings, ...variables], problems: [...disk.problems], notices };
 		},
 	};
 }

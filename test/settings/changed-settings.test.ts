@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
+import { finish } from '../cli/command.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';
 import {
 	givenAgent,
@@ -164,6 +165,32 @@ describe('a settings file that is absent', () => {
 		await device.daemon.reload();
 		await device.agent.unpair();
 		expect(device.agent.status()).toMatchObject({ state: 'unpaired', warnings: [] });
+	});
+
+	test('with its service named no more is told by config check and config show as by status, beside the agent and without it [F1364]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		const { configFile, stateDir, runDir } = home.paths;
+		const env = { IDV_AGENT_CONFIG: configFile, IDV_AGENT_STATE_DIR: stateDir, IDV_AGENT_RUN_DIR: runDir };
+		const noticesOf = async (command: string) => {
+			const { status, stdout } = await finish('idv-agent', ['config', command, '--json'], env);
+			return { status, notices: JSON.parse(stdout).notices };
+		};
+		for (const command of ['check', 'show']) expect(await noticesOf(command)).toEqual({ status: 0, notices: [] });
+		await home.writeSettings({ ...settings, baseUrl: null, workflowId: null, credential: { apiKeyFile: null } });
+		await device.daemon.reload();
+		const message = `The settings name no service any more; this device stays with its Connection to ${new URL(service.url).host}.`;
+		expect(await device.untilLive('check-in')).toMatchObject({
+			warnings: [{ message: expect.stringContaining(message) }],
+		});
+		const told = { status: 0, notices: [{ code: 'settings-unreadable', message: expect.stringContaining(message) }] };
+		for (const command of ['check', 'show']) expect(await noticesOf(command)).toMatchObject(told);
+		await device.stop();
+		for (const command of ['check', 'show']) expect(await noticesOf(command)).toMatchObject(told);
 	});
 
 	test('is named where a person asks for a reload: in the warning where the others are not valid without it, else in the log [F554]', async () => {
