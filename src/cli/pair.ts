@@ -150,11 +150,9 @@ async function settle(shell: Shell, preview: PairPreview, request: PairRequest):
 		if (await confirm(shell, `Does this device belong to ${showHost(origin, hostInUnicode)}?`))
 			return { ...request, trustOrigin: origin };
 		if (shell.caller.stdin.isTTY)
-			throw new AgentError(
-				'origin-unconfirmed',
-				'You have not confirmed the host, so the code was not used and stays valid.',
-				{ remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.' },
-			);
+			throw new AgentError('origin-unconfirmed', 'You have not confirmed the host, so the code was not sent.', {
+				remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.',
+			});
 	}
 	throw unsent(asError(asFailure(problem)));
 }

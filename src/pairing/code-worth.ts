@@ -10,6 +10,8 @@ const WORDS: Readonly<Record<CodeWorth, string>> = {
 	invalid: 'As it was read, the code is not valid there.',
 	uncertain: 'The code may have been used.',
 };
+/** Before the service is asked only this is known: the code may have been used earlier, also by this device. */
+export const NOT_SENT = 'The code was not sent.';
 const NEXT: Readonly<Record<CodeWorth, string>> = {
 	valid: 'Then scan the code again.',
 	used: 'Ask for a new pairing code.',
@@ -21,15 +23,15 @@ const NEXT: Readonly<Record<CodeWorth, string>> = {
 const WHOLE =
 	'Scan or type the whole code once more; if it is refused again, ask for a new pairing code: each works once and for a few minutes.';
 
-/** The refusal with the worth of the code, also for programs. @param next the sentence after its remedy. */
-export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth]): Failure {
+/** The refusal with the worth of the code, also for programs. @param next the sentence after its remedy. @param words of the worth. */
+export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth], words = WORDS[worth]): Failure {
 	// Words of the service that name the end of the code say it all.
 	const isOver = cause.code === 'code-expired-or-used';
 	const isSaid = isOver && cause.params?.['reason'] !== 'refused';
 	const { remedy, params } = withWait(cause);
 	return {
 		...cause,
-		message: joinSentences(cause.message, isSaid ? '' : WORDS[worth]),
+		message: joinSentences(cause.message, isSaid ? '' : words),
 		remedy: joinSentences(isOver && !isSaid ? WHOLE : remedy, isOver ? '' : next),
 		// The agent keeps no code: only a person can try it again.
 		recovers: false,
@@ -77,7 +79,7 @@ const WHOLE_WORKFLOW =
 /** A refusal before anything was sent. That of a text that is not a code, or of one that has paired this device, says its worth already. */
 export function unsent(error: unknown): unknown {
 	return error instanceof AgentError && error.failure.params?.['pairingCode'] === undefined
-		? asError(withWorth(error.failure, 'valid', ''))
+		? asError(withWorth(error.failure, 'valid', '', NOT_SENT))
 		: error;
 }
 

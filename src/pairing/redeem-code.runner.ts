@@ -16,7 +16,7 @@ import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices
 import type { Settings } from '../settings/table.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
-import { withReading, withWait, withWorth } from './code-worth.ts';
+import { NOT_SENT, withReading, withWait, withWorth } from './code-worth.ts';
 import type { KeptAnswers } from './kept-answer.runner.ts';
 import type { PairingPlan } from './rules.ts';
 
@@ -51,7 +51,7 @@ export async function redeemCode(
 	const { attempt: before } = stateWriter.state;
 	const attemptId = options.newAttemptId();
 	await prepare(plan, attemptId, options).catch((error: unknown) => {
-		throw error instanceof AgentError ? asError(withWorth(error.failure, 'valid')) : error;
+		throw error instanceof AgentError ? asError(withWorth(error.failure, 'valid', undefined, NOT_SENT)) : error;
 	});
 	const result = await client().registerDevice({
 		baseUrl: plan.baseUrl,

@@ -7,7 +7,7 @@ import { NO_ORIGIN } from '../settings/restrictions.ts';
 import type { Settings } from '../settings/table.ts';
 import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
-import type { SentCode } from './code-worth.ts';
+import { NOT_SENT, type SentCode } from './code-worth.ts';
 import { KIND_SENTENCES } from './other-texts.ts';
 import { namesTenant, type Standing, takesRescue, whyNoRescue } from './rescue.ts';
 import { endsWithToken, otherKind, readScannedText, type UnreadReason } from './scanned-text.ts';
@@ -103,7 +103,7 @@ const REMEDIES: Partial<Record<UnreadReason, string>> = {
 export function notACode(reason: UnreadReason, text?: string): Failure {
 	const isOther = OTHER_TEXTS.includes(reason);
 	const remedy = REMEDIES[reason];
-	const worth = isOther ? 'Nothing was sent.' : 'The code was not sent and stays valid.';
+	const worth = isOther ? 'Nothing was sent.' : NOT_SENT;
 	const found = isOther && text ? otherKind(text) : null;
 	// Of a link that is not read nothing is known but its length.
 	const kind = found === 'link' && reason === 'tooLong' ? null : found;

@@ -88,7 +88,7 @@ describe('pair', () => {
 		process.kill(daemon.pid ?? 0, 'SIGSTOP');
 		const asked = pair(held, '--json');
 		await asked.finally(() => process.kill(daemon.pid ?? 0, 'SIGCONT'));
-		expectJsonRefusal(await asked, { status: 69, code: 'request-timeout', words: /was not used and stays valid/ });
+		expectJsonRefusal(await asked, { status: 69, code: 'request-timeout', words: /The code was not sent\./ });
 		expect(JSON.parse((await asked).stdout).error.params).toMatchObject({ pairingCode: 'valid' });
 		expect((await pair(held)).stdout).toMatch(/Paired\./);
 	});
@@ -402,7 +402,7 @@ describe('a code', () => {
 		const given = code();
 		await service.close();
 		const outcome = await pair(given);
-		expectRefusal(outcome, { status: 69, code: 'service-unreachable', words: /was not used.*scan the code again/ });
+		expectRefusal(outcome, { status: 69, code: 'service-unreachable', words: /was not sent.*scan the code again/ });
 	});
 
 	test('is not spent where the result could not be saved', async () => {
@@ -454,7 +454,7 @@ describe.skipIf(!hasTerminal)('at a terminal (needs script)', () => {
 				[PROMPT, `${code()}\r`],
 				[QUESTION, typed],
 			]);
-			const words = /Error: You have not confirmed the host, so the code was not used[^[]*\[origin-unconfirmed\]/;
+			const words = /Error: You have not confirmed the host, so the code was not sent[^[]*\[origin-unconfirmed\]/;
 			expect(screen).toMatchObject({ status: 77, text: expect.stringMatching(words) });
 		}
 		expect(registrations()).toBe(0);

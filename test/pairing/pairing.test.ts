@@ -326,7 +326,7 @@ describe('nothing is spent', () => {
 		const restarted = service.restart({ until: back.promise, hard: true });
 		const refusal = await refusalOf(device.pair(code));
 		expect(refusal).toMatchObject({ code: 'service-unreachable' });
-		expect(refusal.message).toContain('stays valid');
+		expect(refusal.message).toContain('The code was not sent.');
 		expect(refusal).toMatchObject({
 			remedy:
 				'Check that the service runs and listens on this port, and the port in baseUrl; a firewall may refuse it, too. Then scan the code again.',
@@ -338,6 +338,18 @@ describe('nothing is spent', () => {
 		back.resolve();
 		await restarted;
 		expect(await device.pair(code)).toMatchObject({ online: true });
+	});
+
+	test('that is spent already is not called valid by a refusal that asks no service [F1365]', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const code = service.createPairingCode('check-in').url;
+		await device.pair(code);
+		await device.agent.unpair();
+		const refusal = await refusalOf(device.agent.pair({ code }));
+		expect(refusal.code).toBe('origin-unconfirmed');
+		expect(refusal.message).toMatch(/belongs there\. The code was not sent\.$/);
+		expect(await refusalOf(device.pair(code))).toMatchObject({ params: { pairingCode: 'used' } });
 	});
 
 	test('when the state cannot be saved: the code is not sent and the code stays valid', async () => {
@@ -362,7 +374,10 @@ describe('nothing is spent', () => {
 		const code = service.createPairingCode('check-in').url;
 		service.failNext({ method: 'HEAD' }, { status: 302, headers: { location: 'http://login.example/' } });
 		const refusal = await refusalOf(device.pair(code));
-		expect(refusal).toMatchObject({ code: 'captive-portal', message: expect.stringContaining('stays valid') });
+		expect(refusal).toMatchObject({
+			code: 'captive-portal',
+			message: expect.stringContaining('The code was not sent.'),
+		});
 		expect(registrations(service)).toEqual([]);
 		expect(await device.pair(code)).toMatchObject({ online: true });
 	});

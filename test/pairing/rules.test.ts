@@ -88,7 +88,7 @@ describe('a text that is not a pairing code is refused with what it is [F1245]',
 	])('%#: %s', (code, sentence) => {
 		const decision = decide(code);
 		const isOther = /some other text|bar code|no pairing token|Nothing was read|longer than/.test(sentence);
-		const worth = isOther ? 'Nothing was sent.' : 'The code was not sent and stays valid.';
+		const worth = isOther ? 'Nothing was sent.' : 'The code was not sent.';
 		expect(refusal(decision)).toBe(`not-a-pairing-code: ${sentence} ${worth}`);
 		expect(decision.preview).toMatchObject({ baseUrl: null, host: null, workflowId: null, tokenKind: 'none' });
 		const isCut = /damaged|not a valid name/.test(sentence);

@@ -239,7 +239,7 @@ describe('a first code on a device that knows no service', () => {
 		const code = service.createPairingCode('check-in').url;
 		scanner.scan(code);
 		expect(await device.untilRefused('insecure-origin')).toMatchObject({
-			message: `This code leads to ${service.url}, which is this machine itself. The code was not used and stays valid.`,
+			message: `This code leads to ${service.url}, which is this machine itself. The code was not sent.`,
 		});
 		expect(service.requests).toEqual([]);
 		await device.change({ baseUrl: service.url, pairing: { loopbackByScanner: true } });
@@ -458,7 +458,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		{
 			what: 'no network',
 			code: 'service-unreachable',
-			says: /refuses connections .*The code was not used and stays valid/,
+			says: /refuses connections .*The code was not sent/,
 			scan: async (service) => {
 				const { url } = service.createPairingCode('check-in');
 				await service.close();
@@ -478,7 +478,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		{
 			what: 'the clock of this device is wrong',
 			code: 'clock-wrong',
-			says: /not valid yet by this device's clock: it begins on \d{4}-\d\d-\d\d, and the clock shows 20.*The code was not used and stays valid/,
+			says: /not valid yet by this device's clock: it begins on \d{4}-\d\d-\d\d, and the clock shows 20.*The code was not sent/,
 			setup: () => ({ settings: { network: { caFile: tlsFile('ca.pem') } } }),
 			scan: async () => {
 				const tls = {
