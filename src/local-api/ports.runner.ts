@@ -115,7 +115,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			await Promise.all(first.map((at) => ports[at]?.leave(goals[at] ?? null, others(at))));
 			await Promise.all(first.map((at) => ports[at]?.take(goals[at] ?? null, desired[at] ?? null)));
 			waiting = waiting.filter((at) => !first.includes(at));
-			// What waits may have what it was given, as far as those that have moved leave it.
+			// Those that wait are measured by the settings again, beside those that have moved.
 			goals = ports.map((each, at) => (waiting.includes(at) ? (desired[at] ?? null) : each.inUse()));
 		}
 		const isMissed = !isClosed && ports.some((each) => each.isMissed());
@@ -175,7 +175,7 @@ function keepPort(
 		opened = { ...(await open(desired)), desired };
 		log.info(`${what} at ${opened.url}`);
 	};
-	/** What is in use goes with it as data, for `config show`. */
+	/** The port in use goes with it as data, for `config show`. */
 	const refuse = (code: ErrorCode, message: string, remedy?: string) => {
 		const stays = opened ? ` Port ${opened.desired} stays in use.` : '';
 		const params = { setting, ...(opened && { inUse: opened.desired }) };
