@@ -34,7 +34,7 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 	// A number of devices that are meant to move is a person's word on how fast they do.
 	const isMeant = counted !== undefined && allowMoves !== undefined && counted.moves <= allowMoves;
 	return [
-		...(previous ? notNewer(plan, previous, brakes.allowRepeat) : []),
+		...(previous ? notNewer(plan, previous, brakes) : []),
 		...(workflows ? unknownWorkflows(plan, workflows) : []),
 		...(previous || inventory ? neverHad(plan, brakes) : []),
 		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
@@ -47,17 +47,25 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 
 const error = (path: Finding['path'], what: string): Finding => ({ level: 'error', path, what });
 
+/** Whether no device begins to follow it any more. */
+export const isOver = ({ validUntil }: FleetPlan, nowMs: number) =>
+	validUntil !== undefined && Date.parse(validUntil) < nowMs;
+
 function notNewer(
 	plan: FleetPlan,
 	{ plan: before, isSame }: NonNullable<Brakes['previous']>,
-	mayRepeat?: boolean,
+	{ nowMs, allowRepeat }: Brakes,
 ): Finding[] {
 	const order = comparePlans(plan, before);
 	if (before.fleet !== undefined && plan.fleet !== before.fleet)
 		return [error(['fleet'], `is not ${JSON.stringify(before.fleet)}, the fleet of the previous plan`)];
 	if (order < 0)
 		return [error(['revision'], `is lower than that of the previous plan (${before.revision}): devices refuse it`)];
-	if (order > 0 || (isSame && mayRepeat)) return [];
+	if (!isSame && isOver(plan, nowMs))
+		return [
+			error(['validUntil'], 'is over: devices stay with the previous plan, and the next one is compared with this'),
+		];
+	if (order > 0 || (isSame && allowRepeat)) return [];
 	if (isSame) return [error(['revision'], `is published already, with the same content; ${ifMeant('--allow-repeat')}`)];
 	const merged = 'see that this plan has it, too (idv fleet diff)';
 	return [error(['revision'], `was published with other content: ${merged}, then give it ${nextNumber(before)}`)];
@@ -336,13 +344,16 @@ function countMoves(
 	return { moves, atOnce: atOnce.size };
 }
 
-/** The devices with what a plan gives them now, where it names something. Of versions the inventory's word counts: what is ordered may not be there yet. */
+/**
+ * The devices with what a plan gives them now, where it names something. Of versions the inventory's word counts: what is ordered may not
+ * be there yet. So it does beside a plan that is over: who has not followed it yet does not any more.
+ */
 export function asAssigned(
 	inventory: readonly InventoryDevice[],
 	plan: FleetPlan | null,
 	nowMs: number,
 ): readonly InventoryDevice[] {
-	if (!plan) return inventory;
+	if (!plan || isOver(plan, nowMs)) return inventory;
 	const compiled = compilePlan(plan);
 	return inventory.map((device) => {
 		const { workflowId, version, heartbeatCadence } = planFor(compiled, device, nowMs);

@@ -25,7 +25,7 @@ import {
 	withChecks,
 } from './fleet-brakes.ts';
 import { damageAt, withoutDamaged } from './fleet-damage.ts';
-import { checkPublicKeys, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
+import { checkPublicKeys, type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { showChange } from './fleet-preview.ts';
 import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
 import { saveSecret } from './secret-output.ts';
@@ -87,6 +87,7 @@ export async function signFleetPlan(
 	refuseErrors(read);
 	if (isNew) wantChecks(shell, { ...flags, previous: flags.previous ?? read.previous?.file }, WANTED);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
+	if (isNew) refuseStranger(text, read.previous);
 	for (const { place, message } of read.findings) shell.warn(`${place}: ${message}`);
 	const { preview } = read;
 	if (out === undefined) {
@@ -103,6 +104,19 @@ export async function signFleetPlan(
 		...(signatures > 1 ? [['Signatures', String(signatures)]] : []),
 	]);
 	showChange(shell, preview);
+}
+
+/** Devices stay with the plan in force where none of its keys signs the next one, and nothing that is reckoned from that one would be so. */
+function refuseStranger(text: string, previous: PlanFile | null): void {
+	const keysOf = (bytes: Uint8Array) => envelopeIn(bytes)?.signatures.map(({ keyid }) => keyid) ?? [];
+	const before = previous ? keysOf(previous.bytes) : [];
+	const own = keysOf(Buffer.from(text));
+	if (previous === null || before.length === 0 || own.some((keyid) => before.includes(keyid))) return;
+	throw new AgentError(
+		'usage',
+		`${previous.file} is signed by another key (${before.join(', ')}): devices that have only that in fleet.publicKeys would refuse this plan.`,
+		{ remedy: 'Sign with a key of the plan in force. Where every device has this one, docs/plan-keys.md says how.' },
+	);
 }
 
 const WANTED = ['inventory', 'previous', 'workflows', 'maxMoves'] as const;

@@ -2,7 +2,7 @@
 import { compareVersions } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
-import { asAssigned } from '../fleet/brakes.ts';
+import { asAssigned, isOver } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
@@ -190,6 +190,14 @@ async function checked(
 ): Promise<Braked> {
 	const payload = Buffer.from(`${JSON.stringify(document, null, 2)}\n`);
 	const file: PlanFile = { ...planIn(payload, 'The next plan'), findings: [] };
+	if (isOver(file.plan, Date.now()))
+		throw new AgentError(
+			'plan-invalid',
+			`${before.file} is valid until ${file.plan.validUntil}, which is over: no device would follow the next plan.`,
+			{
+				remedy: 'Sign this plan with a later validUntil and a higher revision, then run this command again.',
+			},
+		);
 	const { inventory, withoutRecord } = flags;
 	const braked = await withBrakes(shell, file, isForward ? flags : { inventory, withoutRecord }, before);
 	if (!isForward) return { ...braked, isNamed: true };

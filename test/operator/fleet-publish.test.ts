@@ -542,6 +542,61 @@ test('a plan that two keys have signed is followed by one that both sign, unless
 	expect([(await published()).revision, await signatures()]).toEqual([4, 1]);
 });
 
+test('a plan that no key of the published one signs is refused, and unchecked it is not [F1386]', async () => {
+	const { plan, sign, first, out, published } = await given();
+	const other = join(operator.directory, 'other.key');
+	succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const next = await plan(2, 'other');
+	const strange = [
+		'fleet',
+		'sign',
+		next,
+		'--key',
+		other,
+		'--out',
+		out,
+		'--allow-workflow',
+		'new',
+		'--allow-workflow',
+		'other',
+	];
+	const words =
+		/is signed by another key \([\w+/]{12}\): devices that have only that in fleet\.publicKeys would refuse/;
+	await operator.expectRefused({ status: 64, code: 'usage', words }, strange);
+	expect((await published()).revision).toBe(1);
+	expect((await sign(next, out, '--allow-workflow', 'other')).status).toBe(0);
+	expect((await operator.idv([...strange.with(2, await plan(3, 'new')), '--unchecked'])).status).toBe(0);
+	expect((await published()).revision).toBe(3);
+});
+
+test('a plan that is over is not signed in the place of another one [F1387]', async () => {
+	const { plan, sign, first, out, published } = await given();
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const over = await plan(2, 'other', { validUntil: '2025-06-01T00:00:00Z' });
+	const { status, stderr } = await sign(over, out, '--allow-workflow', 'other');
+	expect([status, stderr]).toEqual([
+		65,
+		expect.stringMatching(/\/validUntil is over: devices stay with the previous plan/),
+	]);
+	expect((await published()).revision).toBe(1);
+});
+
+test('no step goes on from a plan that is over, and what a later one moves is counted by what devices do [F1388]', async () => {
+	const { key, plan, sign, first, out, published } = await given();
+	const validUntil = '2025-06-01T00:00:00Z';
+	const over = await plan(1, 'new', { validUntil });
+	expect((await first(over, out, '--unchecked')).status).toBe(0);
+	for (const step of ['rollback', 'next-ring'])
+		await operator.expectRefused(
+			{ status: 65, code: 'plan-invalid', words: /is valid until 2025-06-01.*which is over: no device would follow/ },
+			['fleet', step, out, '--key', key, '--out', out],
+		);
+	expect((await published()).revision).toBe(1);
+	const { stdout } = await sign(await plan(2, 'new'), out);
+	expect(stdout).toMatch(/\b[1-9]\d devices of 100 would move/);
+});
+
 test('a damaged record does not keep a plan from going back, once a person says so, and what is lost is told [F1196]', async () => {
 	const { key, plan, first, out, published, record } = await given();
 	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
