@@ -181,7 +181,11 @@ export function keepReconciled(
 		const isMove = address !== null && links.supervision.current?.state.name === 'online';
 		if (way.name === 'none' || !cause || isMove) return null;
 		const message = `${changed}: the changed settings are tried beside those from before, which are in force until the device is online with them. ${cause.message}`;
-		return failure('settings-not-followed', message, { params: { changed, problem: cause.code } });
+		const params = { changed, problem: cause.code };
+		// It has answered to the changed settings: what is wrong is on its side.
+		const isServices = cause.code === 'service-failed' || cause.code === 'service-overloaded';
+		const remedy = `${cause.remedy} The changed settings are tried until then.`;
+		return failure('settings-not-followed', message, isServices ? { params, remedy } : { params });
 	}
 
 	function keepPlan({ plan: before, supervision }: DesiredInputs, { plan }: DesiredOutcome): void {

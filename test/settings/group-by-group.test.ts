@@ -129,6 +129,17 @@ test('the agent tells of each setting what is in force since when, what is refus
 	]);
 });
 
+test('settings that are tried while the service itself fails are not called wrong [F1389]', async () => {
+	const { service, home, good, device } = await given();
+	service.failNext({}, { status: 502 }, 50);
+	await home.writeSettings({ ...good, service: { channelAuth: 'query' } });
+	await device.daemon.reload();
+	const { warnings } = await device.untilStatus(hasCode('settings-not-followed'));
+	const remedy = warnings.find(({ code }) => code === 'settings-not-followed')?.remedy;
+	expect(remedy).toMatch(/operator.* The changed settings are tried until then\.$/);
+	expect(remedy).not.toContain('Correct');
+});
+
 test('an address of a dead service is tried beside the one in force, and taken only when the device is with it [F658]', async () => {
 	const { home, good, device } = await given();
 	const dead = 'http://127.0.0.1:1';
