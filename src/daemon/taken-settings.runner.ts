@@ -176,12 +176,12 @@ export function keepTaken(parts: {
 						: source !== 'file' || disk.documents.some((one) => one.where === where);
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				// Of a port that could not be had the one from before is in use, or none.
-				const isPortOut = bad?.code === 'socket-failed' && bad.params?.['setting'] === path;
-				const inUse = isPortOut ? (bad.params?.['inUse'] ?? null) : value;
+				const portOut = told.find(({ code, params }) => code === 'socket-failed' && params?.['setting'] === path);
+				const inUse = portOut ? (portOut.params?.['inUse'] ?? null) : value;
 				return {
 					...{ path, value: shownValue(path, inUse), source, where },
 					// When it was opened is not known.
-					...(!isPortOut && { since: since.get(path) ?? startedAt }),
+					...(!portOut && { since: since.get(path) ?? startedAt }),
 					...(isRead &&
 						!disk.problems.some((one) => isAbout(one, path)) &&
 						!isSame(inUse, there) && { disk: shownValue(path, there) }),

@@ -330,6 +330,26 @@ describe('a push that cannot be used, over a restart', () => {
 		expect(again.clock.pending).toBe(0);
 	});
 
+	test('that was refused, by a file that cannot be read any more, is not what config show has in use [F1366]', async () => {
+		const home = await givenHome();
+		const [page, metrics, free] = [await freePort(), await freePort(), await freePort()];
+		const pinFile = await home.secretFile('pin', '471100');
+		const settings = { page: { port: page, pinFile }, local: { metricsPort: metrics } };
+		const device = await givenAgent({ home, settings });
+		const push = (name: string, text: string) => writeFile(join(home.paths.confDirectory, name), text);
+		await mkdir(home.paths.confDirectory, { recursive: true });
+		await push('22.json', JSON.stringify({ page: { port: metrics } }));
+		await device.daemon.reload();
+		await push('22.json', `{ "page": { "port": ${metrics} }, `);
+		await push('23.json', JSON.stringify({ page: { port: free } }));
+		await device.daemon.reload();
+		await device.stop();
+		const again = await givenAgent({ home });
+		expect(Number(new URL(again.daemon.addresses.page ?? 'http://none').port)).toBe(page);
+		const report = (await again.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+		expect(report.settings.find(({ path }) => path === 'page.port')).toMatchObject({ value: page });
+	});
+
 	test('that cannot be had, where the one from before is gone, too, is in use nowhere by config show [F1361]', async () => {
 		const [other, last, home] = [createServer(), createServer(), await givenHome()];
 		const [taken, first] = [await listen(other), await freePort()];
