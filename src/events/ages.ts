@@ -25,9 +25,12 @@ export function keepAges(clock: { wallMs(): number; monotonicMs(): number }, bel
 	const shiftOf = (number: number, from: number, to?: number) =>
 		shifts.slice(from, to).reduce((sum, { upTo, ms }) => sum + (number <= upTo ? ms : 0), 0);
 
-	/** The clock went wrong while the agent did not run: to what it finds that is as if it had been set then. */
+	/**
+	 * The clock went ahead while the agent did not run: to what it finds that is as if it had been set then. Of one that went back the events
+	 * count from when they were found: by that a service whose own clock is wrong makes none older.
+	 */
 	function place(): boolean {
-		if (aheadMs === null || Math.abs(aheadMs) < CLOCK_STEP_MS || found.upTo === 0) return false;
+		if (aheadMs === null || aheadMs < CLOCK_STEP_MS || found.upTo === 0) return false;
 		shifts = shifts.toSpliced(found.shifts, 0, { upTo: found.upTo, ms: aheadMs });
 		found = { ...found, shifts: found.shifts + 1 };
 		return true;

@@ -100,7 +100,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	let desired: readonly (number | null)[] = [];
 	let cancelAgain: (() => void) | null = null;
 	let isClosed = false;
-	const inTurn = (work: () => Promise<void>) => (running = running.then(work));
+	const inTurn = (work: () => Promise<void>) => (running = running.then(work, work));
 
 	/** A listener that is to have the port of another one comes after it, and stays where it was while the other one has to. */
 	async function move(): Promise<void> {
@@ -119,7 +119,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 			goals = ports.map((each, at) => (waiting.includes(at) ? (desired[at] ?? null) : each.inUse()));
 		}
 		const isMissed = !isClosed && ports.some((each) => each.isMissed());
-		cancelAgain = isMissed ? clock.schedule(AGAIN_MS, () => void inTurn(move)) : null;
+		cancelAgain = isMissed ? clock.schedule(AGAIN_MS, () => void inTurn(move).catch(onFault)) : null;
 	}
 
 	return {

@@ -416,6 +416,12 @@ describe('what stays on the disk', () => {
 			},
 		);
 
+		test('a service whose clock is months ahead makes no event older [F1384]', async () => {
+			const store = await givenAhead(0);
+			store.lookAtClock(-300 * DAY);
+			expect(kept(store)).toEqual(['unread']);
+		});
+
 		test('events that came before the clock was set forward are no older, also if the agent ends at once [F1385]', async () => {
 			now.wall = RIGHT - 8 * DAY;
 			const before = open(clock);
