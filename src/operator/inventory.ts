@@ -56,29 +56,32 @@ interface Row {
 	readonly fields: unknown;
 }
 
+interface Cells {
+	readonly line: number;
+	readonly cells: readonly string[];
+}
+
 /** @param warn told of ids that are perhaps one device, or none. @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export async function readInventory(file: string, warn?: (said: string) => void): Promise<InventoryDevice[]> {
 	const problems: string[] = [];
 	const note: NoteProblem = (line, fault) => {
-		const said = onOneLine(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`);
-		if (problems.length < MAX_PROBLEMS) problems.push(said);
+		problems.push(onOneLine(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`));
+		if (problems.length === MAX_PROBLEMS) throw new AgentError('inventory-invalid', problems.join('\n'));
 	};
 	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
 	const devices: InventoryDevice[] = [];
 	const lines = new Map<string, { readonly line: number; readonly said: string }>();
 	const isCsv = !/^\s*[{[]/.test(text);
-	for (const { line, fields } of isCsv ? await csvRows(text, file, note) : jsonLines(text, note)) {
-		if (problems.length === MAX_PROBLEMS) break;
+	const take = ({ line, fields }: Row) => {
 		const read = rowSchema.safeParse(fields);
 		if (!read.success) {
 			const [issue] = read.error.issues;
-			note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
-			continue;
+			return note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
 		}
 		const said = JSON.stringify(read.data);
 		const before = lines.get(read.data.deviceId);
 		// Who copies a row twice says nothing new.
-		if (before?.said === said) continue;
+		if (before?.said === said) return;
 		if (before) note(line, `deviceId is there already, on line ${before.line}, and says something else there`);
 		const { deviceId, serial } = read.data;
 		for (const [column, value] of Object.entries({ deviceId, serial })) {
@@ -91,7 +94,9 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 		if (mistaken) note(line, mistaken);
 		lines.set(read.data.deviceId, { line, said });
 		devices.push(read.data);
-	}
+	};
+	if (isCsv) await readCsv(text, file, note, take);
+	else for (const row of jsonLines(text, note)) take(row);
 	if (lines.size === 0) note(1, 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
 	const left = [...lines].filter(([deviceId]) => LEFT_BEHIND.test(deviceId));
@@ -176,39 +181,48 @@ function* jsonLines(text: string, note: NoteProblem): Generator<Row> {
 	}
 }
 
-async function csvRows(text: string, file: string, note: NoteProblem): Promise<Row[]> {
+/** @param take told of each row below the head as it is read: all rows at once would fill the memory. */
+async function readCsv(text: string, file: string, note: NoteProblem, take: (row: Row) => void): Promise<void> {
 	const { parse, CsvError } = await import('csv-parse/sync');
+	// Excel's own first line.
+	const [hint = '', given] = /^sep=(.)\r?\n/i.exec(text) ?? [];
+	const body = text.slice(hint.length);
+	let names: readonly string[] | null = null;
+	let above: Cells[] = [];
+	const takeCells = ({ line, cells }: Cells, columns: readonly string[]) => {
+		// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
+		if (cells.every((cell) => cell === '')) return;
+		if (cells.slice(columns.length).some((cell) => cell !== ''))
+			note(line, FAULTS['CSV_RECORD_INCONSISTENT_COLUMNS'] ?? '');
+		take({ line, fields: Object.fromEntries(columns.map((name, index) => [name, cells[index] ?? ''])) });
+	};
+	const takeHead = (place: number) => {
+		const [head, ...rest] = above.slice(Math.max(0, place));
+		above = [];
+		names = checkHead(head?.cells ?? [], file);
+		for (const row of rest) takeCells(row, names);
+	};
 	try {
-		// Excel's own first line.
-		const [hint = '', given] = /^sep=(.)\r?\n/i.exec(text) ?? [];
-		const body = text.slice(hint.length);
-		const options = {
+		parse(body, {
 			delimiter: given ?? delimiterOf(body),
 			record_delimiter: LINE_ENDS,
 			trim: true,
 			skip_empty_lines: true,
-		};
-		const read = parse(body, { ...options, info: true, relax_column_count: true });
-		const rows = (read as unknown as { record: string[]; info: { lines: number } }[]).map(({ record, info }) => ({
-			line: info.lines + (hint === '' ? 0 : 1),
-			cells: record.map((cell) => cell.trim()),
-		}));
-		// A spreadsheet has a title above its table, and empty rows below that.
-		const place = rows.slice(0, MAX_ABOVE).findIndex(({ cells }) => cells.some((cell) => plain(cell) === 'deviceid'));
-		const [head, ...rest] = rows.slice(Math.max(0, place));
-		const names = checkHead(head?.cells ?? [], file);
-		return rest.flatMap(({ line, cells }): Row[] => {
-			// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
-			if (cells.every((cell) => cell === '')) return [];
-			if (cells.slice(names.length).some((cell) => cell !== ''))
-				note(line, FAULTS['CSV_RECORD_INCONSISTENT_COLUMNS'] ?? '');
-			return [{ line, fields: Object.fromEntries(names.map((name, index) => [name, cells[index] ?? ''])) }];
+			relax_column_count: true,
+			on_record: (record: string[], { lines }) => {
+				const row = { line: lines + (hint === '' ? 0 : 1), cells: record.map((cell) => cell.trim()) };
+				if (names) takeCells(row, names);
+				// A spreadsheet has a title above its table, and empty rows below that.
+				else if (row.cells.some((cell) => plain(cell) === 'deviceid')) takeHead(above.push(row) - 1);
+				else if (above.push(row) === MAX_ABOVE) takeHead(0);
+				return null;
+			},
 		});
+		if (!names) takeHead(0);
 	} catch (error) {
 		if (!(error instanceof CsvError)) throw error;
 		const line = Number((error as { lines?: unknown }).lines ?? 1);
 		note(line, FAULTS[error.code] ?? `this is not CSV (${error.code})`);
-		return [];
 	}
 }
 
