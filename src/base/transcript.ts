@@ -1,4 +1,5 @@
 /** The talk of a device and a service as lines of JSON: names, statuses and times as they are, every other value as its shape. */
+import * as z from 'zod';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import type { Shaper } from './shapes.ts';
@@ -136,27 +137,57 @@ export function createTranscript(
 	};
 }
 
-/** Whether two requests present themselves alike: the same names, schemes and subprotocols, whatever the secrets. */
-export function isAlike(a: Presentation, b: Presentation): boolean {
-	return shapeOf(a) === shapeOf(b);
-}
-
-type Presentation = Pick<RequestLine, 'query' | 'headers'>;
-
-function shapeOf({ query, headers }: Presentation): string {
+/** The same for requests that present themselves alike: by names, schemes and subprotocols, whatever the secrets. */
+export function formOf({ query, headers }: Pick<RequestLine, 'query' | 'headers'>): string {
 	const form = (text: string | undefined) => (text === undefined ? '' : (/^([A-Za-z]+)\s/.exec(text)?.[1] ?? 'bare'));
 	const places = Object.entries(query).map(([name, value]) => `${name}=${form(value)}`);
 	return JSON.stringify([places.sort(), form(headers['authorization']), headers['sec-websocket-protocol'] ?? '']);
 }
 
-/** @throws Error that names the first line which is not one of a transcript. */
+const texts = z.record(z.string(), z.string());
+/** Names and values that can be sent (RFC 9110, 5.1 and 5.5); a name may have been written as its shape. */
+const sendable = z.record(
+	z.string().regex(/^[!#$%&'*+.^_`|~\w[\]-]{1,1000}$/),
+	z.string().regex(/^[\t\x20-\x7e\x80-\xff]*$/),
+);
+const direction = z.enum(['toService', 'toDevice']);
+const line = { at: z.number(), exchange: z.int() };
+const lineSchema = z.discriminatedUnion('kind', [
+	z.object({
+		...line,
+		kind: z.literal('request'),
+		method: z.string(),
+		path: z.string(),
+		query: texts,
+		headers: texts,
+		body: z.string(),
+	}),
+	// 0 stands for no answer at all.
+	z.object({
+		...line,
+		kind: z.literal('answer'),
+		status: z.literal(0).or(z.int().min(200).max(999)),
+		headers: sendable,
+		body: z.string(),
+	}),
+	z.object({ ...line, kind: z.literal('open'), subprotocol: z.string().regex(/^[!#$%&'*+.^_`|~\w[\]-]{0,1000}$/) }),
+	z.object({
+		...line,
+		kind: z.literal('frame'),
+		direction,
+		frame: z.enum(['text', 'binary', 'ping', 'pong']),
+		body: z.string(),
+	}),
+	z.object({ ...line, kind: z.literal('close'), direction, code: z.int().nullable(), reason: z.string() }),
+]);
+
+/** @throws Error that names the first line which is not one of a transcript, and where that is. */
 export function readTranscript(text: string): TranscriptLine[] {
-	return text
-		.split('\n')
-		.filter((line) => line.trim() !== '')
-		.map((line, at) => {
-			const read = parseJson(line) as TranscriptLine | null | undefined;
-			if (typeof read?.kind === 'string' && Number.isInteger(read.exchange)) return read;
-			throw new Error(`Line ${at + 1} is not a line of a transcript.`);
-		});
+	return text.split('\n').flatMap((content, at) => {
+		if (content.trim() === '') return [];
+		const read = lineSchema.safeParse(parseJson(content));
+		if (read.success) return [read.data];
+		const place = read.error.issues[0]?.path.join('/');
+		throw new Error(`Line ${at + 1} is not a line of a transcript${place ? `: look at its ${place}` : ''}.`);
+	});
 }

@@ -18,6 +18,8 @@ export function keepAges(clock: { wallMs(): number; monotonicMs(): number }, bel
 	const believeAtMs = clock.monotonicMs() + BELIEVE_AFTER_MS;
 	/** How far the clock was ahead when the run began; `null` while that is not known. */
 	let aheadMs: number | null = believes ? 0 : null;
+	/** Whether the service has told that, so that the next run may count on it. */
+	let isTold = false;
 	/** First those of earlier runs, as many as were stored. */
 	let shifts: readonly Shift[] = [];
 	/** Events of earlier runs: up to which number, when this run found them, and how often the clock had been set by then. */
@@ -39,9 +41,14 @@ export function keepAges(clock: { wallMs(): number; monotonicMs(): number }, bel
 	return {
 		/** The steps that matter to events from a number on. */
 		shifts: (first: number) => shifts.filter(({ upTo }) => upTo >= first),
-		load(stored: readonly Shift[], upTo: number, atMs: number): void {
-			shifts = [...stored, ...shifts];
-			found = { upTo, atMs, shifts: stored.length };
+		/** How far the clock is ahead of the right time by the service's word; `null` without one. */
+		skewMs: () => (isTold ? shifts.slice(found.shifts).reduce((sum, { ms }) => sum + ms, aheadMs ?? 0) : null),
+		/** @param skewMs how far the clock was ahead when the run before was last heard of: from here on what it stored has the right times. */
+		load(stored: readonly Shift[], upTo: number, atMs: number, skewMs: number | null): void {
+			const isOff = Math.abs(skewMs ?? 0) >= CLOCK_STEP_MS;
+			const before = isOff ? [...stored, { upTo, ms: -Number(skewMs) }] : stored;
+			shifts = [...before, ...shifts];
+			found = { upTo, atMs, shifts: before.length };
 			place();
 		},
 		/** Notices that the clock was set, after the event with a number. @returns whether it was. */
@@ -52,11 +59,16 @@ export function keepAges(clock: { wallMs(): number; monotonicMs(): number }, bel
 			shifts = [...shifts, { upTo, ms }];
 			return true;
 		},
-		/** How far the clock is ahead of the right time; only the first word counts. @returns whether it changes an age. */
+		/** How far the clock is ahead of the right time, as the service says; only the first word counts. @returns whether it matters to an age, now or in a later run. */
 		told(skewMs: number): boolean {
 			if (aheadMs !== null) return false;
+			isTold = true;
 			aheadMs = skewMs - shifts.slice(found.shifts).reduce((sum, { ms }) => sum + ms, 0);
-			return place();
+			return place() || Math.abs(skewMs) >= CLOCK_STEP_MS;
+		},
+		/** Nothing was told for long: the clock is right. */
+		believe(): void {
+			aheadMs ??= 0;
 		},
 		/** Monotonic: when the clock is to be believed. */
 		believeAtMs: () => (aheadMs === null && found.upTo > 0 ? believeAtMs : Number.POSITIVE_INFINITY),

@@ -90,7 +90,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const last = log.last();
 		shares.forget();
 		epochs = [...(state.epochs ?? []).filter(({ first }) => first <= last), ...epochs];
-		ages.load(state.shifts ?? [], last, wallMs());
+		ages.load(state.shifts ?? [], last, wallMs(), state.skewMs ?? null);
 		({ taken } = state);
 		given = Math.max(given, last);
 		gone = Math.max(gone, state.gone ?? 0);
@@ -124,12 +124,14 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			consumers: Object.fromEntries(positions),
 			gone,
 			done,
-			shifts: ages.shifts(first),
+			...clockState(first),
 			...(taken && { taken }),
 			keys: knownKeys(),
 			isWhole: true,
 		};
 	}
+
+	const clockState = (first: number) => ({ shifts: ages.shifts(first), skewMs: ages.skewMs() });
 
 	/** The warning ends when the damaged files are gone. */
 	function noticeDamage(damages: ReturnType<RecordLog['damages']>): void {
@@ -174,7 +176,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** When the clock was set meanwhile, events are as old as before. @param skewMs how far it is ahead of the right time, where that was told. */
 	function noticeClock(log: RecordLog, skewMs: number | null = null): void {
 		const isChanged = [ages.look(given), skewMs !== null && ages.told(skewMs)].includes(true);
-		if (isChanged && given > 0) log.note(stored.encodeState({ shifts: ages.shifts(log.first()) }));
+		if (isChanged && given > 0) log.note(stored.encodeState(clockState(log.first())));
 	}
 
 	/** Deletes events that all have acknowledged, that are too old or too many (see `shares.ts`); the newest can only be too old. */
@@ -234,7 +236,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				},
 			);
 		}
-		if (monotonicMs() >= ages.believeAtMs()) noticeClock(log, 0);
+		if (monotonicMs() >= ages.believeAtMs()) ages.believe();
 		trim(log);
 	}
 
@@ -256,7 +258,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function nextId(log: RecordLog): string {
 		if (epochs.at(-1)?.epoch !== epoch) {
 			epochs = withEpoch(epochs, epoch, log.next());
-			log.note(stored.encodeState({ epochs }));
+			log.note(stored.encodeState({ epochs, ...clockState(log.first()) }));
 		}
 		return `${epoch}-${log.next()}`;
 	}

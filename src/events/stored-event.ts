@@ -16,6 +16,8 @@ export interface StoredState {
 	/** `null`: forgotten. */
 	readonly consumers?: Readonly<Record<string, Position | null>>;
 	readonly shifts?: readonly Shift[];
+	/** How far the clock was ahead of the right time in the run that wrote this; `null`: not known. */
+	readonly skewMs?: number | null;
 	/** Up to here events are deleted. */
 	readonly gone?: number;
 	/** Up to here all consumers have acknowledged. */

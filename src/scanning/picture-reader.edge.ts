@@ -6,6 +6,8 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { createInflate } from 'node:zlib';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, inWords, readBytes } from '../base/files.edge.ts';
 import { readPairingCode } from '../protocol/pairing-code.ts';
@@ -51,6 +53,7 @@ export async function readPicture(source: string | Uint8Array): Promise<string[]
 		throw unreadable(`${name} has more than ${MAX_PICTURE_PIXELS / 1_000_000} million pixels.`, {
 			remedy: 'Give a smaller picture.',
 		});
+	if (startsWith(bytes, PNG) && (await isOverlongPng(bytes, size))) throw unreadable(`${name} is damaged.`);
 	const texts = await decode(name, bytes, PAIRING_FORMATS);
 	if (texts.length > 0) return texts;
 	const [other] = await decode(name, bytes, OTHER_FORMATS);
@@ -183,6 +186,25 @@ const RIFF = 'RIFF';
 
 function measurePng(view: DataView): Size | null {
 	return view.byteLength < 24 ? null : { width: view.getUint32(16), height: view.getUint32(20) };
+}
+
+/** Whether more unfolds from it than its pixels need: the decoder would unfold gigabytes out of 2 MB before it looks. */
+async function isOverlongPng(bytes: Uint8Array, { width, height }: Size): Promise<boolean> {
+	const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const parts: Uint8Array[] = [];
+	for (let at = 8; at + 8 <= bytes.length; at += 12 + view.getUint32(at))
+		if (textAt(view, at + 4) === 'IDAT') parts.push(bytes.subarray(at + 8, at + 8 + view.getUint32(at)));
+	// Four channels of 16 bits, and a byte for each row, twice: interlaced pictures have more rows.
+	let left = 2 * height * (1 + 8 * width);
+	const count = async (unfolded: AsyncIterable<Uint8Array>) => {
+		for await (const { length } of unfolded) {
+			left -= length;
+			if (left < 0) return;
+		}
+	};
+	// What cannot be unfolded is named by the decoder.
+	await pipeline(parts, createInflate({ chunkSize: 64 * 1024 }), count).catch(() => {});
+	return left < 0;
 }
 
 /** Goes from marker to marker, over thumbnails in their segments, to the first frame header (SOF). */

@@ -6,20 +6,21 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Kind, SHAPE } from '../base/shapes.ts';
-import { isAlike, type RequestLine, type TranscriptLine } from '../base/transcript.ts';
+import { formOf, type TranscriptLine } from '../base/transcript.ts';
 import { type Answer, responseFor, sendAnswer } from './http-answer.ts';
 import { describeRequest } from './http-call.ts';
 import { urlOf } from './options.ts';
 import { randomText } from './tokens.ts';
 
 interface Exchange {
-	readonly request: RequestLine;
+	readonly form: string;
 	readonly lines: readonly TranscriptLine[];
 	isUsed: boolean;
 }
 
 /** A number in JSON stands in quotes while it has only a shape. */
 const LISTED_NUMBER = /"(\[number-\d{1,8}-[0-9a-f]{6}\])"/g;
+const placeOf = (method: string, path: string) => `${method} ${path}`;
 /** Longest wait between two messages, in milliseconds: an idle minute of the transcript is not waited for. */
 const MAX_GAP_MS = 60_000;
 const YEAR_SECONDS = 31_536_000;
@@ -31,15 +32,20 @@ export async function startReplay(
 	lines: readonly TranscriptLine[],
 	{ host, port }: { readonly host: string; readonly port: number },
 ) {
-	const exchanges = lines
-		.filter((line) => line.kind === 'request')
-		.map(
-			(request): Exchange => ({
-				request,
-				lines: lines.filter((line) => line.exchange === request.exchange && line !== request),
-				isUsed: false,
+	const belonging = Map.groupBy(lines, ({ exchange }) => exchange);
+	const places = Map.groupBy(
+		lines.filter((line) => line.kind === 'request'),
+		({ method, path }) => placeOf(method, path),
+	);
+	const exchanges = new Map(
+		[...places].map(([place, requests]) => [
+			place,
+			requests.map((request): Exchange => {
+				const others = belonging.get(request.exchange)?.filter((line) => line !== request) ?? [];
+				return { form: formOf(request), lines: others, isUsed: false };
 			}),
-		);
+		]),
+	);
 	const made = new Map<string, string>();
 	const unmask = (text: string) =>
 		text.replaceAll(LISTED_NUMBER, '$1').replaceAll(SHAPE, (shape, kind: Kind, length: string) => {
@@ -51,8 +57,9 @@ export async function startReplay(
 	/** The first of the alike ones that was not used yet, else the last of them; by path alone where none is alike. */
 	function find(request: IncomingMessage): Exchange | null {
 		const asked = describeRequest(request);
-		const here = exchanges.filter((one) => one.request.method === asked.method && one.request.path === asked.path);
-		const alike = here.filter((one) => isAlike(one.request, asked));
+		const here = exchanges.get(placeOf(asked.method, asked.path)) ?? [];
+		const form = formOf(asked);
+		const alike = here.filter((one) => one.form === form);
 		// Another way in than those of the transcript is not let in.
 		const usable = alike.length > 0 ? alike : here.filter(({ lines }) => !lines.some(({ kind }) => kind === 'open'));
 		const found = usable.find(({ isUsed }) => !isUsed) ?? usable.at(-1) ?? null;
@@ -66,7 +73,7 @@ export async function startReplay(
 		const headers = Object.entries(line.headers).filter(([name]) => !OWN_HEADERS.test(name));
 		return {
 			status: line.status,
-			headers: Object.fromEntries(headers.map(([name, value]) => [name, unmask(value)])),
+			headers: Object.fromEntries(headers.map((pair) => pair.map(unmask))),
 			body: unmask(line.body),
 		};
 	}
@@ -122,8 +129,8 @@ function play(channel: WebSocket, lines: readonly TranscriptLine[], unmask: (tex
 	const say = (line: TranscriptLine) => {
 		if (line.kind === 'frame') channel.send(unmask(line.body));
 		else if (line.kind === 'close' && heard > passed) return;
-		else if (line.kind === 'close' && line.code !== null) channel.close(line.code, line.reason);
-		else channel.terminate();
+		else if (line.kind !== 'close' || line.code === null) channel.terminate();
+		else close(channel, line.code, unmask(line.reason));
 	};
 	const go = () => {
 		clearTimeout(timer);
@@ -150,6 +157,15 @@ function play(channel: WebSocket, lines: readonly TranscriptLine[], unmask: (tex
 	});
 	channel.once('close', () => clearTimeout(timer));
 	go();
+}
+
+/** A code that no close frame may have (RFC 6455, 7.4), or a reason that is too long for one, is a cut. */
+function close(channel: WebSocket, code: number, reason: string): void {
+	try {
+		channel.close(code, reason);
+	} catch {
+		channel.terminate();
+	}
 }
 
 /** Frames of the device, but for WebSocket pings. */

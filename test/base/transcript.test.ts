@@ -67,5 +67,7 @@ test('no credential is in it, wherever a service puts one', () => {
 });
 
 test('a file that is no transcript is refused by its line', () => {
-	expect(() => readTranscript('{"kind":"open","exchange":1}\nhello')).toThrow('Line 2 is not a line of a transcript.');
+	expect(() => readTranscript('{"kind":"open","at":1,"exchange":1,"subprotocol":""}\nhello')).toThrow(
+		'Line 2 is not a line of a transcript.',
+	);
 });

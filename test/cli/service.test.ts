@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { credentialsOf, givenService, openChannel, registerDevice, send } from '../service/fixture.ts';
 import { finish, follow, givenHome } from './command.ts';
@@ -182,11 +184,50 @@ describe('service --transcript and --replay', () => {
 		expect(await replaying.end('SIGTERM')).toMatchObject({ status: 0, stderr: '' });
 	});
 
-	test('a file that is no transcript is refused', async () => {
+	const asked = { kind: 'request', at: 1, exchange: 1, method: 'GET', path: '/', query: {}, headers: {}, body: '' };
+	const answered = { kind: 'answer', at: 2, exchange: 1, status: 200, headers: {}, body: '' };
+
+	test.for<[string, RegExp]>([
+		['hello', /Line 1 is not a line of a transcript\./],
+		[
+			`\n${JSON.stringify({ ...answered, status: 1000 })}`,
+			/Line 2 is not a line of a transcript: look at its status\./,
+		],
+		[JSON.stringify({ ...answered, status: 99.5 }), /Line 1 .* look at its status\./],
+		[JSON.stringify({ ...answered, headers: { 'x y': '1' } }), /Line 1 .* look at its headers\/x y\./],
+		[JSON.stringify({ ...answered, headers: { '': '1' } }), /Line 1 .* look at its headers\/\./],
+		[JSON.stringify({ ...answered, headers: { x: 'a\nb' } }), /Line 1 .* look at its headers\/x\./],
+		[JSON.stringify({ ...answered, headers: { x: '€' } }), /Line 1 .* look at its headers\/x\./],
+		[JSON.stringify({ ...answered, headers: { x: 1 } }), /Line 1 .* look at its headers\/x\./],
+		[JSON.stringify({ ...asked, path: 7 }), /Line 1 .* look at its path\./],
+	])(
+		'a file with %j, which cannot be answered from, is refused at its start by its line [F1390]',
+		async ([text, words]) => {
+			const file = join((await givenHome()).directory, 'wire.jsonl');
+			await writeFile(file, text);
+			const refused = await finish('idv-agent', ['service', '--port', '0', '--replay', file], {});
+			expectRefusal(refused, { status: 65, code: 'body-invalid', words });
+		},
+	);
+
+	test('a header that a recording names by its shape, and an end that no close frame can say, end no service [F1391]', async () => {
 		const file = join((await givenHome()).directory, 'wire.jsonl');
-		await writeFile(file, 'hello');
-		const refused = await finish('idv-agent', ['service', '--port', '0', '--replay', file], {});
-		expectRefusal(refused, { status: 65, code: 'body-invalid', words: /Line 1 is not a line of a transcript/ });
+		const channel = { at: 4, exchange: 2 };
+		const lines = [
+			asked,
+			{ ...answered, headers: { '[word-9-0a1b2c]': 'x' } },
+			{ ...asked, ...channel, path: '/ws' },
+			{ ...channel, kind: 'open', subprotocol: '' },
+			{ ...channel, kind: 'close', direction: 'toDevice', code: 1006, reason: 'x'.repeat(200) },
+		];
+		await writeFile(file, lines.map((line) => JSON.stringify(line)).join('\n'));
+		const replaying = follow('idv-agent', ['service', '--port', '0', '--json', '--replay', file], {});
+		const { url } = JSON.parse(await replaying.untilLine(/"listening"/));
+		expect((await fetch(url)).status).toBe(200);
+		const socket = new WebSocket(`${url.replace('http', 'ws')}/ws`);
+		await once(socket, 'close');
+		expect((await fetch(url)).status).toBe(200);
+		expect(await replaying.end('SIGTERM')).toMatchObject({ status: 0, stderr: '' });
 	});
 });
 

@@ -432,6 +432,44 @@ describe('what stays on the disk', () => {
 			expect(kept(store)).toEqual(['unread']);
 		});
 
+		test.each([-8 * DAY, -400 * DAY, 9 * DAY])(
+			'a clock that is set by %i ms while the agent runs, and is right again at a start, makes no event older [F1393]',
+			async (ms) => {
+				let store = open(clock);
+				store.lookAtClock(0);
+				await add(store, 'before');
+				now.wall += ms;
+				store.lookAtClock(null);
+				await add(store, 'meanwhile');
+				store = await later(store, -ms);
+				store.lookAtClock(0);
+				await add(store, 'right again');
+				expect(kept(store)).toEqual(['before', 'meanwhile', 'right again']);
+				store = await later(store, 6 * DAY);
+				store.lookAtClock(0);
+				expect(kept(store)).toEqual(['before', 'meanwhile', 'right again']);
+				store = await later(store, 8 * DAY);
+				store.lookAtClock(0);
+				expect(kept(store)).toEqual([]);
+			},
+		);
+
+		test.each([0, 9 * DAY])(
+			'a start %i ms ahead after a run that was behind makes no event older [F1393]',
+			async (ahead) => {
+				now.wall = RIGHT - 8 * DAY;
+				let store = open(clock);
+				store.lookAtClock(-8 * DAY);
+				await add(store, 'behind');
+				store = await later(store, 8 * DAY + ahead);
+				store.lookAtClock(ahead);
+				expect(kept(store)).toEqual(['behind']);
+				store = await later(store, 7 * DAY);
+				store.lookAtClock(ahead);
+				expect(kept(store)).toEqual([]);
+			},
+		);
+
 		test('the clock is believed after ten minutes in which neither has happened [F1384]', async () => {
 			const stepped = createSteppedClock();
 			const before = open(clock);

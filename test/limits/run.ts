@@ -218,7 +218,8 @@ const PARSERS: Readonly<Record<string, Parser>> = {
 	'answer of a store to a query': { bytes: 256 * KIB, read: (text) => readPoints(text) ?? readStoreError(text) },
 	transcript: {
 		bytes: 1024 * KIB,
-		around: (text) => `{"kind":"request","exchange":1,"body":${JSON.stringify(text)}}`,
+		around: (text) =>
+			`{"kind":"frame","at":1,"exchange":1,"direction":"toDevice","frame":"text","body":${JSON.stringify(text)}}`,
 		read: readTranscript,
 	},
 	'body in a transcript': { bytes: 1024 * KIB, read: shaper.body },

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError, type ErrorCode } from '../../src/base/errors.ts';
@@ -191,6 +192,16 @@ describe('what is not a readable picture', () => {
 		const wrong = Buffer.from(png);
 		wrong.fill(0x7f, 41, 120);
 		await expectFailure(readPicture(wrong), 'picture-unreadable', /is damaged/);
+	});
+
+	test('a small PNG that unfolds to more than its pixels, whose memory the decoder would take first [F1392]', async () => {
+		const code = await drawCode(LINK);
+		const more = { ...code, pixels: Buffer.alloc(64 * code.width * code.height), height: 64 * code.height };
+		more.pixels.set(code.pixels);
+		const bomb = encodePng(more);
+		bomb.writeUInt32BE(code.height, 20);
+		bomb.writeUInt32BE(crc32(bomb.subarray(12, 29)), 29);
+		await expectFailure(readPicture(bomb), 'picture-unreadable', /is damaged/);
 	});
 
 	test('a file that is too large, without reading it', async () => {
