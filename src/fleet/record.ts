@@ -155,10 +155,7 @@ export function checkFleet(fleet: string | undefined, { name }: PlanTrust): void
 export function endedTrust({ taken }: Pick<PlanRecord, 'taken'>, wallMs: number): Failure | null {
 	if (!taken || taken.validUntilMs === null || !hasEnded(taken, wallMs)) return null;
 	const validUntil = new Date(taken.validUntilMs).toISOString();
-	const goesOn = taken.held
-		? 'The device had not followed it by then and goes on as it is.'
-		: 'The device goes on with it.';
-	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. ${goesOn}`;
+	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. The device goes on as it is.`;
 	return failure('plan-expired', message, { params: { revision: taken.revision, validUntil } });
 }
 
@@ -244,10 +241,13 @@ export function confirmed(record: PlanRecord, wallMs: number): PlanRecord {
 	const { revision, move } = taken;
 	const said = assignmentAt(taken, wallMs, moved);
 	const isKept = moved !== null && isSameAssignment(moved.to, said) && (move?.atMs ?? moved.atMs) <= moved.atMs;
-	const made = move && move.atMs !== null && isDue(move, wallMs, moved) ? { to: move.to, atMs: wallMs } : null;
-	const next = isKept ? moved : made;
-	if (followed === revision && next === moved && !taken.held) return record;
-	return { ...record, taken: withoutHold(taken), followed: revision, moved: next };
+	const isMade = move !== null && isDue(move, wallMs, moved);
+	const next = isKept ? moved : isMade && move.atMs !== null ? { to: move.to, atMs: wallMs } : null;
+	// A move to come that the device sleeps through, and the end of the plan with it, is not made afterwards.
+	const held = move && !isMade && taken.validUntilMs !== null ? taken.base : undefined;
+	const isHeld = held === undefined ? !taken.held : taken.held && isSameAssignment(held, taken.held);
+	if (followed === revision && next === moved && isHeld) return record;
+	return { ...record, taken: { ...withoutHold(taken), ...(held && { held }) }, followed: revision, moved: next };
 }
 
 function effective(assignment: Assignment | null, fallback: Assignment): Assignment {

@@ -53,7 +53,7 @@ export const takenPlanSchema = later(() =>
 		validUntilMs: z.number().nullable().default(null),
 		/** The configured keys that have verified it; none for an unsigned plan, `null` where an agent of 0.1 has taken it. */
 		keys: z.array(z.string()).nullable().default(null),
-		/** The words that the device goes on with while the plan is over, as it had not followed it by then; left out: those of the plan. */
+		/** The words that the device goes on with once the plan is over: it had not followed the plan by then, or a move of it was to come. Left out: those of the plan. */
 		held: assignmentSchema.optional(),
 	}),
 );

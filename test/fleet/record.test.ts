@@ -324,6 +324,19 @@ describe('a plan that is over before the device has taken it', () => {
 		expect(endedTrust(taken, NOW + 10)?.message).toMatch(/goes on as it is/);
 	});
 
+	test('moves nothing where a ring and the end have passed while the device was off [F1394]', () => {
+		const to = { workflowId: 'moved', heartbeatCadence: null };
+		const ringed = part(9, 'old', { validUntilMs: NOW + 20, move: { to, percent: 100, atMs: NOW + 10 } });
+		const followed = confirmed(receivePlan(old, ringed, at()), NOW);
+		expect(confirmed(followed, NOW + 1)).toBe(followed);
+		expect([said(followed, NOW + 10), said(followed, NOW + 20)]).toEqual(['moved', 'old']);
+		expect(confirmed(followed, NOW + 20)).toBe(followed);
+		const made = confirmed(followed, NOW + 15);
+		expect([said(made, NOW + 20), said(confirmed(made, NOW + 20), NOW + 20)]).toEqual(['moved', 'moved']);
+		// The first plan of a device is that of its neighbours, whenever it comes.
+		expect(said(receivePlan(EMPTY, ringed, at({ wallMs: NOW + 30, share: 0 })), NOW + 30)).toBe('moved');
+	});
+
 	test('begins nothing when the clock goes back after its key was withdrawn', () => {
 		const trust = { ...UNSIGNED, keys: ['a'] };
 		const basis = { isSameBasis: true, wallMs: NOW };
