@@ -60,7 +60,7 @@ export interface Backoff {
 	readonly failures: number;
 	/** The window for an overloaded service; 0 when it was not overloaded. */
 	readonly overloadWindowMs: number;
-	/** Whether the newest attempt ran into its deadline. */
+	/** Whether an attempt since the last stable channel ran into its deadline. */
 	readonly timedOut: boolean;
 	/** How long refusals have lasted, in milliseconds; 0 with the first. */
 	readonly refusedForMs: number;
@@ -137,7 +137,7 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 			failed.retryClass === 'overloaded'
 				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
 				: keptWindowMs,
-		timedOut: failed.timedOut,
+		timedOut: before.timedOut || failed.timedOut,
 		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,
 		surprisedAtMs,
@@ -190,7 +190,7 @@ function refusedWindowMs(lastedMs: number, blocked: boolean, wasOnline: boolean)
 	return Math.min(wasOnline ? MAX_REFUSED_WAIT_MS.wasOnline : MAX_REFUSED_WAIT_MS.usual, lastedMs);
 }
 
-/** How long a handshake may take: 15 s, and 25 s after one that was too slow. With the longest wait it stays below a minute. */
+/** How long a handshake may take: 15 s, and 25 s once one was too slow, whatever was answered since. With the longest wait it stays below a minute. */
 export function handshakeDeadlineMs({ timedOut }: Pick<Backoff, 'timedOut'>): number {
 	return (timedOut ? 25 : 15) * SECOND;
 }

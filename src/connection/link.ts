@@ -286,7 +286,7 @@ function afterChannelEnded(
 	const mayRegister = REGISTERS.some((kind) => hasCredential(state, kind));
 	const serviceRestarts = event.closeCode === 1001 || event.closeCode === 1012 || event.closeCode === 1013;
 	const isDoubted = code === 'connection-lost' && (early.earlyEnds?.count ?? 0) >= EARLY_ENDS_TO_DOUBT;
-	const looksStale = LOOKS_STALE.has(code) || (isDoubted && !serviceRestarts);
+	const looksStale = LOOKS_STALE.has(code) || isDoubted;
 	const wantsFresh = looksStale && mayRegister && !isFresh(state.backoff, atMs);
 	// In turn with a registration that fails: its refusal counts once.
 	const wasRefused = state.backoff.inTurn && !state.backoff.registerRefused;
@@ -319,10 +319,10 @@ function afterChannelEnded(
 
 function withEarlyEnd(
 	state: State<'connecting'> | State<'online'>,
-	{ closeCode, atMs }: Pick<Event<'channelEnded'>, 'closeCode' | 'atMs'>,
+	{ closeCode, wasOpen = closeCode !== null, atMs }: Pick<Event<'channelEnded'>, 'closeCode' | 'wasOpen' | 'atMs'>,
 ): Backoff {
 	const { backoff } = state;
-	if (isOfAge(state, atMs) || (state.name === 'connecting' && closeCode === null)) return backoff;
+	if (isOfAge(state, atMs) || (state.name === 'connecting' && !wasOpen)) return backoff;
 	const count = backoff.earlyEnds?.closeCode === closeCode ? backoff.earlyEnds.count + 1 : 1;
 	return { ...backoff, earlyEnds: { closeCode, count } };
 }

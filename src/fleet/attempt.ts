@@ -158,9 +158,10 @@ export function wayRefused(cause: Failure | null, limitMs: number): Failure {
 	return failure('settings-not-followed', message, { params: { seconds, ...(cause && { problem: cause.code }) } });
 }
 
-/** What a device that is offline does with settings of the way out that it has not been online with. */
+/** What a device that is offline does with settings of the way out that it has not been online with. They need not be what is wrong. */
 export function wayInTurn(cause: Failure | null): Failure {
-	const why = cause ? ` ${cause.message}` : '';
-	const message = `The device is offline, and tries the changed settings in turn with those from before.${why}`;
-	return failure('settings-not-followed', message, { params: { ...(cause && { problem: cause.code }) } });
+	const message = 'The device is offline, and tries the changed settings in turn with those from before.';
+	if (!cause) return failure('settings-not-followed', message);
+	const remedy = `${cause.remedy} If the device comes back with the settings from before alone, correct those that the message names.`;
+	return failure('settings-not-followed', `${message} ${cause.message}`, { remedy, params: { problem: cause.code } });
 }

@@ -426,17 +426,20 @@ describe('a private close code', () => {
 		});
 	});
 
-	test('of RFC 6455 that ends three fresh channels has one new Connection tried, but for a restart of the service [F1383]', () => {
-		const restarts = [1001, 1012, 1013];
-		for (const code of [1000, 1011, 3000, ...restarts])
+	test('of RFC 6455 that ends three fresh channels, or a cut that does, has one new Connection tried [F1383]', () => {
+		const cut = { ...ended(), wasOpen: true };
+		const early = (state: LinkState, code: number | null) =>
+			code === null ? tell(tell(state, timer).state, cut).state : walk(state, timer, closed(code));
+		for (const code of [1000, 1001, 1011, 1012, 1013, 3000, null])
 			for (const credentials of [[REUSABLE], [{ kind: 'selfRegistration' } as const], []]) {
-				const second = early(early(hourOld(credentials, code), code), code);
+				const second = early(early(hourOld(credentials, code ?? 1006), code), code);
 				expect(second.name).toBe('connectWait');
 				const third = early(second, code);
-				const isTried = credentials.length > 0 && !restarts.includes(code);
+				const isTried = credentials.length > 0;
 				expect([code, third.name]).toEqual([code, isTried ? 'registerWait' : 'connectWait']);
 				if (!isTried) continue;
-				const fresh = walk(third, timer, { type: 'registered', connection: RENEWED }, closed(code));
+				const registered = walk(third, timer, { type: 'registered', connection: RENEWED });
+				const fresh = tell(registered, code === null ? cut : closed(code)).state;
 				expect(early(early(fresh, code), code).name).toBe('connectWait');
 			}
 	});

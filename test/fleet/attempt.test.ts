@@ -10,6 +10,7 @@ import {
 	type PlanAttempt,
 	planMoveKey,
 	planRefused,
+	wayInTurn,
 } from '../../src/fleet/attempt.ts';
 import type { PlanTarget } from '../../src/fleet/record.ts';
 
@@ -181,5 +182,14 @@ describe('an attempt', () => {
 		const refused = assessAttempt(trying(), at(60_000));
 		expect(assessAttempt(refused, at(9e9, { isDeferred: true }))).toBe(refused);
 		expect(assessAttempt(refused, at(9e9, { isDeferred: true, key: 'other' }))).toEqual(NO_ATTEMPT);
+	});
+});
+
+test('settings that are tried in turn by a device that is offline are not the first to be corrected [F1406]', () => {
+	const cause = failure('service-failed', 'id.example answered 502.');
+	expect(wayInTurn(cause)).toMatchObject({
+		message: expect.stringMatching(/^The device is offline.* id\.example answered 502\.$/),
+		remedy: expect.stringContaining(`${cause.remedy} If the device comes back with the settings from before alone`),
+		params: { problem: 'service-failed' },
 	});
 });
