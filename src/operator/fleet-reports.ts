@@ -117,12 +117,12 @@ async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<Dev
 			return [];
 		});
 		let found = 0;
-		for (const { line, fields } of rows) {
+		for (const { place, fields } of rows) {
 			found += 1;
 			const read = statusLineSchema.safeParse(fields);
 			if (!read.success) {
 				const where = read.error.issues[0]?.path.join('/') || 'the line';
-				fault(`${file}: line ${line}: ${where} is not as in "idv-agent status --json".`);
+				fault(`${file}: ${place}: ${where} is not as in "idv-agent status --json".`);
 				continue;
 			}
 			const { deviceId } = read.data;

@@ -22,6 +22,8 @@ const MAX_INVENTORY_BYTES = 256 * 1024 * 1024;
 const MAX_COLUMNS = 500;
 /** Rows in which the head is looked for. */
 const MAX_ABOVE = 20;
+/** Of a device, as in fleet.labels. */
+const MAX_LABELS = 32;
 /** Lines that are named at once. */
 const MAX_PROBLEMS = 20;
 
@@ -33,8 +35,11 @@ const rowSchema = z.object({
 	macAddress: emptyAsNull(macAddressSchema),
 	deviceType: emptyAsNull(deviceTypeSchema),
 	labels: z.preprocess(
-		(value) => (typeof value === 'string' ? value.split(/[\s;|,]+/).filter(Boolean) : (value ?? [])),
-		z.array(labelSchema),
+		(value) => {
+			const all = typeof value === 'string' ? value.split(/[\s;|,]+/, MAX_LABELS + 2).filter(Boolean) : (value ?? []);
+			return Array.isArray(all) ? all.slice(0, MAX_LABELS + 1) : all;
+		},
+		z.array(labelSchema).max(MAX_LABELS, `are more than ${MAX_LABELS}`),
 	),
 	workflowId: emptyAsNull(workflowIdSchema),
 	version: emptyAsNull(z.string('must be a text').regex(/^\d\S{0,255}$/, 'must be a version such as 0.3.0')),
@@ -52,56 +57,57 @@ const LEFT_BEHIND =
 	/^(?:(?:sub|grand )?(?:total|sum|summe|gesamt|anzahl|count)\b[\s:=]*[\d.,]*|device[\s_.-]?id|=.*)$/i;
 
 interface Row {
-	readonly line: number;
+	/** Such as `line 3`; of a list, `item 3`. */
+	readonly place: string;
 	readonly fields: unknown;
 }
 
 interface Cells {
-	readonly line: number;
+	readonly place: string;
 	readonly cells: readonly string[];
 }
 
 /** @param warn told of ids that are perhaps one device, or none. @throws AgentError `inventory-invalid`, a line for each of the first problems. */
 export async function readInventory(file: string, warn?: (said: string) => void): Promise<InventoryDevice[]> {
 	const problems: string[] = [];
-	const note: NoteProblem = (line, fault) => {
-		problems.push(onOneLine(`${file}: line ${line}: ${fault}${fault.endsWith('?') ? '' : '.'}`));
+	const note: NoteProblem = (place, fault) => {
+		problems.push(onOneLine(`${file}: ${place}: ${fault}${fault.endsWith('?') ? '' : '.'}`));
 		if (problems.length === MAX_PROBLEMS) throw new AgentError('inventory-invalid', problems.join('\n'));
 	};
 	const text = decode(await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'inventory'), file);
 	const devices: InventoryDevice[] = [];
-	const lines = new Map<string, { readonly line: number; readonly said: string }>();
+	const known = new Map<string, { readonly place: string; readonly said: string }>();
 	const isCsv = !/^\s*[{[]/.test(text);
-	const take = ({ line, fields }: Row) => {
+	const take = ({ place, fields }: Row) => {
 		const read = rowSchema.safeParse(fields);
 		if (!read.success) {
 			const [issue] = read.error.issues;
-			return note(line, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
+			return note(place, `${issue?.path.join('/') || 'the line'} ${plainIssue(issue)}`);
 		}
 		const said = JSON.stringify(read.data);
-		const before = lines.get(read.data.deviceId);
+		const before = known.get(read.data.deviceId);
 		// Who copies a row twice says nothing new.
 		if (before?.said === said) return;
-		if (before) note(line, `deviceId is there already, on line ${before.line}, and says something else there`);
+		if (before) note(place, `deviceId is there already, on ${before.place}, and says something else there`);
 		const { deviceId, serial } = read.data;
 		for (const [column, value] of Object.entries({ deviceId, serial })) {
 			if (MADE_A_NUMBER.test(value ?? ''))
-				note(line, `${column} ${value}: a spreadsheet has made a number of it; format the column as text`);
+				note(place, `${column} ${value}: a spreadsheet has made a number of it; format the column as text`);
 			if (A_FAULT.test(value ?? ''))
-				note(line, `${column} ${value}: a spreadsheet shows this where a cell has no value`);
+				note(place, `${column} ${value}: a spreadsheet shows this where a cell has no value`);
 		}
 		const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
-		if (mistaken) note(line, mistaken);
-		lines.set(read.data.deviceId, { line, said });
+		if (mistaken) note(place, mistaken);
+		known.set(read.data.deviceId, { place, said });
 		devices.push(read.data);
 	};
 	if (isCsv) await readCsv(text, file, note, take);
 	else for (const row of jsonLines(text, note)) take(row);
-	if (lines.size === 0) note(1, 'no device follows');
+	if (known.size + problems.length === 0) note('line 1', 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
-	const left = [...lines].filter(([deviceId]) => LEFT_BEHIND.test(deviceId));
-	for (const [deviceId, { line }] of left.slice(0, MAX_PROBLEMS))
-		warn?.(`${file}: line ${line}: ${deviceId} counts as a device: has a spreadsheet left that behind?`);
+	const left = [...known].filter(([deviceId]) => LEFT_BEHIND.test(deviceId));
+	for (const [deviceId, { place }] of left.slice(0, MAX_PROBLEMS))
+		warn?.(`${file}: ${place}: ${deviceId} counts as a device: has a spreadsheet left that behind?`);
 	const alike = alikeIds(devices);
 	if (alike) warn?.(`${file}: ${alike} differ in capitals only, and are two devices: is one of them a slip?`);
 	return devices;
@@ -132,7 +138,7 @@ export async function readJsonLines(file: string, fault: (said: string) => void)
 	const bytes = await readBounded(file, MAX_INVENTORY_BYTES, 'inventory-invalid', 'report');
 	const isEmpty = bytes.every((byte) => byte <= 0x20);
 	const text = isEmpty ? '' : decode(bytes, file);
-	return jsonLines(text, (line, what) => fault(`${file}: line ${line}: ${what}.`));
+	return jsonLines(text, (place, what) => fault(`${file}: ${place}: ${what}.`));
 }
 
 /** By the mark of its bytes, or by the first character, which is ASCII in a table and in JSON. */
@@ -155,15 +161,22 @@ function decode(bytes: Uint8Array, file: string): string {
 	});
 }
 
-type NoteProblem = (line: number, what: string) => void;
+type NoteProblem = (place: string, what: string) => void;
 
 /** One object on each line; or a whole document, indented or a list, as other programs write it. */
 function* jsonLines(text: string, note: NoteProblem): Generator<Row> {
 	if (/^\s*(?:\[|\{\s*\n)/.test(text)) {
 		const document = parseJson(text);
 		const all: unknown[] = Array.isArray(document) ? document : [document];
-		if (all.every(isObject)) yield* all.map((fields, index) => ({ line: index + 1, fields }));
-		else note(1, 'this is neither one JSON document nor one JSON object on each line (jq -c writes the latter)');
+		for (const [index, fields] of all.entries()) {
+			const place = Array.isArray(document) ? `item ${index + 1}` : 'line 1';
+			if (isObject(fields)) yield { place, fields };
+			else
+				note(
+					place,
+					'this is neither JSON with an object for each device nor one JSON object on each line (jq -c writes the latter)',
+				);
+		}
 		return;
 	}
 	// Millions of tiny lines may stand in it: a caller that has seen enough of them stops here.
@@ -173,10 +186,13 @@ function* jsonLines(text: string, note: NoteProblem): Generator<Row> {
 		const content = text.slice(from, end);
 		if (content.trim() === '') continue;
 		const fields = parseJson(content);
-		if (isObject(fields)) yield { line, fields };
+		if (isObject(fields)) yield { place: `line ${line}`, fields };
 		else {
 			const isJson = fields !== undefined;
-			note(line, isJson ? 'each line must be one JSON object' : 'this is not one whole JSON object on one line');
+			note(
+				`line ${line}`,
+				isJson ? 'each line must be one JSON object' : 'this is not one whole JSON object on one line',
+			);
 		}
 	}
 }
@@ -189,15 +205,16 @@ async function readCsv(text: string, file: string, note: NoteProblem, take: (row
 	const body = text.slice(hint.length);
 	let names: readonly string[] | null = null;
 	let above: Cells[] = [];
-	const takeCells = ({ line, cells }: Cells, columns: readonly string[]) => {
+	let last = 0;
+	const takeCells = ({ place, cells }: Cells, columns: readonly string[]) => {
 		// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
 		if (cells.every((cell) => cell === '')) return;
 		if (cells.slice(columns.length).some((cell) => cell !== ''))
-			note(line, FAULTS['CSV_RECORD_INCONSISTENT_COLUMNS'] ?? '');
-		take({ line, fields: Object.fromEntries(columns.map((name, index) => [name, cells[index] ?? ''])) });
+			note(place, FAULTS['CSV_RECORD_INCONSISTENT_COLUMNS'] ?? '');
+		take({ place, fields: Object.fromEntries(columns.map((name, index) => [name, cells[index] ?? ''])) });
 	};
-	const takeHead = (place: number) => {
-		const [head, ...rest] = above.slice(Math.max(0, place));
+	const takeHead = (at: number) => {
+		const [head, ...rest] = above.slice(at);
 		above = [];
 		names = checkHead(head?.cells ?? [], file);
 		for (const row of rest) takeCells(row, names);
@@ -210,7 +227,8 @@ async function readCsv(text: string, file: string, note: NoteProblem, take: (row
 			skip_empty_lines: true,
 			relax_column_count: true,
 			on_record: (record: string[], { lines }) => {
-				const row = { line: lines + (hint === '' ? 0 : 1), cells: record.map((cell) => cell.trim()) };
+				last = lines + (hint === '' ? 0 : 1);
+				const row = { place: `line ${last}`, cells: record.map((cell) => cell.trim()) };
 				if (names) takeCells(row, names);
 				// A spreadsheet has a title above its table, and empty rows below that.
 				else if (row.cells.some((cell) => plain(cell) === 'deviceid')) takeHead(above.push(row) - 1);
@@ -221,8 +239,8 @@ async function readCsv(text: string, file: string, note: NoteProblem, take: (row
 		if (!names) takeHead(0);
 	} catch (error) {
 		if (!(error instanceof CsvError)) throw error;
-		const line = Number((error as { lines?: unknown }).lines ?? 1);
-		note(line, FAULTS[error.code] ?? `this is not CSV (${error.code})`);
+		// Quotes that do not end are noticed at the end of the file.
+		note(`line ${last + 1}`, FAULTS[error.code] ?? `this is not CSV (${error.code})`);
 	}
 }
 
