@@ -25,7 +25,8 @@ const placeOf = (method: string, path: string) => `${method} ${path}`;
 const MAX_GAP_MS = 60_000;
 const YEAR_SECONDS = 31_536_000;
 /** Set by whatever sends the answer. */
-const OWN_HEADERS = /^(?:connection|date|content-length|content-encoding|transfer-encoding|upgrade|sec-websocket-.*)$/;
+const OWN_HEADERS =
+	/^(?:connection|date|content-length|content-encoding|transfer-encoding|trailer|upgrade|sec-websocket-.*)$/;
 
 /** @throws the system's error when the port cannot be had. */
 export async function startReplay(

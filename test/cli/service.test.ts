@@ -215,7 +215,7 @@ describe('service --transcript and --replay', () => {
 		const channel = { at: 4, exchange: 2 };
 		const lines = [
 			asked,
-			{ ...answered, headers: { '[word-9-0a1b2c]': 'x' } },
+			{ ...answered, headers: { '[word-9-0a1b2c]': 'x', trailer: 'x-sum', te: 'trailers', expect: '100-continue' } },
 			{ ...asked, ...channel, path: '/ws' },
 			{ ...channel, kind: 'open', subprotocol: '' },
 			{ ...channel, kind: 'close', direction: 'toDevice', code: 1006, reason: 'x'.repeat(200) },
