@@ -163,9 +163,10 @@ const ENDED =
 /** What is told while the device is offline for it. @param said what the service did to the channel, if that does not say why. */
 export function madeRoom({ registration }: Link, said: Failure | null = null): Failure {
 	const { host } = new URL(registration.baseUrl);
-	const closed = 'one channel of this device: the old one was closed for the new one.';
-	if (said === null || isHeld(said))
-		return failure('channel-occupied', `${host} permits ${closed}`, { params: { host } });
-	const params = { ...said.params, host, reason: 'ended' };
-	return failure('channel-occupied', `${said.message} The service may permit ${closed}`, { params, remedy: ENDED });
+	const one = 'one channel of this device: the old one was closed for the new one.';
+	if (said && isHeld(said)) return failure('channel-occupied', `${host} permits ${one}`, { params: { host } });
+	// Nothing but the order in which channels ended says so.
+	const params = { ...said?.params, host, reason: 'ended' };
+	const message = said ? `${said.message} The service may permit ${one}` : `${host} may permit ${one}`;
+	return failure('channel-occupied', message, { params, remedy: ENDED });
 }

@@ -144,6 +144,21 @@ describe.each(CASES)('a device that %s and whose fresh channels end with %i afte
 	});
 });
 
+test('a service that ends the new channel 2.5 s after a move, as one that restarts does, is not told to permit one channel only [F1407]', () => {
+	for (const code of [1001, 1006]) {
+		const { world, device } = givenRefusing(1, code, 2500, ({ isFresh }) => isFresh);
+		change(device, 'moves');
+		const told = new Set<string>();
+		for (let ms = 0; ms < 10_000; ms += 100) {
+			world.run(5 * MINUTE + ms);
+			for (const link of [device.supervision.current, device.supervision.next])
+				if (link && 'failure' in link.state && link.state.failure) told.add(link.state.failure.message);
+		}
+		expect([...told].filter((message) => message.includes('may permit one channel'))).not.toEqual([]);
+		expect([...told].filter((message) => message.includes('permits one channel'))).toEqual([]);
+	}
+});
+
 test('a channel that is ended with a private code is told by that code, and one that the service names as the second by that [F1112]', () => {
 	for (const [code, said] of [
 		[4000, /closed the channel with 4000.* may permit one channel/],
