@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { workflowIdSchema } from './device-connection.ts';
-import { COMMON_DEPTH, isBeyond, isObject, parseJson, resolvePointer } from './json.ts';
+import { COMMON_DEPTH, exactNumber, isBeyond, isObject, parseJson, resolvePointer } from './json.ts';
 import { later } from './later.ts';
 
 /** Largest frame that the channel survives, in bytes: a larger one ends it (RFC 6455, 1009). Source: assumed (message-size). */
@@ -77,7 +77,7 @@ export interface Notification {
 	/** The service's own id, by which a duplicate is known; `null` when it gives none. */
 	readonly serviceId: string | null;
 	/** The same as the service wrote it. */
-	readonly writtenId?: string | number;
+	readonly writtenId?: string | number | bigint;
 	readonly format: 'json' | 'text' | 'binary';
 	/** JSON or plain text exactly as received; base64 for a binary frame. */
 	readonly content: string;
@@ -96,10 +96,13 @@ export function readNotification(frame: Frame, pointers: NotificationPointers = 
 	const { kindPointer } = pointers;
 	const own = kindPointer == null ? null : findKind(document, [kindPointer]);
 	const kind = own ?? findKind(document, KIND_POINTERS) ?? 'unknown';
-	const id = resolvePointer(document, pointers.notificationIdPointer ?? '/id');
+	const idPointer = pointers.notificationIdPointer ?? '/id';
+	const read = resolvePointer(document, idPointer);
 	// Beyond this, two numbers of the service may read as one, and a notification would be dropped as a duplicate.
-	const isExact = typeof id === 'number' && Math.abs(id) <= Number.MAX_SAFE_INTEGER;
-	const named = isExact || isName(id) ? { serviceId: String(id), writtenId: id } : { serviceId: null };
+	const isRounded = typeof read === 'number' && Math.abs(read) > Number.MAX_SAFE_INTEGER;
+	const id = isRounded ? exactNumber(frame.text, idPointer) : read;
+	const isId = typeof id === 'number' || typeof id === 'bigint' || isName(id);
+	const named = isId ? { serviceId: String(id), writtenId: id } : { serviceId: null };
 	// An application's own parser may give up on all that comes with it.
 	const format = isBeyond(frame.text, COMMON_DEPTH) ? 'text' : 'json';
 	return { kind, ...named, format, content: frame.text };

@@ -12,7 +12,7 @@ export interface TemplateFields {
 	readonly sentAtMs: number;
 	readonly uptimeSeconds: number;
 	/** Of the message that is answered, as the service wrote it; of a ping without an id its only other value; empty where it has none. */
-	readonly id: string | number;
+	readonly id: string | number | bigint;
 	/** The Connection: a secret. */
 	readonly token: string;
 }
@@ -44,7 +44,7 @@ export function fillTemplate(template: string, fields: Partial<TemplateFields>):
 		const whole = names[0] ?? names[1];
 		const value = fields[(whole ?? names[2] ?? names[3] ?? '') as keyof TemplateFields];
 		if (value === undefined) return written;
-		if (whole !== undefined && isJson) return JSON.stringify(value);
+		if (whole !== undefined && isJson) return typeof value === 'string' ? JSON.stringify(value) : String(value);
 		const plain = isJson ? JSON.stringify(String(value)).slice(1, -1) : String(value);
 		return whole !== undefined ? `"${plain}"` : plain;
 	});

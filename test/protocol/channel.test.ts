@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type AgentMessage, heartbeatSchema, readAgentMessage, readNotification } from '../../src/protocol/channel.ts';
+import { fillTemplate } from '../../src/protocol/templates.ts';
 
 /** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
 const codeUnit = fc.nat({ max: 0xffff }).map((code) => String.fromCharCode(code));
@@ -95,9 +96,16 @@ describe('a notification', () => {
 		expect(read({ id: 'n-1' }, { notificationIdPointer: '/other' }).serviceId).toBeNull();
 	});
 
-	test('two numbers that JavaScript cannot tell apart are never taken for one id', () => {
-		const ids = ['1234567890123456789', '1234567890123456790'].map((id) => readText(`{"id":${id}}`).serviceId);
-		expect(ids).toEqual([null, null]);
+	test('two numbers that JavaScript cannot tell apart are never taken for one id, and are acknowledged by their digits [F1408]', () => {
+		const ids = ['1234567890123456789', '1234567890123456790', '-12345678901234567890123'];
+		for (const id of ids) {
+			const { serviceId, writtenId = '' } = readText(`{"a":[{"id":1}],"id": ${id} }`);
+			expect([serviceId, fillTemplate('{"ack":"{id}"}', { id: writtenId })]).toEqual([id, `{"ack":${id}}`]);
+		}
+		for (const id of ['1e300', '12345678901234567890.5', '9'.repeat(65)])
+			expect(readText(`{"id":${id}}`).serviceId).toBeNull();
+		// Where it would take longer than all else, there is none.
+		expect(readText(`{"id":${ids[0]},"x":"${'x'.repeat(16_384)}"}`).serviceId).toBeNull();
 		expect(readText(`{"id":${Number.MAX_SAFE_INTEGER}}`).serviceId).toBe(String(Number.MAX_SAFE_INTEGER));
 	});
 
