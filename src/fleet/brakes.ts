@@ -2,7 +2,7 @@
 import { compareVersions } from '../base/debian-version.ts';
 import { nearestName } from '../settings/resolve.ts';
 import { type Finding, startOf } from './lint.ts';
-import type { FleetPlan, PlanMatch } from './plan-format.ts';
+import { type FleetPlan, PLAN_FORMATS, type PlanMatch } from './plan-format.ts';
 import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
 import { comparePlans, nextNumber } from './record.ts';
 import { compilePlan, compileValues, fittingRules, hasBegun, planFor, rolloutPercentile, VALUES } from './targeting.ts';
@@ -39,7 +39,7 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 		...(previous || inventory ? neverHad(plan, brakes) : []),
 		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
 		...(previous ? olderVersions(plan, previous.plan, brakes.nowMs) : []),
-		...(inventory ? unmatched(plan, inventory) : []),
+		...(inventory ? [...unmatched(plan, inventory), ...refusedByOld(plan, inventory, previous?.plan)] : []),
 		...(inventory && !brakes.allowEmptyRing ? emptyRings(plan, brakes) : []),
 		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
 	];
@@ -50,6 +50,18 @@ const error = (path: Finding['path'], what: string): Finding => ({ level: 'error
 /** Whether no device begins to follow it any more. */
 export const isOver = ({ validUntil }: FleetPlan, nowMs: number) =>
 	validUntil !== undefined && Date.parse(validUntil) < nowMs;
+
+/** Agents of 0.1.0 refuse every field that they do not know. */
+export function refusedByOld(
+	{ format }: FleetPlan,
+	inventory: readonly InventoryDevice[],
+	previous: FleetPlan | undefined,
+): Finding[] {
+	const old = inventory.filter(({ version }) => version != null && compareVersions(version, '0.2') < 0).length;
+	if (format === PLAN_FORMATS[0] || old === 0) return [];
+	const what = `is refused by devices of the inventory with a version before 0.2 (${old}): publish this plan at an address of its own, and leave one of format 1 at theirs`;
+	return [{ level: previous?.format === PLAN_FORMATS[0] ? 'error' : 'note', path: ['format'], what }];
+}
 
 function notNewer(
 	plan: FleetPlan,

@@ -5,7 +5,7 @@ import { AgentError } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import { share } from '../cli/command-line.ts';
 import type { Shell } from '../cli/output.ts';
-import { applyBrakes, asAssigned } from '../fleet/brakes.ts';
+import { applyBrakes, asAssigned, isOver } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
 import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf } from '../fleet/rollout-record.ts';
@@ -173,6 +173,9 @@ export function changeOf(
 	inventory: readonly InventoryDevice[],
 	nowMs: number,
 ): PlanPreview {
+	const devices = inventory.length;
+	// Who follows another plan stays with it.
+	if (before && isOver(plan, nowMs)) return { devices, moves: 0, stays: devices, leftAlone: 0, groups: [] };
 	return previewPlan(compilePlan(plan), asAssigned(inventory, before?.plan ?? null, nowMs), nowMs);
 }
 

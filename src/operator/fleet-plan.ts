@@ -2,6 +2,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
+import { isOver } from '../fleet/brakes.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
@@ -26,7 +27,7 @@ import {
 } from './fleet-brakes.ts';
 import { damageAt, withoutDamaged } from './fleet-damage.ts';
 import { checkPublicKeys, type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
-import { showChange } from './fleet-preview.ts';
+import { OVER, showChange } from './fleet-preview.ts';
 import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
 import { saveSecret } from './secret-output.ts';
 
@@ -226,6 +227,7 @@ export async function diffFleetPlans(
 	const { preview } = await withBrakes(shell, after, { inventory: flags.inventory }, before);
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
+	if (isOver(after.plan, Date.now())) shell.warn(`${newFile}: ${OVER}`);
 	if (shell.isJson) return shell.json({ differences, isTaken: isTaken || isSame, ...(preview && { preview }) });
 	if (differences.length === 0) shell.line('Both plans say the same to devices.');
 	else shell.table(differences.map(({ what, before: old, after: now }) => [what, old ?? '—', '→', now ?? '—']));

@@ -1,6 +1,6 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
-import { unmatched } from '../fleet/brakes.ts';
+import { isOver, refusedByOld, unmatched } from '../fleet/brakes.ts';
 import { type MoveGroup, type PlannedMove, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';
 import { placed, readPlanFile } from './fleet-files.ts';
@@ -15,15 +15,19 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	const { plan, payload } = await readPlanFile(shell, file);
 	const inventory = await readInventory(flags.inventory, (said) => shell.warn(said));
 	const compiled = compilePlan(plan);
-	const findings = placed(unmatched(plan, inventory), new TextDecoder().decode(payload));
+	const effects = [...unmatched(plan, inventory), ...refusedByOld(plan, inventory, undefined)];
+	const findings = placed(effects, new TextDecoder().decode(payload));
 	for (const { place, message } of findings) shell.warn(`${file}: ${place}: ${message}`);
 	const moves: PlannedMove[] = [];
 	const preview = previewPlan(compiled, inventory, Date.now(), flags.devices ? (move) => moves.push(move) : undefined);
 	const inSeveral = inventory.filter((device) => fittingRules(compiled, device).length > 1).length;
-	if (shell.isJson)
-		return shell.json({ revision: plan.revision, ...preview, inSeveral, ...(flags.devices && { changes: moves }) });
+	const over = isOver(plan, Date.now());
+	if (over) shell.warn(`${file}: ${OVER}`);
+	const more = { ...(over && { isOver: true }), ...(flags.devices && { changes: moves }) };
+	if (shell.isJson) return shell.json({ revision: plan.revision, ...preview, inSeveral, ...more });
 	const { devices, stays, leftAlone, groups } = preview;
-	shell.line(`Revision ${plan.revision}: ${counted(preview.moves, 'device')} of ${devices} would move.\n`);
+	const who = over ? 'without a plan would move' : 'would move';
+	shell.line(`Revision ${plan.revision}: ${counted(preview.moves, 'device')} of ${devices} ${who}.\n`);
 	shell.table(groupRows(groups));
 	if (groups.length > 0) shell.line();
 	shell.table([
@@ -36,6 +40,9 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	for (const { deviceId, what, from, to, at } of moves)
 		shell.line(`${deviceId}  ${named(what, from) ?? '?'} → ${named(what, to) ?? OWN}  ${at ?? 'when taken'}`);
 }
+
+export const OVER =
+	'validUntil is over: devices that follow a plan stay as they are; only one without a plan takes this.';
 
 export function showChange(shell: Shell, preview: PlanPreview | null): void {
 	if (!preview) return;

@@ -195,7 +195,9 @@ async function checked(
 			'plan-invalid',
 			`${before.file} is valid until ${file.plan.validUntil}, which is over: no device would follow the next plan.`,
 			{
-				remedy: 'Sign this plan with a later validUntil and a higher revision, then run this command again.',
+				remedy: isForward
+					? 'Sign this plan with a later validUntil and a higher revision, then run this command again.'
+					: 'Sign a plan without this rollout, with a later validUntil and a higher revision: this one itself would begin it again.',
 			},
 		);
 	const { inventory, withoutRecord } = flags;

@@ -489,7 +489,7 @@ describe('the version that a device has', () => {
 		const shown = [
 			await operator.idv(['fleet', 'diff', out, files[2], '--inventory', inventory, '--json']),
 			await sign(files[2], out, ...meant, '--json'),
-		].map((one) => succeeded(one).preview);
+		].map(({ stdout }) => JSON.parse(stdout).preview);
 		for (const { moves, groups } of shown) {
 			expect(moves).toBe(2);
 			// What the inventory does not know was ordered by the plan before.
@@ -498,8 +498,9 @@ describe('the version that a device has', () => {
 				{ from: '0.1.0', to: '0.3.0', devices: 1 },
 			]);
 		}
-		const preview = succeeded(await operator.idv(['fleet', 'preview', files[2], '--inventory', inventory, '--json']));
-		expect(preview).toMatchObject({ moves: 2, groups: [{ from: null }, { from: '0.1.0' }] });
+		const { stdout, stderr } = await operator.idv(['fleet', 'preview', files[2], '--inventory', inventory, '--json']);
+		expect(JSON.parse(stdout)).toMatchObject({ moves: 2, groups: [{ from: null }, { from: '0.1.0' }] });
+		expect(stderr).toMatch(/format is refused by devices of the inventory with a version before 0\.2 \(1\)/);
 	});
 });
 
@@ -587,14 +588,51 @@ test('no step goes on from a plan that is over, and what a later one moves is co
 	const validUntil = '2025-06-01T00:00:00Z';
 	const over = await plan(1, 'new', { validUntil });
 	expect((await first(over, out, '--unchecked')).status).toBe(0);
-	for (const step of ['rollback', 'next-ring'])
-		await operator.expectRefused(
-			{ status: 65, code: 'plan-invalid', words: /is valid until 2025-06-01.*which is over: no device would follow/ },
-			['fleet', step, out, '--key', key, '--out', out],
-		);
+	for (const [step, way] of [
+		['rollback', 'Sign a plan without this rollout'],
+		['next-ring', 'Sign this plan with a later validUntil'],
+	] as const) {
+		const words = new RegExp(`is valid until 2025-06-01.*which is over: no device would follow.* ${way}`);
+		await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, [
+			...['fleet', step, out, '--key', key, '--out', out],
+		]);
+	}
 	expect((await published()).revision).toBe(1);
 	const { stdout } = await sign(await plan(2, 'new'), out);
 	expect(stdout).toMatch(/\b[1-9]\d devices of 100 would move/);
+});
+
+test('preview and diff of a plan that is over say that no device with a plan moves by it [F1395]', async () => {
+	const { plan } = await given();
+	const inventory = ['--inventory', join(operator.directory, 'devices.csv')];
+	const over = await plan(2, 'new', { validUntil: '2025-06-01T00:00:00Z' });
+	const said = /validUntil is over: devices that follow a plan stay as they are/;
+	const preview = await operator.idv(['fleet', 'preview', over, ...inventory]);
+	expect(preview).toMatchObject({ status: 0, stderr: expect.stringMatching(said) });
+	expect(preview.stdout).toMatch(/^Revision 2: \d+ devices of 100 without a plan would move\.$/m);
+	const read = JSON.parse((await operator.idv(['fleet', 'preview', over, ...inventory, '--json'])).stdout);
+	expect(read).toMatchObject({ isOver: true });
+	const diff = ['fleet', 'diff', await plan(1, 'other'), over, ...inventory];
+	const { stdout, stderr } = await operator.idv(diff);
+	expect([stdout, stderr]).toEqual([
+		expect.stringMatching(/^0 devices of 100 would move\.$/m),
+		expect.stringMatching(said),
+	]);
+	expect(JSON.parse((await operator.idv([...diff, '--json'])).stdout).preview).toMatchObject({ moves: 0, stays: 100 });
+});
+
+test('a plan that agents of 0.1.0 refuse is not published in the place of one that they read [F1396]', async () => {
+	const { plan, sign, first, out, published } = await given();
+	const rows = Array.from({ length: 100 }, (_, n) => `K-${n},old,${n < 60 ? '0.1.0' : '0.2.0'}`);
+	await operator.file('devices.csv', `deviceId,workflowId,version\n${rows.join('\n')}\n`);
+	expect((await first(await plan(1, 'new', { format: 'idv-fleet-plan/1' }), out)).status).toBe(0);
+	const next = await plan(2, 'new', { fleet: undefined });
+	const { status, stderr } = await sign(next, out);
+	const words = /format is refused by devices of the inventory with a version before 0\.2 \(60\)/;
+	expect([status, stderr]).toEqual([65, expect.stringMatching(words)]);
+	expect((await published()).revision).toBe(1);
+	const beside = await first(next, join(operator.directory, 'other.json'));
+	expect(beside).toMatchObject({ status: 0, stderr: expect.stringMatching(words) });
 });
 
 test('a damaged record does not keep a plan from going back, once a person says so, and what is lost is told [F1196]', async () => {

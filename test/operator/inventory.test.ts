@@ -43,7 +43,11 @@ test.each<[string, string, RegExp]>([
 	],
 	['a column that is there twice', 'deviceId,Device_ID\nK-1,K-2\n', /line 1: there are two columns deviceId/],
 	['a list', '{"deviceId":"K-1"}\n[]\n', /line 2: each line must be one JSON object/],
-	['a number in a list', '[{"deviceId":"K-1"},\n5]', /item 2: this is neither JSON with an object for each device[^\n]*$/],
+	[
+		'a number in a list',
+		'[{"deviceId":"K-1"},\n5]',
+		/item 2: this is neither JSON with an object for each device[^\n]*$/,
+	],
 	['a bad item of a list', '[\n{"deviceId":"K-1"},\n{"deviceId":"K-2","labels":5}]', /: item 2: labels must be/],
 	['a quote that does not end', 'deviceId\nK-1\n"K-2\nK-3\nK-4\n', /: line 3: a field in quotes does not end\.$/],
 	['a quote in the first row', 'deviceId\n"K-1\nK-2\n', /: line 2: a field in quotes does not end\.$/],
