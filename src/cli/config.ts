@@ -1,6 +1,6 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
 import { access, constants } from 'node:fs/promises';
-import { AgentError, type Failure, failure, toFailure } from '../base/errors.ts';
+import { AgentError, EXIT, type Failure, failure, toFailure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import { tellEnds } from '../connection/credential-ends.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
@@ -81,7 +81,10 @@ function rowsOf({ settings, origins }: LoadedSettings): SettingsReport['settings
 }
 
 /** That a device stays with a service which the settings do not name any more; nothing where its state cannot be read. */
-async function findKept({ settings }: LoadedSettings, stateDir: string): Promise<readonly Failure[]> {
+async function findKept(loaded: LoadedSettings, stateDir: string): Promise<readonly Failure[]> {
+	const { settings, isWhole, holdsTogether, refused } = loaded;
+	// The agent goes on with the address from before where the one on the disk is not known, or is refused.
+	if (!isWhole || !holdsTogether || refused.has('baseUrl')) return [];
 	const kept = await lookAtState(stateDir).then(
 		({ state }) => keptWithoutSettings(settings, state),
 		() => null,
@@ -142,6 +145,8 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
+	// The catalogue has another status for a file that the agent works without, such as that of telemetry.
+	if (!valid) shell.caller.exitCode = EXIT.configuration;
 }
 
 /** Of the settings files and those that they name, what root may read and the agent's user may not. The last thing that this process does as root. */

@@ -2,6 +2,7 @@
  * The settings files and the files that hold one credential: reading them, and noticing when settings change.
  * Never merges or checks a setting (`settings/resolve.ts` does), never writes, never quotes what stands in a file.
  */
+import { isUtf8 } from 'node:buffer';
 import { lstatSync, readdirSync, readlinkSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { AgentError, type Failure, failure } from '../base/errors.ts';
@@ -48,9 +49,9 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const unread: string[] = [];
 	const notices: Failure[] = [];
 	const confDirectory = confDirectoryOf(places);
-	let names: string[] = [];
+	let names: Buffer[] = [];
 	try {
-		names = readdirSync(confDirectory);
+		names = readdirSync(confDirectory, 'buffer').sort(Buffer.compare);
 	} catch (error) {
 		const message = `The directory ${confDirectory} cannot be read: ${inWords(error)}.`;
 		if (!isAbsent(confDirectory, error)) {
@@ -59,12 +60,16 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 		}
 	}
 	// Hidden files are what editors keep beside the real ones.
-	const ours = names.filter((name) => name.endsWith('.json') && !name.startsWith('.'));
-	for (const name of names.filter((one) => OTHER_ENDING.test(one) && !ours.includes(one))) {
-		const message = `${path.join(confDirectory, name)} is not read: only names that end in .json are.`;
+	const isOurs = (name: string) => name.endsWith('.json') && !name.startsWith('.');
+	// As text, a name that is not UTF-8 names another file.
+	const ours = names
+		.filter((name) => isUtf8(name))
+		.map(String)
+		.filter(isOurs);
+	for (const name of names.map(String).filter((one) => OTHER_ENDING.test(one) && !ours.includes(one))) {
+		const message = `${path.join(confDirectory, name)} is not read: only names in UTF-8 that end in .json are.`;
 		notices.push(failure('settings-invalid', message, { remedy: 'Rename it, or take it away.' }));
 	}
-	ours.sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
 	const files = [places.configFile, ...ours.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {
 		try {

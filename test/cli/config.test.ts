@@ -108,6 +108,19 @@ describe('config check', () => {
 		expect(json).toMatchObject({ status: 78, stderr: '' });
 	});
 
+	test.each([{}, { heartbeatCadence: 0 }, { local: { http: { applicationsFile: '/nowhere' } } }])(
+		'ends with 78 for the headers of telemetry, too, beside %j [F1401]',
+		async (other) => {
+			const telemetry = { otlpUrl: 'https://metrics.example.com/', headersFile: '/nowhere' };
+			const home = await givenHome({ ...other, telemetry });
+			for (const json of [[], ['--json']]) {
+				const { status, stdout, stderr } = await home.agent(['config', 'check', ...json]);
+				expect(status).toBe(78);
+				expect(stdout + stderr).toContain('telemetry.headersFile /nowhere cannot be read');
+			}
+		},
+	);
+
 	test('says where a mistake stands: the value, an entry of a list, what stands in the way of a group', async () => {
 		const home = await givenHome(
 			'{\n  "heartbeatCadance": 10,\n  "pairing": {\n    "trustedOrigins": [\n      "https://a.example",\n      7\n    ]\n  },\n  "service": 5,\n  "local.agentGroup": 7\n}',

@@ -193,6 +193,34 @@ describe('a settings file that is absent', () => {
 		for (const command of ['check', 'show']) expect(await noticesOf(command)).toMatchObject(told);
 	});
 
+	test('or that cannot be used leaves the service named: config check and config show say no more than status [F1402]', async () => {
+		const service = await givenService();
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		const { configFile, stateDir, runDir } = home.paths;
+		const env = { IDV_AGENT_CONFIG: configFile, IDV_AGENT_STATE_DIR: stateDir, IDV_AGENT_RUN_DIR: runDir };
+		const told = async (command: string) => {
+			const { stdout } = await finish('idv-agent', ['config', command, '--json'], env);
+			const { problems, notices } = JSON.parse(stdout);
+			return { problems: problems.length, notices };
+		};
+		const broken = ['', '{ "baseUrl": ', { ...settings, baseUrl: 7 }, { credential: { apiKeyFile } }];
+		for (const text of broken) {
+			await home.writeSettings(text);
+			await device.daemon.reload();
+			expect(JSON.stringify(warningsOf(device))).not.toContain('name no service');
+			expect(await told('check')).toEqual({ problems: 1, notices: [] });
+		}
+		await device.stop();
+		for (const text of broken) {
+			await home.writeSettings(text);
+			expect(await told('show')).toEqual({ problems: 1, notices: [] });
+		}
+	});
+
 	test('is named where a person asks for a reload: in the warning where the others are not valid without it, else in the log [F554]', async () => {
 		const service = await givenService();
 		const home = await givenHome();

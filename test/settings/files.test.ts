@@ -61,9 +61,19 @@ describe('reading the layers', () => {
 		expect([layers, problems]).toEqual([[], []]);
 		expect(notices.map(({ message }) => message).sort()).toEqual(
 			['50.JSON', '60.jsonc', 'site.conf'].map(
-				(name) => `${inConf(name)} is not read: only names that end in .json are.`,
+				(name) => `${inConf(name)} is not read: only names in UTF-8 that end in .json are.`,
 			),
 		);
+	});
+
+	test('a name in conf.d that is not UTF-8 is told, and the files beside it are read [F1400]', async () => {
+		write(inConf('60-k\u{fffd}ln.json'), '{"deviceType":"read"}');
+		const latin1 = Buffer.from(inConf('50-k\u{f6}ln.json'), 'latin1');
+		fs.writeFileSync(latin1, '{"deviceType":"unread"}');
+		const { layers, problems, notices } = await readSettingsLayers({ configFile });
+		expect(layers.map(({ document }) => document)).toEqual([{ deviceType: 'read' }]);
+		const message = `${inConf('50-k\u{fffd}ln.json')} is not read: only names in UTF-8 that end in .json are.`;
+		expect([problems, notices]).toMatchObject([[], [{ code: 'settings-invalid', message }]]);
 	});
 
 	test('a file of thousands of names is refused as a whole, without a look at each, and the others are taken [F1184]', async () => {
