@@ -162,6 +162,6 @@ export function wayRefused(cause: Failure | null, limitMs: number): Failure {
 export function wayInTurn(cause: Failure | null): Failure {
 	const message = 'The device is offline, and tries the changed settings in turn with those from before.';
 	if (!cause) return failure('settings-not-followed', message);
-	const remedy = `${cause.remedy} If the device comes back with the settings from before alone, correct those that the message names.`;
+	const remedy = `${cause.remedy} If the device comes back with the settings from before alone, look at those that the message names.`;
 	return failure('settings-not-followed', `${message} ${cause.message}`, { remedy, params: { problem: cause.code } });
 }

@@ -471,8 +471,8 @@ describe('idv fleet status', () => {
 		const told: string[] = [];
 		const mixed = await operator.file('mixed.jsonl', 'x\n{}\nx\n{"a":1}');
 		const rows = (await readJsonLines(mixed, (said) => void told.push(said)))[Symbol.iterator]();
-		expect([rows.next().value, told.length]).toEqual([{ line: 2, fields: {} }, 1]);
-		expect([rows.next().value, told.length]).toEqual([{ line: 4, fields: { a: 1 } }, 2]);
+		expect([rows.next().value, told.length]).toEqual([{ place: 'line 2', fields: {} }, 1]);
+		expect([rows.next().value, told.length]).toEqual([{ place: 'line 4', fields: { a: 1 } }, 2]);
 		expect(rows.next().done).toBe(true);
 	});
 
