@@ -10,8 +10,8 @@ import { MATCH_KEYS, type MatchKey } from './terms.ts';
 
 export interface Brakes {
 	readonly nowMs: number;
-	/** The plan in force, and whether the new file has the same bytes. */
-	readonly previous?: { readonly plan: FleetPlan; readonly isSame: boolean } | undefined;
+	/** The plan in force, whether the new file has the same bytes, and whether it takes the place of that one. */
+	readonly previous?: { readonly plan: FleetPlan; readonly isSame: boolean; readonly isReplaced?: boolean } | undefined;
 	readonly inventory?: readonly InventoryDevice[] | undefined;
 	/** All that the service has. */
 	readonly workflows?: readonly string[] | undefined;
@@ -39,7 +39,12 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 		...(previous || inventory ? neverHad(plan, brakes) : []),
 		...(isMeant ? [] : [...pastRings(plan, brakes), ...wholeAtOnce(plan, brakes)]),
 		...(previous ? olderVersions(plan, previous.plan, brakes.nowMs) : []),
-		...(inventory ? [...unmatched(plan, inventory), ...refusedByOld(plan, inventory, previous?.plan)] : []),
+		...(inventory
+			? [
+					...unmatched(plan, inventory),
+					...refusedByOld(plan, inventory, previous?.isReplaced ? previous.plan : undefined),
+				]
+			: []),
 		...(inventory && !brakes.allowEmptyRing ? emptyRings(plan, brakes) : []),
 		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
 	];
@@ -55,12 +60,12 @@ export const isOver = ({ validUntil }: FleetPlan, nowMs: number) =>
 export function refusedByOld(
 	{ format }: FleetPlan,
 	inventory: readonly InventoryDevice[],
-	previous: FleetPlan | undefined,
+	replaced?: FleetPlan,
 ): Finding[] {
 	const old = inventory.filter(({ version }) => version != null && compareVersions(version, '0.2') < 0).length;
 	if (format === PLAN_FORMATS[0] || old === 0) return [];
 	const what = `is refused by devices of the inventory with a version before 0.2 (${old}): publish this plan at an address of its own, and leave one of format 1 at theirs`;
-	return [{ level: previous?.format === PLAN_FORMATS[0] ? 'error' : 'note', path: ['format'], what }];
+	return [{ level: replaced?.format === PLAN_FORMATS[0] ? 'error' : 'note', path: ['format'], what }];
 }
 
 function notNewer(

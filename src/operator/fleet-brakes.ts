@@ -125,7 +125,9 @@ export async function withBrakes(
 	const { seen } = await loadRecord(shell, place, flags.withoutRecord);
 	const more = applyBrakes(read.plan, {
 		nowMs,
-		previous: previous ? { plan: previous.plan, isSame: previous.digest === read.digest } : undefined,
+		previous: previous
+			? { plan: previous.plan, isSame: previous.digest === read.digest, isReplaced: previous === inForce }
+			: undefined,
 		inventory,
 		workflows: flags.workflows === undefined ? undefined : await readNames(flags.workflows),
 		maxMoves,

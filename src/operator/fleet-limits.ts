@@ -66,7 +66,8 @@ function tooManyFailures(step: JudgedStep, { failAbove, allowMissing = 0 }: Limi
 	const change = step.step === null ? '' : ` (${step.step})`;
 	const message = `${failed} of ${counted(decided, 'device')} whose change is due have failed${unheard}: ${percent(failed / decided)}, and ${percent(failAbove)} may${change}.`;
 	return failure('plan-not-followed', message, {
-		remedy: 'Do not sign the next ring: look at the reasons, then idv fleet pause or idv fleet rollback.',
+		remedy:
+			'Do not sign the next ring: look at the reasons, then idv fleet pause or idv fleet rollback. In the place of a plan whose validUntil is over, sign one without the rollout.',
 	});
 }
 

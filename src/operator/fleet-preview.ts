@@ -15,7 +15,7 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 	const { plan, payload } = await readPlanFile(shell, file);
 	const inventory = await readInventory(flags.inventory, (said) => shell.warn(said));
 	const compiled = compilePlan(plan);
-	const effects = [...unmatched(plan, inventory), ...refusedByOld(plan, inventory, undefined)];
+	const effects = [...unmatched(plan, inventory), ...refusedByOld(plan, inventory)];
 	const findings = placed(effects, new TextDecoder().decode(payload));
 	for (const { place, message } of findings) shell.warn(`${file}: ${place}: ${message}`);
 	const moves: PlannedMove[] = [];

@@ -100,8 +100,13 @@ async function takeStep(
 	const written = parseExactly(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
 	const record = await loadRecord(shell, file, flags.withoutRecord);
-	const above = signedSince(record, before)?.revision;
-	const { document, changes } = nextPlan(written, before.plan, step, { nowMs, rule: flags.rule, above });
+	const newer = signedSince(record, before);
+	if (newer)
+		shell.warn(
+			`${file} holds revision ${before.plan.revision}, and by its record revision ${newer.revision} was signed at ${newer.at}: if that was published, devices have it, and this step is reckoned from an older plan. Then publish that one again first.`,
+		);
+	const at = { nowMs, rule: flags.rule, above: newer?.revision };
+	const { document, changes } = nextPlan(written, before.plan, step, at);
 	if (changes.length === 0) {
 		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
 		const unwritten = flags.out === undefined ? '' : ` ${flags.out} was not written.`;

@@ -93,9 +93,10 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 		for (const [column, value] of Object.entries({ deviceId, serial })) {
 			if (MADE_A_NUMBER.test(value ?? ''))
 				note(place, `${column} ${value}: a spreadsheet has made a number of it; format the column as text`);
-			if (A_FAULT.test(value ?? ''))
-				note(place, `${column} ${value}: a spreadsheet shows this where a cell has no value`);
 		}
+		for (const [column, value] of Object.entries(read.data))
+			if (A_FAULT.test(String(value)))
+				note(place, `${column} ${value}: a spreadsheet shows this where a cell has no value`);
 		const mistaken = isCsv ? null : mistakenName(Object.keys(fields as object));
 		if (mistaken) note(place, mistaken);
 		known.set(read.data.deviceId, { place, said });

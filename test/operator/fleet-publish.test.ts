@@ -621,6 +621,20 @@ test('preview and diff of a plan that is over say that no device with a plan mov
 	expect(JSON.parse((await operator.idv([...diff, '--json'])).stdout).preview).toMatchObject({ moves: 0, stays: 100 });
 });
 
+test('a step from an older plan than the record knows says so before it is taken [F1397]', async () => {
+	const { plan, sign, first, out } = await given();
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const older = await readFile(out);
+	expect((await sign(await plan(2, 'other'), out, '--allow-workflow', 'other')).status).toBe(0);
+	await writeFile(out, older);
+	for (const step of ['rollback', 'next-ring', 'pause']) {
+		const { status, stderr } = await operator.idv(['fleet', step, out]);
+		const said =
+			/published\.json holds revision 1, and by its record revision 2 was signed at .* Then publish that one again/;
+		expect([step, status, stderr]).toEqual([step, 0, expect.stringMatching(said)]);
+	}
+});
+
 test('a plan that agents of 0.1.0 refuse is not published in the place of one that they read [F1396]', async () => {
 	const { plan, sign, first, out, published } = await given();
 	const rows = Array.from({ length: 100 }, (_, n) => `K-${n},old,${n < 60 ? '0.1.0' : '0.2.0'}`);

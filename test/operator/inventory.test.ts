@@ -51,6 +51,11 @@ test.each<[string, string, RegExp]>([
 	['a bad item of a list', '[\n{"deviceId":"K-1"},\n{"deviceId":"K-2","labels":5}]', /: item 2: labels must be/],
 	['a quote that does not end', 'deviceId\nK-1\n"K-2\nK-3\nK-4\n', /: line 3: a field in quotes does not end\.$/],
 	['a quote in the first row', 'deviceId\n"K-1\nK-2\n', /: line 2: a field in quotes does not end\.$/],
+	[
+		'a cell of a workflow without a value',
+		'deviceId,workflowId\nK-1,#N/A\n',
+		/line 2: workflowId #N\/A: a spreadsheet shows this/,
+	],
 	['more labels than a device has', `deviceId,labels\nK-1,${'a '.repeat(33)}\n`, /line 2: labels are more than 32/],
 ])('refuses %s, naming the line', async (_, text, words) => {
 	expect(await read(INVENTORY)).toHaveLength(3);
