@@ -134,7 +134,7 @@ export async function bundle(options: BundleOptions): Promise<BuiltFile[]> {
 			IDV_AGENT_COMMIT: JSON.stringify(commitOf(root)),
 			IDV_AGENT_TOOLS_APART: String(toolsApart),
 		},
-		plugins: [slimPino, clientOfWs, lateZlib, findNative, ...(options.readsOnly ? [withoutSchemas] : [])],
+		plugins: [slimPino, clientOfWs, withoutDeflate, findNative, ...(options.readsOnly ? [withoutSchemas] : [])],
 		...(forDevices ? {} : OLDER_NODE),
 	};
 	const write = (more: BuildOptions) => buildWithoutWarnings(more, held);
@@ -334,17 +334,13 @@ const clientOfWs: Plugin = {
 	},
 };
 
-/** `ws` asks for zlib at once and uses it for compressed messages only. */
-const lateZlib: Plugin = {
-	name: 'late-zlib',
-	setup({ onResolve, onLoad }) {
-		onResolve({ filter: /^zlib$/ }, ({ path, importer }) =>
-			importer.includes('/node_modules/ws/') ? { path, namespace: 'when-used' } : undefined,
-		);
-		onLoad({ filter: /./, namespace: 'when-used' }, () => ({
-			contents: `module.exports = new Proxy({}, { get: (_, name) => process.getBuiltinModule('zlib')[name] });`,
-		}));
-	},
+/** No channel is compressed: `ws` asks this part of it for its name only. */
+const withoutDeflate: Plugin = {
+	name: 'without-deflate',
+	setup: ({ onLoad }) =>
+		onLoad({ filter: /\/ws\/lib\/permessage-deflate\.js$/ }, () => ({
+			contents: "exports.extensionName = 'permessage-deflate';",
+		})),
 };
 
 /** In place of the search through `node_modules` that the serial library does: beside the bundle, or the executable. */
