@@ -76,6 +76,8 @@ export interface Backoff {
 	readonly registeredAtMs: number | null;
 	/** Whether a channel has counted with these settings: then a refusal does not come from how a Connection is shown. */
 	readonly hasCounted: boolean;
+	/** Whether the link goes another way, or to another service, than the one before it: a channel of it counts only once it has lasted. */
+	readonly isOther: boolean;
 	/** The close code that has ended the newest channels before they counted (`null`: none came), and how many; `null` where none did. */
 	readonly earlyEnds: { readonly closeCode: number | null; readonly count: number } | null;
 }
@@ -91,6 +93,7 @@ export const NO_FAILURES: Backoff = {
 	inTurn: false,
 	registeredAtMs: null,
 	hasCounted: false,
+	isOther: false,
 	earlyEnds: null,
 };
 

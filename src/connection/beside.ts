@@ -25,6 +25,12 @@ export function hasCountedBeside(registration: Registration, { current }: Superv
 	return isHere && isSameWay(current.registration, registration) && hasCounted(current.state, atMs);
 }
 
+/** Whether a new link goes another way than the one that there is, or to another service: a channel that opens does not show yet that it lasts. */
+export function goesElsewhere(registration: Registration, { current }: Supervision): boolean {
+	const before = current?.registration ?? registration;
+	return before.baseUrl !== registration.baseUrl || !isSameWay(before, registration);
+}
+
 /** For so long after a registration it is what the service ends the old channel for. */
 const FOLLOWS_MS = 10_000;
 

@@ -59,7 +59,8 @@ export const TRANSITIONS: Table = {
 	registerWait: {
 		timerFired: register,
 		retryRequested: register,
-		settingsChanged: (state, event) => tryChanged(state, event, register({ ...state, backoff: NO_FAILURES }, event)),
+		settingsChanged: (state, event) =>
+			tryChanged(state, event, register({ ...state, backoff: forgiven(state.backoff) }, event)),
 		connectionChanged: takeOver,
 		closeRequested: close,
 	},
@@ -90,14 +91,15 @@ export const TRANSITIONS: Table = {
 		timerFired: (state, event) => openWith(state, state.connection, event.atMs),
 		retryRequested: (state, event) => openWith(state, state.connection, event.atMs),
 		settingsChanged: (state, event) =>
-			tryChanged(state, event, openWith({ ...state, backoff: NO_FAILURES }, state.connection, event.atMs)),
+			tryChanged(state, event, openWith({ ...state, backoff: forgiven(state.backoff) }, state.connection, event.atMs)),
 		connectionChanged: takeOver,
 		closeRequested: close,
 	},
 	blocked: {
 		timerFired: resume,
 		retryRequested: resume,
-		settingsChanged: (state, event) => tryChanged(state, event, resume({ ...state, backoff: NO_FAILURES }, event)),
+		settingsChanged: (state, event) =>
+			tryChanged(state, event, resume({ ...state, backoff: forgiven(state.backoff) }, event)),
 		closeRequested: close,
 	},
 	closed: {},
@@ -105,7 +107,7 @@ export const TRANSITIONS: Table = {
 
 /**
  * With a Connection it goes straight to the channel. @param isFresh whether that was issued a moment ago.
- * @param hasCounted whether a channel of another link has counted with the same settings.
+ * @param hasCounted whether a channel of another link has counted with the same settings. @param isOther as in {@link Backoff}.
  */
 export function startLink(
 	credentials: readonly Credential[],
@@ -113,12 +115,13 @@ export function startLink(
 	atMs: number,
 	isFresh = false,
 	hasCounted = connection?.worked ?? false,
+	isOther = false,
 ): Step {
-	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null, hasCounted };
+	const backoff = { ...NO_FAILURES, registeredAtMs: isFresh ? atMs : null, hasCounted, isOther };
 	const onlineAtMs = connection?.worked ? atMs : null;
 	const entered = { sinceMs: atMs, attempt: 0, backoff, credentials, onlineAtMs, failure: null };
 	return connection
-		? openWith(entered, connection, atMs, [], isFresh)
+		? openWith(entered, connection, atMs, [], isFresh || isOther)
 		: register({ ...entered, connection: null }, { atMs });
 }
 
@@ -195,7 +198,7 @@ function openWith(
 	connection: Connection,
 	atMs: number,
 	first: readonly LinkEffect[] = [],
-	isDoubted = from.backoff.earlyEnds !== null,
+	isDoubted = from.backoff.earlyEnds !== null || from.backoff.isOther,
 ): Step {
 	const { backoff, credentials, onlineAtMs, failure: before } = from;
 	const attempt = from.attempt + 1;
@@ -211,7 +214,7 @@ function openWith(
 function confirm({ attempt, backoff, credentials, connection }: State<'connecting'>, { atMs }: { atMs: number }): Step {
 	const proved = { ...backoff, surprisedAtMs: null };
 	// One that had to prove itself by its age has been open for so long already.
-	const sinceMs = backoff.earlyEnds ? atMs - COUNTS_AFTER_MS : atMs;
+	const sinceMs = backoff.earlyEnds || backoff.isOther ? atMs - COUNTS_AFTER_MS : atMs;
 	const entered = { sinceMs, attempt, backoff: proved, credentials, onlineAtMs: atMs };
 	if (!connection.savedAgain) return { state: { name: 'online', ...entered, connection }, effects: [] };
 	const { savedAgain: _, ...own } = connection;
@@ -222,9 +225,11 @@ function withRegistered<From extends Entered>(from: From, atMs: number): From {
 	return { ...from, backoff: { ...from.backoff, registerRefused: false, inTurn: false, registeredAtMs: atMs } };
 }
 
+const forgiven = ({ isOther }: Backoff): Backoff => ({ ...NO_FAILURES, isOther });
+
 /** The attempt that is under way goes on; if it fails, it is the first failure. */
 function forgive(state: State<'registering'> | State<'connecting'>, { bears }: Event<'settingsChanged'>): Step {
-	return { state: bears ? { ...state, backoff: NO_FAILURES } : state, effects: [] };
+	return { state: bears ? { ...state, backoff: forgiven(state.backoff) } : state, effects: [] };
 }
 
 /** A person who has corrected a setting wants to see whether it helps; files that a setting names may have changed as well. */
@@ -358,7 +363,14 @@ function settled(state: State<'online'>, atMs: number, outlived = false): State<
 	const lifeMs = atMs - state.sinceMs;
 	if (!isOfAge(state, atMs)) return { ...state, onlineAtMs: atMs };
 	// A Connection whose channel has counted has proved good: when it is refused later, a fresh one may help again, and soon.
-	const proved = { ...state.backoff, registeredAtMs: null, earlyEnds: null, refusedForMs: 0, refusedAtMs: null };
+	const proved = {
+		...state.backoff,
+		registeredAtMs: null,
+		earlyEnds: null,
+		isOther: false,
+		refusedForMs: 0,
+		refusedAtMs: null,
+	};
 	const isStable = outlived || lifeMs >= STABLE_AFTER_MS;
 	return { ...state, onlineAtMs: atMs, backoff: { ...(isStable ? NO_FAILURES : proved), hasCounted: true } };
 }

@@ -3,7 +3,7 @@
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
 import { failure } from '../base/errors.ts';
-import { asSeenBeside, hasCountedBeside, sharedConnection } from './beside.ts';
+import { asSeenBeside, goesElsewhere, hasCountedBeside, sharedConnection } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
@@ -200,15 +200,13 @@ function start(
 	const registration = { baseUrl, request, credentialId, ...(way !== undefined && { way }) };
 	const credentials = credentialsFor(registration, supervision);
 	const hasCounted = connection?.worked || hasCountedBeside(registration, supervision, atMs);
-	const started = startLink(credentials, connection, atMs, reason === 'pairing', hasCounted);
 	const by = reason !== 'renewal' && isOwnChange(supervision, registration) ? 'site' : 'service';
+	const isOther = goesElsewhere(registration, supervision);
+	const started = startLink(credentials, connection, atMs, reason === 'pairing', hasCounted, isOther);
 	const { step, budget } = admitted(started, { ...supervision, by }, registration, atMs, random);
-	const link: Link = { generation, registration, reason, state: step.state };
-	const place = supervision.current ? { next: link } : { current: link };
-	return {
-		supervision: { ...supervision, ...place, lastGeneration: generation, budget },
-		effects: ofLink(link, step.effects),
-	};
+	const link = { generation, registration, reason, state: step.state } satisfies Link;
+	const placed = supervision.current ? { ...supervision, next: link } : { ...supervision, current: link };
+	return { supervision: { ...placed, lastGeneration: generation, budget }, effects: ofLink(link, step.effects) };
 }
 
 /** Whether a new link is not what a message of the service or the end of a Connection asks for. */

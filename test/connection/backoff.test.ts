@@ -229,6 +229,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		inTurn: false,
 		registeredAtMs: null,
 		hasCounted: false,
+		isOther: false,
 		earlyEnds: null,
 	});
 });

@@ -484,6 +484,18 @@ describe('a channel that must prove itself by its age', () => {
 		expect(byAge(tell(tell(online, lost(1008), 4000).state, timer))).toBe(false);
 	});
 
+	test('is each by another way than before, whatever is forgiven meanwhile, until one has lasted [F1409]', () => {
+		const first = startLink([], CONNECTION, 0, false, false, true);
+		expect(byAge(first)).toBe(true);
+		const room = { ...lost(1008), againInMs: 700 } as Told;
+		const again = tell(walk(first.state, changed, room), timer);
+		expect(byAge(again)).toBe(true);
+		// A setting that is changed has it tried at once.
+		expect(byAge(tell(walk(again.state, room), changed))).toBe(true);
+		const online = tell(again.state, confirmed, 10_000).state;
+		expect(byAge(tell(tell(online, lost(null), 80_000).state, timer))).toBe(false);
+	});
+
 	test('counts from then on', () => {
 		const doubted = walk(tell(walk(startLink([], CONNECTION, 0).state, confirmed), lost(null), 1100).state, timer);
 		const online = tell(doubted, confirmed, 10_000).state;

@@ -311,6 +311,30 @@ describe('an old channel that the service ends because the new link has register
 		expect(supervision.current?.state).toMatchObject({ name: 'connectWait', failure: { code, message } });
 	});
 
+	test('is left for another way or another service only once a channel there has lasted, with the Connection of now or a new one [F1409]', () => {
+		const [way, other] = ['a-r', 'b-r'];
+		const start = withKey('w1', { way });
+		const begun = want(NOTHING_SUPERVISED, start, [known(start, 'token-1')]).supervision;
+		const online = tell(begun, 'current', confirmed).supervision;
+		const changes = [
+			{ way: other },
+			{ way: other, baseUrl: 'https://other.example' },
+			{ way, baseUrl: 'https://other.example' },
+		];
+		for (const change of changes) {
+			const wanted = want(online, withKey('w1', change));
+			const opened = tell(wanted.supervision, 'next', registered('token-2'));
+			const asks = [...wanted.effects, ...opened.effects].flatMap((one) =>
+				one.type === 'link' && one.effect.type === 'openChannel' ? [one.effect.provesByAge] : [],
+			);
+			expect(asks).toEqual([true]);
+			expect(said([...wanted.effects, ...opened.effects])).not.toContain('2 linkPromoted');
+		}
+		// A move by the same way is quick.
+		const moved = tell(want(online, withKey('w2', { way })).supervision, 'next', registered('token-2'));
+		expect(moved.effects.some((one) => one.type === 'link' && 'provesByAge' in one.effect)).toBe(false);
+	});
+
 	test('takes the new Connection where the way that is tried fails with it, and no earlier [F1252]', () => {
 		const [way, other] = ['a-r', 'b-r'];
 		const online = want(NOTHING_SUPERVISED, withKey('w1', { way }), [
