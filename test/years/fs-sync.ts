@@ -92,10 +92,10 @@ export function writeFileSync(file: string | number, content: string | Buffer): 
 	const node = disk.files.get(path) ?? disk.create(path);
 	disk.writeAll(path, node, Buffer.from(content));
 }
-export const readdirSync = (path: string) =>
-	simulatedDisk()
-		.names(path)
-		.map((name) => name.slice(path.length + 1));
+export function readdirSync(path: string, as?: 'buffer'): (string | Buffer)[] {
+	const names = simulatedDisk().names(path);
+	return names.map((name) => name.slice(path.length + 1)).map((name) => (as === 'buffer' ? Buffer.from(name) : name));
+}
 export function renameSync(from: string, to: string): void {
 	const disk = simulatedDisk();
 	disk.rename([
