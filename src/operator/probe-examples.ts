@@ -37,7 +37,7 @@ export function examplesIn(
 		const filled = fill(example, purpose, documents);
 		// A message with the id of a notification answers it, whatever the words before are about.
 		if (!filled || !(isOne || ID_NAME.test(filled.pointer ?? ''))) continue;
-		at += text.length - 1;
+		if (!mayWrap(example)) at += text.length - 1;
 		found.push({ ...filled, ...(isAsked && { isAsked }) });
 	}
 	return found;
@@ -56,6 +56,12 @@ const wraps = (example: Record<string, unknown>, about: RegExp) =>
 	!hasWord(example) &&
 	!Object.values(example).some((value) => typeof value !== 'object' && PLACEHOLDER.test(String(value))) &&
 	membersOf(example, 3).some(({ value }) => isObject(value) && (hasWord(value) || saysIn(value, about)));
+
+/** Whether its one member may be the example, under a name of the words about it: `{"acknowledge":{"header":…,"body":…}}`. */
+const mayWrap = (example: object) => {
+	const [only, ...others] = Object.values(example);
+	return others.length === 0 && isObject(only) && Object.values(only).some(isObject);
+};
 
 /** Or a number in its place. */
 const hasWord = (example: Record<string, unknown>) =>

@@ -179,6 +179,15 @@ test.each<[string, 'first' | 'answer' | 'heartbeat', RegExp, string[]]>([
 	['3 events were not acknowledged with {"m":"seen","id":<id>}', 'answer', /acknowl/, ['{"m":"seen","id":"{id}"}']],
 	['"acknowledge":{"ack":"<n>"},"note":"all before"}', 'answer', /\back/, ['{"ack":"{id}"}']],
 	['"body":{"acknowledge":{"ack":"<n>"},"note":"all before"}}', 'answer', /\back/, ['{"ack":"{id}"}']],
+	[
+		'"header":{"messageType":"WELCOME"},"body":{"acknowledge":{"header":{"messageType":"ACK"},"body":{"of":"<n>"}}}}',
+		'answer',
+		/\back/,
+		[
+			'{"acknowledge":{"header":{"messageType":"ACK"},"body":{"of":"{id}"}}}',
+			'{"header":{"messageType":"ACK"},"body":{"of":"{id}"}}',
+		],
+	],
 ])('what a service writes out is taken as it is, however deep: %s [F999]', (words, purpose, about, expected) => {
 	expect(examplesIn(words, purpose, about, [{ n: 1 }]).map(({ text }) => text)).toEqual(expected);
 });
