@@ -24,10 +24,10 @@ export * from './link-state.ts';
 const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
 /**
  * A channel that is refused with 400, 403, 404, 410 or 422 may only want a fresh Connection: services differ in their answer to one that
- * they do not know any more. One that was made within this time for the same reason is fresh enough.
+ * they do not know any more. One that was made within {@link freshForMs} is fresh enough.
  */
 const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found', 'channel-rejected']);
-const FRESH_FOR_MS = 60 * 60 * 1000;
+const FRESH_FOR_MS = { least: 20_000, eachFailure: 5000, most: 60 * 60 * 1000 } as const;
 /** With these a device has a new Connection without a person. */
 const REGISTERS: readonly Credential['kind'][] = ['reusable', 'earlier', 'selfRegistration'];
 /** The link that has made room comes back after this, unless the other one is online. */
@@ -340,8 +340,12 @@ function hasCredential({ credentials }: Entered, kind: Credential['kind']): bool
 	return credentials.some((credential) => credential.kind === kind);
 }
 
-function isFresh({ registeredAtMs }: Backoff, atMs: number): boolean {
-	return registeredAtMs !== null && atMs - registeredAtMs < FRESH_FOR_MS;
+/** A service may forget a Connection in the second after it was made. Attempts come every 10 to 15 s: each time half as long again, or twice. */
+const freshForMs = (failures: number) =>
+	Math.min(FRESH_FOR_MS.most, Math.max(FRESH_FOR_MS.least, failures * FRESH_FOR_MS.eachFailure));
+
+function isFresh({ registeredAtMs, failures }: Backoff, atMs: number): boolean {
+	return registeredAtMs !== null && atMs - registeredAtMs < freshForMs(failures);
 }
 
 function wasOnline({ onlineAtMs }: Entered, atMs: number): boolean {

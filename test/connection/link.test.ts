@@ -444,6 +444,26 @@ describe('a private close code', () => {
 			}
 	});
 
+	test('brings the next registration soon, and each one later than the last: the Connection may be forgotten in its first second [F1410]', () => {
+		const codes = { cut: { ...ended(), wasOpen: true }, plain: closed(1001), unknown: ended(forbidden) };
+		for (const end of Object.values(codes)) {
+			let { state } = startLink([REUSABLE], null, 0);
+			const registeredAtSeconds: number[] = [];
+			for (let atSeconds = 0; atSeconds < 3600; atSeconds += 10) {
+				const atMs = atSeconds * 1000;
+				if (state.name === 'registering') registeredAtSeconds.push(atSeconds);
+				state =
+					state.name === 'registering'
+						? tell(state, { type: 'registered', connection: RENEWED }, atMs).state
+						: tell(tell(state, timer, atMs).state, end, atMs).state;
+				if (state.name === 'registerWait') state = tell(state, timer, atMs).state;
+			}
+			expect(registeredAtSeconds[1]).toBeLessThanOrEqual(60);
+			expect(registeredAtSeconds.length).toBeLessThan(12);
+			expect(registeredAtSeconds.at(-1)).toBeGreaterThan(1000);
+		}
+	});
+
 	test('is none where channels lived, where codes differ, and for the codes of RFC 6455', () => {
 		const start = hourOld([REUSABLE], 4001);
 		expect(early(early(start, 4001), 4002)).toHaveProperty('failure.code', 'connection-lost');
