@@ -174,6 +174,24 @@ test('at 200 % zoom and in forced colours everything can be reached and read', a
 	await keep(page, 'low-forced-enter');
 });
 
+test('a code that is scanned while the PIN is asked for is no PIN, and presses no button [F1411]', async () => {
+	const device = await givenPageDevice();
+	const page = await openPage(ofFile.browser, device.pageUrl, LOW);
+	await page.locator('#start').click();
+	await page.keyboard.type(`${device.code()}\n`);
+	await page.locator('#pin').waitFor();
+	for (const focused of ['#pairing-title', '#pin', '#yes', '#pad :first-child']) {
+		await page.locator(focused).focus();
+		// Ends with digits, as a PIN does.
+		await page.keyboard.type(`${device.code()}12345\n`);
+		await page.getByRole('alert').getByText('Type the PIN of this site.').waitFor();
+		expect(await page.locator('#pin').inputValue(), focused).toBe('');
+	}
+	expect(device.registrations()).toBe(0);
+	await confirmAndPair(page, device);
+	expect(device.registrations()).toBe(1);
+});
+
 test('a device without a PIN that knows no service says why it cannot be paired here', async () => {
 	const device = await givenPageDevice({ pinFile: null });
 	const page = await openPage(ofFile.browser, device.pageUrl, LOW);

@@ -24,6 +24,8 @@ const ANSWER_MS = 120_000;
 const LONGEST = 4296;
 /** Until a code before the camera is asked about again after no answer. */
 const AGAIN_MS = 3_000;
+/** The keys of a scanner follow each other faster than this, in milliseconds. */
+const SCAN_MS = 500;
 /** What every good answer of the agent has. @type {Record<keyof PageRequests, string | null>} */
 const MARKS = { '/api/inspect': 'problem', '/api/pair': 'deviceId', '/api/dismiss': null };
 
@@ -49,6 +51,8 @@ let handled = 0;
 /** @type {AbortController | null} */
 let camera = null;
 let noteUntil = 0;
+/** Until then, keys beside the question for the PIN are those of one scan. */
+let scanUntil = 0;
 /** @type {{ code: string, message: string, untilMs: number } | null} */
 let refused = null;
 /** Whether the agent does not answer now: it may have been stopped, or only be slow. */
@@ -178,7 +182,7 @@ function showCode(isShown) {
 
 // A scanner types wherever the focus is: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
-	if (event.ctrlKey || event.metaKey || event.altKey) return;
+	if (event.ctrlKey || event.metaKey || event.altKey || isScanForPin(event)) return;
 	const { key, target } = event;
 	if (key.length !== 1 || !(target instanceof Element) || target.closest('input, textarea, select')) return;
 	// Digits beside the question are for the PIN.
@@ -189,6 +193,25 @@ document.addEventListener('keydown', (event) => {
 	open();
 	at('code').focus();
 });
+
+/** A code that is scanned while the PIN is asked for is none: nothing of it stays in the field, and its Enter presses nothing. @param {KeyboardEvent} event */
+function isScanForPin(event) {
+	const { key, target } = event;
+	if (dialog.shown === null || at('pin-field').hidden || !(target instanceof Element)) return false;
+	if (target !== at('pin') && target.closest('input, textarea, select')) return false;
+	const isScanning = passedMs() < scanUntil;
+	// The space bar and Enter press buttons.
+	const isPress = key === ' ' && target.closest('button, a') !== null;
+	const isNoPin = key.length === 1 && /\D/.test(key) && (isScanning || !isPress);
+	if (!isNoPin && !(isScanning && (key.length === 1 || key === 'Enter'))) return false;
+	scanUntil = passedMs() + SCAN_MS;
+	event.preventDefault();
+	if (isNoPin) {
+		at('pin').value = '';
+		say(() => text('pinMissing'));
+	}
+	return true;
+}
 
 at('picture').addEventListener('change', async () => {
 	const file = at('picture').files?.[0];
