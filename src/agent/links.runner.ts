@@ -2,9 +2,10 @@
 
 import { isoNow } from '../base/clock.edge.ts';
 import { dispositionOf, type Failure } from '../base/errors.ts';
+import { proveAfterMs } from '../connection/beside.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
-import { failureOf } from '../connection/link.ts';
+import { failureOf, type LinkEffect } from '../connection/link.ts';
 import { judgeReusable, refusedBesideOnline, refusesEarlier, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
@@ -142,12 +143,18 @@ export function superviseLinks(
 		return { type: 'desiredChanged', desired, known, atMs: clock.monotonicMs() };
 	}
 
+	function tried<Effect extends LinkEffect>(generation: number, effect: Effect): Effect {
+		if (effect.type !== 'openChannel' || !effect.provesByAge) return effect;
+		const limitMs = parts.settings().fleet.changeLimitSeconds * 1000;
+		return { ...effect, proveAfterMs: proveAfterMs(generation, supervision, limitMs) };
+	}
+
 	function perform(effect: SupervisorEffect): void {
 		switch (effect.type) {
 			case 'link':
 				if (effect.effect.type === 'keepConnection')
 					connections.keep(effect.registration, effect.effect.connection.token);
-				else runner.perform(effect.generation, effect.registration, effect.effect);
+				else runner.perform(effect.generation, effect.registration, tried(effect.generation, effect.effect));
 				return;
 			case 'linkEnded':
 				runner.end(effect.generation);

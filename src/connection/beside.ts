@@ -1,6 +1,6 @@
 /** The events of a link in the light of the other one. Pure. */
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
-import { RECENTLY_MS } from './backoff.ts';
+import { COUNTS_AFTER_MS, RECENTLY_MS } from './backoff.ts';
 import { type Connection, connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
 import {
 	isSameLink,
@@ -26,9 +26,19 @@ export function hasCountedBeside(registration: Registration, { current }: Superv
 }
 
 /** Whether a new link goes another way than the one that there is, or to another service: a channel that opens does not show yet that it lasts. */
-export function goesElsewhere(registration: Registration, { current }: Supervision): boolean {
+export function goesElsewhere(registration: Registration, { current }: Pick<Supervision, 'current'>): boolean {
 	const before = current?.registration ?? registration;
 	return before.baseUrl !== registration.baseUrl || !isSameWay(before, registration);
+}
+
+/** Beside a channel that works there is time: services wait some seconds for what they want to hear first, and end a channel only then. */
+const TRIED_FOR_MS = { least: COUNTS_AFTER_MS, most: 15_000 } as const;
+
+/** How long a channel by other settings, or at another address, must last beside the one that works; `undefined` for the usual. */
+export function proveAfterMs(generation: number, { current, next }: Supervision, limitMs: number): number | undefined {
+	if (next?.generation !== generation || next.reason === 'pairing' || current?.state.name !== 'online') return;
+	if (!goesElsewhere(next.registration, { current })) return;
+	return Math.max(TRIED_FOR_MS.least, Math.min(TRIED_FOR_MS.most, limitMs / 4));
 }
 
 /** For so long after a registration it is what the service ends the old channel for. */

@@ -117,6 +117,8 @@ export type LinkEffect =
 			readonly token: string;
 			readonly handshakeMs: number;
 			readonly provesByAge?: boolean;
+			/** By which age; left out, the usual one. */
+			readonly proveAfterMs?: number | undefined;
 	  }
 	| { readonly type: 'closeChannel'; readonly code: number }
 	| { readonly type: 'wait'; readonly attempt: number; readonly delayMs: number };

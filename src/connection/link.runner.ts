@@ -172,6 +172,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				agent: network.channelAgent(url),
 				handshakeMs: effect.handshakeMs,
 				provesByAge: effect.provesByAge,
+				proveAfterMs: effect.proveAfterMs,
 				pingIntervalMs: options.line.pingIntervalMs(registration.baseUrl, pingIntervalMs, cadenceMs),
 				silenceLimitMs,
 				closeMs: CLOSE_MS,

@@ -134,6 +134,23 @@ export function servesRegistration(made: Registration, desired: Registration): b
 }
 
 /**
+ * The saved Connection to start with where none that fits has worked. By a credential, or at an address, that never brought the device
+ * online it is not started alone. @param isFitting whether there is one for what is desired.
+ */
+export function provenBefore(
+	desired: Registration,
+	known: readonly KnownConnection[],
+	isFitting: boolean,
+): KnownConnection | undefined {
+	const proven = known.filter(({ connection }) => connection.worked);
+	const isAt = (address: string) => proven.some(({ registration: { baseUrl } }) => baseUrl === address);
+	const isOther = ({ baseUrl, credentialId }: Registration) =>
+		baseUrl !== desired.baseUrl || credentialId !== desired.credentialId;
+	if (isFitting) return proven.find(({ registration }) => isOther(registration));
+	return known.findLast(({ registration }) => isAt(registration.baseUrl)) ?? known.at(-1);
+}
+
+/**
  * A registration goes back to the reusable credential that it was made with, and to no other; also while another service is
  * tried with the same one, or the device could not come back to the one from before.
  */

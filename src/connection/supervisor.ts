@@ -35,6 +35,7 @@ import {
 	type Link,
 	mayUseEarlier,
 	mayUseReusable,
+	provenBefore,
 	RENEW_AFTER,
 	RENEW_AGAIN_MS,
 	RENEW_SPREAD,
@@ -154,11 +155,7 @@ function startFirst(
 	random: () => number,
 ): SupervisorStep {
 	const fitting = newestFor(desired, known, isSameLink);
-	// By a credential that never brought the device online it is not started alone.
-	const proven = known.find(
-		({ registration, connection }) => connection.worked && registration.credentialId !== desired.credentialId,
-	);
-	const first = fitting === null ? known.at(-1) : fitting.worked ? undefined : proven;
+	const first = fitting?.worked ? undefined : provenBefore(desired, known, fitting !== null);
 	if (!first) return start(supervision, desired, 'desired', fitting, atMs, random);
 	const old = start(supervision, first.registration, 'desired', first.connection, atMs, random);
 	const moved = reconcile(old.supervision, known, atMs, random);

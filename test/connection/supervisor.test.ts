@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
+import { proveAfterMs } from '../../src/connection/beside.ts';
 import { type Connection, connectionOf, type LinkEvent, type LinkState } from '../../src/connection/link.ts';
 import {
 	CLOSE_CODES,
@@ -333,6 +334,25 @@ describe('an old channel that the service ends because the new link has register
 		// A move by the same way is quick.
 		const moved = tell(want(online, withKey('w2', { way })).supervision, 'next', registered('token-2'));
 		expect(moved.effects.some((one) => one.type === 'link' && 'provesByAge' in one.effect)).toBe(false);
+	});
+
+	test('is left for another way only once a channel there has lasted 15 s, or a quarter of the limit; where none works it is quicker [F1413]', () => {
+		const [way, other] = ['a-r', 'b-r'];
+		const start = withKey('w1', { way });
+		const begun = want(NOTHING_SUPERVISED, start, [known(start, 'token-1')]).supervision;
+		const online = tell(begun, 'current', confirmed).supervision;
+		const tried = want(online, withKey('w1', { way: other })).supervision;
+		const [generation, limitMs] = [tried.next?.generation ?? 0, 300_000];
+		expect([300, 40, 10].map((seconds) => proveAfterMs(generation, tried, seconds * 1000))).toEqual([
+			15_000, 10_000, 3000,
+		]);
+		expect(proveAfterMs(tried.current?.generation ?? 0, tried, limitMs)).toBeUndefined();
+		const moved = want(online, withKey('w2', { way })).supervision;
+		expect(proveAfterMs(moved.next?.generation ?? 0, moved, limitMs)).toBeUndefined();
+		const offline = tell(tried, 'current', ended(failure('connection-lost', 'Gone.'), null)).supervision;
+		expect(proveAfterMs(generation, offline, limitMs)).toBeUndefined();
+		const paired = { ...tried, next: tried.next && { ...tried.next, reason: 'pairing' as const } };
+		expect(proveAfterMs(generation, paired, limitMs)).toBeUndefined();
 	});
 
 	test('takes the new Connection where the way that is tried fails with it, and no earlier [F1252]', () => {

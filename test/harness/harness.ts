@@ -54,7 +54,7 @@ export interface AgentSetup {
 	/** Default: the sockets belong to the group of this process. */
 	readonly groups?: 'settings';
 	/** When a channel counts that must prove itself by its age, in real time; default 20. */
-	readonly countsAfterMs?: number;
+	readonly countsAfterMs?: number | 'own';
 	/** The directory of an earlier agent, to start where it ended. */
 	readonly home?: Home;
 }
@@ -203,7 +203,7 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 		machineRoot,
 		logTo: { write },
 		openChannel: (channel, listener) =>
-			openChannel({ ...channel, ...(channel.provesByAge && { proveAfterMs: setup.countsAfterMs ?? 20 }) }, listener),
+			openChannel({ ...channel, ...(channel.provesByAge && setup.countsAfterMs !== 'own' && { proveAfterMs: setup.countsAfterMs ?? 20 }) }, listener),
 	});
 	const { agent } = daemon;
 	const statuses: Status[] = [];

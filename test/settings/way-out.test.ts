@@ -208,6 +208,49 @@ test('an address at which the device is not online in time is refused with why a
 	await again.untilStatus(({ state, warnings }) => state === 'online' && warnings.length === 0);
 });
 
+test.each<[what: string, more: object, endsAfterMs: number]>([
+	['alone', {}, 0],
+	['with a path of the channel', { service: { channelAuth: 'query' } }, 0],
+	['alone, at one that waits for a first message', {}, 4000],
+])(
+	'another service that registers the device and ends each channel does not have it, nor after a kill or a restart; what is tried: %s [F1412]',
+	async (_, more, endsAfterMs) => {
+		const apiKeys = [{ name: 'both', permissions: ['ephemeral_device:write' as const], token: OTHER_KEY }];
+		const [service, other] = [await givenService({ apiKeys }), await givenService({ apiKeys })];
+		let opened = 0;
+		other.on('device-online', () => {
+			opened += 1;
+			setTimeout(() => other.closeChannels(1011), endsAfterMs);
+		});
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', OTHER_KEY);
+		const good = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile }, fleet: LIMIT };
+		const device = await givenAgent({ home, settings: good, countsAfterMs: 'own' });
+		await device.untilLive('check-in');
+		const offline = watchOffline(service);
+		await home.writeSettings({ ...good, ...more, baseUrl: other.url });
+		await device.daemon.reload();
+		await other.waitFor('channel-closed');
+		const killed = await givenHome();
+		for (const part of ['etc', 'state'])
+			await cp(join(home.directory, part), join(killed.directory, part), { recursive: true });
+		device.clock.advance(20_000);
+		await device.untilStatus(isRefused);
+		expect(offline).toEqual([]);
+		await device.stop();
+
+		for (const at of [home, killed]) {
+			const before = opened;
+			const again = await givenAgent({ home: at, countsAfterMs: 'own' });
+			await again.untilStatus(({ state, baseUrl }) => state === 'online' && baseUrl === service.url);
+			await expect.poll(() => opened).toBeGreaterThan(before);
+			again.clock.advance(20_000);
+			await again.untilStatus((status) => isRefused(status) && status.baseUrl === service.url);
+			await again.stop();
+		}
+	},
+);
+
 test.each<[what: string, more: object]>([
 	['alone', {}],
 	['with another cadence', { heartbeatCadence: 20 }],
