@@ -9,7 +9,7 @@ import { CATALOGUE } from '../../src/base/errors.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const read = (path: string) => readFileSync(resolve(ROOT, path), 'utf8');
-const TESTS = globSync('test/**/*.test.ts', { cwd: ROOT });
+const TESTS = globSync('test/**/*.{test,browser}.ts', { cwd: ROOT });
 
 const rows = read('docs/faults.md')
 	.split('\n')

@@ -174,6 +174,17 @@ test('at 200 % zoom and in forced colours everything can be reached and read', a
 	await keep(page, 'low-forced-enter');
 });
 
+test('a code that is scanned just after a language was chosen, and ends with Tab, is asked about [F1414]', async () => {
+	const device = await givenPageDevice();
+	const page = await openPage(ofFile.browser, device.pageUrl, LOW);
+	await page.locator('#language').focus();
+	await page.keyboard.press('ArrowDown');
+	await page.keyboard.type(device.code());
+	await page.keyboard.press('Tab');
+	await page.locator('#confirm').waitFor();
+	expect(await page.locator('#code').inputValue()).toBe('');
+});
+
 test('a code that is scanned while the PIN is asked for is no PIN, and presses no button [F1411]', async () => {
 	const device = await givenPageDevice();
 	const page = await openPage(ofFile.browser, device.pageUrl, LOW);

@@ -3,9 +3,10 @@
 const ELEMENTS = {
 	...all(HTMLElement, 'announcement', 'status', 'state-word', 'note', 'sentence', 'next', 'hotline', 'support'),
 	...all(HTMLElement, 'name', 'who', 'warnings', 'timeline', 'timeline-words', 'no-events', 'events'),
-	...all(HTMLElement, 'facts', 'notes', 'notes-list', 'pairing-title', 'answer', 'enter', 'code-form', 'camera'),
+	...all(HTMLElement, 'facts', 'notes', 'notes-list', 'pairing-title', 'answer', 'enter', 'camera'),
 	...all(HTMLElement, 'confirm', 'host', 'host-elsewhere', 'workflow-line', 'workflow-field', 'workflow-choice'),
 	...all(HTMLElement, 'pin-field', 'pad'),
+	...all(HTMLFormElement, 'code-form'),
 	...all(HTMLButtonElement, 'start', 'retry', 'show-code', 'camera-start', 'camera-stop', 'close', 'yes', 'no'),
 	...all(HTMLInputElement, 'code', 'picture', 'workflow', 'pin'),
 	...all(HTMLSelectElement, 'language', 'workflow-list'),

@@ -24,8 +24,11 @@ const ANSWER_MS = 120_000;
 const LONGEST = 4296;
 /** Until a code before the camera is asked about again after no answer. */
 const AGAIN_MS = 3_000;
-/** The keys of a scanner follow each other faster than this, in milliseconds. */
+/** A scan is over after this, in milliseconds, and its keys follow each other faster than {@link KEY_MS}. */
 const SCAN_MS = 500;
+const KEY_MS = 100;
+/** Of a code, in characters. */
+const SHORTEST = 16;
 /** What every good answer of the agent has. @type {Record<keyof PageRequests, string | null>} */
 const MARKS = { '/api/inspect': 'problem', '/api/pair': 'deviceId', '/api/dismiss': null };
 
@@ -53,6 +56,8 @@ let camera = null;
 let noteUntil = 0;
 /** Until then, keys beside the question for the PIN are those of one scan. */
 let scanUntil = 0;
+/** When the newest character was typed. */
+let keyMs = 0;
 /** @type {{ code: string, message: string, untilMs: number } | null} */
 let refused = null;
 /** Whether the agent does not answer now: it may have been stopped, or only be slow. */
@@ -180,19 +185,30 @@ function showCode(isShown) {
 	at('show-code').setAttribute('aria-pressed', String(isShown));
 }
 
-// A scanner types wherever the focus is: keys for no other field go into the field for codes.
+// A scanner types wherever the focus is, as on the list of languages: keys for no other field go into the field for codes.
 document.addEventListener('keydown', (event) => {
-	if (event.ctrlKey || event.metaKey || event.altKey || isScanForPin(event)) return;
+	if (event.ctrlKey || event.metaKey || event.altKey || isScanForPin(event) || isEndOfScan(event)) return;
 	const { key, target } = event;
-	if (key.length !== 1 || !(target instanceof Element) || target.closest('input, textarea, select')) return;
+	if (key.length !== 1 || !(target instanceof Element) || target.closest('input, textarea')) return;
 	// Digits beside the question are for the PIN.
 	if (dialog.shown !== null && !at('pin-field').hidden && /^\d$/.test(key)) at('pin').focus();
 	if (at('start').hidden || dialog.shown !== null) return;
 	// The space bar presses buttons.
-	if (key === ' ' && target.closest('button, a, label, summary')) return;
+	if (key === ' ' && target.closest('button, a, label, summary, select')) return;
 	open();
 	at('code').focus();
 });
+
+/** Some scanners end with Tab: after a code that came as quickly as no person types, it is taken as Enter. @param {KeyboardEvent} event */
+function isEndOfScan(event) {
+	const isQuick = passedMs() - keyMs < KEY_MS;
+	if (event.key.length === 1) keyMs = passedMs();
+	const isEnd = isQuick && event.key === 'Tab' && event.target === at('code') && at('code').value.length >= SHORTEST;
+	if (!isEnd) return false;
+	event.preventDefault();
+	at('code-form').requestSubmit();
+	return true;
+}
 
 /** A code that is scanned while the PIN is asked for is none: nothing of it stays in the field, and its Enter presses nothing. @param {KeyboardEvent} event */
 function isScanForPin(event) {
@@ -203,7 +219,7 @@ function isScanForPin(event) {
 	// The space bar and Enter press buttons.
 	const isPress = key === ' ' && target.closest('button, a') !== null;
 	const isNoPin = key.length === 1 && /\D/.test(key) && (isScanning || !isPress);
-	if (!isNoPin && !(isScanning && (key.length === 1 || key === 'Enter'))) return false;
+	if (!isNoPin && !(isScanning && (key.length === 1 || key === 'Enter' || key === 'Tab'))) return false;
 	scanUntil = passedMs() + SCAN_MS;
 	event.preventDefault();
 	if (isNoPin) {
