@@ -158,3 +158,17 @@ function ringsAfter(
 	const rest = written(toCome.filter((one) => one !== listed));
 	return { rings: [...written(begun), next, ...rest], version: source ? versionOf(source.ring) : undefined, percent };
 }
+
+/** Whether a plan says what another one says, but for rings that it has no more. */
+export function takesBack(before: FleetPlan, after: FleetPlan): boolean {
+	const bare = ({ defaults, rules }: FleetPlan) =>
+		JSON.stringify([defaults ?? {}, ...rules].map((part) => ({ ...part, rollout: undefined })));
+	const ringsOf = ({ defaults, rules, spreadSeconds }: FleetPlan) =>
+		[{ name: null, ...defaults }, ...rules].flatMap(({ name, rollout }) =>
+			(rollout?.rings ?? []).map((ring) =>
+				JSON.stringify([name, rollout?.to, rollout?.spreadSeconds ?? spreadSeconds, ring]),
+			),
+		);
+	const [old, now] = [ringsOf(before), ringsOf(after)];
+	return bare(before) === bare(after) && now.length < old.length && now.every((ring) => old.includes(ring));
+}

@@ -27,6 +27,8 @@ const signingSchema = z.looseObject({
 		),
 	),
 	moves: z.array(z.unknown()),
+	/** The command that has held the fleet back with it; left out where it goes forward. */
+	brake: z.enum(['pause', 'rollback', 'sign']).optional().catch(undefined),
 });
 export type Signing = z.infer<typeof signingSchema>;
 
@@ -59,11 +61,16 @@ export const recordPlaceOf = (plan: string) => plan.replace(/(\.json)?(\?.*)?$/,
 export function withSigning(
 	record: RolloutRecord,
 	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
-	{ previous, at, moves }: { previous: string | null; at: string; moves: readonly MoveGroup[] },
+	{
+		previous,
+		at,
+		moves,
+		brake,
+	}: { previous: string | null; at: string; moves: readonly MoveGroup[]; brake?: Signing['brake'] },
 ): RolloutRecord {
 	const { epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
-	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves] };
+	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves], brake };
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 
@@ -76,10 +83,23 @@ export function signedSince(
 	return others.toSorted(comparePlans).at(-1);
 }
 
-export const withoutSigning = (record: RolloutRecord, digest: string): RolloutRecord => ({
-	...record,
-	signed: record.signed.filter((one) => one.digest !== digest),
-});
+/** The newest signing that held the fleet back and is newer than the plan that is published: a store has lost it, or a run was killed before it had published. */
+export function brakeSince(record: RolloutRecord, published: Parameters<typeof signedSince>[1]): Signing | undefined {
+	return signedSince({ ...record, signed: record.signed.filter(({ brake }) => brake !== undefined) }, published);
+}
+
+/** The record without a signing that was refused. @param before the record that the signing was put into: an earlier one of the same plan is there again. */
+export function withoutSigning(
+	record: RolloutRecord,
+	{ digest, at }: Pick<Signing, 'digest' | 'at'>,
+	before: RolloutRecord,
+): RolloutRecord {
+	const others = record.signed.filter((one) => one.digest !== digest || one.at !== at);
+	if (others.length === record.signed.length) return record;
+	const earlier = before.signed.filter((one) => one.digest === digest && one.at !== at);
+	const place = others.findIndex((one) => earlier.some((own) => one.at > own.at));
+	return { ...record, signed: others.toSpliced(place < 0 ? others.length : place, 0, ...earlier) };
+}
 
 type VersionRing = Signing['rings'][string][number];
 

@@ -3,12 +3,16 @@ import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import { isOver } from '../fleet/brakes.ts';
+import { takesBack } from '../fleet/next-plan.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
+	brakeSince,
+	NO_RECORD,
 	type RolloutRecord,
 	recordPlaceOf,
+	type Signing,
 	signedSince,
 	withoutSigning,
 	withSigning,
@@ -120,6 +124,8 @@ function refuseStranger(text: string, previous: PlanFile | null): void {
 	);
 }
 
+/** How often the record is looked at after a plan was published. */
+const MAX_LOOKS = 5;
 const WANTED = ['inventory', 'previous', 'workflows', 'maxMoves'] as const;
 
 /** Puts a signed plan where devices fetch it, and the record of it beside it: the record first, which knows of both plans whatever happens in between.
@@ -129,16 +135,25 @@ export async function publishSigned(
 	out: string,
 	text: string,
 	plan: Braked,
-	{ withoutRecord = false, unchecked = false }: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> = {},
+	{
+		withoutRecord = false,
+		unchecked = false,
+		brake: step,
+	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & { readonly brake?: Signing['brake'] } = {},
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
 		const damage = stored && (await damageAt(shell, stored.bytes, out));
-		const there = stored && !damage ? planIn(stored.bytes, out).digest : null;
+		const inForce = stored && !damage ? planIn(stored.bytes, out) : null;
+		const there = inForce?.digest ?? null;
 		const isSeen = plan.seen === undefined || plan.seen === there;
+		const brake = step ?? (inForce && takesBack(inForce.plan, plan.plan) ? 'sign' : undefined);
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
-		let unheard: RolloutRecord['signed'][number] | undefined;
+		let unheard: Signing | undefined;
+		let before = NO_RECORD;
+		const sign = (record: RolloutRecord) =>
+			withSigning(record, plan, { previous: damage ? (plan.seen ?? null) : there, at, moves, brake });
 		await changeRecord(
 			shell,
 			out,
@@ -148,11 +163,13 @@ export async function publishSigned(
 				if (!unchecked) refuseNumber(record, plan, out);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
-				if (there !== null && there !== plan.digest && !(isSeen && known.includes(there))) throw overtaken(out);
+				if (inForce && there !== plan.digest && !(isSeen && known.includes(there)))
+					throw isSeen && !isRecorded(record, inForce) ? unrecorded(inForce) : overtaken(out);
+				if (inForce && !unchecked && !brake) refusePastBrake(record, inForce, plan.digest);
 				const isOlder = last && there !== null && there === last.previous;
 				unheard = isOlder && ![plan.digest, there].includes(last.digest) ? last : undefined;
-				const kept = damage ? withoutDamaged(record, plan.seen, damage) : record;
-				return withSigning(kept, plan, { previous: damage ? (plan.seen ?? null) : there, at, moves });
+				before = record;
+				return sign(damage ? withoutDamaged(record, plan.seen, damage) : record);
 			},
 			withoutRecord,
 		);
@@ -168,17 +185,52 @@ export async function publishSigned(
 			const cut = now && (await damageAt(shell, now.bytes, out));
 			if (cut) throw cut;
 			// What was never published must not look as if it had been: a rollback would order its version.
-			await changeRecord(shell, out, (record) => withoutSigning(record, plan.digest));
+			if (!now || planIn(now.bytes, out).digest !== plan.digest)
+				await changeRecord(shell, out, (record) => withoutSigning(record, { digest: plan.digest, at }, before));
 			throw error;
 		});
-		// Where a store takes two first plans, the record says whose is the last.
-		const kept = (await loadRecord(shell, out)).signed.at(-1);
-		if (kept?.digest !== plan.digest) {
-			const now = await readStored(shell, out);
-			if (now && planIn(now.bytes, out).digest !== plan.digest) throw overtaken(out);
-		}
+		await keepRecorded(shell, out, plan, sign);
 		return place;
 	});
+}
+
+/** Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
+ * @throws AgentError `plan-outdated` where the plan itself is another one. */
+async function keepRecorded(
+	shell: Shell,
+	out: string,
+	{ digest }: PlanFile,
+	sign: (record: RolloutRecord) => RolloutRecord,
+): Promise<void> {
+	// The refused one takes its own signing out, and may do so with a record from before.
+	for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
+		if ((await loadRecord(shell, out)).signed.at(-1)?.digest === digest) return;
+		const now = await readStored(shell, out);
+		if (now && planIn(now.bytes, out).digest !== digest) throw overtaken(out);
+		await changeRecord(shell, out, sign);
+	}
+}
+
+const isRecorded = ({ signed }: RolloutRecord, { digest }: PlanFile) => signed.some((one) => one.digest === digest);
+
+const unrecorded = ({ file, plan: { revision } }: PlanFile) =>
+	new AgentError(
+		'plan-outdated',
+		`${file} holds revision ${revision}, which is not in its record (${recordPlaceOf(file)}): the record has lost it, or it was not published by idv fleet.`,
+		{ remedy: 'Look at what it says (idv fleet diff); if it is the plan in force, name it with --previous.' },
+	);
+
+/** No plan goes forward past one that held the fleet back, whether devices have it or a run was killed before it had published.
+ * @param digest of the plan that would go on. @throws AgentError `plan-outdated`. */
+export function refusePastBrake(record: RolloutRecord, published: PlanFile, digest?: string): void {
+	const newer = brakeSince(record, published);
+	if (!newer || newer.digest === digest) return;
+	const again = newer.brake === 'sign' ? 'sign that plan again' : `idv fleet ${newer.brake} ${published.file}`;
+	throw new AgentError(
+		'plan-outdated',
+		`${published.file} holds revision ${published.plan.revision}, and by its record revision ${newer.revision}, which held the fleet back (idv fleet ${newer.brake}), was signed at ${newer.at}: nothing goes forward past that.`,
+		{ remedy: `Repeat it first, with --key and --out: ${again}.` },
+	);
 }
 
 /** Where a store has lost a plan, or an older one was put back by hand. @throws AgentError `plan-invalid` for a number that devices may have already. */

@@ -6,11 +6,11 @@ import { asAssigned, isOver } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { NO_RECORD, recordPlaceOf, ringsBefore, signedSince } from '../fleet/rollout-record.ts';
+import { NO_RECORD, recordPlaceOf, ringsBefore, type Signing, signedSince } from '../fleet/rollout-record.ts';
 import { compilePlan, planFor } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
-import { envelopeIn, publishSigned, signPayload } from './fleet-plan.ts';
+import { envelopeIn, publishSigned, refusePastBrake, signPayload } from './fleet-plan.ts';
 import { showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
@@ -100,6 +100,7 @@ async function takeStep(
 	const written = parseExactly(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
 	const record = await loadRecord(shell, file, flags.withoutRecord);
+	if (step.kind === 'next-ring') refusePastBrake(record, before);
 	const newer = signedSince(record, before);
 	if (newer)
 		shell.warn(
@@ -123,7 +124,7 @@ async function takeStep(
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
-	const saved = await save(shell, { ...next, preview }, before, flags);
+	const saved = await save(shell, { ...next, preview }, before, flags, isForward ? undefined : step.kind);
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };
@@ -217,6 +218,7 @@ async function save(
 	next: Braked,
 	before: PlanFile,
 	{ key = [], out, fewerKeys, withoutRecord }: StepFlags,
+	brake: Signing['brake'],
 ) {
 	if (out === undefined) return null;
 	if (key.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
@@ -237,5 +239,5 @@ async function save(
 			`${before.file} is signed by ${counted(lost.length, 'key')} more (${lost.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`,
 			{ remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.' },
 		);
-	return { file: await publishSigned(shell, out, text, next, { withoutRecord }), publicKey };
+	return { file: await publishSigned(shell, out, text, next, { withoutRecord, brake }), publicKey };
 }

@@ -170,6 +170,88 @@ test('a number that devices may have from a plan that a store has lost is given 
 	expect(await published()).toMatchObject({ revision: 3 });
 });
 
+describe('a rollback or pause that was killed before it was published', () => {
+	test.each(['rollback', 'pause'])('(%s) is passed by no step forward, and repeated [F1420]', async (name) => {
+		const { key, plan, sign, first, out, published, record } = await given();
+		const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+		const rollout = { to: { workflowId: 'new' }, rings };
+		expect((await first(await plan(1, 'new', { defaults: { workflowId: 'old', rollout } }), out)).status).toBe(0);
+		const before = await readFile(out, 'utf8');
+		const step = (what: string) => operator.idv(['fleet', what, out, '--key', key, '--out', out]);
+		expect((await step(name)).status).toBe(0);
+		const held = await readFile(record, 'utf8');
+		// The record was written, the plan was not.
+		await writeFile(out, before);
+		const words = new RegExp(
+			`revision 2, .*\\(idv fleet ${name}\\), was signed at .*Repeat it first.*idv fleet ${name}`,
+		);
+		const refused = { status: 65, stderr: expect.stringMatching(words) };
+		expect(await operator.idv(['fleet', 'next-ring', out])).toMatchObject(refused);
+		expect(await step('next-ring')).toMatchObject(refused);
+		const wider = { defaults: { workflowId: 'old', rollout: { ...rollout, rings: [{ percent: 70 }] } } };
+		for (const previous of [[], ['--previous', out]])
+			expect(await sign(await plan(3, 'new', wider), out, ...previous)).toMatchObject(refused);
+		expect([await readFile(out, 'utf8'), await readFile(record, 'utf8')]).toEqual([before, held]);
+		expect((await step(name)).status).toBe(0);
+		expect(await published()).toMatchObject({ revision: 3 });
+		expect((await sign(await plan(4, 'new'), out)).status).toBe(0);
+	});
+
+	test('by the signing of a plan without the rollout is passed by none either, and that plan and a rollback go on [F1420]', async () => {
+		const { key, plan, sign, first, out, published } = await given();
+		await first(await plan(1, 'new'), out);
+		const before = await readFile(out, 'utf8');
+		const without = await plan(2, 'new', { defaults: { workflowId: 'old' } });
+		const next = ['fleet', 'next-ring', out, '--key', key, '--out', out];
+		for (const again of [() => sign(without, out), () => operator.idv(['fleet', 'rollback', ...next.slice(2)])]) {
+			expect((await sign(without, out)).status).toBe(0);
+			await writeFile(out, before);
+			expect(await operator.idv(next)).toMatchObject({
+				status: 65,
+				stderr: expect.stringMatching(/held the fleet back \(idv fleet sign\).*sign that plan again/),
+			});
+			expect((await again()).status).toBe(0);
+			expect((await published()).defaults.rollout).toBeUndefined();
+			await writeFile(out, before);
+		}
+		expect((await sign(await plan(4, 'new'), out, '--unchecked')).status).toBe(0);
+	});
+});
+
+describe('the record of two managers who sign at once', () => {
+	const at = '/plans/published.record.json';
+	const revisionsIn = (text = '') => JSON.parse(text).signed.map(({ revision }: { revision: number }) => revision);
+
+	test('has what is published, also where the refused one has written over it at a store without If-Match [F1421]', async () => {
+		const { plan, sign, first } = await given();
+		const store = await givenStore({ knowsIfMatch: false });
+		expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
+		const before = store.kept.get(at) ?? '';
+		store.overtake({ taken: () => store.kept.set(at, before) });
+		expect((await sign(await plan(2, 'new'), store.url)).status).toBe(0);
+		store.overtake({});
+		expect(revisionsIn(store.kept.get(at))).toEqual([1, 2]);
+		store.kept.set(at, before);
+		expect(await sign(await plan(3, 'new'), store.url)).toMatchObject({
+			status: 65,
+			stderr: expect.stringMatching(/holds revision 2, which is not in its record .*has lost it.*--previous/),
+		});
+		expect((await sign(await plan(3, 'new'), store.url, '--previous', store.url)).status).toBe(0);
+	});
+
+	test('keeps a signing that was there before the one that is refused [F1422]', async () => {
+		const { plan, sign, first } = await given();
+		const store = await givenStore();
+		expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
+		expect((await sign(await plan(2, 'new'), store.url)).status).toBe(0);
+		const before = store.kept.get(at);
+		const theirs = '{"format":"idv-fleet-plan/2","revision":9}';
+		store.overtake({ before: () => store.kept.set('/plans/published.json', theirs) });
+		expect((await sign(await plan(2, 'new'), store.url, '--allow-repeat')).status).toBe(65);
+		expect(store.kept.get(at)).toBe(before);
+	});
+});
+
 test('a store that knows If-Match decides who comes first [F733]', async () => {
 	const { plan, sign, first } = await given();
 	const store = await givenStore();
@@ -388,13 +470,16 @@ test('the next ring of a plan that the record does not know is refused until it 
 	await writeFile(out, theirs);
 	const step = (name: string, ...flags: string[]) =>
 		operator.idv(['fleet', name, out, '--key', key, '--out', out, ...flags]);
-	const refusal = { status: 65, stderr: expect.stringMatching(/another manager has published there.*plan-outdated/) };
+	const refusal = {
+		status: 65,
+		stderr: expect.stringMatching(/holds revision 9, which is not in its record.*plan-outdated/),
+	};
 	expect(await step('next-ring')).toMatchObject(refusal);
 	expect(await readFile(out, 'utf8')).toBe(theirs);
-	expect((await step('rollback')).status).toBe(0);
-	await writeFile(out, theirs);
 	expect((await step('next-ring', '--previous', other)).status).toBe(0);
-	expect(await published()).toMatchObject({ revision: 11 });
+	expect(await published()).toMatchObject({ revision: 10 });
+	await writeFile(out, theirs);
+	expect((await step('rollback')).status).toBe(0);
 });
 
 test('rollback orders the version before again, in the rings that had begun, and names the devices that cannot go back', async () => {
