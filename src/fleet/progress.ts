@@ -2,6 +2,7 @@
 import { compareVersions } from '../base/debian-version.ts';
 import { plainDuration } from '../base/durations.ts';
 import { believedAheadMs } from '../connection/clock-skew.ts';
+import { isOver } from './brakes.ts';
 import type { FleetPlan } from './plan-format.ts';
 import { type CompiledPlan, type PlannedDevice, type PlannedWord, planFor, shareOfSpread } from './targeting.ts';
 
@@ -186,7 +187,8 @@ export function standingOf(
 	const own = report.next?.revision === revision && nowMs < report.next.atMs + graceMs ? report.next.atMs : null;
 	const late = lacking.find((word) => hasPassed(word) && (own === null || word.what === 'version'));
 	if (!late) return { ...shared, standing: 'dueLater', atMs: own ?? dueMs(lacking[0] as PlannedWord) };
-	const why = late.what === 'version' ? versionLateness(report, late.to ?? '') : lateness(report, plan, late, has);
+	const why =
+		late.what === 'version' ? versionLateness(report, late.to ?? '') : lateness(report, plan, late, has, nowMs);
 	return { ...shared, standing: 'overdue', reason: why, hasFailed: true };
 }
 
@@ -203,10 +205,12 @@ const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (re
 
 function lateness(
 	{ hindrance, planRevision, clockAheadMs, labels, fleet: followed }: DeviceReport,
-	{ revision, fleet, rules }: FleetPlan,
+	plan: FleetPlan,
 	{ what }: PlannedWord,
 	{ heartbeatCadence }: Has,
+	nowMs: number,
 ): string {
+	const { revision, fleet, rules } = plan;
 	if (followed && fleet && followed !== fleet) return `it follows the plan of another fleet, ${followed}`;
 	const heartbeat = what === 'heartbeatCadence' && heartbeatCadence !== null ? `every ${heartbeatCadence} s` : null;
 	// A device that has confirmed the revision and does otherwise does so by its own settings: these take precedence.
@@ -216,6 +220,8 @@ function lateness(
 	if (clockAheadMs) return clockTrouble(clockAheadMs);
 	if (planRevision === null) return 'it has confirmed no revision of the plan';
 	if (planRevision < revision) return `it has confirmed revision ${planRevision} of the plan`;
+	// Who was away until then is not late for a reason of its own.
+	if (isOver(plan, nowMs)) return `the plan was valid until ${plan.validUntil}: nothing begins by it any more`;
 	const mayDiffer = labels === null && rules.some(({ match }) => 'labels' in match);
 	return mayDiffer ? 'its own labels may differ from those of the inventory' : 'no reason is reported';
 }
@@ -359,7 +365,12 @@ function judge(devices: readonly DeviceStanding[]): Pick<FleetProgress, 'judged'
 		const [devices, sure] = [those.length, reported.length];
 		return { step, isRing, devices, reported: sure, failed: failed.length, silent, missing, later };
 	});
-	steps.sort((a, b) => b.failed / b.devices - a.failed / a.devices || a.reported / a.devices - b.reported / b.devices);
+	steps.sort(
+		(a, b) =>
+			b.failed / b.devices - a.failed / a.devices ||
+			a.reported / a.devices - b.reported / b.devices ||
+			b.failed - a.failed,
+	);
 	const { devices: count = 0, reported = 0, failed = 0 } = steps[0] ?? {};
 	return { judged: { devices: count, reported, failed }, steps };
 }

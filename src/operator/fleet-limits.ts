@@ -22,11 +22,12 @@ export function judgement({ steps, devices }: FleetProgress, flags: Limits): Fai
 	const all = (name: 'devices' | 'reported' | 'missing' | 'later') => others.reduce((sum, step) => sum + step[name], 0);
 	// A rule of one device that is away holds no rollout: what has no ring is heard of as a whole.
 	const whole = { devices: all('devices'), reported: all('reported'), missing: all('missing'), later: all('later') };
+	// Whatever those will say that have not reported: then the worst step is named, as all devices of it count.
+	const isDecided = steps.some((step) =>
+		tooManyFailures({ ...step, reported: step.devices, failed: step.failed - step.silent, silent: 0 }, flags),
+	);
 	const failures = [
-		// Whatever those will say that have not reported.
-		...steps.map((step) =>
-			tooManyFailures({ ...step, reported: step.devices, failed: step.failed - step.silent, silent: 0 }, flags),
-		),
+		...(isDecided ? steps.map((step) => tooManyFailures(step, flags)) : []),
 		others.length > 0 ? tooFewReports(whole, flags) : null,
 		...steps.map((step) => (step.isRing ? tooFewReports(step, flags) : null) ?? tooManyFailures(step, flags)),
 	];

@@ -235,6 +235,17 @@ describe('a fleet', () => {
 		expect([standing, reason]).toEqual(['overdue', 'its own labels may differ from those of the inventory']);
 	});
 
+	test('that is over is the reason of a device that did not do it in time, and no guess about labels [F1426]', () => {
+		const validUntil = iso(NOW - HOUR);
+		const plan = {
+			...{ format: 'idv-fleet-plan/2', revision: 7, spreadSeconds: 0, validUntil },
+			rules: [{ name: 'A', match: { labels: ['north'] }, workflowId: 'new' }],
+		};
+		const known = { deviceId: 'K-1', serial: null, macAddress: null, deviceType: null, labels: ['north'] };
+		const { reason } = standingOf(compilePlan(planSchemaOf(plan).parse(plan)), known, report(), CONTEXT);
+		expect(reason).toBe(`the plan was valid until ${validUntil}: nothing begins by it any more`);
+	});
+
 	test('groups reasons without the names of devices, the most frequent first', () => {
 		const { reasons, rings } = sumUp(
 			fleet((id) => ({

@@ -590,10 +590,32 @@ describe('idv fleet status --plan', () => {
 		const reports = ids.slice(0, 90).map((id, n) => (n < 40 ? line(id, 'old', no) : line(id, 'new')));
 		const args = ['fleet', 'status', '--plan', plan, '--inventory', inventory, '--from', await lines(...reports)];
 		const gate = [...args, '--min-reported', '95%', '--fail-above'];
-		const words = /40 of 100 devices whose change is due have failed: 40 %, and 2 % may/;
+		const words = /50 of 100 devices whose change is due have failed \(10 of them not heard since\): 50 %, and 2 % may/;
 		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, [...gate, '2%']);
 		const few = /90 of 100 devices whose change is due have reported; 95 % must have/;
 		await operator.expectRefused({ status: 69, code: 'devices-offline', words: few }, [...gate, '40%']);
+	});
+
+	test('text and JSON give the same figures of what has failed, and the worst step is named [F1423]', async () => {
+		const rule = (name: string) => ({ name, match: { deviceIds: [`${name}-*`] }, workflowId: name });
+		const plan = await planFile({ defaults: { workflowId: 'old' }, rules: ['A', 'B', 'C'].map(rule) });
+		const ids = ['A-1', 'A-2', 'B-1', 'B-2', 'B-3', 'C-1', 'C-2', 'C-3', 'C-4', 'C-5', 'C-6'];
+		const inventory = await operator.file('devices.csv', `deviceId\n${ids.join('\n')}\n`);
+		const no = { plan: { revision: 7, followed: 6, refused: { revision: 7, message: 'No.' } } };
+		// The others are silent, which is failed: one of A's two, and all of B and C.
+		const from = await lines(
+			...['A-1', 'B-1', 'B-2', 'C-1', 'C-2', 'C-3', 'C-4'].map((id) => line(id, 'old', no)),
+			line('A-2', 'A'),
+		);
+		const gate = ['--plan', plan, '--inventory', inventory, '--from', from, '--fail-above', '30%'];
+		const { error, judged, steps } = JSON.parse((await status(...gate, '--json')).stdout);
+		const words =
+			'6 of 6 devices whose change is due have failed (2 of them not heard since): 100 %, and 30 % may (C workflow C).';
+		expect(error.message).toBe(words);
+		expect(judged).toEqual({ devices: 6, reported: 4, failed: 6 });
+		expect(steps[0]).toMatchObject({ step: 'C workflow C', ...judged });
+		const { status: code, stderr } = await status(...gate);
+		expect([code, stderr]).toEqual([75, expect.stringContaining(words)]);
 	});
 
 	test('a device of the inventory that follows the plan of another fleet is told as that [F1335]', async () => {
