@@ -3,7 +3,7 @@ import { compareVersions } from '../base/debian-version.ts';
 import { nearestName } from '../settings/resolve.ts';
 import { type Finding, startOf } from './lint.ts';
 import { type FleetPlan, PLAN_FORMATS, type PlanMatch } from './plan-format.ts';
-import { type InventoryDevice, previewPlan, type Words } from './preview.ts';
+import { type InventoryDevice, previewPlan, refusesFormat, type Words } from './preview.ts';
 import { comparePlans, nextNumber } from './record.ts';
 import { compilePlan, compileValues, fittingRules, hasBegun, planFor, rolloutPercentile, VALUES } from './targeting.ts';
 import { MATCH_KEYS, type MatchKey } from './terms.ts';
@@ -56,15 +56,11 @@ const error = (path: Finding['path'], what: string): Finding => ({ level: 'error
 export const isOver = ({ validUntil }: FleetPlan, nowMs: number) =>
 	validUntil !== undefined && Date.parse(validUntil) < nowMs;
 
-/** Agents of 0.1.0 refuse every field that they do not know. */
-export function refusedByOld(
-	{ format }: FleetPlan,
-	inventory: readonly InventoryDevice[],
-	replaced?: FleetPlan,
-): Finding[] {
-	const old = inventory.filter(({ version }) => version != null && compareVersions(version, '0.2') < 0).length;
-	if (format === PLAN_FORMATS[0] || old === 0) return [];
-	const what = `is refused by devices of the inventory with a version before 0.2 (${old}): publish this plan at an address of its own, and leave one of format 1 at theirs`;
+export function refusedByOld(plan: FleetPlan, inventory: readonly InventoryDevice[], replaced?: FleetPlan): Finding[] {
+	const old = inventory.filter((device) => refusesFormat(plan, device)).map(({ deviceId }) => deviceId);
+	if (old.length === 0) return [];
+	const names = `${old.slice(0, NAMED).join(', ')}${old.length > NAMED ? ', …' : ''}`;
+	const what = `is refused by devices of the inventory with a version before 0.2 (${old.length}: ${names}): publish this plan at an address of its own, and leave one of format 1 at theirs`;
 	return [{ level: replaced?.format === PLAN_FORMATS[0] ? 'error' : 'note', path: ['format'], what }];
 }
 

@@ -1,6 +1,6 @@
 /** The effect of a plan on a list of devices, and the differences between two plans. Pure. */
 import { compareVersions } from '../base/debian-version.ts';
-import type { FleetPlan, PlanMatch, PlanRollout, PlanWord } from './plan-format.ts';
+import { type FleetPlan, PLAN_FORMATS, type PlanMatch, type PlanRollout, type PlanWord } from './plan-format.ts';
 import { type CompiledPlan, type Planned, type PlannedDevice, type PlannedWord, planFor } from './targeting.ts';
 import { MATCH_KEYS } from './terms.ts';
 
@@ -44,9 +44,15 @@ export interface PlanPreview {
 	readonly stays: number;
 	/** Devices whose workflow the plan leaves alone. */
 	readonly leftAlone: number;
+	/** Devices that refuse the plan's format, and do not move; left out where there are none. */
+	readonly refusing?: readonly string[] | undefined;
 	/** In the order in which they were met. */
 	readonly groups: readonly MoveGroup[];
 }
+
+/** Agents of 0.1.0 refuse every field that they do not know. */
+export const refusesFormat = ({ format }: FleetPlan, { version }: InventoryDevice) =>
+	format !== PLAN_FORMATS[0] && version != null && compareVersions(version, '0.2') < 0;
 
 /** @param onMove called for each change, in the order of the devices. */
 export function previewPlan(
@@ -57,8 +63,14 @@ export function previewPlan(
 ): PlanPreview {
 	const groups = new Map<string, MoveGroup>();
 	const counts = { devices: 0, moves: 0, stays: 0, leftAlone: 0 };
+	const refusing: string[] = [];
 	for (const device of devices) {
 		counts.devices += 1;
+		if (refusesFormat(compiled.plan, device)) {
+			refusing.push(device.deviceId);
+			counts.stays += 1;
+			continue;
+		}
 		const planned = planFor(compiled, device, nowMs);
 		const moves = movesOf(planned, device);
 		if (moves.length > 0) counts.moves += 1;
@@ -69,7 +81,7 @@ export function previewPlan(
 			addTo(groups, move);
 		}
 	}
-	return { ...counts, groups: [...groups.values()] };
+	return { ...counts, ...(refusing.length > 0 && { refusing }), groups: [...groups.values()] };
 }
 
 /** The changes from what the device has, each once. */

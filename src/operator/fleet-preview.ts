@@ -35,6 +35,7 @@ export async function previewFleetPlan(shell: Shell, flags: PreviewFlags, file: 
 		...(leftAlone > 0 ? [['Left alone by the plan', String(leftAlone)]] : []),
 		...(inSeveral > 0 ? [['Match several rules (the first applies)', String(inSeveral)]] : []),
 	]);
+	nameRefusing(shell, preview);
 	if (!flags.devices) return;
 	shell.line();
 	for (const { deviceId, what, from, to, at } of moves)
@@ -48,6 +49,19 @@ export function showChange(shell: Shell, preview: PlanPreview | null): void {
 	if (!preview) return;
 	shell.line(`\n${counted(preview.moves, 'device')} of ${preview.devices} would move.`);
 	shell.table(groupRows(preview.groups));
+	nameRefusing(shell, preview);
+}
+
+const nameRefusing = (shell: Shell, { refusing = [] }: PlanPreview) =>
+	nameThose(shell, refusing, "refuse the plan's format, and stay as they are");
+
+/** Devices that are named. */
+const NAMED = 10;
+
+/** Nothing where there are none. */
+export function nameThose(shell: Shell, ids: readonly string[], what: string): void {
+	const names = `${ids.slice(0, NAMED).join(', ')}${ids.length > NAMED ? ', …' : ''}`;
+	if (ids.length > 0) shell.line(`\n${counted(ids.length, 'device')} ${what}: ${names}`);
 }
 
 const OWN = 'its own heartbeat';

@@ -11,12 +11,9 @@ import { compilePlan, planFor } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { envelopeIn, publishSigned, refusePastBrake, signPayload } from './fleet-plan.ts';
-import { showChange } from './fleet-preview.ts';
+import { nameThose, showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
-
-/** Devices that are named. */
-const NAMED = 10;
 
 export interface StepFlags extends BrakeFlags {
 	readonly rule?: string | undefined;
@@ -135,11 +132,6 @@ async function takeStep(
 	nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
 	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
-}
-
-function nameThose(shell: Shell, ids: readonly string[], what: string): void {
-	const names = `${ids.slice(0, NAMED).join(', ')}${ids.length > NAMED ? ', …' : ''}`;
-	if (ids.length > 0) shell.line(`\n${counted(ids.length, 'device')} ${what}: ${names}`);
 }
 
 /** A step before the newest one may be a slip that no device could follow. */

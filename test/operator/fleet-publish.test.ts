@@ -533,7 +533,7 @@ test('rollback orders the version before again, in the rings that had begun, and
 
 describe('the version that a device has', () => {
 	/** By its place, K-3 is in no ring of 80 %. */
-	const rows = ['K-1,0.3.0', 'K-2,0.3.0', 'K-3,0.3.0', 'K-4,', 'K-5,0.1.0'];
+	const rows = ['K-1,0.3.0', 'K-2,0.3.0', 'K-3,0.3.0', 'K-4,', 'K-5,0.2.0~1'];
 
 	async function givenVersions() {
 		const all = await given();
@@ -557,7 +557,7 @@ describe('the version that a device has', () => {
 		);
 		expect(succeeded(await operator.idv([...back, '--json']))).toMatchObject({
 			...{ cannotGoBack: ['K-1', 'K-2', 'K-3', 'K-4'], keepVersion: [] },
-			preview: { moves: 1, groups: [{ from: '0.1.0', to: '0.2.0', devices: 1 }] },
+			preview: { moves: 1, groups: [{ from: '0.2.0~1', to: '0.2.0', devices: 1 }] },
 		});
 		// Then no version is ordered at all: nobody is asked to go back.
 		const second = await operator.idv(back);
@@ -580,12 +580,11 @@ describe('the version that a device has', () => {
 			// What the inventory does not know was ordered by the plan before.
 			expect(groups).toMatchObject([
 				{ from: '0.2.0', to: '0.3.0', devices: 1 },
-				{ from: '0.1.0', to: '0.3.0', devices: 1 },
+				{ from: '0.2.0~1', to: '0.3.0', devices: 1 },
 			]);
 		}
-		const { stdout, stderr } = await operator.idv(['fleet', 'preview', files[2], '--inventory', inventory, '--json']);
-		expect(JSON.parse(stdout)).toMatchObject({ moves: 2, groups: [{ from: null }, { from: '0.1.0' }] });
-		expect(stderr).toMatch(/format is refused by devices of the inventory with a version before 0\.2 \(1\)/);
+		const { stdout } = await operator.idv(['fleet', 'preview', files[2], '--inventory', inventory, '--json']);
+		expect(JSON.parse(stdout)).toMatchObject({ moves: 2, groups: [{ from: null }, { from: '0.2.0~1' }] });
 	});
 });
 
@@ -727,11 +726,38 @@ test('a plan that agents of 0.1.0 refuse is not published in the place of one th
 	expect((await first(await plan(1, 'new', { format: 'idv-fleet-plan/1' }), out)).status).toBe(0);
 	const next = await plan(2, 'new', { fleet: undefined });
 	const { status, stderr } = await sign(next, out);
-	const words = /format is refused by devices of the inventory with a version before 0\.2 \(60\)/;
+	const words =
+		/format is refused by devices of the inventory with a version before 0\.2 \(60: K-0, K-1, K-2, K-3, K-4, …\)/;
 	expect([status, stderr]).toEqual([65, expect.stringMatching(words)]);
 	expect((await published()).revision).toBe(1);
 	const beside = await first(next, join(operator.directory, 'other.json'));
 	expect(beside).toMatchObject({ status: 0, stderr: expect.stringMatching(words) });
+});
+
+test('devices that refuse the format of a plan are not counted as those that move, and named [F1424]', async () => {
+	const { plan } = await given();
+	const rows = Array.from({ length: 20 }, (_, n) => `K-${n},old,${n % 2 ? '0.1.0' : '0.2.0'}`);
+	const inventory = await operator.file('some.csv', `deviceId,workflowId,version\n${rows.join('\n')}\n`);
+	const all = { defaults: { workflowId: 'new' } };
+	const [first, next] = [await plan(1, 'old', { defaults: { workflowId: 'old' } }), await plan(2, 'new', all)];
+	const refusing = /^10 devices refuse the plan's format, and stay as they are: K-1, K-3, .*K-19$/m;
+	for (const args of [
+		['preview', next],
+		['diff', first, next],
+	]) {
+		const shown = await operator.idv(['fleet', ...args, '--inventory', inventory]);
+		expect(shown.stdout).toMatch(/10 devices of 20 would move/);
+		expect(shown.stdout).toMatch(refusing);
+		const read = JSON.parse((await operator.idv(['fleet', ...args, '--inventory', inventory, '--json'])).stdout);
+		expect(read.preview ?? read).toMatchObject({ moves: 10, stays: 10, groups: [{ devices: 10 }] });
+	}
+	const { stdout } = await operator.idv(['fleet', 'check', next, '--inventory', inventory, '--max-moves', '50%']);
+	expect(stdout).toMatch(/format is refused by .* \(10: K-1, K-3, K-5, K-7, K-9, …\)/);
+	expect(stdout).not.toMatch(/may move/);
+	const older = await plan(3, 'new', { ...all, format: 'idv-fleet-plan/1' });
+	const { stdout: every } = await operator.idv(['fleet', 'preview', older, '--inventory', inventory]);
+	expect(every).toMatch(/20 devices of 20 would move/);
+	expect(every).not.toMatch(/refuse/);
 });
 
 test('a damaged record does not keep a plan from going back, once a person says so, and what is lost is told [F1196]', async () => {
