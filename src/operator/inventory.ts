@@ -109,9 +109,27 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 	const left = [...known].filter(([deviceId]) => LEFT_BEHIND.test(deviceId));
 	for (const [deviceId, { place }] of left.slice(0, MAX_PROBLEMS))
 		warn?.(`${file}: ${place}: ${deviceId} counts as a device: has a spreadsheet left that behind?`);
+	for (const said of warn ? sharedNumbers(devices, (id) => known.get(id)?.place ?? '') : []) warn?.(`${file}: ${said}`);
 	const alike = alikeIds(devices);
 	if (alike) warn?.(`${file}: ${alike} differ in capitals only, and are two devices: is one of them a slip?`);
 	return devices;
+}
+
+/** Serial numbers and MAC addresses that several devices have, whatever their capitals and spaces: what a rule or an application means by one is not one device. */
+function sharedNumbers(devices: readonly InventoryDevice[], placeOf: (deviceId: string) => string): string[] {
+	const columns = { 'serial number': 'serial', 'MAC address': 'macAddress' } as const;
+	return Object.entries(columns).flatMap(([name, column]) => {
+		const numbered = devices.filter((device) => device[column] !== null);
+		const groups = Map.groupBy(numbered, (device) => device[column]?.trim().toLowerCase());
+		const shared = [...groups.values()].filter((those) => those.length > 1).slice(0, MAX_PROBLEMS);
+		return shared.map((those) => {
+			const [one, other] = those.map((device) => ({ ...device, place: placeOf(device.deviceId) }));
+			const more = those.length > 2 ? `, and ${those.length - 2} more` : '';
+			return onOneLine(
+				`${one?.place} and ${other?.place}: ${one?.deviceId} and ${other?.deviceId}${more} have the ${name} ${one?.[column]}: is one of them a slip?`,
+			);
+		});
+	});
 }
 
 /** The first ids that differ in capitals only; `null` for none. */

@@ -144,6 +144,25 @@ test('ids that differ in capitals only are two devices, and are told [F726]', as
 	expect(said).toHaveLength(1);
 });
 
+test('a serial number or MAC address of several rows is told with its lines, in whatever spelling [F1425]', async () => {
+	const said: string[] = [];
+	const rows = [
+		'K-1,S1,',
+		'K-2,s1 ,',
+		'K-3,S1,',
+		'K-4,S3,00:1B:21:0A:0B:0C',
+		'K-5,,00-1b-21-0a-0b-0c',
+		'K-6,,',
+		'K-1,S1,',
+	];
+	const devices = await read(`deviceId,serial,macAddress\n${rows.join('\n')}\n`, (words) => said.push(words));
+	expect(devices).toHaveLength(6);
+	expect(said).toEqual([
+		expect.stringMatching(/: line 2 and line 3: K-1 and K-2, and 1 more have the serial number S1: /),
+		expect.stringMatching(/: line 5 and line 6: K-4 and K-5 have the MAC address 00:1b:21:0a:0b:0c: /),
+	]);
+});
+
 test('an id that a spreadsheet has made a number of is named', async () => {
 	await expect(read('deviceId\n1.23E+11\n')).rejects.toThrow(
 		/line 2: deviceId 1\.23E\+11: a spreadsheet has made a number/,
