@@ -27,8 +27,8 @@ const signingSchema = z.looseObject({
 		),
 	),
 	moves: z.array(z.unknown()),
-	/** The command that has held the fleet back with it; left out where it goes forward. */
-	brake: z.enum(['pause', 'rollback', 'sign']).optional().catch(undefined),
+	/** The command that has held the fleet back with it, also one that only a later version has; left out where it goes forward. */
+	brake: z.string().optional(),
 });
 export type Signing = z.infer<typeof signingSchema>;
 
