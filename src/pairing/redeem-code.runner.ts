@@ -67,6 +67,7 @@ export async function redeemCode(
 		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };
 		const message = `${host} has registered this device, but neither the code nor the answer names a workflow: without one, the device is not paired.`;
 		const remedy = 'Ask for a new pairing code, and name the workflow with it: pair --workflow ID.';
+		await forgetAttempt(before, options);
 		throw asError(withWorth(failure('workflow-missing', message, { remedy }), 'used', ''));
 	}
 
@@ -77,10 +78,7 @@ export async function redeemCode(
 	if (kept) throw asError({ ...kept, recovers: false });
 	// A code that is certainly used up leaves nothing to try again.
 	if (result.sent === 'perhaps' && result.worth !== 'used') throw uncertain(host, result);
-	// An answer that was set aside stays good whatever another code came to.
-	stateWriter.keep((state) => ({ ...state, attempt: options.answers.attempt ? before : null }));
-	// What the service said matters more now than whether the disk takes it.
-	await options.store.save(stateWriter.state).catch(() => {});
+	await forgetAttempt(before, options);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	const isSame = before?.tokenHash === hashOf(plan.token) && before.attemptId === options.answers.attempt?.attemptId;
 	const isOver = result.failure.code === 'code-expired-or-used';
@@ -106,6 +104,16 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	const tokenHash = hashOf(token);
 	const attempt = { attemptId, tokenHash, host: new URL(baseUrl).host, at: isoNow(clock) };
 	await stateWriter.record((state) => ({ ...state, attempt }));
+}
+
+/** What became of the code is plain. An answer that was set aside stays good whatever another code came to. */
+async function forgetAttempt(
+	before: CodeRedemption['stateWriter']['state']['attempt'],
+	{ answers, stateWriter, store }: CodeRedemption,
+): Promise<void> {
+	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt ? before : null }));
+	// What the service said matters more now than whether the disk takes it.
+	await store.save(stateWriter.state).catch(() => {});
 }
 
 /** The code was sent, and no answer says plainly what became of it, or brings what it was spent for. */

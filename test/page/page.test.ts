@@ -806,7 +806,9 @@ describe('pairing', () => {
 		submit('confirm');
 		await expect
 			.poll(() => text('answer'), LOOK)
-			.toBe('This code names no workflow. The code is used up. Ask for a new pairing code and scan it.');
+			.toBe(
+				'This code names no workflow. The code is used up. Ask for a new pairing code and scan it. Type the name of the workflow.',
+			);
 		expect([at('code').value, at('enter').hidden]).toEqual(['', false]);
 	});
 

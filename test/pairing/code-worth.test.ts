@@ -287,6 +287,9 @@ test('a code without a workflow that the service takes without naming one says t
 		/^127\.0\.0\.1:\d+ has registered this device, but neither the code nor the answer names a workflow: .* not paired\. The code is used up\.$/,
 	);
 	expect(refusal.remedy).toBe('Ask for a new pairing code, and name the workflow with it: pair --workflow ID.');
+	// Nor does the status say that the same code may be tried once more.
+	expect(device.agent.status().summary.code).toBe('unpaired');
+	expect((await device.home.untilSaved(({ attempt }) => attempt === null)).attempt).toBeNull();
 });
 
 test('what is refused on the device itself has not touched the code', async () => {

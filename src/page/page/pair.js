@@ -524,7 +524,9 @@ function sentenceOf({ code: named, params = {} }) {
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
 	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];
-	return [what, worth, worth === text('codeUsed') ? '' : todo].filter(Boolean).join(' ');
+	// With the new code the same is missing.
+	const isMore = worth !== text('codeUsed') || named === 'workflow-missing';
+	return [what, worth, isMore ? todo : ''].filter(Boolean).join(' ');
 }
 
 /**
