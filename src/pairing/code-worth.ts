@@ -23,6 +23,9 @@ const NEXT: Readonly<Record<CodeWorth, string>> = {
 const WHOLE =
 	'Scan or type the whole code once more; if it is refused again, ask for a new pairing code: each works once and for a few minutes.';
 
+/** The words of the service are about something else than the code: the same will meet the next one. */
+const NAMED = 'If the service names a cause, see to that first. ';
+
 /** The refusal with the worth of the code, also for programs. @param next the sentence after its remedy. @param words of the worth. */
 export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth], words = WORDS[worth]): Failure {
 	// Words of the service that name the end of the code say it all.
@@ -32,7 +35,10 @@ export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth], 
 	return {
 		...cause,
 		message: joinSentences(cause.message, isSaid ? '' : words),
-		remedy: joinSentences(isOver && !isSaid ? WHOLE : remedy, isOver ? '' : next),
+		remedy: joinSentences(
+			isOver && !isSaid ? `${worth === 'uncertain' ? NAMED : ''}${WHOLE}` : remedy,
+			isOver ? '' : next,
+		),
 		// The agent keeps no code: only a person can try it again.
 		recovers: false,
 		params: { ...params, pairingCode: worth },

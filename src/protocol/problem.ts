@@ -30,17 +30,17 @@ const MAX_MEMBERS = 100;
 const MAX_DETAIL = 200;
 
 /**
- * The most telling words of an error body, made safe to print: a problem document's detail or title, the usual `message`
- * and `error` fields, or plain text. Empty for markup and for anything that cannot be read.
+ * The most telling words of an error body, made safe to print: a problem document's detail or title, the usual `message`,
+ * `error_description` (RFC 6749) and `error` fields, or plain text. Empty for markup and for anything that cannot be read.
  */
 export function readErrorDetail(body: string): string {
 	const trimmed = body.trim();
 	if (trimmed.startsWith('<')) return '';
 	const document = parseJson(trimmed);
 	if (document === undefined) return cleanText(trimmed, MAX_DETAIL);
-	const { detail, message, title, error, errors, reason } = Object(document);
+	const { detail, message, title, error_description: ofError, error, errors, reason } = Object(document);
 	const { detail: inDetail, message: inMessage } = Object(isObject(error) ? error : Object(errors)[0]);
-	const words = [detail, message, title, error, inDetail, inMessage, Object(errors)[0], reason, document];
+	const words = [detail, message, title, ofError, error, inDetail, inMessage, Object(errors)[0], reason, document];
 	const text = words.find((value) => typeof value === 'string') ?? '';
 	const fields = readFieldErrors(body);
 	const named = fields.map((one) => `${one.field}: ${one.message}`).join(', ');

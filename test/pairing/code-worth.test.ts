@@ -292,6 +292,20 @@ test('a code without a workflow that the service takes without naming one says t
 	expect((await device.home.untilSaved(({ attempt }) => attempt === null)).attempt).toBeNull();
 });
 
+test('where the words of the service are about something else, what they name comes first [F1415]', async () => {
+	const device = await givenAgent();
+	for (const [body, said] of [
+		['{"title":"Clock skew too large"}', 'Clock skew too large'],
+		['{"error":"invalid_token","error_description":"The token is not active yet"}', 'The token is not active yet'],
+	]) {
+		const code = await givenAnswer((_request, response) => response.writeHead(401).end(body));
+		const refusal = await refusalOf(device, code);
+		expect([refusal.code, worthOf(refusal)]).toEqual(['code-expired-or-used', 'uncertain']);
+		expect(refusal.message).toContain(said);
+		expect(refusal.remedy).toMatch(/^If the service names a cause, see to that first\. Scan or type the whole code once more;/);
+	}
+});
+
 test('what is refused on the device itself has not touched the code', async () => {
 	const [service, other] = [await givenService(), await givenService()];
 	const device = await givenPairedAgent(service);
