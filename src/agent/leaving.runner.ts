@@ -68,7 +68,11 @@ export function createLeaving({
 			const ids = arrived.get(baseUrl) ?? new Set();
 			arrived.clear();
 			if (!holdsOthers(state, baseUrl)) return;
-			const hasMoved = state.connections.some((saved) => saved.baseUrl !== baseUrl);
+			const { connections } = state;
+			// A newer one of another service is of an address that was only tried.
+			const isHere = connections.findIndex((saved) => saved.baseUrl === baseUrl);
+			const older = isHere === -1 ? connections : connections.slice(0, isHere);
+			const hasMoved = older.some((saved) => saved.baseUrl !== baseUrl);
 			const keepsEvents = !hasMoved || state.pairing?.keepsEvents === true;
 			if (hasMoved) log.info('left the service of before', { host: new URL(baseUrl).host });
 			// At once: what arrives from here on stays.

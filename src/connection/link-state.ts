@@ -89,6 +89,8 @@ export type LinkEvent = { readonly atMs: number } & (
 			readonly hasOther?: boolean;
 			/** Whether it had been open. Default: whether it ended with a close code. */
 			readonly wasOpen?: boolean;
+			/** For how long. */
+			readonly openMs?: number | undefined;
 			/** Whether another link gets a new Connection already: this one only tries its own once more. */
 			readonly isFollowed?: boolean;
 			/** The channel is tried again after this, whatever ended it: there is room for one only. */

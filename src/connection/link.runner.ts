@@ -250,8 +250,18 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				// Beside another link of this device, that one may have taken its place.
 				const replaced = links.size === 1 ? replacedBy(meant) : null;
 				const outlived = options.line.ended(event, atMs, replaced);
-				const wasOpen = event.line !== null;
-				const ended = { attempt, atMs, failure, timedOut, closeCode, wasOpen, hasOther: link.hasOther, outlived };
+				const [wasOpen, openMs] = [event.line !== null, event.line?.lifeMs];
+				const ended = {
+					attempt,
+					atMs,
+					failure,
+					timedOut,
+					closeCode,
+					wasOpen,
+					openMs,
+					hasOther: link.hasOther,
+					outlived,
+				};
 				report.event(generation, { type: 'channelEnded', ...ended });
 			}
 		}

@@ -72,8 +72,9 @@ export function endsAsSecond(link: Link, event: Ended): boolean {
 	return endsEarly(link, event) && (isFresh || dispositionOf(event.failure.code) !== 'reregister');
 }
 
-function endsEarly({ state }: Link, { closeCode, wasOpen, failure: told, atMs }: Ended): boolean {
-	const hasCounted = state.name === 'online' && atMs - state.sinceMs >= COUNTS_AFTER_MS;
+function endsEarly({ state }: Link, { closeCode, wasOpen, openMs = 0, failure: told, atMs }: Ended): boolean {
+	// One that is tried for longer is no second channel that its service minds, either.
+	const hasCounted = openMs >= COUNTS_AFTER_MS || (state.name === 'online' && atMs - state.sinceMs >= COUNTS_AFTER_MS);
 	// What this device ends itself says nothing of the place for it.
 	if (told.code === 'handshake-timeout') return false;
 	return !hasCounted && (closeCode !== null || wasOpen === true || told.code === 'connection-lost' || isHeld(told));

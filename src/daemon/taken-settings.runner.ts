@@ -45,13 +45,16 @@ export function keepTaken(parts: {
 }) {
 	const { agent, clock, log, audit, atStart } = parts;
 	let seen = agent.ways.runtime();
+	/** The fleet plan may name the cadence where the settings do not. */
+	const isPlanned = () => {
+		const { source = 'default' } = agent.ways.runtime().resolved.origins.get('heartbeatCadence') ?? {};
+		return source === 'default' && agent.status().plan !== null;
+	};
 	const inForce = (before?: Settings): Settings => {
-		const { settings, origins } = agent.ways.runtime().resolved;
-		const { workflow, channel, plan, ...status } = agent.status();
+		const { settings } = agent.ways.runtime().resolved;
+		const { workflow, channel, ...status } = agent.status();
 		const { credential, workflowId } = agent.ways.lastGood().settings;
-		// The fleet plan may name it where the settings do not.
-		const isPlanned = plan !== null && (origins.get('heartbeatCadence')?.source ?? 'default') === 'default';
-		const cadence = isPlanned ? undefined : (channel.heartbeatCadence ?? before?.heartbeatCadence);
+		const cadence = isPlanned() ? undefined : (channel.heartbeatCadence ?? before?.heartbeatCadence);
 		const heartbeatCadence = cadence ?? settings.heartbeatCadence;
 		const live = { ...status, workflowId: workflow.live ?? workflowId, heartbeatCadence };
 		const values = LIVE.map((path) => [path, settings[path] === null ? null : live[path]]);
@@ -178,8 +181,11 @@ export function keepTaken(parts: {
 				// Of a port that could not be had the one from before is in use, or none.
 				const portOut = told.find(({ code, params }) => code === 'socket-failed' && params?.['setting'] === path);
 				const inUse = portOut ? (portOut.params?.['inUse'] ?? null) : value;
+				const { heartbeatCadence } = agent.status().channel;
+				const isOfPlan = path === 'heartbeatCadence' && isPlanned() && (heartbeatCadence ?? value) !== value;
 				return {
 					...{ path, value: shownValue(path, inUse), source, where },
+					...(isOfPlan && { value: heartbeatCadence, source: 'connection' }),
 					// When it was opened is not known.
 					...(!portOut && { since: since.get(path) ?? startedAt }),
 					...(isRead &&

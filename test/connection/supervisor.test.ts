@@ -388,6 +388,18 @@ describe('an old channel that the service ends because the new link has register
 		expect(connectionOf(kept.current?.state as LinkState)?.token).toBe('token-1');
 	});
 
+	test('is not made room for where the new one was open for some seconds: that is no second channel that a service minds [F1417]', () => {
+		for (const [openMs, stays] of [
+			[2900, false],
+			[4000, true],
+			[12_000, true],
+		] as const) {
+			const late = { ...ended(refused, 1008), wasOpen: true, openMs } as Told;
+			const { supervision } = tell(both, 'next', late);
+			expect([openMs, supervision.current?.state.name === 'online']).toEqual([openMs, stays]);
+		}
+	});
+
 	test('is not made room for where the new one ended itself, as no confirmation came [F1257]', () => {
 		const silent = { ...ended(failure('handshake-timeout', 'Not confirmed.')), wasOpen: true } as Told;
 		const { supervision } = tell(both, 'next', silent);

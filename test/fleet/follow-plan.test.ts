@@ -5,6 +5,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
+import type { SettingsReport } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
 import { formatMetrics, stateMetrics } from '../../src/status/metrics.ts';
 import { UPDATES_PROGRAM } from '../../src/updates/package.ts';
@@ -276,18 +277,25 @@ describe('a device with a fleet plan', () => {
 		expect(registrations(service)).toEqual([201, 201]);
 	});
 
-	test('beats at the cadence of the plan, unless its settings name one', async () => {
+	test('beats at the cadence of the plan, unless its settings name one, and shows which is in force [F1416]', async () => {
 		const settings = { defaults: { workflowId: 'check-in', settings: { heartbeatCadence: 7 } } };
 		const { service, server, device } = await givenFleetDevice(plan(1, 'check-in', settings));
 		device.clock.advance(FIRST_LOOK_MS);
 		await device.untilStatus(({ plan }) => plan?.followed === 1);
 		expect(registrations(service)).toEqual([201, 201]);
+		const shown = async () => {
+			const report = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+			return report.settings.find(({ path }) => path === 'heartbeatCadence');
+		};
+		expect(await shown()).toMatchObject({ value: 7, source: 'connection' });
+		expect(await shown()).not.toHaveProperty('waitsFor');
 		const back = service.waitFor('request');
 		await device.home.writeSettings({ heartbeatCadence: 30, fleet: { planUrl: server.url } });
 		await device.daemon.reload();
 		await back;
 		expect((await device.untilStatus(({ problem }) => problem === null)).plan?.followed).toBe(1);
 		expect(registrations(service)).toEqual([201, 201, 201]);
+		await expect.poll(shown).toMatchObject({ value: 30, source: 'file' });
 	});
 
 	test('waits for the lease of an application', async () => {

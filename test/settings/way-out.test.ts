@@ -220,13 +220,15 @@ test.each<[what: string, more: object, endsAfterMs: number]>([
 		let opened = 0;
 		other.on('device-online', () => {
 			opened += 1;
-			setTimeout(() => other.closeChannels(1011), endsAfterMs);
+			setTimeout(() => other.closeChannels(1011), endsAfterMs).unref();
 		});
 		const home = await givenHome();
 		const apiKeyFile = await home.secretFile('key', OTHER_KEY);
 		const good = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile }, fleet: LIMIT };
 		const device = await givenAgent({ home, settings: good, countsAfterMs: 'own' });
 		await device.untilLive('check-in');
+		service.notify({ type: 'session.started', id: 'unread' });
+		await device.untilEvent(({ serviceId }) => serviceId === 'unread');
 		const offline = watchOffline(service);
 		await home.writeSettings({ ...good, ...more, baseUrl: other.url });
 		await device.daemon.reload();
@@ -244,6 +246,8 @@ test.each<[what: string, more: object, endsAfterMs: number]>([
 			const again = await givenAgent({ home: at, countsAfterMs: 'own' });
 			await again.untilStatus(({ state, baseUrl }) => state === 'online' && baseUrl === service.url);
 			await expect.poll(() => opened).toBeGreaterThan(before);
+			if (endsAfterMs > 0) await other.waitFor('channel-closed');
+			expect((await again.events()).map(({ serviceId }) => serviceId)).toContain('unread');
 			again.clock.advance(20_000);
 			await again.untilStatus((status) => isRefused(status) && status.baseUrl === service.url);
 			await again.stop();
