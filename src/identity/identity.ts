@@ -299,14 +299,13 @@ function changedParts({ serials, isContainer }: IdentityFacts, then: Fingerprint
 /**
  * Whether this looks like another device's state. Serial number and MAC address belong to the hardware: one that is the
  * same settles it. The machine-id lies on the disk and travels with a copy, so it only testifies when it differs. Two
- * different parts are needed; one is enough if nothing of the hardware besides it is known from then, though never
- * the MAC address alone, since network cards are replaced.
+ * different parts are needed; one is enough if nothing of the hardware besides it is known from then or is here, though
+ * never the MAC address alone, since network cards are replaced.
  */
 function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part[]): boolean {
 	if (isBare(then, now) && changed.includes('machine')) return true;
 	if (HARDWARE.some((part) => then[part] !== null && then[part] === now[part])) return false;
-	if (changed.length !== 1) return changed.length > 1;
-	return changed[0] !== 'macAddress' && HARDWARE.every((part) => then[part] === null || part === changed[0]);
+	return changed.length > 1 || (changed.length === 1 && changed[0] !== 'macAddress');
 }
 
 /**

@@ -356,12 +356,17 @@ describe('a state that was copied to another device', () => {
 		['the card is still the same', all, { ...other, mac: ONBOARD.mac }, false],
 		['serial number unknown, card and machine-id differ', all, { ...other, serial: null }, true],
 		['only the card can be compared, and it differs', all, { serial: null, mac: other.mac, machine: null }, false],
-		['only the serial number can be compared, of two', all, { ...other, mac: null, machine: HASH }, false],
+		[
+			'another serial number, the card of then gone, the machine-id of the disk',
+			all,
+			{ ...other, mac: null, machine: HASH },
+			true,
+		],
 		['only a serial number was ever known', { serial: 'PF3K9QXZ' }, other, true],
 		['only a card was ever known', { macAddress: ONBOARD.mac }, other, false],
 		['only a machine-id was ever known', { machine: HASH }, other, true],
 		['nothing was ever known', {}, other, false],
-	])('%s', (_name, then, now, cloned) => {
+	])('%s: it is one where nothing of the hardware is the same [F1418]', (_name, then, now, cloned) => {
 		const choice = chooseIdentity(machineWith(now), {}, pinnedWith(then), null);
 		expect(choice.cloned).toBe(cloned);
 	});
