@@ -250,18 +250,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				// Beside another link of this device, that one may have taken its place.
 				const replaced = links.size === 1 ? replacedBy(meant) : null;
 				const outlived = options.line.ended(event, atMs, replaced);
-				const [wasOpen, openMs] = [event.line !== null, event.line?.lifeMs];
-				const ended = {
-					attempt,
-					atMs,
-					failure,
-					timedOut,
-					closeCode,
-					wasOpen,
-					openMs,
-					hasOther: link.hasOther,
-					outlived,
-				};
+				const life = { wasOpen: event.line !== null, openMs: event.line?.lifeMs, outlived };
+				const ended = { attempt, atMs, failure, timedOut, closeCode, ...life, hasOther: link.hasOther };
 				report.event(generation, { type: 'channelEnded', ...ended });
 			}
 		}

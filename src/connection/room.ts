@@ -73,7 +73,7 @@ export function endsAsSecond(link: Link, event: Ended): boolean {
 }
 
 function endsEarly({ state }: Link, { closeCode, wasOpen, openMs = 0, failure: told, atMs }: Ended): boolean {
-	// One that is tried for longer is no second channel that its service minds, either.
+	// Its service does not mind a second channel that it keeps for longer.
 	const hasCounted = openMs >= COUNTS_AFTER_MS || (state.name === 'online' && atMs - state.sinceMs >= COUNTS_AFTER_MS);
 	// What this device ends itself says nothing of the place for it.
 	if (told.code === 'handshake-timeout') return false;
