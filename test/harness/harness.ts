@@ -203,7 +203,13 @@ export async function givenAgent(setup: AgentSetup = {}): Promise<RunningAgent> 
 		machineRoot,
 		logTo: { write },
 		openChannel: (channel, listener) =>
-			openChannel({ ...channel, ...(channel.provesByAge && setup.countsAfterMs !== 'own' && { proveAfterMs: setup.countsAfterMs ?? 20 }) }, listener),
+			openChannel(
+				{
+					...channel,
+					...(channel.provesByAge && setup.countsAfterMs !== 'own' && { proveAfterMs: setup.countsAfterMs ?? 20 }),
+				},
+				listener,
+			),
 	});
 	const { agent } = daemon;
 	const statuses: Status[] = [];

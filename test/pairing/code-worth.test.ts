@@ -302,7 +302,9 @@ test('where the words of the service are about something else, what they name co
 		const refusal = await refusalOf(device, code);
 		expect([refusal.code, worthOf(refusal)]).toEqual(['code-expired-or-used', 'uncertain']);
 		expect(refusal.message).toContain(said);
-		expect(refusal.remedy).toMatch(/^If the service names a cause, see to that first\. Scan or type the whole code once more;/);
+		expect(refusal.remedy).toMatch(
+			/^If the service names a cause, see to that first\. Scan or type the whole code once more;/,
+		);
 	}
 });
 
