@@ -86,6 +86,10 @@ interface Running {
 	/** Whether the newest channel came to nothing at one of several addresses. */
 	hasOther: boolean;
 	conversation: Conversation | null;
+	/** Whether its channel is only tried beside another one: what comes of that says nothing of the line in force. */
+	isTried: boolean;
+	/** Tells the line of a channel that was tried. */
+	tellLine: () => void;
 	stopHeartbeats: () => void;
 	cancelTimer: () => void;
 }
@@ -108,7 +112,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const running = (generation: number): Running => {
 		const known = links.get(generation);
 		if (known) return known;
-		const idle = { stopHeartbeats() {}, cancelTimer() {} };
+		const idle = { isTried: false, tellLine() {}, stopHeartbeats() {}, cancelTimer() {} };
 		const fresh: Running = { request: null, channel: null, hasOther: false, conversation: null, ...idle };
 		links.set(generation, fresh);
 		return fresh;
@@ -162,6 +166,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
+		link.isTried = effect.proveAfterMs !== undefined;
 		const address = channelAddress(registration.baseUrl, effect.token, registration.request, service);
 		const { url } = address;
 		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
@@ -214,6 +219,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 
 	const confirmed = (generation: number, registration: Registration, attempt: number, cadenceMs: number) => {
 		const link = running(generation);
+		if (link.isTried) link.tellLine();
+		link.isTried = false;
 		report.event(generation, { type: 'channelConfirmed', attempt, atMs: clock.monotonicMs() });
 		if (options.runtime(registration.way).resolved.settings.service.heartbeatMode !== 'frame' || !link.channel) return;
 		link.stopHeartbeats();
@@ -225,7 +232,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const atMs = clock.monotonicMs();
 		switch (event.type) {
 			case 'opened':
-				options.line.opened(registration.baseUrl, event.localAddress, atMs);
+				link.tellLine = () => options.line.opened(registration.baseUrl, event.localAddress, atMs);
+				if (!link.isTried) link.tellLine();
 				if (event.clockSkewMs !== null)
 					report.serviceTime({ skewMs: event.clockSkewMs, serviceMs: event.serviceMs }, true);
 				link.conversation?.opened(event.headers);
@@ -244,12 +252,12 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				link.stopHeartbeats();
 				link.conversation?.stop();
 				link.channel = null;
-				if (event.line) report.lineEnded(generation, registration, event.line, false);
+				if (event.line && !link.isTried) report.lineEnded(generation, registration, event.line, false);
 				const meant = asMeant(event, options.runtime(registration.way).resolved.settings.service.closeCodes);
 				const { failure, closeCode, timedOut } = meant;
 				// Beside another link of this device, that one may have taken its place.
 				const replaced = links.size === 1 ? replacedBy(meant) : null;
-				const outlived = options.line.ended(event, atMs, replaced);
+				const outlived = !(event.line && link.isTried) && options.line.ended(event, atMs, replaced);
 				const life = { wasOpen: event.line !== null, openMs: event.line?.lifeMs, outlived };
 				const ended = { attempt, atMs, failure, timedOut, closeCode, ...life, hasOther: link.hasOther };
 				report.event(generation, { type: 'channelEnded', ...ended });

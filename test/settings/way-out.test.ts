@@ -255,6 +255,28 @@ test.each<[what: string, more: object, endsAfterMs: number]>([
 	},
 );
 
+test('the ends of channels that are only tried are not told as cuts of the one in force [F1419]', async () => {
+	const apiKeys = [{ name: 'both', permissions: ['ephemeral_device:write' as const], token: OTHER_KEY }];
+	const [service, other] = [await givenService({ apiKeys }), await givenService({ apiKeys })];
+	let opened = 0;
+	other.on('device-online', () => {
+		opened += 1;
+		setImmediate(() => other.closeChannels(1011));
+	});
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', OTHER_KEY);
+	const good = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const device = await givenAgent({ home, settings: good, countsAfterMs: 'own' });
+	await device.untilLive('check-in');
+	await home.writeSettings({ ...good, baseUrl: other.url });
+	await device.daemon.reload();
+	while (opened < 6) {
+		device.clock.advance(1000);
+		await device.client.request('agent', 'GET', '/v1/status');
+	}
+	expect(device.statuses.flatMap(({ warnings }) => warnings.map(({ code }) => code))).not.toContain('channel-flapping');
+});
+
 test.each<[what: string, more: object]>([
 	['alone', {}],
 	['with another cadence', { heartbeatCadence: 20 }],
