@@ -43,7 +43,6 @@ const EVIDENCE =
 	/^docs\/(?:measurements|faults|threat-model|testing|service-interface|forwarding|architecture|decisions\/.*|monitoring\/.*)\.md$/;
 /** Pages that were longer when the rule came, in words; a page that has got shorter gives its place up. */
 const LONGER: Readonly<Record<string, number>> = {
-	'docs/fleet.md': 1907,
 	'docs/integrators.md': 2142,
 	'docs/updates.md': 2352,
 };
