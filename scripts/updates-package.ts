@@ -39,7 +39,8 @@ export async function buildUpdatesPackage(options: UpdatesPackageOptions): Promi
 	await mkdir(join(tree, units, 'multi-user.target.wants'));
 	await symlink('../idv-agent-finish.service', join(tree, units, 'multi-user.target.wants/idv-agent-finish.service'));
 	await putDocuments(opened, { root, name: NAME, version, epoch });
-	await put(`usr/share/doc/${NAME}/updates.md.gz`, gzip(await readFile(join(root, 'docs/updates.md'), 'utf8')));
+	for (const page of ['updates.md', 'update-judge.md'])
+		await put(`usr/share/doc/${NAME}/${page}.gz`, gzip(await readFile(join(root, 'docs', page), 'utf8')));
 	for (const script of ['postinst', 'prerm', 'postrm'])
 		await copy(`scripts/debian/updates/${script}`, `DEBIAN/${script}`, 0o755);
 	const file = join(outDir, `${NAME}_${version}_all.deb`);

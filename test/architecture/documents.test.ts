@@ -44,7 +44,6 @@ const EVIDENCE =
 /** Pages that were longer when the rule came, in words; a page that has got shorter gives its place up. */
 const LONGER: Readonly<Record<string, number>> = {
 	'docs/integrators.md': 2142,
-	'docs/updates.md': 2352,
 };
 
 test('a page that a user has to read has at most 1,500 words besides its code, and a longer one only gets shorter [F747]', () => {
