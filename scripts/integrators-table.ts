@@ -1,11 +1,11 @@
-/** Writes the table of open points into docs/integrators.md: `node scripts/integrators-table.ts`. A test holds the two together. */
+/** Writes the table of open points into docs/open-points.md: `node scripts/integrators-table.ts`. A test holds the two together. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { formatAssumptions } from '../src/protocol/assumptions.ts';
 import { listSettings } from '../src/settings/table.ts';
 
-const PAGE = resolve(import.meta.dirname, '../docs/integrators.md');
+const PAGE = resolve(import.meta.dirname, '../docs/open-points.md');
 const [BEGIN, END] = ['<!-- open points: from src/protocol/assumptions.ts -->', '<!-- end of the open points -->'];
 
 /** The page with its table made again from the ledger and the settings. */

@@ -56,7 +56,7 @@ describe('the ledger of open points', () => {
 	});
 
 	test('is the table for integrators', () => {
-		const page = readFileSync(join(ROOT, 'docs/integrators.md'), 'utf8');
+		const page = readFileSync(join(ROOT, 'docs/open-points.md'), 'utf8');
 		expect(page, 'run: node scripts/integrators-table.ts').toBe(withTable(page));
 	});
 
