@@ -34,12 +34,16 @@ export function goesElsewhere(registration: Registration, { current }: Pick<Supe
 /** Beside a channel that works there is time: services wait some seconds for what they want to hear first, and end a channel only then. */
 const TRIED_FOR_MS = { least: COUNTS_AFTER_MS, most: 15_000 } as const;
 
-/** How long a channel by other settings, or at another address, must last beside the one that works, or comes back at a start; `undefined` for the usual. */
+/**
+ * How long a channel by other settings must last beside the one that works, or comes back at a start; and one at another address, however the
+ * device is there: what it leaves for that does not come back. `undefined` for the usual.
+ */
 export function proveAfterMs(generation: number, { current, next }: Supervision, limitMs: number): number | undefined {
 	if (!current || next?.generation !== generation || next.reason === 'pairing') return;
 	const { name } = current.state;
 	const isStarting = (name === 'registering' || name === 'connecting') && failureOf(current.state) === null;
-	if (name !== 'online' && !isStarting) return;
+	const isElsewhere = current.registration.baseUrl !== next.registration.baseUrl;
+	if (!isElsewhere && name !== 'online' && !isStarting) return;
 	if (!goesElsewhere(next.registration, { current })) return;
 	return Math.max(TRIED_FOR_MS.least, Math.min(TRIED_FOR_MS.most, limitMs / 4));
 }

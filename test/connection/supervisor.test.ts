@@ -351,6 +351,10 @@ describe('an old channel that the service ends because the new link has register
 		expect(proveAfterMs(moved.next?.generation ?? 0, moved, limitMs)).toBeUndefined();
 		const offline = tell(tried, 'current', ended(failure('connection-lost', 'Gone.'), null)).supervision;
 		expect(proveAfterMs(generation, offline, limitMs)).toBeUndefined();
+		// Another service is not gone to for a channel of some seconds while the old one is away: there would be no way back.
+		const elsewhere = want(online, withKey('w1', { way, baseUrl: 'https://other.example' })).supervision;
+		const away = tell(elsewhere, 'current', ended(failure('connection-lost', 'Gone.'), null)).supervision;
+		expect(proveAfterMs(elsewhere.next?.generation ?? 0, away, limitMs)).toBe(15_000);
 		const paired = { ...tried, next: tried.next && { ...tried.next, reason: 'pairing' as const } };
 		expect(proveAfterMs(generation, paired, limitMs)).toBeUndefined();
 	});
