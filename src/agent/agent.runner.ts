@@ -195,7 +195,7 @@ function assemble(options: AgentOptions, base: Base) {
 				);
 				base.audit.record({ action: 'moved', entrance, result: 'ok', ...(from && { from }), ...(to && { to }) });
 			}
-			leaving.belongTo(baseUrl);
+			leaving.belongTo(baseUrl, links.supervision.desired?.baseUrl);
 		},
 		onFailedAttempt({ code }) {
 			counters.failedAttempts += 1;

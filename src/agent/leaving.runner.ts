@@ -62,17 +62,19 @@ export function createLeaving({
 			arrived.set(baseUrl, ids.add(appendedId));
 			return result;
 		},
-		/** From now on the device belongs to this service alone. */
-		belongTo(baseUrl: string): void {
+		/** From now on the device belongs to this service alone, and to the one that it is on its way to. @param wanted its base URL. */
+		belongTo(baseUrl: string, wanted = baseUrl): void {
 			const { state } = stateWriter;
-			const ids = arrived.get(baseUrl) ?? new Set();
-			arrived.clear();
-			if (!holdsOthers(state, baseUrl)) return;
 			const { connections } = state;
 			// A newer one of another service is of an address that was only tried.
 			const isHere = connections.findIndex((saved) => saved.baseUrl === baseUrl);
 			const older = isHere === -1 ? connections : connections.slice(0, isHere);
 			const hasMoved = older.some((saved) => saved.baseUrl !== baseUrl);
+			// The Connection there may be all that a code has brought.
+			if (!hasMoved && wanted !== baseUrl && connections.some((saved) => saved.baseUrl === wanted)) return;
+			const ids = arrived.get(baseUrl) ?? new Set();
+			arrived.clear();
+			if (!holdsOthers(state, baseUrl)) return;
 			const keepsEvents = !hasMoved || state.pairing?.keepsEvents === true;
 			if (hasMoved) log.info('left the service of before', { host: new URL(baseUrl).host });
 			// At once: what arrives from here on stays.

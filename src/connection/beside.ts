@@ -1,7 +1,7 @@
 /** The events of a link in the light of the other one. Pure. */
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
 import { COUNTS_AFTER_MS, RECENTLY_MS } from './backoff.ts';
-import { type Connection, connectionOf, failureOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
+import { type Connection, connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
 import {
 	isSameLink,
 	isSameWay,
@@ -35,16 +35,12 @@ export function goesElsewhere(registration: Registration, { current }: Pick<Supe
 const TRIED_FOR_MS = { least: COUNTS_AFTER_MS, most: 15_000 } as const;
 
 /**
- * How long a channel by other settings must last beside the one that works, or comes back at a start; and one at another address, however the
- * device is there: what it leaves for that does not come back. `undefined` for the usual.
+ * How long a channel by other settings, or at another address, must last beside the link that worked, also while that one is just away: else
+ * one end of it would do. `undefined` for the usual, as where the old channel was closed for this one.
  */
 export function proveAfterMs(generation: number, { current, next }: Supervision, limitMs: number): number | undefined {
 	if (!current || next?.generation !== generation || next.reason === 'pairing') return;
-	const { name } = current.state;
-	const isStarting = (name === 'registering' || name === 'connecting') && failureOf(current.state) === null;
-	const isElsewhere = current.registration.baseUrl !== next.registration.baseUrl;
-	if (!isElsewhere && name !== 'online' && !isStarting) return;
-	if (!goesElsewhere(next.registration, { current })) return;
+	if (next.roomAtMs !== undefined || !goesElsewhere(next.registration, { current })) return;
 	return Math.max(TRIED_FOR_MS.least, Math.min(TRIED_FOR_MS.most, limitMs / 4));
 }
 

@@ -336,27 +336,28 @@ describe('an old channel that the service ends because the new link has register
 		expect(moved.effects.some((one) => one.type === 'link' && 'provesByAge' in one.effect)).toBe(false);
 	});
 
-	test('is left for another way only once a channel there has lasted 15 s, or a quarter of the limit; where none works it is quicker [F1413]', () => {
+	test('is left for another way or service only once a channel there has lasted 15 s, or a quarter of the limit, also while it is away [F1413]', () => {
 		const [way, other] = ['a-r', 'b-r'];
 		const start = withKey('w1', { way });
 		const begun = want(NOTHING_SUPERVISED, start, [known(start, 'token-1')]).supervision;
 		const online = tell(begun, 'current', confirmed).supervision;
-		const tried = want(online, withKey('w1', { way: other })).supervision;
-		const [generation, limitMs] = [tried.next?.generation ?? 0, 300_000];
-		expect([300, 40, 10].map((seconds) => proveAfterMs(generation, tried, seconds * 1000))).toEqual([
-			15_000, 10_000, 3000,
-		]);
-		expect(proveAfterMs(tried.current?.generation ?? 0, tried, limitMs)).toBeUndefined();
+		const [gone, limitMs] = [ended(failure('connection-lost', 'Gone.'), null), 300_000];
+		for (const change of [{ way: other }, { way, baseUrl: 'https://other.example' }]) {
+			const tried = want(online, withKey('w1', change)).supervision;
+			const generation = tried.next?.generation ?? 0;
+			expect([300, 40, 10].map((seconds) => proveAfterMs(generation, tried, seconds * 1000))).toEqual([
+				15_000, 10_000, 3000,
+			]);
+			// One end of the old channel takes no device away.
+			expect(proveAfterMs(generation, tell(tried, 'current', gone).supervision, limitMs)).toBe(15_000);
+			expect(proveAfterMs(tried.current?.generation ?? 0, tried, limitMs)).toBeUndefined();
+			for (const more of [{ reason: 'pairing' as const }, { roomAtMs: 0 }])
+				expect(
+					proveAfterMs(generation, { ...tried, next: tried.next && { ...tried.next, ...more } }, limitMs),
+				).toBeUndefined();
+		}
 		const moved = want(online, withKey('w2', { way })).supervision;
 		expect(proveAfterMs(moved.next?.generation ?? 0, moved, limitMs)).toBeUndefined();
-		const offline = tell(tried, 'current', ended(failure('connection-lost', 'Gone.'), null)).supervision;
-		expect(proveAfterMs(generation, offline, limitMs)).toBeUndefined();
-		// Another service is not gone to for a channel of some seconds while the old one is away: there would be no way back.
-		const elsewhere = want(online, withKey('w1', { way, baseUrl: 'https://other.example' })).supervision;
-		const away = tell(elsewhere, 'current', ended(failure('connection-lost', 'Gone.'), null)).supervision;
-		expect(proveAfterMs(elsewhere.next?.generation ?? 0, away, limitMs)).toBe(15_000);
-		const paired = { ...tried, next: tried.next && { ...tried.next, reason: 'pairing' as const } };
-		expect(proveAfterMs(generation, paired, limitMs)).toBeUndefined();
 	});
 
 	test('takes the new Connection where the way that is tried fails with it, and no earlier [F1252]', () => {

@@ -255,6 +255,23 @@ test.each<[what: string, more: object, endsAfterMs: number]>([
 	},
 );
 
+test('a device that was paired with another service, and restarted before a channel there lasted, is at that one afterwards [F1427]', async () => {
+	const [service, other] = [await givenService(), await givenService()];
+	const device = await givenPairedAgent(service, { countsAfterMs: 'own' });
+	let isWell = false;
+	other.on('device-online', () => void (isWell || setImmediate(() => other.closeChannels(1011))));
+	await device
+		.pair(other.createPairingCode('check-in').url, { replace: true, trustOrigin: new URL(other.url).origin })
+		.catch(() => {});
+	await device.stop();
+	isWell = true;
+	const again = await givenAgent({ home: device.home, countsAfterMs: 'own' });
+	await again.untilStatus(({ state, baseUrl }) => state === 'online' && baseUrl === other.url);
+	await again.stop();
+	const last = await givenAgent({ home: device.home });
+	await last.untilStatus(({ state, baseUrl }) => state === 'online' && baseUrl === other.url);
+});
+
 test('the ends of channels that are only tried are not told as cuts of the one in force [F1419]', async () => {
 	const apiKeys = [{ name: 'both', permissions: ['ephemeral_device:write' as const], token: OTHER_KEY }];
 	const [service, other] = [await givenService({ apiKeys }), await givenService({ apiKeys })];
