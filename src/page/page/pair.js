@@ -222,7 +222,8 @@ function isScanForPin(event) {
 	if (!isNoPin && !(isScanning && (key.length === 1 || key === 'Enter' || key === 'Tab'))) return false;
 	scanUntil = passedMs() + SCAN_MS;
 	event.preventDefault();
-	if (isNoPin) {
+	// While it pairs, the PIN is on its way already.
+	if (isNoPin && !dialog.isPairing) {
 		at('pin').value = '';
 		say(() => text('pinMissing'));
 	}
