@@ -83,9 +83,9 @@ export function signedSince(
 	return others.toSorted(comparePlans).at(-1);
 }
 
-/** The newest signing that held the fleet back and is newer than the plan that is published: a store has lost it, or a run was killed before it had published. */
-export function brakeSince(record: RolloutRecord, published: Parameters<typeof signedSince>[1]): Signing | undefined {
-	return signedSince({ ...record, signed: record.signed.filter(({ brake }) => brake !== undefined) }, published);
+/** The signings that held the fleet back and are newer than the plan that is published: a store has lost them, or a run was killed before it had published. */
+export function brakesSince({ signed }: RolloutRecord, published: Parameters<typeof signedSince>[1]): Signing[] {
+	return signed.filter((one) => one.brake !== undefined && signedSince({ ...NO_RECORD, signed: [one] }, published));
 }
 
 /** The record without a signing that was refused. @param before the record that the signing was put into: an earlier one of the same plan is there again. */

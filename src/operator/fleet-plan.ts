@@ -8,7 +8,7 @@ import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '.
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
-	brakeSince,
+	brakesSince,
 	NO_RECORD,
 	type RolloutRecord,
 	recordPlaceOf,
@@ -165,7 +165,7 @@ export async function publishSigned(
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (inForce && there !== plan.digest && !(isSeen && known.includes(there)))
 					throw isSeen && !isRecorded(record, inForce) ? unrecorded(inForce) : overtaken(out);
-				if (inForce && !unchecked && !brake) refusePastBrake(record, inForce, plan.digest);
+				if (inForce && !unchecked) refusePastBrake(record, inForce, { digest: plan.digest, brake });
 				const isOlder = last && there !== null && there === last.previous;
 				unheard = isOlder && ![plan.digest, there].includes(last.digest) ? last : undefined;
 				before = record;
@@ -220,16 +220,22 @@ const unrecorded = ({ file, plan: { revision } }: PlanFile) =>
 		{ remedy: 'Look at what it says (idv fleet diff); if it is the plan in force, name it with --previous.' },
 	);
 
-/** No plan goes forward past one that held the fleet back, whether devices have it or a run was killed before it had published.
- * @param digest of the plan that would go on. @throws AgentError `plan-outdated`. */
-export function refusePastBrake(record: RolloutRecord, published: PlanFile, digest?: string): void {
-	const newer = brakeSince(record, published);
-	if (!newer || newer.digest === digest) return;
+/** No step goes past one that held the fleet back, whether devices have it or a run was killed before it had published: only the same one, or a
+ * rollback of everything. @param step the plan that would go on, and the command that holds the fleet back with it. @throws AgentError `plan-outdated`. */
+export function refusePastBrake(
+	record: RolloutRecord,
+	published: PlanFile,
+	{ digest, brake }: Partial<Pick<Signing, 'digest' | 'brake'>>,
+): void {
+	if (brake === 'rollback') return;
+	const newer = brakesSince(record, published).find((one) => one.digest !== digest && one.brake !== brake);
+	if (!newer) return;
 	const again = newer.brake === 'sign' ? 'sign that plan again' : `idv fleet ${newer.brake} ${published.file}`;
+	const all = newer.brake === 'rollback' ? '' : ` Or take everything back: idv fleet rollback ${published.file}.`;
 	throw new AgentError(
 		'plan-outdated',
-		`${published.file} holds revision ${published.plan.revision}, and by its record revision ${newer.revision}, which held the fleet back (idv fleet ${newer.brake}), was signed at ${newer.at}: nothing goes forward past that.`,
-		{ remedy: `Repeat it first, with --key and --out: ${again}.` },
+		`${published.file} holds revision ${published.plan.revision}, and by its record revision ${newer.revision}, which held the fleet back (idv fleet ${newer.brake}), was signed at ${newer.at}: nothing goes past that.`,
+		{ remedy: `Repeat it first, with --key and --out: ${again}.${all}` },
 	);
 }
 

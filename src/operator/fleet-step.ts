@@ -97,7 +97,11 @@ async function takeStep(
 	const written = parseExactly(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
 	const record = await loadRecord(shell, file, flags.withoutRecord);
-	if (step.kind === 'next-ring') refusePastBrake(record, before);
+	const isForward = step.kind === 'next-ring';
+	const ofRule =
+		flags.rule === undefined ? '' : ` --rule ${/^[\w.-]+$/.test(flags.rule) ? flags.rule : JSON.stringify(flags.rule)}`;
+	const brake = isForward ? undefined : `${step.kind}${ofRule}`;
+	refusePastBrake(record, before, { brake });
 	const newer = signedSince(record, before);
 	if (newer)
 		shell.warn(
@@ -114,14 +118,13 @@ async function takeStep(
 		throw new AgentError('plan-invalid', `${file} has revision ${before.plan.revision}, and no revision is higher.`, {
 			remedy: `Publish it first with ${nextNumber(before.plan)}, in format idv-fleet-plan/2.`,
 		});
-	const isForward = step.kind === 'next-ring';
 	if (isForward && flags.key !== undefined) wantChecks(shell, flags, ['inventory', 'maxMoves']);
 	const next = await checked(shell, document, before, flags, isForward);
 	if (seen && step.kind === 'rollback') warnOfUnseen(shell, next.plan, seen);
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
-	const saved = await save(shell, { ...next, preview }, before, flags, isForward ? undefined : step.kind);
+	const saved = await save(shell, { ...next, preview }, before, flags, brake);
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };

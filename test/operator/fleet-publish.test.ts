@@ -197,6 +197,42 @@ describe('a rollback or pause that was killed before it was published', () => {
 		expect((await sign(await plan(4, 'new'), out)).status).toBe(0);
 	});
 
+	test('of one rule is passed by no rollback of another one, no pause and no plan, but by the same command and by a rollback of all [F1428]', async () => {
+		const { key, plan, sign, first, out, published } = await given();
+		const rollout = {
+			to: { workflowId: 'new' },
+			rings: [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }],
+		};
+		const ids = (from: number) => Array.from({ length: 50 }, (_, n) => `K-${from + n}`);
+		const ruleOf = (name: string) => ({
+			name,
+			match: { deviceIds: ids(name === 'lobby' ? 0 : 50) },
+			workflowId: 'old',
+			rollout,
+		});
+		const rules = ['lobby', 'hall'].map(ruleOf);
+		expect((await first(await plan(1, 'new', { defaults: { workflowId: 'old' }, rules }), out)).status).toBe(0);
+		const before = await readFile(out, 'utf8');
+		const step = (...what: string[]) => operator.idv(['fleet', ...what, out, '--key', key, '--out', out]);
+		const others = [['next-ring'], ['pause'], ['rollback', '--rule', 'hall']];
+		for (const again of [['rollback', '--rule', 'lobby'], ['rollback']]) {
+			expect((await step('rollback', '--rule', 'lobby')).status).toBe(0);
+			await writeFile(out, before);
+			const words =
+				/held the fleet back \(idv fleet rollback --rule lobby\).*: idv fleet rollback --rule lobby \S+\. Or take everything back/;
+			const refused = { status: 65, stderr: expect.stringMatching(words) };
+			for (const other of others) expect(await step(...other)).toMatchObject(refused);
+			const lessHall = { rules: [ruleOf('lobby'), { ...ruleOf('hall'), rollout: undefined }] };
+			expect(await sign(await plan(7, 'new', { defaults: { workflowId: 'old' }, ...lessHall }), out)).toMatchObject(
+				refused,
+			);
+			expect(await readFile(out, 'utf8')).toBe(before);
+			expect((await step(...again)).status).toBe(0);
+			expect((await published()).rules[0].rollout?.rings ?? []).toEqual([]);
+			await writeFile(out, before);
+		}
+	});
+
 	test('by the signing of a plan without the rollout is passed by none either, and that plan and a rollback go on [F1420]', async () => {
 		const { key, plan, sign, first, out, published } = await given();
 		await first(await plan(1, 'new'), out);
