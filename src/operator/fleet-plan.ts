@@ -147,6 +147,7 @@ export async function publishSigned(
 		const inForce = stored && !damage ? planIn(stored.bytes, out) : null;
 		const there = inForce?.digest ?? null;
 		const isSeen = plan.seen === undefined || plan.seen === there;
+		if (inForce && !unchecked) refuseOtherFleet(inForce, plan);
 		const brake = step ?? (inForce && takesBack(inForce.plan, plan.plan) ? 'sign' : undefined);
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
@@ -209,6 +210,15 @@ async function keepRecorded(
 		if (now && planIn(now.bytes, out).digest !== digest) throw overtaken(out);
 		await changeRecord(shell, out, sign);
 	}
+}
+
+/** A mistyped --out must not take the plan of another fleet from its devices. @throws AgentError `usage`. */
+function refuseOtherFleet({ file, plan: { fleet } }: PlanFile, { plan }: PlanFile): void {
+	if (fleet === undefined || fleet === plan.fleet) return;
+	const own = plan.fleet === undefined ? 'this one names no fleet' : `this one is of ${JSON.stringify(plan.fleet)}`;
+	throw new AgentError('usage', `${file} holds a plan of the fleet ${JSON.stringify(fleet)}, and ${own}.`, {
+		remedy: 'Name with --out the place of its own fleet.',
+	});
 }
 
 const isRecorded = ({ signed }: RolloutRecord, { digest }: PlanFile) => signed.some((one) => one.digest === digest);

@@ -497,6 +497,29 @@ describe('a published plan that is damaged', () => {
 	});
 });
 
+test.each(['rollback', 'pause'])('a %s is not published over the plan of another fleet [F1430]', async (name) => {
+	const { key, plan, first, out } = await given();
+	const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+	const of = (fleet?: string) => ({
+		fleet,
+		defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } },
+	});
+	const other = join(operator.directory, 'other.json');
+	const step = (file: string, place: string) => operator.idv(['fleet', name, file, '--key', key, '--out', place]);
+	for (const own of ['lobby', undefined]) {
+		expect(await first(await plan(1, 'new', of(own)), out)).toMatchObject({ status: 0 });
+		expect(await first(await plan(1, 'new', of('hall')), other)).toMatchObject({ status: 0 });
+		const before = await readFile(other, 'utf8');
+		const words =
+			own === undefined ? /fleet "hall", and this one names no fleet/ : /fleet "hall", and this one is of "lobby"/;
+		expect(await step(out, other)).toMatchObject({ status: 64, stderr: expect.stringMatching(words) });
+		expect(await readFile(other, 'utf8')).toBe(before);
+		expect(await step(out, out)).toMatchObject({ status: 0 });
+		for (const file of [out, other]) await rm(file);
+		for (const file of [out, other]) await rm(file.replace('.json', '.record.json'));
+	}
+});
+
 test('the next ring of a plan that the record does not know is refused until it is named; a way back is not [F1338]', async () => {
 	const { key, plan, sign, first, out, published } = await given();
 	await first(await plan(1, 'new'), out);
