@@ -5,7 +5,7 @@ import { dispositionOf, type Failure } from '../base/errors.ts';
 import { proveAfterMs } from '../connection/beside.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
-import { failureOf, type LinkEffect } from '../connection/link.ts';
+import { connectionOf, failureOf, type LinkEffect } from '../connection/link.ts';
 import { judgeReusable, refusedBesideOnline, refusesEarlier, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
@@ -43,8 +43,10 @@ export function superviseLinks(
 ) {
 	const { clock, random, decide, connections } = parts;
 	let supervision = NOTHING_SUPERVISED;
-	/** Whether a Connection was saved that no link uses. */
-	let hasSpare = false;
+	/** Whether a saved Connection that no link uses may be tried, and why: a late answer has brought it, or it was there before. */
+	let spare: 'late' | 'saved' | null = 'saved';
+	/** The Connection that each link has opened its last channel with. */
+	const shown = new Map<number, string>();
 	let stopped = false;
 	let cancelRenewal = () => {};
 	/** When the Connection in use is renewed, monotonic. */
@@ -71,7 +73,7 @@ export function superviseLinks(
 			},
 			lateConnection(registration, token) {
 				connections.keep(registration, token);
-				hasSpare = true;
+				spare = 'late';
 				startOverIfRefused();
 			},
 		},
@@ -126,20 +128,26 @@ export function superviseLinks(
 	const clockChanged = () => renewByAge(renewalAtMs);
 	parts.onClockJump(clockChanged);
 
-	/** A registration whose link is over may have ended the Connection in use: then the one that it brought is what is left. */
+	/**
+	 * A registration whose link is over may have ended the Connection in use: then the one that it brought is what is left. And what a setting
+	 * takes for the next Connection may be none: a device without a credential goes back to the one that it was online with.
+	 */
 	function startOverIfRefused(): void {
-		const state = supervision.current?.state;
-		if (!hasSpare || stopped || !state || !('untilMs' in state)) return;
-		const { code } = state.failure;
+		const { desired, current, next } = supervision;
+		if (!spare || stopped || !desired || !current || !('untilMs' in current.state)) return;
+		const { code } = current.state.failure;
 		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
-		hasSpare = false;
-		const { desired } = supervision;
+		if (spare === 'saved' && desired.hasReusableCredential) return;
+		const used = [...shown.values(), next && connectionOf(next.state)?.token];
+		const other = connections.known().findLast(({ connection: { token } }) => !used.includes(token));
+		if (!other) return;
+		spare = null;
 		step(desiring(null));
-		dispatch(desiring(desired, 1));
+		dispatch(desiring(desired, [other]));
 	}
 
-	function desiring(desired: DesiredRegistration | null, usable?: number): SupervisorEvent {
-		const known = desired ? connections.known(usable) : [];
+	function desiring(desired: DesiredRegistration | null, usable = connections.known()): SupervisorEvent {
+		const known = desired ? usable : [];
 		return { type: 'desiredChanged', desired, known, atMs: clock.monotonicMs() };
 	}
 
@@ -154,14 +162,19 @@ export function superviseLinks(
 			case 'link':
 				if (effect.effect.type === 'keepConnection')
 					connections.keep(effect.registration, effect.effect.connection.token);
-				else runner.perform(effect.generation, effect.registration, tried(effect.generation, effect.effect));
+				else {
+					if (effect.effect.type === 'openChannel') shown.set(effect.generation, effect.effect.token);
+					runner.perform(effect.generation, effect.registration, tried(effect.generation, effect.effect));
+				}
 				return;
 			case 'linkEnded':
 				runner.end(effect.generation);
+				shown.delete(effect.generation);
 				return;
 			case 'linkPromoted': {
-				const { token } = effect.connection;
-				hasSpare = false;
+				// The one that comes on the channel is not proven by it.
+				const token = shown.get(effect.generation) ?? effect.connection.token;
+				spare = 'saved';
 				isPromoted = true;
 				const { current } = supervision;
 				if (current) parts.cameOnlineBy(current.registration);
@@ -203,7 +216,7 @@ export function superviseLinks(
 			step(desiring(null));
 			parts.onStep(before, supervision);
 			runner.abandon();
-			hasSpare = false;
+			spare = 'saved';
 		},
 		/**
 		 * Closes the channels with 1001. After this nothing is dispatched any more.

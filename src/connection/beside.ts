@@ -2,6 +2,7 @@
 import { dispositionOf, type ErrorCode, failure } from '../base/errors.ts';
 import { COUNTS_AFTER_MS, RECENTLY_MS } from './backoff.ts';
 import { type Connection, connectionOf, hasCounted, type LinkEvent, lastOnlineAtMs } from './link.ts';
+import { isAwayForRoom } from './room.ts';
 import {
 	isSameLink,
 	isSameWay,
@@ -36,11 +37,12 @@ const TRIED_FOR_MS = { least: COUNTS_AFTER_MS, most: 15_000 } as const;
 
 /**
  * How long a channel by other settings, or at another address, must last beside the link that worked, also while that one is just away: else
- * one end of it would do. `undefined` for the usual, as where the old channel was closed for this one.
+ * one end of it would do. The usual where the old channel is closed for this one. `undefined` for a channel that is not tried.
  */
 export function proveAfterMs(generation: number, { current, next }: Supervision, limitMs: number): number | undefined {
 	if (!current || next?.generation !== generation || next.reason === 'pairing') return;
-	if (next.roomAtMs !== undefined || !goesElsewhere(next.registration, { current })) return;
+	if (!goesElsewhere(next.registration, { current })) return;
+	if (next.roomAtMs !== undefined && isAwayForRoom(current)) return COUNTS_AFTER_MS;
 	return Math.max(TRIED_FOR_MS.least, Math.min(TRIED_FOR_MS.most, limitMs / 4));
 }
 

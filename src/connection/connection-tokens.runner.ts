@@ -6,7 +6,7 @@ import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
 import type { Settings } from '../settings/table.ts';
-import { type Fingerprint, MAX_CONNECTIONS, type SavedConnection, withRegistration } from '../state/device-state.ts';
+import { type Fingerprint, type SavedConnection, withRegistration } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { DeviceTime } from './device-time.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
@@ -65,8 +65,8 @@ function lifeFrom(
 }
 
 export interface Connections {
-	/** The saved ones, newest last. @param usable only the last so many are still good for something. */
-	known(usable?: number): readonly KnownConnection[];
+	/** The saved ones, newest last. */
+	known(): readonly KnownConnection[];
 	/** One that has just been issued, as it is saved. From now on neither it nor the credential behind it is ever printed. */
 	toSaved(registration: Registration, token: string): SavedConnection;
 	/** Saves one that has just been issued. */
@@ -95,8 +95,8 @@ export function keepConnections(parts: {
 	const toSaved: Connections['toSaved'] = (registration, token) => saved(registration, token, isoNow(clock));
 
 	return {
-		known: (usable = MAX_CONNECTIONS) =>
-			stateWriter.state.connections.slice(-usable).map((saved) => {
+		known: () =>
+			stateWriter.state.connections.map((saved) => {
 				const known = knownConnection(saved, clock, parts.settings().service);
 				const way = stateWriter.state.lastWay?.id;
 				return way === undefined ? known : { ...known, registration: { ...known.registration, way } };

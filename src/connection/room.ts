@@ -2,7 +2,7 @@
 import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
 import { connectionOf, failureOf, type LinkEffect, type LinkEvent, type LinkState, transition } from './link.ts';
-import type { Link, Supervision } from './supervision.ts';
+import { isSameWay, type Link, type Supervision } from './supervision.ts';
 
 type Ended = Extract<LinkEvent, { type: 'channelEnded' }>;
 
@@ -55,14 +55,21 @@ function roomForNext(current: Link, next: Link, event: Ended): Room | null {
 		const isSame = current.registration.baseUrl === next.registration.baseUrl;
 		// A handshake that is cut says too little to give a channel up for it.
 		const wasTaken = isHeld(event.failure) || (event.wasOpen ?? event.closeCode !== null);
-		return isSame && forMs >= ROOM_AGAIN_MS && isSecond && wasTaken ? 'wanted' : null;
+		// Both may have been cut at once: by settings that are only tried it has to happen again beside one that has come back.
+		const isClear = isHeld(event.failure) || isSameWay(current.registration, next.registration) || endedBefore(next);
+		return isSame && forMs >= ROOM_AGAIN_MS && isSecond && wasTaken && isClear ? 'wanted' : null;
 	}
 	// For whatever else the old one waits, it does not wait for the new one.
-	if (current.state.name !== 'connectWait' || !isHeld(current.state.failure)) return null;
+	if (current.state.name !== 'connectWait' || !isAwayForRoom(current)) return null;
 	const isFirst = current.state.sinceMs === roomAtMs;
 	if (isSecond && forMs < (isFirst ? ROOM_FOR_MS : LEAVES_HELD_MS)) return 'again';
 	return isFirst ? 'in vain' : null;
 }
+
+const endedBefore = ({ state }: Link) => state.name !== 'closed' && state.backoff.earlyEnds !== null;
+
+/** Whether the old channel waits for the new one. */
+export const isAwayForRoom = ({ state }: Link) => state.name === 'connectWait' && isHeld(state.failure);
 
 /** Whether a service that permits one channel ends the second one in this way, also where the place of the old one is still held. */
 export function endsAsSecond(link: Link, event: Ended): boolean {

@@ -351,10 +351,8 @@ describe('an old channel that the service ends because the new link has register
 			// One end of the old channel takes no device away.
 			expect(proveAfterMs(generation, tell(tried, 'current', gone).supervision, limitMs)).toBe(15_000);
 			expect(proveAfterMs(tried.current?.generation ?? 0, tried, limitMs)).toBeUndefined();
-			for (const more of [{ reason: 'pairing' as const }, { roomAtMs: 0 }])
-				expect(
-					proveAfterMs(generation, { ...tried, next: tried.next && { ...tried.next, ...more } }, limitMs),
-				).toBeUndefined();
+			const paired = { ...tried, next: tried.next && { ...tried.next, reason: 'pairing' as const } };
+			expect(proveAfterMs(generation, paired, limitMs)).toBeUndefined();
 		}
 		const moved = want(online, withKey('w2', { way })).supervision;
 		expect(proveAfterMs(moved.next?.generation ?? 0, moved, limitMs)).toBeUndefined();
@@ -391,6 +389,27 @@ describe('an old channel that the service ends because the new link has register
 		const moved = tell(both, 'next', ended(failure('channel-not-found', '404.'), null), 1000).supervision;
 		const kept = tell(moved, 'current', ended(refused, 1008), 20_000).supervision;
 		expect(connectionOf(kept.current?.state as LinkState)?.token).toBe('token-1');
+	});
+
+	test('is closed for one by another way only where that has ended early twice: both may have been cut at once [F1431]', () => {
+		const [way, other] = ['a-r', 'b-r'];
+		const saved = [known(withKey('w1'), 'token-1')];
+		const begun = want(NOTHING_SUPERVISED, withKey('w1', { way }), saved).supervision;
+		const tried = want(tell(begun, 'current', confirmed).supervision, withKey('w1', { way: other }), saved).supervision;
+		const cut = { ...ended(), wasOpen: true, openMs: 1000 } as Told;
+		const once = tell(tried, 'next', cut).supervision;
+		expect(once.current?.state.name).toBe('online');
+		const again = tell(tell(once, 'next', timer, 5000).supervision, 'next', cut, 6000).supervision;
+		expect(again.current?.state).toMatchObject({ name: 'connectWait', failure: { code: 'channel-occupied' } });
+		// Then it is short of time: the device is offline meanwhile. Beside one that has come back there is time again.
+		const opened = tell(again, 'next', timer, 6700).supervision;
+		expect(proveAfterMs(2, opened, 300_000)).toBe(3000);
+		const back = tell(tell(opened, 'next', ended(), 9000).supervision, 'current', confirmed, 9100).supervision;
+		expect(proveAfterMs(2, tell(back, 'next', timer, 20_000).supervision, 300_000)).toBe(15_000);
+		// What a service says of the place is clear at once, and so is a move by the same way.
+		const said = failure('channel-occupied', 'One channel.');
+		expect(tell(tried, 'next', ended(said)).supervision.current?.state.name).toBe('connectWait');
+		expect(tell(both, 'next', cut).supervision.current?.state.name).toBe('connectWait');
 	});
 
 	test('is not made room for where the new one was open for some seconds: that is no second channel that a service minds [F1417]', () => {

@@ -1,4 +1,4 @@
-import { cp } from 'node:fs/promises';
+import { cp, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
@@ -15,6 +15,7 @@ import { givenService } from '../service/fixture.ts';
 
 const told = ({ warnings }: Status) => warnings.filter(({ code }) => code === 'settings-not-followed');
 const isRefused = (status: Status) => told(status).some(({ message }) => message.includes('was not online with'));
+const isTaken = ({ agent }: RunningAgent) => agent.ways.runtime().resolved.settings.service.nextConnection !== null;
 const OTHER_KEY = 'another-key-of-this-device-0123456789';
 const LIMIT = { changeLimitSeconds: 20 };
 
@@ -270,6 +271,46 @@ test('a device that was paired with another service, and restarted before a chan
 	await again.stop();
 	const last = await givenAgent({ home: device.home });
 	await last.untilStatus(({ state, baseUrl }) => state === 'online' && baseUrl === other.url);
+});
+
+test('what a setting that is only tried takes for the next Connection costs a device that has no credential nothing over a restart [F1432]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service, { countsAfterMs: 'own' });
+	await device.home.writeSettings({ service: { nextConnection: 'header:Sec-WebSocket-Accept' } });
+	const saved = async () => JSON.parse(await readFile(join(device.home.directory, 'state', 'state.json'), 'utf8'));
+	await device.daemon.reload();
+	await expect.poll(async () => (await saved()).connections.length).toBe(2);
+	const killed = await givenHome();
+	for (const part of ['etc', 'state'])
+		await cp(join(device.home.directory, part), join(killed.directory, part), { recursive: true });
+	await device.stop();
+	const again = await givenAgent({ home: killed, countsAfterMs: 'own' });
+	await again.untilState('online');
+	await again.stop();
+	await killed.writeSettings({});
+	const healed = await givenAgent({ home: killed, countsAfterMs: 'own' });
+	await healed.untilState('online');
+	await healed.untilStatus(({ warnings }) => warnings.length === 0);
+});
+
+test('what a wrong setting in force takes for the next Connection is left for the one that a channel was opened with [F1432]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	await device.home.writeSettings({ service: { nextConnection: 'header:Sec-WebSocket-Accept' } });
+	await device.daemon.reload();
+	await device.untilStatus(() => device.agent.ways.tried() === null && isTaken(device));
+	for (let cut = 0; cut < 2; cut += 1) {
+		const lost = device.untilState('offline');
+		service.closeChannels(1001);
+		await lost;
+		const until = device.untilState('online');
+		const pass = setInterval(() => device.clock.advance(1000), 20);
+		await until.finally(() => clearInterval(pass));
+	}
+	await device.stop();
+	await device.home.writeSettings({});
+	const healed = await givenAgent({ home: device.home });
+	await healed.untilState('online');
 });
 
 test('the ends of channels that are only tried are not told as cuts of the one in force [F1419]', async () => {
