@@ -56,6 +56,9 @@ const A_FAULT = /^#(?:N\/A|NV|REF!|BEZUG!|VALUE!|WERT!|NAME\?|DIV\/0!|NULL!|NUM!
 const LEFT_BEHIND =
 	/^(?:(?:sub|grand )?(?:total|sum|summe|gesamt|anzahl|count)\b[\s:=]*[\d.,]*|device[\s_.-]?id|=.*)$/i;
 
+/** By another separator than the head has. */
+const SEPARATED = /[,;|]/;
+
 interface Row {
 	/** Such as `line 3`; of a list, `item 3`. */
 	readonly place: string;
@@ -106,9 +109,11 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 	else for (const row of jsonLines(text, note)) take(row);
 	if (known.size + problems.length === 0) note('line 1', 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
-	const left = [...known].filter(([deviceId]) => LEFT_BEHIND.test(deviceId));
-	for (const [deviceId, { place }] of left.slice(0, MAX_PROBLEMS))
-		warn?.(`${file}: ${place}: ${deviceId} counts as a device: has a spreadsheet left that behind?`);
+	const odd = [...known].filter(([deviceId]) => LEFT_BEHIND.test(deviceId) || (isCsv && SEPARATED.test(deviceId)));
+	for (const [deviceId, { place }] of odd.slice(0, MAX_PROBLEMS)) {
+		const why = LEFT_BEHIND.test(deviceId) ? 'has a spreadsheet left that behind' : 'has that line another separator';
+		warn?.(`${file}: ${place}: ${deviceId} counts as a device: ${why}?`);
+	}
 	for (const said of warn ? sharedNumbers(devices, (id) => known.get(id)?.place ?? '') : []) warn?.(`${file}: ${said}`);
 	const alike = alikeIds(devices);
 	if (alike) warn?.(`${file}: ${alike} differ in capitals only, and are two devices: is one of them a slip?`);

@@ -136,6 +136,14 @@ test('a line that a spreadsheet has left behind is told with its number, and oth
 	]);
 });
 
+test('a line with another separator than the head is told, and its text counts as a device [F1433]', async () => {
+	const said: string[] = [];
+	const text = 'deviceId,serial\nK-1,S1\nK-2;S2\n"K-4|x",S4\n';
+	const devices = await read(text, (one) => said.push(one));
+	expect(devices.map(({ deviceId }) => deviceId)).toEqual(['K-1', 'K-2;S2', 'K-4|x']);
+	expect(said.map((one) => /line \d+(?=: .*another separator\?$)/.exec(one)?.[0])).toEqual(['line 3', 'line 4']);
+});
+
 test('ids that differ in capitals only are two devices, and are told [F726]', async () => {
 	const said: string[] = [];
 	expect(await read('deviceId\nK-1\nK-2\nk-1\n', (words) => said.push(words))).toHaveLength(3);
