@@ -190,7 +190,7 @@ function partsOf({ defaults, rules, spreadSeconds }: FleetPlan) {
 const isWider = (match: PlanMatch, than: PlanMatch) =>
 	MATCH_KEYS.every((key) => !match[key] || than[key]?.every((value) => match[key]?.includes(value)));
 
-/** What the part says on its own now, or in a ring, goes forward where it is not what it said without one before. */
+/** The words of a part on its own, or of a ring, go forward where they are not those on its own before. */
 const isCovered = ({ percent, startAt, agent }: Ring, { rings = [], to, base, spread }: Part, old: Part) =>
 	(!agent && base !== old.base) ||
 	rings.some(
