@@ -331,3 +331,53 @@ describe('channels that the service ends', () => {
 		expect(settings.service).toEqual({ heartbeatMode: 'ping' });
 	});
 });
+
+describe('an answer to the registration', () => {
+	const [own, other] = ['fedcba9876543210fedcba9876543210', '0123456789abcdef0123456789abcdef'];
+
+	/** @param takes the texts that open a channel. */
+	async function probedWith(takes: readonly string[]) {
+		const [out, device] = ['several', 'provision'].map((name) =>
+			join(operator.directory, `${name}-${takes.length}.json`),
+		);
+		const keptAtUpgrade: string[] = [];
+		const server = createServer(async (request, response) => {
+			if (request.url !== '/api/device/connection') return void response.writeHead(404).end();
+			const { deviceId } = JSON.parse((await request.setEncoding('utf8').toArray()).join(''));
+			const connections = [
+				{ deviceId: 'kiosk-of-others', credential: other },
+				{ deviceId, credential: own },
+			];
+			response.writeHead(201).end(JSON.stringify({ connections }));
+		});
+		const channels = new WebSocketServer({ noServer: true });
+		server.on('upgrade', async (request, raw, head) => {
+			keptAtUpgrade.push(await modeOf(`${device}.answer`));
+			const isTaken = takes.some((token) => request.headers.authorization === `Connection ${token}`);
+			if (isTaken && request.url === '/ws/device') channels.handleUpgrade(request, raw, head, () => {});
+			else raw.end('HTTP/1.1 401 Refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
+		});
+		const variables = { ...env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
+		const outcome = await idv([...QUICK, '--out', `${out}`, '--device', `${device}`], variables);
+		const place = /^token-place .*$/m.exec(outcome.stdout)?.[0];
+		const provision = JSON.parse(await readFile(`${device}`, 'utf8').catch(() => 'null'));
+		const isKept = await modeOf(`${device}.answer`).catch(() => null);
+		return { outcome, place, provision, isKept, keptAtUpgrade };
+	}
+
+	test('with two Connections is read beside the own id, and that both open a channel proves nothing [F1440]', async () => {
+		const { place, provision, isKept } = await probedWith([own, other]);
+		expect(place).toMatch(/\/connections\/1\/credential.*guessed/);
+		expect(provision.connection).toBe(own);
+		expect(isKept).toBe('600');
+		const one = await probedWith([own]);
+		expect(one.place).toMatch(/\/connections\/1\/credential.*proved/);
+		expect(one).toMatchObject({ provision: { connection: own }, isKept: null });
+	});
+
+	test('that a code was spent on is on the disk before anything else is tried [F1441]', async () => {
+		const { keptAtUpgrade } = await probedWith([own]);
+		expect(keptAtUpgrade.length).toBeGreaterThan(1);
+		expect(new Set(keptAtUpgrade)).toEqual(new Set(['600']));
+	});
+});
