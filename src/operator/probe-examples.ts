@@ -40,8 +40,12 @@ export function examplesIn(
 		if (!mayWrap(example)) at += text.length - 1;
 		found.push({ ...filled, ...(isAsked && { isAsked }) });
 	}
-	return found;
+	const plain = purpose === 'first' ? [...texts.matchAll(PLAIN)].map(([text]) => fill(text, purpose, documents)) : [];
+	return [...plain.filter((one) => one !== null), ...found];
 }
+
+/** `CONNECT <token>`: a message that is no JSON begins with a word in capitals. */
+const PLAIN = /\b[A-Z][A-Z\d_]+(?: +<[\w. -]{1,40}>)+/g;
 
 const ID_NAME = /(?:id|seq\w*|number|nr|ref)$/i;
 /** What only a device can say: it introduces itself. */
@@ -49,13 +53,21 @@ const OF_DEVICE = /<[^>]*(?:token|device|connection|workflow)[^>]*>/i;
 
 /** The words of a message about the object that follows: its names, `"heartbeat":{"message":`, or those before it, `acknowledge with`. */
 const before = (text: string) =>
-	/(?:"\w+"\s*:\s*\{?\s*){1,3}$/.exec(text)?.[0] ?? /[^{}"]{0,40}$/.exec(text)?.[0] ?? '';
+	/(?:"\w+"\s*:\s*(?:\{\s*|\d+\s*,\s*)?){1,3}$/.exec(text)?.[0] ?? /[^{}"]{0,40}$/.exec(text)?.[0] ?? '';
 
 /** Whether an object says nothing itself, and another one in it does: by its word, or as `{"ack":"<seq>"}`. */
 const wraps = (example: Record<string, unknown>, about: RegExp) =>
 	!hasWord(example) &&
 	!Object.values(example).some((value) => typeof value !== 'object' && PLACEHOLDER.test(String(value))) &&
-	membersOf(example, 3).some(({ value }) => isObject(value) && (hasWord(value) || saysIn(value, about)));
+	membersOf(example, 3).some(
+		({ value }) => isObject(value) && (hasWord(value) || saysIn(value, about) || saysHowOften(example)),
+	);
+
+/** `{"every":20,"say":{"k":0,"n":"<n>"}}`. */
+const saysHowOften = (example: object) =>
+	Object.entries(example).some(
+		([name, value]) => typeof value === 'number' && /every|interval|period|cadence|seconds/i.test(name),
+	);
 
 /** Whether its one member may be the example, under a name of the words about it: `{"acknowledge":{"header":…,"body":…}}`. */
 const mayWrap = (example: object) => {
@@ -84,7 +96,7 @@ function balanced(text: string): string {
 }
 
 /** An example with our fields in the place of its own; `null` where one of them is nothing that the agent knows. */
-function fill(example: object, purpose: TemplatePurpose, documents: readonly unknown[]): Example | null {
+function fill(example: object | string, purpose: TemplatePurpose, documents: readonly unknown[]): Example | null {
 	const asks = PLACEHOLDER.test(JSON.stringify(example).slice(1, -1));
 	const pointers = new Set<string>();
 	const missing: string[] = [];
@@ -101,17 +113,18 @@ function fill(example: object, purpose: TemplatePurpose, documents: readonly unk
 		missing.push(name);
 		return '';
 	};
-	const text = JSON.stringify(example, (name: string, value: unknown) => {
+	const filled = (words: string, name: string) =>
+		words.replace(EVERY, (_, ...names) => fieldFor(String(names.slice(0, 3).find(Boolean) ?? name)));
+	const asJson = (name: string, value: unknown) => {
 		if (typeof value !== 'string' && typeof value !== 'number') return value;
-		const isPlace = PLACEHOLDER.test(String(value));
-		if (isPlace)
-			return String(value).replace(EVERY, (_, ...names) => fieldFor(String(names.slice(0, 3).find(Boolean) ?? name)));
+		if (PLACEHOLDER.test(String(value))) return filled(String(value), name);
 		// An example without a placeholder may have a value of another device in it.
 		if (purpose === 'first' && typeof value === 'string' && /token|connection|credential|auth/i.test(name))
 			return /connection\s/i.test(value) ? 'Connection {token}' : '{token}';
 		if (/^(?:device|workflow)_?id$/i.test(name)) return fieldFor(name);
 		return !asks && purpose === 'answer' && /id$/i.test(name) ? '{id}' : value;
-	});
+	};
+	const text = typeof example === 'string' ? filled(example, '') : JSON.stringify(example, asJson);
 	const isWhole = missing.length === 0 && pointers.size < 2 && templateProblem(text, purpose) === null;
 	return isWhole ? { text, pointer: [...pointers][0] } : null;
 }

@@ -192,6 +192,25 @@ test.each<[string, 'first' | 'answer' | 'heartbeat', RegExp, string[]]>([
 	expect(examplesIn(words, purpose, about, [{ n: 1 }]).map(({ text }) => text)).toEqual(expected);
 });
 
+test.each<[string, 'first' | 'heartbeat', string[]]>([
+	['HELLO idv/1 say CONNECT <token>', 'first', ['CONNECT {token}']],
+	['AUTH <token> expected', 'first', ['AUTH {token}']],
+	['send "LOGIN <deviceId> <token>" first', 'first', ['LOGIN {deviceId} {token}']],
+	['say CONNECT <shop>', 'first', []],
+	['say CONNECT <token>', 'heartbeat', []],
+])('a message that is no JSON is said as it is written: %s [F1442]', (words, purpose, expected) => {
+	expect(examplesIn(words, purpose, /say|first/).map(({ text }) => text)).toEqual(expected);
+});
+
+test.each([
+	'"beat":{"every":20,"say":%}',
+	'"heartbeat":{"intervalSeconds":20,"message":%}',
+	'"heartbeat":{"interval":9,"send":%}',
+])('the message beside how often it is said is the heartbeat, and not both: %s [F1443]', (words) => {
+	const found = examplesIn(words.replace('%', '{"k":0,"n":"<n>"}'), 'heartbeat', /heart|beat/);
+	expect(found.map(({ text }) => text)).toEqual(['{"k":0,"n":"{sequence}"}']);
+});
+
 test.each([
 	['channels are at /devices/<deviceId>/channel', '/devices/{deviceId}/channel'],
 	['see /ws/<string:device_id>', '/ws/{deviceId}'],
