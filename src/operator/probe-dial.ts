@@ -8,17 +8,10 @@ import { cleanText, readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { PASSING } from './probe-ends.ts';
 import { nextTokens, saysNo } from './probe-readings.ts';
-import {
-	channelPlaces,
-	type Handshake,
-	type HandshakeAnswer,
-	isRefusal,
-	pathsOf,
-	subprotocolHints,
-} from './probe-search.ts';
+import { channelPlaces, type Handshake, type HandshakeAnswer, isRefusal, pathsOf } from './probe-search.ts';
 import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
-import { namedQuery, neededParameters } from './probe-words.ts';
+import { namedQuery, neededParameters, subprotocolHints } from './probe-words.ts';
 
 const HANDSHAKE_MS = 15_000;
 /** Of one channel: texts that look like a secret and are none, such as ids of requests. */

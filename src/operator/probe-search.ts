@@ -99,10 +99,8 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 	const own = queryNames.map((name) => ({ name, form: 'token' }) as const);
 	const places = [...own, ...QUERY_PLACES.filter(({ name }) => !queryNames.includes(name))];
 	let candidate = 0;
-	const allWays = (path: string): Handshake => ({
-		...{ path, candidate, inHeader: true, inQuery: places },
-		subprotocols: subprotocol === undefined ? [] : [subprotocol],
-	});
+	let subprotocols: readonly string[] = subprotocol === undefined ? [] : [subprotocol];
+	const allWays = (path: string): Handshake => ({ path, candidate, inHeader: true, inQuery: places, subprotocols });
 	const left = [...paths];
 	const asked = new Set<string>();
 	const done = new Set<string>();
@@ -111,6 +109,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		asked.add(path);
 		const tried = yield* attempt(allWays(path), candidates);
 		if (tried.found) return tried.found;
+		subprotocols = tried.subprotocols;
 		for (const way of namedWays(tried)) {
 			const { found } = yield* attempt(way, candidates);
 			if (found) return found;
@@ -168,8 +167,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 			// Two credentials at once are refused by some.
 			{ ...base, inQuery: [] },
 			{ ...base, inHeader: false },
-			...(wantsSubprotocol(best.answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(best.answer) }]),
-			{ ...base, inQuery: [], subprotocols: subprotocolsFor(best.answer) },
+			...(subprotocols.length > 0 ? [] : offering(base, best.answer)),
 			...(isUnknown(answer) ? [] : more),
 		];
 		for (const way of ways) {
@@ -179,6 +177,11 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		return null;
 	}
 }
+
+const offering = (base: Handshake, answer: HandshakeAnswer): Handshake[] => [
+	...(wantsSubprotocol(answer) ? [] : [{ ...base, subprotocols: subprotocolsFor(answer) }]),
+	{ ...base, inQuery: [], subprotocols: subprotocolsFor(answer) },
+];
 
 /** Whether an answer is about the Connection. */
 export const isUnknown = ({ status }: HandshakeAnswer) => status === 401 || status === 403;
@@ -198,22 +201,31 @@ function refusedAmong<Answered extends { readonly answer: HandshakeAnswer }>(ans
 
 const wantsSubprotocol = ({ status }: HandshakeAnswer) => status === 400 || status === 426;
 
-/** @returns `path`: with what the service has asked for in its query. */
-function* attempt(
-	way: Handshake,
-	candidates: number,
-): Search<{ readonly path: string; readonly answer: HandshakeAnswer; readonly found: Handshake | null }> {
+interface Attempted {
+	/** With what the service has asked for in its query. */
+	readonly path: string;
+	readonly answer: HandshakeAnswer;
+	readonly found: Handshake | null;
+	/** With those that the service looks past: the answer is about something else then. */
+	readonly subprotocols: readonly string[];
+}
+
+function* attempt(way: Handshake, candidates: number): Search<Attempted> {
+	const { subprotocols } = way;
 	const answer = yield way;
 	if (answer.status === 101) {
 		const best = (answer.saysNo && (yield* withAnother(way, candidates))) || { way, answer };
-		return { path: way.path, answer, found: yield* narrow(best.way, best.answer) };
+		return { path: way.path, answer, subprotocols, found: yield* narrow(best.way, best.answer) };
 	}
 	const path = withQuery(way.path, answer.needs ?? []);
 	if (path !== way.path) return yield* attempt({ ...way, path }, candidates);
-	if (!wantsSubprotocol(answer) || way.subprotocols.length > 0) return { path, answer, found: null };
-	const offering = { ...way, subprotocols: subprotocolsFor(answer) };
-	const again = yield offering;
-	return { path, answer, found: again.status === 101 ? yield* narrow(offering, again) : null };
+	if (!wantsSubprotocol(answer) || subprotocols.length > 0) return { path, answer, subprotocols, found: null };
+	const offers = { ...way, subprotocols: subprotocolsFor(answer) };
+	const again = yield offers;
+	if (again.status === 101) return { path, answer, subprotocols, found: yield* narrow(offers, again) };
+	return isUnknown(again)
+		? { path, answer: again, subprotocols: offers.subprotocols, found: null }
+		: { path, answer, subprotocols, found: null };
 }
 
 /** Where any text opens the channel, the service may still serve the right one only: the first one that it says no to in no words. */
@@ -301,22 +313,6 @@ export function answersInWords(answers: PathAnswers) {
 
 const subprotocolsFor = ({ hints }: HandshakeAnswer) =>
 	[...new Set([...hints, ...SUBPROTOCOLS])].slice(0, MAX_SUBPROTOCOLS);
-
-/** Words of a refusal that may be the name of a subprotocol: what looks like one (`acme.v7`) first, then what stands behind the word itself. */
-export function subprotocolHints(header = '', body = ''): string[] {
-	const said = body.slice(0, 2000).replaceAll('\\"', '"');
-	const names = /protocol/i.test(said) ? (said.match(/(?<![\w./~-])\w+[.~\d-][\w.~-]*(?![\w/~-])/g) ?? []) : [];
-	const after = /protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)(?![\w/])/gi;
-	const quoted = /["'`]([\w.~-]{2,64})["'`]/g;
-	return [
-		...header.split(','),
-		...names,
-		...[...said.matchAll(after), ...said.matchAll(quoted)].map((hit) => hit[1] ?? ''),
-	]
-		.map((word) => word.trim().replace(/\.+$/, ''))
-		.filter((word, index, all) => /^(?!sec-websocket-)[\w~.-]{2,64}$/i.test(word) && all.indexOf(word) === index)
-		.slice(0, 8);
-}
 
 export interface Place {
 	/** As `service.channelPath` has it for every device: an address, or a path that tells by its words. */

@@ -75,3 +75,19 @@ export function neededParameters(body: string): string[] {
 		? [filled(named, what)]
 		: ids.filter((name) => !name.includes(' ')).map((name) => filled(name));
 }
+
+/** Words of a refusal that may be the name of a subprotocol: what looks like one (`acme.v7`) first, then what stands behind the word itself. */
+export function subprotocolHints(header = '', body = ''): string[] {
+	const said = body.slice(0, 2000).replaceAll('\\"', '"');
+	const names = /protocol/i.test(said) ? (said.match(/(?<![\w./~-])\w+[.~\d-][\w.~-]*(?![\w/~-])/g) ?? []) : [];
+	const after = /protocols?[\s"':=[(]+(?:is\s+|named\s+|must be\s+)?["'`]?([\w.~-]+)(?![\w/])/gi;
+	const quoted = /["'`]([\w.~-]{2,64})["'`]/g;
+	return [
+		...header.split(','),
+		...names,
+		...[...said.matchAll(after), ...said.matchAll(quoted)].map((hit) => hit[1] ?? ''),
+	]
+		.map((word) => word.trim().replace(/\.+$/, ''))
+		.filter((word, index, all) => /^(?!sec-websocket-)[\w~.-]{2,64}$/i.test(word) && all.indexOf(word) === index)
+		.slice(0, 8);
+}

@@ -9,14 +9,9 @@ import { guesses } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
 import { pongsFor } from '../../src/operator/probe-pongs.ts';
 import { namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
-import {
-	CHANNEL_PATHS,
-	findChannel,
-	type Handshake,
-	type HandshakeAnswer,
-	subprotocolHints,
-} from '../../src/operator/probe-search.ts';
+import { CHANNEL_PATHS, findChannel, type Handshake, type HandshakeAnswer } from '../../src/operator/probe-search.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
+import { subprotocolHints } from '../../src/operator/probe-words.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 describe('its pace', () => {
@@ -115,6 +110,19 @@ describe('the search for the channel', () => {
 		'connection',
 		'key',
 	];
+
+	test('takes the parameter that a refusal names also where a subprotocol has to be offered first [F1444]', () => {
+		const asked: string[] = [];
+		const { found, tried } = search((way) => {
+			asked.push(way.path);
+			if (way.path !== '/ws/device') return 404;
+			if (!way.subprotocols.includes('idv.device.v2')) return { status: 400, hints: ['idv.device.v2'] };
+			const isShown = way.inQuery.some(({ name, form }) => name === 'conn_ticket' && form === 'token');
+			return isShown ? { status: 101, subprotocol: 'idv.device.v2' } : { status: 401, names: ['conn_ticket'] };
+		});
+		expect(found).toMatchObject({ inQuery: [{ name: 'conn_ticket' }], subprotocols: ['idv.device.v2'] });
+		expect([tried, new Set(asked)]).toEqual([4, new Set(['/ws/device'])]);
+	});
 
 	test('ends within the requests that it may make, on whatever path, by whatever parameter', () => {
 		const drawn = fc.record({
