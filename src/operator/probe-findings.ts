@@ -4,7 +4,7 @@ import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import { ackAnswers, asides, heartbeatAnswers } from './probe-asides.ts';
-import { messagesOf, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
+import { kindOf, messagesOf, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -176,7 +176,10 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const after = `what comes after each heartbeat${receipts.length > 0 ? ' or acknowledgement' : ''}, and only then`;
 	const isMute = life.ended === null && life.pings > 0 && life.pongs === 0;
 	const isAside = asides(life, form, settleMs, settings);
-	const seen = messagesOf(life.heard, form).some(({ text }) => !isAside(text));
+	const notifications = messagesOf(life.heard, form).filter(({ text }) => !isAside(text));
+	const seen = notifications.length > 0;
+	const isKnown = kindPointer !== undefined || notifications.some(({ text }) => kindOf(text, form) !== 'unknown');
+	const place = kindPointer ?? (isKnown ? 'a usual place' : 'none of the usual places');
 	return [
 		...(Object.keys(contents).length > 0
 			? [finding('frame-contents', 'every frame that came', contentsFound(life, form), 'proved', contents)]
@@ -189,8 +192,8 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 		finding(
 			'notification-kind',
 			tried,
-			kindPointer === undefined ? (seen ? 'at a usual place' : 'no notification') : `at ${kindPointer}`,
-			seen ? 'guessed' : 'not seen',
+			seen ? `at ${place}` : 'no notification',
+			seen && isKnown ? 'guessed' : 'not seen',
 			kindPointer !== undefined && { kindPointer },
 		),
 		finding(

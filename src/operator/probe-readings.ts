@@ -245,7 +245,7 @@ export function saysNo({ heard }: Pick<Life, 'heard'>): boolean {
 }
 
 export const KIND_NAME =
-	/^(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
+	/^[@$_]?(?:type|event|evt|kind|name|op|opcode|action|topic|cmd|command|method|t|what|subject|category|code|(?:message|msg|event|notification)[_-]?(?:type|kind|name))$/i;
 
 /** A repetition may count itself, and say when it was sent. */
 export function withoutRepeating(document: unknown): string {

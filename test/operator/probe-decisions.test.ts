@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { heartbeatAnswers } from '../../src/operator/probe-asides.ts';
-import { handshakeFindings } from '../../src/operator/probe-findings.ts';
+import { handshakeFindings, lifeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
@@ -230,6 +230,18 @@ describe('the messages of a channel', () => {
 		heartbeatAnswers({ ...life(messages), said: beats.map((atMs) => ({ atMs, text: 'beat' })) }, 50, {});
 	const answering = (...fields: [object, object, object]) =>
 		[110, 510, 710].map((atMs, index) => [atMs, { type: 'got', ...fields[index] }] as const);
+
+	test('the kind at /@type is found, and of kinds at no usual place none is called guessed [F1445]', () => {
+		const kindIn = (name: string) => {
+			const kinds = ['SessionStarted', 'DocumentScanned', 'SessionEnded'];
+			const seen = life(kinds.map((kind, at) => [at * 90, { [name]: kind, '@id': `urn:n:${at}`, page: at }] as const));
+			const watched = { life: seen, form: readForm(seen.heard), settleMs: 50, settings: {} };
+			return lifeFindings(watched).find(({ point }) => point === 'notification-kind');
+		};
+		expect(kindIn('@type')).toMatchObject({ certainty: 'guessed', settings: { kindPointer: '/@type' } });
+		expect(kindIn('was')).toMatchObject({ certainty: 'not seen', found: 'at none of the usual places' });
+		expect(kindIn('type')).toMatchObject({ certainty: 'guessed', found: 'at a usual place' });
+	});
 
 	test('what follows each heartbeat, and only then, is an acknowledgement', () => {
 		const got = answering({}, {}, {});

@@ -375,8 +375,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		edits: [
 			[
 				LINKS,
-				'hasSpare = false;\n\t\t\t\tisPromoted = true;',
-				"parts.log.info('promoted', { host: token });\n\t\t\t\thasSpare = false;\n\t\t\t\tisPromoted = true;",
+				"spare = 'saved';\n\t\t\t\tisPromoted = true;",
+				"parts.log.info('promoted', { host: token });\n\t\t\t\tspare = 'saved';\n\t\t\t\tisPromoted = true;",
 			],
 			['base/log.edge.ts', 'shaper.document({ ...picked, ...told })', '({ ...picked, ...told })'],
 		],
