@@ -19,14 +19,8 @@ export interface TokenPlace {
 export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[]): TokenPlace[] {
 	const usual = tokenIn(texts);
 	const isNamed = (place: string) => /token|connection|jwt/i.test(place) && !/refresh|id_?token|session/i.test(place);
-	const ownPlaces = texts.filter(({ text }) => text === sent[0]).map(({ place }) => parentOf(place));
-	const isBesideOwn = (place: string | null) =>
-		place !== null && parentOf(place) !== '' && ownPlaces.includes(parentOf(place));
 	const rank = ({ pointer, token }: TokenPlace) =>
-		(isBesideOwn(pointer) ? -4 : 0) +
-		(readTokenLife(token) ? 0 : 1) +
-		(isNamed(pointer ?? '') ? 0 : 2) +
-		(/refresh/i.test(pointer ?? '') ? 4 : 0);
+		(readTokenLife(token) ? 0 : 1) + (isNamed(pointer ?? '') ? 0 : 2) + (/refresh/i.test(pointer ?? '') ? 4 : 0);
 	const others = texts
 		.filter((text) => looksLikeToken(text) && !sent.includes(text.text) && text.place !== '')
 		.map(({ place }) => ({ pointer: place, token: tokenIn(texts, place) ?? '' }))
@@ -34,8 +28,6 @@ export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[
 		.sort((a, b) => rank(a) - rank(b));
 	return [...(usual === null ? [] : [{ pointer: null, token: usual }]), ...others].slice(0, 4);
 }
-
-const parentOf = (place: string) => place.replace(/\/[^/]*$/, '');
 
 /** The names that an answer gives the device, in small letters. */
 export const madeNames = (body: string): string[] =>

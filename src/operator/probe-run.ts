@@ -165,8 +165,6 @@ async function probe(run: Run): Promise<DeviceReport> {
 	const texts = readAnswerTexts(answer);
 	run.places = tokenPlaces(texts, [request.deviceId, request.workflowId]);
 	run.names = madeNames(answer.body);
-	const kept = keptAnswer(run);
-	if (kept) await run.keep(kept);
 	const [usual] = run.places;
 	if (!usual) throw asError(unreadable(run, answer));
 	run.token = usual.token;
@@ -196,7 +194,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 		onStep('Tries the same with another text in place of the Connection.');
 		const { token, next } = run;
 		const { status } = await pace.ask(() => dial(run, opening, otherText(token)));
-		run.isTold = isRefusal(status) && !(await takesAnother(run, opening));
+		run.isTold = status >= 400 && status < 500;
 		if (run.isTold && (next || (way && isNarrow(way)))) note(...handshakeFindings(opening, 'proved', from));
 		// A service that takes any text says nothing about the one that was shown.
 		const isShownLater = JSON.stringify(run.findings()).includes('{token}');
@@ -208,20 +206,6 @@ async function probe(run: Run): Promise<DeviceReport> {
 	const device = await runWithFile(run);
 	if (run.createKey) note(await keyPaths(run));
 	return device;
-}
-
-const isRefusal = (status: number) => status >= 400 && status < 500;
-
-/** Whether another text of the answer opens the channel as well: it may be the Connection of another device, or that one may be. */
-async function takesAnother(run: Run, opening: Handshake): Promise<boolean> {
-	const { places, candidate, pace, onStep } = run;
-	for (const { token } of places.filter((_, index) => index !== candidate)) {
-		if (pace.left() <= LAST_REQUESTS) return true;
-		onStep('Tries the same with another text of the answer.');
-		const { status } = await pace.ask(() => dial(run, opening, token));
-		if (!isRefusal(status)) return true;
-	}
-	return false;
 }
 
 /** Beside what is known of the Connection's own life. */

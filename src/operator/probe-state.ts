@@ -31,8 +31,6 @@ export interface ProbeOptions extends Omit<Asking, 'pace'> {
 	readonly onStep: (text: string) => void;
 	/** Writes what was found for the device that runs at the end. @returns the settings as a device reads them from there. */
 	readonly save: (settings: object) => Promise<LoadedSettings>;
-	/** Keeps the answer that a code was spent on, whatever becomes of the probe. */
-	readonly keep: (answer: KeptAnswer) => Promise<void>;
 }
 
 export interface ProbeReport {

@@ -83,12 +83,6 @@ const idOf = ({ baseUrl, authorization }: Target) =>
 /** Beside the file of the device: the answer that may hold its Connection. */
 const answerPlace = ({ device }: ProbeFlags) => (device === undefined ? undefined : `${device}.answer`);
 
-/** Until more is known. That it cannot be written is told at the end. */
-async function keepAnswer(flags: ProbeFlags, baseUrl: string, request: object, answer: object): Promise<void> {
-	const file = answerPlace(flags);
-	if (file !== undefined) await replaceFile(file, asFile({ baseUrl, ...request, ...answer })).catch(() => {});
-}
-
 /** @returns why a file could not be written: what was found is printed all the same. */
 async function save(
 	flags: ProbeFlags,
@@ -111,8 +105,6 @@ async function save(
 		[flags.transcript, lines.length > 0 ? `${lines.join('\n')}\n` : null, undefined],
 	] as const;
 	let failed: Failure | null = null;
-	const [, [answerFile]] = files;
-	if (answer === null && answerFile !== undefined) rmSync(answerFile, { force: true });
 	for (const [file, text, mode] of files)
 		if (file !== undefined && text !== null)
 			await replaceFile(file, text, mode).catch((error: unknown) => {
@@ -184,7 +176,6 @@ async function run(
 			channelPaths: flags.channelPath ?? [],
 			known: { queryNames: flags.queryName, subprotocol: flags.subprotocol },
 			save: (settings) => written(flags, settings),
-			keep: (answer) => keepAnswer(flags, target.baseUrl, request, answer),
 			createKey: flags.createKey ?? false,
 			transcript: createTranscript((line) => void lines.push(line), Date.now, openShaper, own),
 			onStep: (text) => {
