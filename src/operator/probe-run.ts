@@ -101,21 +101,22 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	};
 	let stopped: Failure | null = null;
 	let device: DeviceReport | null = null;
-	try {
-		device = await probe(run);
-		if (device.isRefused) stopped = toFailure(notServed(run));
-		else if (run.findings().some(({ isOwn }) => isOwn)) stopped = toFailure(notShared(run));
-	} catch (error) {
-		if (!signal.aborted) stopped = toFailure(error);
-	}
-	return {
+	const report = (): ProbeReport => ({
 		...{ findings: run.findings(), requests: run.pace.used, device, stopped, isInterrupted: signal.aborted },
 		messages: run.sent,
 		connection: run.token === '' || (!run.isTaken && run.places.length > 1) ? null : run.token,
 		answer: run.isTaken && run.isTold ? null : keptAnswer(run),
 		isTaken: run.isTaken,
 		words: counted(run.words.filter((one) => one !== '').map((one) => withoutSecrets(one, run))),
-	};
+	});
+	try {
+		device = await probe(run, () => options.keep(report()));
+		if (device.isRefused) stopped = toFailure(notServed(run));
+		else if (run.findings().some(({ isOwn }) => isOwn)) stopped = toFailure(notShared(run));
+	} catch (error) {
+		if (!signal.aborted) stopped = toFailure(error);
+	}
+	return report();
 }
 
 function keptAnswer({ answer, places, candidate }: Run): KeptAnswer | null {
@@ -142,7 +143,8 @@ function withoutSecrets(words: string, { token, places, offered, headers }: Run)
 		.replace(/[\w.~+/=|-]{20,}/g, (text) => (looksLikeToken({ place: '', text }) ? '[secret]' : text));
 }
 
-async function probe(run: Run): Promise<DeviceReport> {
+/** @param keep called once there is an answer to the registration. */
+async function probe(run: Run, keep: () => Promise<unknown>): Promise<DeviceReport> {
 	const { request, onStep, pace, note } = run;
 	if (Object.keys(run.given).length > 0)
 		note(finding('extra-headers', 'those that were given', Object.keys(run.headers).join(', '), 'guessed', run.given));
@@ -174,6 +176,7 @@ async function probe(run: Run): Promise<DeviceReport> {
 		note(tokenFinding(place, isConfirmed), lifeFinding(place.token, answer.body, answeredMs));
 	};
 	noteToken(false);
+	await keep();
 
 	onStep('Looks for the channel.');
 	const told = [...texts.map(({ text }) => text), ...Object.values(answer.headers)].flatMap((text) =>

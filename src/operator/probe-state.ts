@@ -31,6 +31,8 @@ export interface ProbeOptions extends Omit<Asking, 'pace'> {
 	readonly onStep: (text: string) => void;
 	/** Writes what was found for the device that runs at the end. @returns the settings as a device reads them from there. */
 	readonly save: (settings: object) => Promise<LoadedSettings>;
+	/** Writes the files as they would be if the probe ended now: a killed process writes none, and the code is used up. */
+	readonly keep: (report: ProbeReport) => Promise<unknown>;
 }
 
 export interface ProbeReport {

@@ -4,6 +4,7 @@
  */
 import { randomBytes, randomUUID, scryptSync } from 'node:crypto';
 import { closeSync, existsSync, openSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
@@ -65,10 +66,11 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 		throw new AgentError('usage', `Nothing was sent. ${plan.join(' ')}`, { remedy: 'Run it again with --yes.' });
 	if (!shell.isJson) for (const line of plan) shell.line(line);
 
-	const report = await run(shell, flags, target, { deviceId, workflowId }, given);
+	const ids = { deviceId, workflowId };
+	const keep = (outcome: Kept) => save(flags, outcome, target.baseUrl, ids);
+	const report = await run(shell, flags, target, ids, given, keep);
 	const settings = settingsFrom(target.baseUrl, flags.workflow, report.findings);
-	const own = settingsFrom(target.baseUrl, flags.workflow, report.findings, true);
-	const unsaved = await save(flags, report, { settings, own }, { deviceId, workflowId });
+	const unsaved = await keep(report);
 	const code =
 		target.authorization.scheme === 'Token' && (report.connection ?? report.answer?.candidates[0]) ? 'used' : undefined;
 	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved, code }, settings, unsaved === null);
@@ -86,11 +88,12 @@ const answerPlace = ({ device }: ProbeFlags) => (device === undefined ? undefine
 /** @returns why a file could not be written: what was found is printed all the same. */
 async function save(
 	flags: ProbeFlags,
-	{ lines, connection, answer }: Outcome,
-	{ settings, own }: Readonly<Record<'settings' | 'own', ReturnType<typeof settingsFrom>>>,
+	{ lines, connection, answer, findings }: Kept,
+	baseUrl: string,
 	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
 ): Promise<Failure | null> {
-	const { baseUrl, service, heartbeatCadence } = own;
+	const settings = settingsFrom(baseUrl, flags.workflow, findings);
+	const { service, heartbeatCadence } = settingsFrom(baseUrl, flags.workflow, findings, true);
 	const further = {
 		deviceId,
 		...(heartbeatCadence !== undefined && { heartbeatCadence }),
@@ -100,14 +103,15 @@ async function save(
 	// Each whatever becomes of the others, and first the one that a code was spent on.
 	const files = [
 		[flags.device, device, undefined],
-		[answerPlace(flags), answer && asFile({ baseUrl, workflowId, deviceId, ...answer }), undefined],
+		// What was kept for the case that nothing more is found is a secret too many once the Connection is told.
+		[answerPlace(flags), answer ? asFile({ baseUrl, workflowId, deviceId, ...answer }) : connection && '', undefined],
 		[flags.out, asFile(settings), 0o644],
 		[flags.transcript, lines.length > 0 ? `${lines.join('\n')}\n` : null, undefined],
 	] as const;
 	let failed: Failure | null = null;
 	for (const [file, text, mode] of files)
 		if (file !== undefined && text !== null)
-			await replaceFile(file, text, mode).catch((error: unknown) => {
+			await (text === '' ? rm(file, { force: true }) : replaceFile(file, text, mode)).catch((error: unknown) => {
 				failed ??= toFailure(error);
 			});
 	return failed;
@@ -124,9 +128,12 @@ async function written({ out }: ProbeFlags, settings: object): Promise<LoadedSet
 	return loadSettings({ paths: { ...paths, confDirectory: `${paths.configFile}.d` }, ...nothing });
 }
 
-interface Outcome extends ProbeReport {
+interface Kept extends ProbeReport {
 	/** Of the transcript. */
 	readonly lines: readonly string[];
+}
+
+interface Outcome extends Kept {
 	/** The signal that interrupted it. */
 	readonly endedBy: (typeof SIGNALS)[number] | null;
 }
@@ -139,6 +146,7 @@ async function run(
 	target: Target,
 	request: { deviceId: string; workflowId: string },
 	given: object,
+	keep: (outcome: Kept) => Promise<unknown>,
 ): Promise<Outcome> {
 	const lines: string[] = [];
 	const { host, hostname } = new URL(target.baseUrl);
@@ -176,6 +184,7 @@ async function run(
 			channelPaths: flags.channelPath ?? [],
 			known: { queryNames: flags.queryName, subprotocol: flags.subprotocol },
 			save: (settings) => written(flags, settings),
+			keep: (report) => keep({ ...report, lines }),
 			createKey: flags.createKey ?? false,
 			transcript: createTranscript((line) => void lines.push(line), Date.now, openShaper, own),
 			onStep: (text) => {
