@@ -15,18 +15,31 @@ export interface TokenPlace {
 	readonly token: string;
 }
 
-/** The token where it is expected, or else whatever looks like one, the likely ones first. */
+/**
+ * The token where it is expected, or else whatever looks like one, the likely ones first: what is beside the id of the device before what may be
+ * another's. @param sent the id of the device first.
+ */
 export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[]): TokenPlace[] {
 	const usual = tokenIn(texts);
 	const isNamed = (place: string) => /token|connection|jwt/i.test(place) && !/refresh|id_?token|session/i.test(place);
-	const rank = ({ pointer, token }: TokenPlace) =>
-		(readTokenLife(token) ? 0 : 1) + (isNamed(pointer ?? '') ? 0 : 2) + (/refresh/i.test(pointer ?? '') ? 4 : 0);
+	const above = (place: string) => place.slice(0, place.lastIndexOf('/'));
+	const owned = texts.flatMap(({ place, text }) => (text.toLowerCase() === sent[0]?.toLowerCase() ? above(place) : []));
+	const isWithin = (place: string) => owned.some((object) => object !== '' && place.startsWith(`${object}/`));
+	const usualPlace = texts.find((one) => tokenIn([one], one.place) === usual)?.place ?? '';
+	const isUsualOwn = isWithin(usualPlace) || owned.includes(above(usualPlace));
+	const rank = ({ pointer, token }: TokenPlace) => {
+		if (pointer === null) return isUsualOwn ? -9 : -1;
+		const isToken = readTokenLife(token) !== null;
+		const isOwn = (isToken || (isNamed(pointer) && !/id$/i.test(pointer))) && isWithin(pointer);
+		return (isToken ? 0 : 1) + (isNamed(pointer) ? 0 : 2) + (/refresh/i.test(pointer) ? 4 : 0) - (isOwn ? 8 : 0);
+	};
 	const others = texts
 		.filter((text) => looksLikeToken(text) && !sent.includes(text.text) && text.place !== '')
 		.map(({ place }) => ({ pointer: place, token: tokenIn(texts, place) ?? '' }))
-		.filter(({ token }) => token !== '' && token !== usual)
-		.sort((a, b) => rank(a) - rank(b));
-	return [...(usual === null ? [] : [{ pointer: null, token: usual }]), ...others].slice(0, 4);
+		.filter(({ token }) => token !== '' && token !== usual);
+	return [...(usual === null ? [] : [{ pointer: null, token: usual }]), ...others]
+		.sort((a, b) => rank(a) - rank(b))
+		.slice(0, 4);
 }
 
 /** The names that an answer gives the device, in small letters. */

@@ -197,12 +197,13 @@ async function probe(run: Run, keep: () => Promise<unknown>): Promise<DeviceRepo
 		onStep('Tries the same with another text in place of the Connection.');
 		const { token, next } = run;
 		const { status } = await pace.ask(() => dial(run, opening, otherText(token)));
-		run.isTold = status >= 400 && status < 500;
-		if (run.isTold && (next || (way && isNarrow(way)))) note(...handshakeFindings(opening, 'proved', from));
+		const isRefused = saysNoTo(status);
+		run.isTold = isRefused && (await areOthersRefused(run, opening));
+		if (isRefused && (next || (way && isNarrow(way)))) note(...handshakeFindings(opening, 'proved', from));
 		// A service that takes any text says nothing about the one that was shown.
 		const isShownLater = JSON.stringify(run.findings()).includes('{token}');
-		const isNext = run.isTold || next?.isProved || isShownLater || status !== 101;
-		if (next) run.next = isNext ? { ...next, isProved: run.isTold || next.isProved } : null;
+		const isNext = isRefused || next?.isProved || isShownLater || status !== 101;
+		if (next) run.next = isNext ? { ...next, isProved: isRefused || next.isProved } : null;
 	}
 	noteToken(run.isTold);
 	noteRestarts(run);
@@ -273,6 +274,19 @@ async function search(
 	const { candidate } = way ?? run;
 	if (candidate !== run.candidate) Object.assign(run, { candidate, token: run.places[candidate]?.token });
 	return { way, cutOff, answers };
+}
+
+const saysNoTo = (status: number) => status >= 400 && status < 500;
+
+/** Whether no other text of the answer opens a channel: one that does may be the Connection as well, or that of another device. */
+async function areOthersRefused(run: Run, way: Handshake): Promise<boolean> {
+	for (const [at, { token }] of run.places.entries()) {
+		if (at === run.candidate) continue;
+		if (run.pace.left() <= LAST_REQUESTS) return false;
+		const { status, saysNo } = await run.pace.ask(() => dial(run, way, token));
+		if (!saysNoTo(status) && !saysNo) return false;
+	}
+	return true;
 }
 
 /** A text of the same form: a service may fail at one that it cannot read. */

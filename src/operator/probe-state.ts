@@ -111,7 +111,7 @@ export interface Run extends ProbeOptions, Asking {
 	hasOpened: boolean;
 	/** A channel has taken what is shown: it stayed open for a moment, or was online. */
 	isTaken: boolean;
-	/** The same handshake with another text in its place was refused: what is shown is the Connection. */
+	/** The same handshake with another text in its place was refused, and with each other text of the answer: what is shown is the Connection. */
 	isTold: boolean;
 	/** Ends of channels where the device did nothing wrong; none where one alone was seen. */
 	restarts: readonly Restart[];

@@ -4,6 +4,8 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { tokenPlaces } from '../../src/operator/probe-readings.ts';
+import { readAnswerTexts } from '../../src/protocol/registration-answer.ts';
 import { listen } from '../connection/network-peers.ts';
 import { probesOfFile } from './probing.ts';
 
@@ -15,7 +17,7 @@ const OTHER = 'other-0123456789abcdefghij';
 async function probedWithCode(
 	answer: (deviceId: string) => object,
 	accepts: (shown: string) => boolean,
-	onHandshake = async (_device: string): Promise<unknown> => {},
+	onHandshake: (device: string) => Promise<unknown> = async () => {},
 	onChannel = (_socket: WebSocket) => {},
 ) {
 	const [out, device] = [join(operator.directory, 'trial.json'), join(operator.directory, 'trial-device.json')];
@@ -57,3 +59,47 @@ test('a probe that is killed after the registration leaves the Connection and th
 	expect(provision.connection).toBe(OWN);
 	expect(kept).toBeNull();
 }, 60_000);
+
+test.each<[string, (deviceId: string) => object, string]>([
+	[
+		'a list of devices',
+		(id) => ({
+			connections: [
+				{ deviceId: 'other', token: OTHER },
+				{ deviceId: id, token: OWN },
+			],
+		}),
+		'/connections/1/token',
+	],
+	['a site', (id) => ({ site: { operatorConnection: OTHER }, device: { id, connection: OWN } }), '/device/connection'],
+	['a usual place', (id) => ({ token: OTHER, device: { id, connection: OWN } }), '/device/connection'],
+])(
+	'of two Connections in the answer (the other one in %s) the one beside the id of the device is taken; it is guessed as long as the other opens a channel, too [F1441]',
+	async (_, answer, expected) => {
+		for (const [both, certainty] of [
+			[true, 'guessed'],
+			[false, 'proved'],
+		] as const) {
+			const isOne = (shown: string) => shown === OWN || (both && shown === OTHER);
+			const { outcome, settings, provision, kept } = await probedWithCode(answer, isOne);
+			expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+			expect(settings.service).toEqual({ tokenPointer: expected });
+			expect(provision.connection).toBe(OWN);
+			expect(outcome.stdout).toMatch(new RegExp(`token-place .* ${expected} +${certainty}`));
+			expect(outcome.stdout).toMatch(/channel-handshake .* proved/);
+			expect(kept?.candidates.map(({ connection }: { connection: string }) => connection)).toEqual(
+				both ? [OWN, OTHER] : undefined,
+			);
+		}
+	},
+	60_000,
+);
+
+test.each<[string, object]>([
+	['what the service calls the device', { token: OWN, device: { id: 'kiosk-1', externalId: OTHER } }],
+	['what refreshes it', { token: OWN, device: { id: 'kiosk-1', refreshToken: OTHER } }],
+	['another one further down', { id: 'kiosk-1', token: OWN, device: { id: 'kiosk-1', connection: OTHER } }],
+])('a usual place stays before %s beside the id of the device [F1441]', (_, answer) => {
+	const places = tokenPlaces(readAnswerTexts({ body: JSON.stringify(answer) }), ['kiosk-1']);
+	expect(places.map(({ token }) => token)).toEqual([OWN, OTHER]);
+});
