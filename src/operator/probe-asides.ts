@@ -149,7 +149,8 @@ function receiptKinds(
 				return isSoon && [...(firstMs.get(id) ?? [])].some(([other, ms]) => other !== kind && ms <= ack.atMs);
 			}),
 		);
-	return [...Map.groupBy(named, ({ kind }) => kind)].filter(([, own]) => own.every(isReceipt));
+	const kinds = [...Map.groupBy(named, ({ kind }) => kind)];
+	return kinds.filter(([kind, own]) => !form.unasked?.includes(kind) && own.every(isReceipt));
 }
 
 /** Whether a message is of a kind that only ever answers acknowledgements: no notification, and not sent again. @param answerMs how soon an answer comes. @param settings what the channel was opened with besides. */

@@ -35,10 +35,7 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	const isPong = guess.point === 'application-ping';
 	// A service that knows no such answer may say so to each.
 	if ((isAck || (isPong && !than.ended)) && refusals(life, compared) > refusals(than, compared) + 1) return false;
-	const before = isAck ? again(than, compared) : 0;
-	// What is acknowledged does not come again; a busy machine or service repeats fewer as well.
-	const all = { ...compared, answerMs: 0 };
-	const isFewer = 5 * again(life, compared) < before && again(life, all) <= again(than, all);
+	const isFewer = isAck && repeatsLess(life, than, compared);
 	// The channel may end for another reason.
 	if (than.ended) return outlives(life, than.ended) || isFewer || isOpened(life, than, compared);
 	if (life.ended !== null) return false;
@@ -46,7 +43,8 @@ export function isBetter(life: Life, than: Life, compared: Comparison): boolean 
 	if (notificationsIn(than, form, settleMs, settings).length === 0) return bringsNews(life, than, form);
 	// What the service writes out only has to do no harm.
 	const isHarmless = !isAck || mayAcknowledge(String(guess.settings['ackBody']), false, false);
-	if (guess.isWritten && isHarmless && before === 0) return refusals(life, compared) <= refusals(than, compared);
+	if (guess.isWritten && isHarmless && !(isAck && again(than, compared) > 0))
+		return refusals(life, compared) <= refusals(than, compared);
 	return isFewer;
 }
 
@@ -72,7 +70,13 @@ function isProof(life: Life, than: Life, compared: Comparison): boolean {
 	const { form, settleMs, settings, guess, ms } = compared;
 	const news = (one: Life) => notificationsIn(one, form, settleMs, settings).filter(({ atMs }) => atMs <= ms).length;
 	const isAck = guess.point === 'acknowledgement';
-	return than.ended !== null || (isAck && again(than, compared) > 0) || news(life) > 2 * news(than);
+	return than.ended !== null || (isAck && repeatsLess(life, than, compared)) || news(life) > 2 * news(than);
+}
+
+/** What is acknowledged does not come again; a busy machine or service repeats fewer as well. */
+function repeatsLess(life: Life, than: Life, compared: Comparison): boolean {
+	const all = { ...compared, answerMs: 0 };
+	return 5 * again(life, compared) < again(than, compared) && again(life, all) <= again(than, all);
 }
 
 const within = ({ heard }: Life, { form, ms }: Comparison) => messagesOf(heard, form).filter(({ atMs }) => atMs <= ms);

@@ -24,6 +24,8 @@ export interface Ran {
 	readonly isOnline: boolean;
 	/** What applications would have. */
 	readonly events: readonly Entry[];
+	/** What they would not have: it came before. */
+	readonly dropped: number;
 	/** What kept it from being online at the end. */
 	readonly problem: Status['problem'];
 }
@@ -82,6 +84,7 @@ export async function runDevice(
 	const clock = systemClock;
 	const events = createEventBuffer(newEpoch(clock.wallMs(), Math.random), BOUNDS);
 	const lives: Life[] = [];
+	const counters = createCounters();
 	let { token } = run;
 	let wasOnline = false;
 	let over = () => {};
@@ -103,7 +106,7 @@ export async function runDevice(
 		state: { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'pairing', at: isoNow(clock) } },
 		facts: { serials: [], interfaces: [], machineIdHash: null, unreadable: [] },
 		newDeviceId: () => deviceId,
-		counters: createCounters(),
+		counters,
 		openEvents: () => events,
 		openChannel(options, listener) {
 			if (!mayOpen()) {
@@ -142,5 +145,6 @@ export async function runDevice(
 	run.token = token;
 	run.sent += lives.reduce((sum, { said }) => sum + said.length, 0);
 	const entries = events.after(null, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY).entries;
-	return { lives, wasOnline, isOnline: state === 'online', events: entries, problem: found };
+	const { duplicates: dropped } = counters;
+	return { lives, wasOnline, isOnline: state === 'online', events: entries, dropped, problem: found };
 }

@@ -38,7 +38,14 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 	const idPointer = idPlace(documents);
 	const kindPointer = kindPlace(documents, idPointer);
 	const notificationIdPointer = idPointer === '/id' ? null : idPointer;
-	return { ...form, ...(kindPointer && { kindPointer }), ...(notificationIdPointer && { notificationIdPointer }) };
+	const read = {
+		...form,
+		...(kindPointer && { kindPointer }),
+		...(notificationIdPointer && { notificationIdPointer }),
+	};
+	const unacked = heard.filter(({ isUnacked }) => isUnacked);
+	const unasked = [...new Set(messagesOf(unacked, read).map(({ text }) => kindOf(text, read)))];
+	return { ...read, ...(unasked.length > 0 && { unasked }) };
 }
 
 const LIST_NAME =

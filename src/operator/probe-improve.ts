@@ -59,7 +59,9 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 		if (!whole?.isOpen) return null;
 		restarts.push(...[restartOf(whole, restarts) ?? []].flat());
 		const life = untilRestart(whole, restarts);
-		seen.push(...ranked(life, Object(more['firstMessages']).length ?? 0, answerMs));
+		const isUnacked = more['ackBody'] === undefined;
+		const heard = ranked(life, Object(more['firstMessages']).length ?? 0, answerMs);
+		seen.push(...heard.map((one) => ({ ...one, isUnacked })));
 		for (const words of wordsIn(life, readForm(seen))) run.words.push(readErrorDetail(words) || words);
 		return life;
 	};
@@ -91,6 +93,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const { notificationIdPointer, kindPointer } = settled as ReadingSettings;
 		const own = { ...(notificationIdPointer && { notificationIdPointer }), ...(kindPointer && { kindPointer }) };
 		const form = { ...readForm(seen, [...answers, ...ignoredBy(settled)]), ...own };
+		run.unasked = form.unasked ?? [];
 		run.forget('notification-id');
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
 		const told = namedCadence(wordsIn(best, form)) ?? DEFAULT_HEARTBEAT_CADENCE;

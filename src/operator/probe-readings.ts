@@ -112,6 +112,8 @@ export interface ReadingSettings {
 	readonly jsonInBinary?: true;
 	readonly kindPointer?: string;
 	readonly notificationIdPointer?: string;
+	/** Kinds that came where the device acknowledged nothing: none of them answers an acknowledgement. No setting. */
+	readonly unasked?: readonly string[];
 }
 
 const FORM: FrameForm = { frameContents: 'auto', jsonInBinary: false };
@@ -138,6 +140,8 @@ export type Ranked = Life['heard'][number] & {
 	readonly rank?: 0 | 1 | 2;
 	/** Of rank 1, on a channel where nothing came unasked: it does not show how notifications are written. */
 	readonly isAnswer?: boolean;
+	/** Of a channel on which nothing was acknowledged. */
+	readonly isUnacked?: boolean;
 };
 
 /** So seldom does chance put every message of a channel right after something that the device said. */

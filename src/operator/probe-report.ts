@@ -22,9 +22,10 @@ import {
 import type { DeviceReport, Run } from './probe-state.ts';
 
 /** What the device brought. */
-export function reportOf({ seconds, restarts }: Run, { lives, events, isOnline }: Ran, service: Service): DeviceReport {
+export function reportOf(run: Run, { lives, events, isOnline, dropped }: Ran, service: Service): DeviceReport {
+	const { seconds, restarts, unasked } = run;
 	const answerMs = Math.min(1000, seconds * 125);
-	const form = formOf(service);
+	const form = { ...formOf(service), unasked };
 	const isAside = lives.map((life) => asides(life, form, answerMs, { ...service }));
 	const all = events.filter(({ type }) => type === 'notification');
 	const own = all.filter(({ content }) => !isAside.some((is) => is(content)));
@@ -56,7 +57,7 @@ export function reportOf({ seconds, restarts }: Run, { lives, events, isOnline }
 	return {
 		...{ isServed, isRefused: !isServed && answers.some((one) => one.isError) },
 		...{ isOnline, seconds, kinds: counted(own), others: counted(all.filter((one) => !own.includes(one))) },
-		repeats: repeats.length,
+		...{ repeats: repeats.length, dropped },
 		withId: idsOf(
 			own.map(({ content }) => ({ text: content })),
 			form,

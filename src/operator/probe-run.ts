@@ -94,6 +94,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 			isTold: false,
 			restarts: [],
 			sent: 0,
+			unasked: [],
 			offered: [],
 			dismissed: new Map(),
 			next: null,

@@ -77,6 +77,8 @@ export interface DeviceReport {
 	readonly withId: number;
 	/** Messages that the service sent again. */
 	readonly repeats: number;
+	/** That applications did not get, as they had the id, the kind and the contents of one before. */
+	readonly dropped: number;
 	/** That were sent. */
 	readonly acknowledgements: number;
 	/** Of channels: close code and seconds; `isUsual` for an end that is about the service, and not about the device. */
@@ -117,6 +119,8 @@ export interface Run extends ProbeOptions, Asking {
 	restarts: readonly Restart[];
 	/** Messages on channels. */
 	sent: number;
+	/** Kinds that came where the device acknowledged nothing. */
+	unasked: readonly string[];
 	/** What the last channel may have named as the next Connection. */
 	offered: readonly NextPlace[];
 	/** How often the one at a place was refused. */

@@ -4,7 +4,9 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { helpedFinding } from '../../src/operator/probe-compare.ts';
 import { tokenPlaces } from '../../src/operator/probe-readings.ts';
+import type { Life } from '../../src/operator/probe-wire.ts';
 import { readAnswerTexts } from '../../src/protocol/registration-answer.ts';
 import { listen } from '../connection/network-peers.ts';
 import { probesOfFile } from './probing.ts';
@@ -102,4 +104,49 @@ test.each<[string, object]>([
 ])('a usual place stays before %s beside the id of the device [F1441]', (_, answer) => {
 	const places = tokenPlaces(readAnswerTexts({ body: JSON.stringify(answer) }), ['kiosk-1']);
 	expect(places.map(({ token }) => token)).toEqual([OWN, OTHER]);
+});
+
+test('an acknowledgement at a service that reads nothing is not in the file: kinds that came before without one answer none; what was dropped as sent again is told [F1442]', async () => {
+	let session = 0;
+	const talk = (socket: WebSocket) => {
+		const said: object[] = [];
+		const timer = setInterval(() => {
+			if (said.length === 0) {
+				session += 1;
+				const kinds = ['session.started', 'operator.called', 'operator.called', 'operator.called', 'session.ended'];
+				said.push(...kinds.map((type) => ({ type, id: `s-${session}` })));
+			}
+			socket.send(JSON.stringify(said.shift()));
+		}, 70);
+		socket.once('close', () => clearInterval(timer));
+	};
+	const { outcome, settings } = await probedWithCode(
+		() => ({ token: OWN }),
+		(shown) => shown === OWN,
+		undefined,
+		talk,
+	);
+	expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+	expect(settings).not.toHaveProperty('service');
+	expect(outcome.stdout).not.toMatch(/acknowledgement .* (proved|guessed)/);
+	expect(outcome.stdout).toMatch(/Notifications .*operator\.called/);
+	expect(outcome.stdout).toMatch(/Sent again by the service +\d+; [1-9]\d* dropped by the device/);
+}, 120_000);
+
+test('an acknowledgement with which the service sends again as often as without one is not proved [F1443]', () => {
+	const about = { refusal: null, isOpen: true, headers: {}, subprotocol: null, failure: null, ended: null };
+	const lifeOf = (id: (second: number) => number, said: Life['said'] = []): Life => ({
+		...{ ...about, pings: 1, pongs: 1, said },
+		heard: Array.from({ length: 30 }, (_, second) => ({
+			atMs: second * 1000,
+			frame: { type: 'text', text: JSON.stringify({ type: 'check', id: id(second) }) },
+		})),
+	});
+	const ackBody = '{"op":"ack","id":"{id}"}';
+	const guess = { point: 'acknowledgement', settings: { ackBody } };
+	const compared = { form: {}, settleMs: 3000, answerMs: 1000, settings: {}, guess, ms: 30_000 };
+	const than = lifeOf((second) => Math.floor(second / 3));
+	const certainty = (life: Life) => helpedFinding(life, than, guess.settings, compared, true).certainty;
+	expect(certainty(lifeOf((second) => second))).toBe('proved');
+	expect(certainty(lifeOf((second) => Math.floor(second / 3)))).toBe('guessed');
 });
