@@ -6,7 +6,9 @@ import { NAMELESS, OVER } from './probe-readings.ts';
 import type { DeviceReport } from './probe-state.ts';
 
 export function tellDevice(shell: Shell, device: DeviceReport): void {
-	const { isOnline, isServed, seconds, kinds, others, withId, repeats, dropped, acknowledgements, closes } = device;
+	const { isOnline, isServed, seconds, kinds, others, withId, repeats, dropped, isCut, acknowledgements, closes } =
+		device;
+	const atLeast = isCut ? 'at least ' : '';
 	const named = (counts: DeviceReport['kinds']) =>
 		Object.entries(counts).map(([kind, count]) => `${cleanText(kind, 64)} (${count})`);
 	const [names, aside] = [named(kinds), named(others)];
@@ -24,9 +26,15 @@ export function tellDevice(shell: Shell, device: DeviceReport): void {
 					: 'opened: nothing shows that the service serves it'
 				: 'was online, not at the end',
 		],
-		['Notifications', total === 0 ? 'none came' : `${names.join(', ')}; ${withId} of ${total} with an id`],
-		...(aside.length > 0 ? [['Other messages (greetings, pings, answers)', aside.join(', ')]] : []),
-		['Sent again by the service', `${repeats}${dropped > 0 ? `; ${dropped} dropped by the device as sent again` : ''}`],
+		[
+			'Notifications',
+			total === 0 ? 'none came' : `${atLeast}${names.join(', ')}; ${withId} of ${atLeast}${total} with an id`,
+		],
+		...(aside.length > 0 ? [['Other messages (greetings, pings, answers)', atLeast + aside.join(', ')]] : []),
+		[
+			'Sent again by the service',
+			`${atLeast}${repeats}${dropped > 0 ? `; ${dropped} dropped by the device as sent again` : ''}`,
+		],
 		['Acknowledgements', String(acknowledgements)],
 		['Channels that the service ended', ended.join(', ') || 'none'],
 	]);
@@ -38,7 +46,7 @@ export const endedBy = ({ closes }: DeviceReport) => closes.filter(({ isUsual })
 
 /** What a device online with the settings does not show: that applications get what the service sends. */
 function doubts(device: DeviceReport): string[] {
-	const { seconds, kinds, withId, repeats, dropped } = device;
+	const { seconds, kinds, withId, repeats, dropped, isCut } = device;
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
 	const reasons = endedBy(device).map(({ reason }) => reason);
@@ -59,7 +67,7 @@ function doubts(device: DeviceReport): string[] {
 			withId === 0 &&
 			'No notification has an id that was found: what comes again is not known as the same. If the service gives ids, look at service.notificationIdPointer.',
 		repeats > 0 &&
-			`The service sent ${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,
+			`The service sent ${isCut ? 'at least ' : ''}${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,
 		dropped > 0 &&
 			`Applications did not get ${dropped} that had the id, the kind and the contents of one before: if each of them counts, the id is that of something else; look at service.notificationIdPointer.`,
 	].filter((one) => one !== false);

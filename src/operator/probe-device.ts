@@ -24,6 +24,8 @@ export interface Ran {
 	readonly isOnline: boolean;
 	/** What applications would have. */
 	readonly events: readonly Entry[];
+	/** More came than is kept of them, or of a channel. */
+	readonly isCut: boolean;
 	/** What they would not have: it came before. */
 	readonly dropped: number;
 	/** What kept it from being online at the end. */
@@ -145,6 +147,7 @@ export async function runDevice(
 	run.token = token;
 	run.sent += lives.reduce((sum, { said }) => sum + said.length, 0);
 	const entries = events.after(null, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY).entries;
-	const { duplicates: dropped } = counters;
-	return { lives, wasOnline, isOnline: state === 'online', events: entries, dropped, problem: found };
+	const { duplicates: dropped, notifications } = counters;
+	const isCut = lives.some((life) => life.isCut) || notifications > entries.length;
+	return { lives, wasOnline, isOnline: state === 'online', events: entries, isCut, dropped, problem: found };
 }

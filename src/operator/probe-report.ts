@@ -22,7 +22,7 @@ import {
 import type { DeviceReport, Run } from './probe-state.ts';
 
 /** What the device brought. */
-export function reportOf(run: Run, { lives, events, isOnline, dropped }: Ran, service: Service): DeviceReport {
+export function reportOf(run: Run, { lives, events, isOnline, isCut, dropped }: Ran, service: Service): DeviceReport {
 	const { seconds, restarts, unasked } = run;
 	const answerMs = Math.min(1000, seconds * 125);
 	const form = { ...formOf(service), unasked };
@@ -57,7 +57,7 @@ export function reportOf(run: Run, { lives, events, isOnline, dropped }: Ran, se
 	return {
 		...{ isServed, isRefused: !isServed && answers.some((one) => one.isError) },
 		...{ isOnline, seconds, kinds: counted(own), others: counted(all.filter((one) => !own.includes(one))) },
-		...{ repeats: repeats.length, dropped },
+		...{ repeats: repeats.length, dropped, isCut },
 		withId: idsOf(
 			own.map(({ content }) => ({ text: content })),
 			form,

@@ -77,6 +77,8 @@ export interface DeviceReport {
 	readonly withId: number;
 	/** Messages that the service sent again. */
 	readonly repeats: number;
+	/** More came than was kept: the numbers of messages are the least that came. */
+	readonly isCut: boolean;
 	/** That applications did not get, as they had the id, the kind and the contents of one before. */
 	readonly dropped: number;
 	/** That were sent. */

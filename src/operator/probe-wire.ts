@@ -18,6 +18,8 @@ export interface Life {
 	/** The one that the service chose. */
 	subprotocol: string | null;
 	readonly heard: { readonly atMs: number; readonly frame: Exclude<Frame, { type: 'oversized' }> }[];
+	/** More came than is kept. */
+	isCut?: true;
 	readonly said: { readonly atMs: number; readonly text: string }[];
 	pings: number;
 	pongs: number;
@@ -82,6 +84,7 @@ export function openNoted(
 			note('toDevice', isBinary ? 'binary' : 'text', isBinary ? `[${data.length} bytes]` : text);
 			const frame = isBinary ? { type: 'binary' as const, bytes: data } : { type: 'text' as const, text };
 			if (life.heard.length < MAX_HEARD) life.heard.push({ atMs: atMs(), frame });
+			else life.isCut = true;
 		});
 		socket.on('pong', () => {
 			life.pongs += 1;

@@ -559,7 +559,7 @@ test.each([
 		const shell = { line: (text = '') => void lines.push(text), table() {} } as unknown as Shell;
 		tellDevice(shell, {
 			...{ isOnline: true, isServed: true, isRefused: false, seconds: 60, kinds: { 'visit.open': 3 }, others: {} },
-			...{ withId: 3, repeats: 0, dropped: 0, acknowledgements: 3 },
+			...{ withId: 3, repeats: 0, dropped: 0, isCut: false, acknowledgements: 3 },
 			closes: [{ code: 4008, afterSeconds: 2.5, reason, isUsual: false }],
 		});
 		expect(lines.join(' ')).toMatch(expected);

@@ -150,3 +150,17 @@ test('an acknowledgement with which the service sends again as often as without 
 	expect(certainty(lifeOf((second) => second))).toBe('proved');
 	expect(certainty(lifeOf((second) => Math.floor(second / 3)))).toBe('guessed');
 });
+
+test('a number of messages that has reached the bound of what is kept is told as the least that came [F1444]', async () => {
+	let nr = 0;
+	const { outcome } = await probedWithCode(
+		() => ({ token: OWN }),
+		(shown) => shown === OWN,
+		undefined,
+		(socket) => {
+			for (let left = 20_500; left > 0; left -= 1) socket.send(`{"type":"visit.open","id":"n-${++nr}"}`);
+		},
+	);
+	expect(outcome.stdout).toMatch(/Notifications +at least visit\.open \((\d{5})\); \1 of at least \1 with an id/);
+	expect(outcome.stdout).toMatch(/Sent again by the service +at least 0/);
+}, 120_000);
