@@ -44,7 +44,7 @@ export function examplesIn(
 	return [...plain.filter((one) => one !== null), ...found];
 }
 
-/** `CONNECT <token>`: a message that is no JSON begins with a word in capitals. */
+/** `CONNECT <token>`: a message in plain text begins with a word in capitals. */
 const PLAIN = /\b[A-Z][A-Z\d_]+(?: +<[\w. -]{1,40}>)+/g;
 
 const ID_NAME = /(?:id|seq\w*|number|nr|ref)$/i;

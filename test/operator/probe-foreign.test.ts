@@ -198,7 +198,7 @@ test.each<[string, 'first' | 'heartbeat', string[]]>([
 	['send "LOGIN <deviceId> <token>" first', 'first', ['LOGIN {deviceId} {token}']],
 	['say CONNECT <shop>', 'first', []],
 	['say CONNECT <token>', 'heartbeat', []],
-])('a message that is no JSON is said as it is written: %s [F1442]', (words, purpose, expected) => {
+])('a message in plain text is said as it is written: %s [F1442]', (words, purpose, expected) => {
 	expect(examplesIn(words, purpose, /say|first/).map(({ text }) => text)).toEqual(expected);
 });
 

@@ -106,7 +106,7 @@ test.each<[string, object]>([
 	expect(places.map(({ token }) => token)).toEqual([OWN, OTHER]);
 });
 
-test('an acknowledgement at a service that reads nothing is not in the file: kinds that came before without one answer none; what was dropped as sent again is told [F1442]', async () => {
+test('an acknowledgement at a service that reads nothing is not in the file: kinds that came before without one answer none; what was dropped as sent again is told [F1446]', async () => {
 	let session = 0;
 	const talk = (socket: WebSocket) => {
 		const said: object[] = [];
@@ -133,7 +133,7 @@ test('an acknowledgement at a service that reads nothing is not in the file: kin
 	expect(outcome.stdout).toMatch(/Sent again by the service +\d+; [1-9]\d* dropped by the device/);
 }, 120_000);
 
-test('an acknowledgement with which the service sends again as often as without one is not proved [F1443]', () => {
+test('an acknowledgement with which the service sends again as often as without one is not proved [F1447]', () => {
 	const about = { refusal: null, isOpen: true, headers: {}, subprotocol: null, failure: null, ended: null };
 	const lifeOf = (id: (second: number) => number, said: Life['said'] = []): Life => ({
 		...{ ...about, pings: 1, pongs: 1, said },
@@ -151,7 +151,7 @@ test('an acknowledgement with which the service sends again as often as without 
 	expect(certainty(lifeOf((second) => Math.floor(second / 3)))).toBe('guessed');
 });
 
-test('a number of messages that has reached the bound of what is kept is told as the least that came [F1444]', async () => {
+test('a number of messages that has reached the bound of what is kept is told as the least that came [F1448]', async () => {
 	let nr = 0;
 	const { outcome } = await probedWithCode(
 		() => ({ token: OWN }),
