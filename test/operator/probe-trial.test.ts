@@ -164,3 +164,30 @@ test('a number of messages that has reached the bound of what is kept is told as
 	expect(outcome.stdout).toMatch(/Notifications +at least visit\.open \((\d{5})\); \1 of at least \1 with an id/);
 	expect(outcome.stdout).toMatch(/Sent again by the service +at least 0/);
 }, 120_000);
+
+test('kinds with the id of what was acknowledged before are notifications in the report where they came without an acknowledgement, too [F1446]', async () => {
+	let session = 0;
+	const { outcome, settings } = await probedWithCode(
+		() => ({ token: OWN }),
+		(shown) => shown === OWN,
+		undefined,
+		(socket) => {
+			const open: object[] = [];
+			let at = 0;
+			const timer = setInterval(() => {
+				at += 1;
+				session += at % 2;
+				open.push({ type: at % 2 ? 'session.started' : 'session.ended', id: `s-${session}` });
+				for (const one of open) socket.send(JSON.stringify(one));
+			}, 100);
+			socket.once('close', () => clearInterval(timer));
+			socket.on('message', (frame) => {
+				const { type, id } = JSON.parse(String(frame));
+				if (type === 'ack') open.splice(0, open.length, ...open.filter((one) => Object(one).id !== id));
+			});
+		},
+	);
+	expect(settings.service).toMatchObject({ ackBody: { type: 'ack', id: '{id}' } });
+	expect(outcome.stdout).toMatch(/acknowledgement .* proved/);
+	expect(outcome.stdout).toMatch(/Notifications +session\.started \(\d+\), session\.ended \(\d+\);/);
+}, 120_000);
