@@ -13,7 +13,7 @@ import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { damageAt } from './fleet-damage.ts';
 import { type PlanFile, placed, planAt, readPlanFile } from './fleet-files.ts';
-import { isAddress, readBounded, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
+import { isAddress, placeOf, readBounded, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 
 const MAX_NAMES_BYTES = 1024 * 1024;
@@ -183,7 +183,8 @@ export function changeOf(
 
 /** The record beside a plan; an empty one where there is none. @throws AgentError `plan-invalid` for another file. */
 export async function loadRecord(shell: Shell, plan: string, mayBeDamaged = false): Promise<RolloutRecord> {
-	return plan === NONE ? NO_RECORD : recordIn(await readStored(shell, recordPlaceOf(plan)), plan, mayBeDamaged);
+	if (plan === NONE) return NO_RECORD;
+	return recordIn(await readStored(shell, recordPlaceOf(await placeOf(plan))), plan, mayBeDamaged);
 }
 
 function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): RolloutRecord {
@@ -204,7 +205,7 @@ export async function changeRecord(
 	change: (record: RolloutRecord) => RolloutRecord,
 	mayBeDamaged = false,
 ): Promise<void> {
-	const place = recordPlaceOf(plan);
+	const place = recordPlaceOf(await placeOf(plan));
 	await withPlace(place, async () => {
 		for (let tries = 1; ; tries += 1) {
 			const stored = await readStored(shell, place);

@@ -147,7 +147,16 @@ export async function publishSigned(
 		const inForce = stored && !damage ? planIn(stored.bytes, out) : null;
 		const there = inForce?.digest ?? null;
 		const isSeen = plan.seen === undefined || plan.seen === there;
-		if (inForce && !unchecked) refuseOtherFleet(inForce, plan);
+		const warnsOf = (refuse: () => void) => {
+			try {
+				refuse();
+			} catch (error) {
+				if (!unchecked) throw error;
+				warnings.add((error as AgentError).message);
+			}
+		};
+		const warnings = new Set<string>();
+		if (inForce) warnsOf(() => refuseOtherFleet(inForce, plan));
 		const brake = step ?? (inForce && takesBack(inForce.plan, plan.plan) ? 'sign' : undefined);
 		const at = new Date().toISOString();
 		const moves = plan.preview?.groups ?? [];
@@ -166,7 +175,7 @@ export async function publishSigned(
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (inForce && there !== plan.digest && !(isSeen && known.includes(there)))
 					throw isSeen && !isRecorded(record, inForce) ? unrecorded(inForce) : overtaken(out);
-				if (inForce && !unchecked) refusePastBrake(record, inForce, { digest: plan.digest, brake });
+				if (inForce) warnsOf(() => refusePastBrake(record, inForce, { digest: plan.digest, brake }));
 				const isOlder = last && there !== null && there === last.previous;
 				unheard = isOlder && ![plan.digest, there].includes(last.digest) ? last : undefined;
 				before = record;
@@ -174,6 +183,7 @@ export async function publishSigned(
 			},
 			withoutRecord,
 		);
+		for (const said of warnings) shell.warn(`Signed unchecked: ${said}`);
 		if (damage) shell.warn(`${damage.message} It is replaced.`);
 		// A run that was killed before it had published leaves the same behind.
 		if (unheard)

@@ -6,7 +6,14 @@ import { asAssigned, isOver } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
-import { NO_RECORD, recordPlaceOf, ringsBefore, type Signing, signedSince } from '../fleet/rollout-record.ts';
+import {
+	NO_RECORD,
+	type RolloutRecord,
+	recordPlaceOf,
+	ringsBefore,
+	type Signing,
+	signedSince,
+} from '../fleet/rollout-record.ts';
 import { compilePlan, planFor } from '../fleet/targeting.ts';
 import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
@@ -102,6 +109,8 @@ async function takeStep(
 		flags.rule === undefined ? '' : ` --rule ${/^[\w.-]+$/.test(flags.rule) ? flags.rule : JSON.stringify(flags.rule)}`;
 	const brake = isForward ? undefined : `${step.kind}${ofRule}`;
 	refusePastBrake(record, before, { brake });
+	const unknown = stranger(record, before, step);
+	if (unknown && flags.out !== undefined) shell.warn(unknown);
 	const newer = signedSince(record, before);
 	if (newer)
 		shell.warn(
@@ -135,6 +144,16 @@ async function takeStep(
 	nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
 	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+}
+
+/** A way back is not refused for a plan that the record does not know, and a next ring not for a record that is not there. */
+function stranger(record: RolloutRecord, { file, digest, plan }: PlanFile, { kind }: Step): string | null {
+	const place = recordPlaceOf(file);
+	if (record === NO_RECORD)
+		return kind === 'rollback' ? null : `${place} is not there: nothing is known of what was signed before.`;
+	if (record.signed.some((one) => one.digest === digest)) return null;
+	const fleet = plan.fleet === undefined ? 'of no fleet' : `of the fleet ${JSON.stringify(plan.fleet)}`;
+	return `${file} holds revision ${plan.revision} ${fleet}, which ${place} does not know: see that it is the plan of this fleet.`;
 }
 
 /** A step before the newest one may be a slip that no device could follow. */

@@ -1,6 +1,6 @@
 /** Where a plan and its record are published: a file, or an address that takes PUT. Nothing is replaced that was not seen before. */
 import { randomUUID } from 'node:crypto';
-import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, readFile, realpath, rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -28,6 +28,10 @@ export interface Stored {
 
 export const isAddress = (place: string) => /^https?:\/\//i.test(place);
 
+/** The file that a link leads to: it is the one that devices are served, and its record is beside it. */
+export const placeOf = async (place: string) =>
+	isAddress(place) ? place : await realpath(place).catch(() => resolve(place));
+
 /** `null` where nothing is stored. @throws AgentError `plan-invalid` or that of the line. */
 export async function readStored(shell: Shell, place: string): Promise<Stored | null> {
 	if (isAddress(place)) {
@@ -53,7 +57,7 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 		if (!isSame(await readStored(shell, place), before?.bytes)) throw overtaken(place);
 	};
 	if (!isAddress(place)) {
-		const path = resolve(place);
+		const path = await placeOf(place);
 		await writeDurably(path, text, { mode: 0o644, beforeRename: check }).catch((error: unknown) => {
 			throw error instanceof AgentError ? error : unwritable(path, error);
 		});
@@ -76,7 +80,7 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 /** Runs alone on a file; an address has If-Match. */
 export async function withPlace<Result>(place: string, run: () => Promise<Result>): Promise<Result> {
 	if (isAddress(place)) return run();
-	const file = `${resolve(place)}.lock`;
+	const file = `${await placeOf(place)}.lock`;
 	const lock = await lockAlone(file, place);
 	// Others see by this that it is not left.
 	const beat = setInterval(() => void lock.write('.').catch(() => {}), BEAT_MS);

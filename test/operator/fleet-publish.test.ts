@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { appendFile, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { appendFile, readdir, readFile, readlink, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -495,6 +495,55 @@ describe('a published plan that is damaged', () => {
 			expect((await sign(await plan(2, 'new'), other, ...flags)).status).toBe(65);
 		expect(await readFile(other, 'utf8')).toBe(before);
 	});
+});
+
+test('a signing without checks says what it passes: a killed rollback, and the plan of another fleet [F1434]', async () => {
+	const { key, plan, sign, first, out } = await given();
+	await first(await plan(1, 'new', { fleet: 'north' }), out);
+	const before = await readFile(out, 'utf8');
+	expect((await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out])).status).toBe(0);
+	await writeFile(out, before);
+	expect(await sign(await plan(3, 'new', { fleet: 'south' }), out, '--unchecked')).toMatchObject({
+		status: 0,
+		stderr: expect.stringMatching(
+			/Signed unchecked: .*of the fleet "north", and this one is of "south".*Signed unchecked: .*revision 2, which held the fleet back \(idv fleet rollback\)/s,
+		),
+	});
+	expect((await sign(await plan(4, 'new', { fleet: 'south' }), out, '--unchecked')).stderr).not.toContain('rollback');
+});
+
+test('a step says that its record does not know the plan, of whatever fleet, or that there is none [F1435]', async () => {
+	const { key, plan, first, out, record } = await given();
+	const south = join(operator.directory, 'south.json');
+	await first(await plan(1, 'new', { fleet: 'north' }), out);
+	await first(await plan(20, 'new', { fleet: 'south' }), south);
+	await writeFile(out, await readFile(south));
+	const step = (name: string) => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
+	expect(await step('rollback')).toMatchObject({
+		status: 0,
+		stderr: expect.stringMatching(/revision 20 of the fleet "south", which .*record.json does not know/),
+	});
+	expect((await step('next-ring')).stderr).not.toContain('does not know');
+	await rm(record);
+	await writeFile(out, await readFile(south));
+	expect((await step('next-ring')).stderr).toMatch(
+		/record.json is not there: nothing is known of what was signed before/,
+	);
+});
+
+test('where --out is a link, the plan that it leads to is replaced, and the record beside that counts [F1436]', async () => {
+	const { key, plan, sign, first, out, record, published } = await given();
+	const link = join(operator.directory, 'link.json');
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	await symlink(out, link);
+	const before = await readFile(out, 'utf8');
+	expect((await sign(await plan(2, 'new'), link)).status).toBe(0);
+	const step = (name: string, place: string) => operator.idv(['fleet', name, place, '--key', key, '--out', place]);
+	expect((await step('rollback', link)).status).toBe(0);
+	expect([await readlink(link), (await published()).revision]).toEqual([out, 3]);
+	expect(JSON.parse(await readFile(record, 'utf8')).signed).toHaveLength(3);
+	await writeFile(out, before);
+	for (const place of [link, out]) expect((await step('next-ring', place)).status).toBe(65);
 });
 
 test.each(['rollback', 'pause'])('a %s is not published over the plan of another fleet [F1430]', async (name) => {
