@@ -43,8 +43,10 @@ export function superviseLinks(
 ) {
 	const { clock, random, decide, connections } = parts;
 	let supervision = NOTHING_SUPERVISED;
-	/** Whether a saved Connection that no link uses may be tried, and why: a late answer has brought it, or it was there before. */
-	let spare: 'late' | 'saved' | null = 'saved';
+	/** A Connection that no link uses may be tried: it came with a late answer. */
+	let isLate = false;
+	/** How often the device may still change between its saved ones, until it is online: to the other one, and back. */
+	let changes = 2;
 	/** The Connection that each link has opened its last channel with. */
 	const shown = new Map<number, string>();
 	let stopped = false;
@@ -73,7 +75,7 @@ export function superviseLinks(
 			},
 			lateConnection(registration, token) {
 				connections.keep(registration, token);
-				spare = 'late';
+				isLate = true;
 				startOverIfRefused();
 			},
 		},
@@ -134,14 +136,15 @@ export function superviseLinks(
 	 */
 	function startOverIfRefused(): void {
 		const { desired, current, next } = supervision;
-		if (!spare || stopped || !desired || !current || !('untilMs' in current.state)) return;
+		if (stopped || !desired || !current || !('untilMs' in current.state)) return;
 		const { code } = current.state.failure;
 		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
-		if (spare === 'saved' && desired.hasReusableCredential) return;
+		if (!isLate && (changes === 0 || desired.hasReusableCredential)) return;
 		const used = [...shown.values(), next && connectionOf(next.state)?.token];
 		const other = connections.known().findLast(({ connection: { token } }) => !used.includes(token));
 		if (!other) return;
-		spare = null;
+		changes -= isLate ? 0 : 1;
+		isLate = false;
 		step(desiring(null));
 		dispatch(desiring(desired, [other]));
 	}
@@ -174,7 +177,7 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				// The one that comes on the channel is not proven by it.
 				const token = shown.get(effect.generation) ?? effect.connection.token;
-				spare = 'saved';
+				[isLate, changes] = [false, 2];
 				isPromoted = true;
 				const { current } = supervision;
 				if (current) parts.cameOnlineBy(current.registration);
@@ -216,7 +219,7 @@ export function superviseLinks(
 			step(desiring(null));
 			parts.onStep(before, supervision);
 			runner.abandon();
-			spare = 'saved';
+			[isLate, changes] = [false, 2];
 		},
 		/**
 		 * Closes the channels with 1001. After this nothing is dispatched any more.

@@ -1,4 +1,4 @@
-import { cp, readFile } from 'node:fs/promises';
+import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
@@ -311,6 +311,27 @@ test('what a wrong setting in force takes for the next Connection is left for th
 	await device.home.writeSettings({});
 	const healed = await givenAgent({ home: device.home });
 	await healed.untilState('online');
+});
+
+test('of two saved Connections the newest is tried again after both were refused for a moment [F1432]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	await device.stop();
+	const file = join(device.home.directory, 'state', 'state.json');
+	const { digest: _, copy: __, ...state } = JSON.parse(await readFile(file, 'utf8'));
+	const [{ worked, ...newest }] = state.connections;
+	expect(worked).toBe(true);
+	const older = { ...newest, token: 'older-connection-0123456789', worked };
+	await writeFile(file, JSON.stringify({ ...state, connections: [older, newest] }));
+	let asked = 0;
+	service.on('request', () => {
+		asked += 1;
+	});
+	service.failNext('/ws/device', { status: 401 }, 4);
+	const again = await givenAgent({ home: device.home });
+	const pass = setInterval(() => again.clock.advance(5000), 50);
+	await again.untilState('online').finally(() => clearInterval(pass));
+	expect(asked).toBeLessThan(12);
 });
 
 test('the ends of channels that are only tried are not told as cuts of the one in force [F1419]', async () => {

@@ -375,8 +375,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		edits: [
 			[
 				LINKS,
-				"spare = 'saved';\n\t\t\t\tisPromoted = true;",
-				"parts.log.info('promoted', { host: token });\n\t\t\t\tspare = 'saved';\n\t\t\t\tisPromoted = true;",
+				'[isLate, changes] = [false, 2];\n\t\t\t\tisPromoted = true;',
+				"parts.log.info('promoted', { host: token });\n\t\t\t\t[isLate, changes] = [false, 2];\n\t\t\t\tisPromoted = true;",
 			],
 			['base/log.edge.ts', 'shaper.document({ ...picked, ...told })', '({ ...picked, ...told })'],
 		],
