@@ -248,7 +248,9 @@ export function refusePastBrake(
 	{ digest, brake }: Partial<Pick<Signing, 'digest' | 'brake'>>,
 ): void {
 	if (brake === 'rollback') return;
-	const newer = brakesSince(record, published).find((one) => one.digest !== digest && one.brake !== brake);
+	const newer = brakesSince(record, published).find(
+		(one) => one.digest !== digest && (one.brake !== brake || brake === 'sign'),
+	);
 	if (!newer) return;
 	const again = newer.brake === 'sign' ? 'sign that plan again' : `idv fleet ${newer.brake} ${published.file}`;
 	const all = newer.brake === 'rollback' ? '' : ` Or take everything back: idv fleet rollback ${published.file}.`;

@@ -233,6 +233,28 @@ describe('a rollback or pause that was killed before it was published', () => {
 		}
 	});
 
+	test('by a signing is not passed by that of another plan that holds the fleet back elsewhere [F1437]', async () => {
+		const { plan, sign, first, out } = await given();
+		const rollout = (...rings: object[]) => ({ to: { workflowId: 'new' }, rings });
+		const rule = (name: string, ids: string[], percent: number) => ({
+			...{ name, match: { deviceIds: ids }, workflowId: 'old', rollout: rollout({ percent }) },
+		});
+		const of = (lobby: number, hall: number) => ({
+			rules: [rule('lobby', ['K-5*'], lobby), rule('hall', ['K-1*'], hall)],
+		});
+		const more = ['--allow-empty-ring'];
+		expect(await first(await plan(3, 'new', of(60, 60)), out, ...more)).toMatchObject({ status: 0, stderr: '' });
+		const before = await readFile(out, 'utf8');
+		const lessLobby = await plan(4, 'new', of(10, 60));
+		expect((await sign(lessLobby, out, ...more)).status).toBe(0);
+		await writeFile(out, before);
+		expect(await sign(await plan(5, 'new', of(60, 10)), out, ...more)).toMatchObject({
+			status: 65,
+			stderr: expect.stringMatching(/revision 4, which held the fleet back \(idv fleet sign\).*sign that plan again/),
+		});
+		expect((await sign(lessLobby, out, ...more)).status).toBe(0);
+	});
+
 	test('by the signing of a plan without the rollout is passed by none either, and that plan and a rollback go on [F1420]', async () => {
 		const { key, plan, sign, first, out, published } = await given();
 		await first(await plan(1, 'new'), out);
