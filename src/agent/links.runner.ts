@@ -23,6 +23,9 @@ import type { Base } from './base.runner.ts';
 
 export type Links = ReturnType<typeof superviseLinks>;
 
+/** To the other saved Connection, and back: both may have been refused for a moment. */
+const MOST_CHANGES = 2;
+
 export function superviseLinks(
 	parts: Base &
 		Omit<LinkRunnerOptions, 'report'> & {
@@ -45,8 +48,8 @@ export function superviseLinks(
 	let supervision = NOTHING_SUPERVISED;
 	/** A Connection that no link uses may be tried: it came with a late answer. */
 	let isLate = false;
-	/** How often the device may still change between its saved ones, until it is online: to the other one, and back. */
-	let changes = 2;
+	/** How often the device may still change between its saved ones, until it is online. */
+	let changes = MOST_CHANGES;
 	/** The Connection that each link has opened its last channel with. */
 	const shown = new Map<number, string>();
 	let stopped = false;
@@ -130,6 +133,11 @@ export function superviseLinks(
 	const clockChanged = () => renewByAge(renewalAtMs);
 	parts.onClockJump(clockChanged);
 
+	function startAfresh(): void {
+		isLate = false;
+		changes = MOST_CHANGES;
+	}
+
 	/**
 	 * A registration whose link is over may have ended the Connection in use: then the one that it brought is what is left. And what a setting
 	 * takes for the next Connection may be none: a device without a credential goes back to the one that it was online with.
@@ -177,7 +185,7 @@ export function superviseLinks(
 			case 'linkPromoted': {
 				// The one that comes on the channel is not proven by it.
 				const token = shown.get(effect.generation) ?? effect.connection.token;
-				[isLate, changes] = [false, 2];
+				startAfresh();
 				isPromoted = true;
 				const { current } = supervision;
 				if (current) parts.cameOnlineBy(current.registration);
@@ -219,7 +227,7 @@ export function superviseLinks(
 			step(desiring(null));
 			parts.onStep(before, supervision);
 			runner.abandon();
-			[isLate, changes] = [false, 2];
+			startAfresh();
 		},
 		/**
 		 * Closes the channels with 1001. After this nothing is dispatched any more.

@@ -3,7 +3,6 @@ import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import { isOver } from '../fleet/brakes.ts';
-import { takesBack } from '../fleet/next-plan.ts';
 import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
@@ -17,6 +16,7 @@ import {
 	withoutSigning,
 	withSigning,
 } from '../fleet/rollout-record.ts';
+import { takesBack } from '../fleet/takes-back.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { parseJson } from '../protocol/json.ts';
 import {

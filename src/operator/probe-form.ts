@@ -76,12 +76,12 @@ function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` 
 /** What messages of every kind are called alike. */
 const ENVELOPE =
 	/^(?:v\d+(?:\.\d+)*|notifications?|events?|messages?|msg|data|push|envelope|notify|updates?|publish|batch)$/i;
-const isKindWord = (value: unknown): value is string =>
+const isShortWord = (value: unknown): value is string =>
 	typeof value === 'string' &&
 	/^[A-Za-z][\w.:/-]{0,63}$/.test(value) &&
 	!/\d{5,}|^[0-9a-f]{8}-/i.test(value) &&
-	!ENVELOPE.test(value) &&
 	!looksLikeToken({ place: '', text: value });
+const isKindWord = (value: unknown): value is string => isShortWord(value) && !ENVELOPE.test(value);
 
 /** The place with the highest rank above 0. @param depth how deep it is looked for. */
 function bestPlace(
@@ -126,7 +126,28 @@ function kindPlace(documents: readonly unknown[], idPointer: string | null): str
 		const likely = (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) + (isBeside ? 8 : 0);
 		return 100 * (fits / unnamed.length) + likely - 50;
 	});
-	return beside === '' ? place : (kindInEnvelope(documents, idPointer ?? '', beside) ?? place);
+	const usual = beside === '' ? place : (kindInEnvelope(documents, idPointer ?? '', beside) ?? place);
+	return usual ?? repeatedWord(documents, beside);
+}
+
+/** Fewer messages show little of what repeats. */
+const MIN_KINDS_SEEN = 4;
+/** Names of fields whose values repeat as well, and are not kinds. */
+const NO_KIND =
+	/status|state|version|lang|locale|country|currency|region|zone|priority|severity|level|attempt|retr|count|source|site|place|result/i;
+
+/** Where no name tells: what every message has at the top or beside the id, and has few short words for many that differ; or a number that comes first. */
+function repeatedWord(documents: readonly unknown[], beside: string): string | null {
+	if (documents.some((one) => kindOf(JSON.stringify(one), {}) !== 'unknown')) return null;
+	const differing = new Set(documents.map(withoutRepeating)).size;
+	return bestPlace(documents, USUAL_DEPTH, (pointer, name, values) => {
+		const kinds = new Set(values).size;
+		const isThere = above(pointer) === '' || above(pointer) === beside;
+		const isFirst = documents.every((one) => pointer === `/${Object.keys(Object(one))[0]}`);
+		const isWord = values.every(isShortWord) || (isFirst && values.every(Number.isInteger));
+		if (!isThere || !isWord || kinds < 2 || 2 * kinds > differing || differing < MIN_KINDS_SEEN) return 0;
+		return ID_NAMES.some((id) => id.test(name)) || NO_KIND.test(name) || isOther(pointer) ? 0 : isFirst ? 20 : 10;
+	});
 }
 
 /** A word that is the same in every message only says that there is one in it: the kind is then beside the id. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { takesBack } from '../../src/fleet/next-plan.ts';
 import type { FleetPlan } from '../../src/fleet/plan-format.ts';
+import { takesBack } from '../../src/fleet/takes-back.ts';
 
 const wide = { percent: 40 };
 const toCome = { percent: 60, startAt: '2099-01-01T00:00:00Z' };
