@@ -103,17 +103,19 @@ async function save(
 	// Each whatever becomes of the others, and first the one that a code was spent on.
 	const files = [
 		[flags.device, device, undefined],
-		// What was kept for the case that nothing more is found is a secret too many once the Connection is told.
-		[answerPlace(flags), answer ? asFile({ baseUrl, workflowId, deviceId, ...answer }) : connection && '', undefined],
+		[answerPlace(flags), answer && asFile({ baseUrl, workflowId, deviceId, ...answer }), undefined],
 		[flags.out, asFile(settings), 0o644],
 		[flags.transcript, lines.length > 0 ? `${lines.join('\n')}\n` : null, undefined],
 	] as const;
 	let failed: Failure | null = null;
+	const note = (error: unknown) => {
+		failed ??= toFailure(error);
+	};
 	for (const [file, text, mode] of files)
-		if (file !== undefined && text !== null)
-			await (text === '' ? rm(file, { force: true }) : replaceFile(file, text, mode)).catch((error: unknown) => {
-				failed ??= toFailure(error);
-			});
+		if (file !== undefined && text !== null) await replaceFile(file, text, mode).catch(note);
+	// What was kept for the case that nothing more is found is a secret too many once the Connection is told.
+	const [, [kept]] = files;
+	if (kept !== undefined && answer === null && connection !== null) await rm(kept, { force: true }).catch(note);
 	return failed;
 }
 
