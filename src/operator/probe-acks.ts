@@ -19,7 +19,8 @@ const partsOf = (words: readonly string[]) =>
 
 /** Whether a message that a service has written out would undo what the device is: its Connection, its place or its subscription. */
 export function endsSomething(text: string): boolean {
-	const word = readWord(parseJson(text)) ?? '';
+	const document = parseJson(text);
+	const word = document === undefined ? text : (readWord(document) ?? '');
 	const parts = partsOf([word]);
 	return [...parts, ...parts.map((part, at) => part + (parts[at + 1] ?? ''))].some(
 		(part) => LEAVES.test(part) || DECIDES.test(part),

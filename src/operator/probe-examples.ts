@@ -40,12 +40,19 @@ export function examplesIn(
 		if (!mayWrap(example)) at += text.length - 1;
 		found.push({ ...filled, ...(isAsked && { isAsked }) });
 	}
-	const plain = purpose === 'first' ? [...texts.matchAll(PLAIN)].map(([text]) => fill(text, purpose, documents)) : [];
-	return [...plain.filter((one) => one !== null), ...found];
+	return purpose === 'first' ? [...plainIn(texts), ...found] : found;
 }
 
 /** `CONNECT <token>`: a message in plain text begins with a word in capitals. */
 const PLAIN = /\b[A-Z][A-Z\d_]+(?: +<[\w. -]{1,40}>)+/g;
+
+/** Without anything that only the device knows it may be written for any other purpose. */
+function plainIn(words: string): Example[] {
+	return [...words.matchAll(PLAIN)].flatMap(([text]) => {
+		const filled = ERROR.test(text) || endsSomething(text) ? null : fill(text, 'first', []);
+		return filled && /\{(?:token|deviceId|workflowId)\}/.test(filled.text) ? [filled] : [];
+	});
+}
 
 const ID_NAME = /(?:id|seq\w*|number|nr|ref)$/i;
 /** What only a device can say: it introduces itself. */

@@ -221,11 +221,11 @@ function* attempt(way: Handshake, candidates: number): Search<Attempted> {
 	if (path !== way.path) return yield* attempt({ ...way, path }, candidates);
 	if (!wantsSubprotocol(answer) || subprotocols.length > 0) return { path, answer, subprotocols, found: null };
 	const offers = { ...way, subprotocols: subprotocolsFor(answer) };
-	const again = yield offers;
-	if (again.status === 101) return { path, answer, subprotocols, found: yield* narrow(offers, again) };
-	return isUnknown(again)
-		? { path, answer: again, subprotocols: offers.subprotocols, found: null }
-		: { path, answer, subprotocols, found: null };
+	const again = yield* attempt(offers, candidates);
+	// It looks past the subprotocol at something else.
+	const isNamed = again.answer.names?.some((name) => !answer.names?.includes(name));
+	if (again.found || isUnknown(again.answer) || isNamed) return again;
+	return { path, answer, subprotocols, found: null };
 }
 
 /** Where any text opens the channel, the service may still serve the right one only: the first one that it says no to in no words. */

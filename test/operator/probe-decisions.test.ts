@@ -111,18 +111,24 @@ describe('the search for the channel', () => {
 		'key',
 	];
 
-	test('takes the parameter that a refusal names also where a subprotocol has to be offered first [F1444]', () => {
-		const asked: string[] = [];
-		const { found, tried } = search((way) => {
-			asked.push(way.path);
-			if (way.path !== '/ws/device') return 404;
-			if (!way.subprotocols.includes('idv.device.v2')) return { status: 400, hints: ['idv.device.v2'] };
-			const isShown = way.inQuery.some(({ name, form }) => name === 'conn_ticket' && form === 'token');
-			return isShown ? { status: 101, subprotocol: 'idv.device.v2' } : { status: 401, names: ['conn_ticket'] };
-		});
-		expect(found).toMatchObject({ inQuery: [{ name: 'conn_ticket' }], subprotocols: ['idv.device.v2'] });
-		expect([tried, new Set(asked)]).toEqual([4, new Set(['/ws/device'])]);
-	});
+	test.each<[string, Partial<HandshakeAnswer>]>([
+		['401', { status: 401, names: ['conn_ticket'] }],
+		['400, which is that of the subprotocol as well', { status: 400, names: ['conn_ticket'] }],
+	])(
+		'takes the parameter that a refusal names also where a subprotocol has to be offered first (%s) [F1444]',
+		(_, refusal) => {
+			const asked: string[] = [];
+			const { found, tried } = search((way) => {
+				asked.push(way.path);
+				if (way.path !== '/ws/device') return 404;
+				if (!way.subprotocols.includes('idv.device.v2')) return { status: 400, hints: ['idv.device.v2'] };
+				const isShown = way.inQuery.some(({ name, form }) => name === 'conn_ticket' && form === 'token');
+				return isShown ? { status: 101, subprotocol: 'idv.device.v2' } : refusal;
+			});
+			expect(found).toMatchObject({ inQuery: [{ name: 'conn_ticket' }], subprotocols: ['idv.device.v2'] });
+			expect([tried, new Set(asked)]).toEqual([4, new Set(['/ws/device'])]);
+		},
+	);
 
 	test('ends within the requests that it may make, on whatever path, by whatever parameter', () => {
 		const drawn = fc.record({
