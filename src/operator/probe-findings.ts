@@ -4,7 +4,7 @@ import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import { ackAnswers, asides, heartbeatAnswers } from './probe-asides.ts';
-import { kindOf, messagesOf, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
+import { kindOf, messagesOf, NAMELESS, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -178,7 +178,7 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const isAside = asides(life, form, settleMs, settings);
 	const notifications = messagesOf(life.heard, form).filter(({ text }) => !isAside(text));
 	const seen = notifications.length > 0;
-	const isKnown = kindPointer !== undefined || notifications.some(({ text }) => kindOf(text, form) !== 'unknown');
+	const isKnown = kindPointer !== undefined || notifications.some(({ text }) => !NAMELESS.includes(kindOf(text, form)));
 	const place = kindPointer ?? (isKnown ? 'a usual place' : 'none of the usual places');
 	return [
 		...(Object.keys(contents).length > 0

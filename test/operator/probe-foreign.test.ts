@@ -6,6 +6,9 @@ import { describe, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { follow } from '../../src/operator/probe-dial.ts';
 import { examplesIn } from '../../src/operator/probe-examples.ts';
+import { lifeFindings } from '../../src/operator/probe-findings.ts';
+import { readForm } from '../../src/operator/probe-form.ts';
+import { guesses } from '../../src/operator/probe-guesses.ts';
 import { channelPlaces } from '../../src/operator/probe-search.ts';
 import type { Run } from '../../src/operator/probe-state.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
@@ -198,6 +201,8 @@ test.each<[string, 'first' | 'heartbeat', string[]]>([
 	['send "LOGIN <deviceId> <token>" first', 'first', ['LOGIN {deviceId} {token}']],
 	['say CONNECT <shop>', 'first', []],
 	['say CONNECT <token>', 'heartbeat', []],
+	['LOGOUT <token> ends it, CLOSE <deviceId> too', 'first', []],
+	['UNKNOWN WORD, PING <n> is one', 'first', []],
 ])('a message in plain text is said as it is written: %s [F1442]', (words, purpose, expected) => {
 	expect(examplesIn(words, purpose, /say|first/).map(({ text }) => text)).toEqual(expected);
 });
@@ -228,6 +233,54 @@ test('an acknowledgement whose placeholder nothing fills is not sent', () => {
 	expect(sent('{"op":"ack","seq":<seq>}')).toEqual([{ text: '{"op":"ack","seq":"{id}"}', pointer: '/event/seq' }]);
 	expect(sent('{"op":"ack","of":{"lane":"<event.lane>"}}')).toMatchObject([{ pointer: '/event/lane' }]);
 });
+
+/** A message each 700 ms, until the service ends the channel. */
+const spoken = (message: (number: number) => object): Life => ({
+	...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, said: [], pings: 1, pongs: 1, failure: null },
+	heard: Array.from({ length: 25 }, (_, number) => ({
+		atMs: 700 * number,
+		frame: { type: 'text', text: JSON.stringify(message(number)) },
+	})),
+	ended: { atMs: 17_600, code: 4410, reason: 'ping was not answered' },
+});
+const named = ['requested', 'cancelled', 'created'];
+
+test.each(['ctl', '@type', 'k', 'verb'])(
+	'a kind under the name %s is found by its few words, and the ping among them is answered [F1450]',
+	(name) => {
+		const ping = (n: number) => ({ [name]: 'ping', n });
+		const life = spoken((n) => (n % 10 === 5 ? ping(n) : { n, [name]: named[n % 3], payload: { status: 'open' } }));
+		const form = readForm(life.heard);
+		expect(form).toMatchObject({ kindPointer: `/${name}`, notificationIdPointer: '/n' });
+		expect(guesses({ life, form, settleMs: 3000, settings: {} })).toContainEqual({
+			point: 'application-ping',
+			settings: { pingKind: 'ping', pongBody: `{"${name}":"pong","n":"{id}"}` },
+		});
+	},
+);
+
+test.each([
+	['a number that comes first', (n: number) => ({ k: [100, 101, 31][n % 3], id: `i${n}`, v: { mk: n } }), '/k'],
+	['a word beside the id', (n: number) => ({ head: { verb: named[n % 3], id: `i${n}` }, body: {} }), '/head/verb'],
+	['a number that does not', (n: number) => ({ id: `i${n}`, score: n % 3 }), undefined],
+	['a word about the contents', (n: number) => ({ id: `i${n}`, data: { colour: named[n % 3] } }), undefined],
+	['a status', (n: number) => ({ id: `i${n}`, status: named[n % 3] }), undefined],
+	['a name', (n: number) => ({ id: `i${n}`, who: `person-${n}` }), undefined],
+	['a usual place', (n: number) => ({ verb: named[n % 2], kind: named[n % 3], id: `i${n}` }), undefined],
+])(
+	'of %s the place of the kind is taken, or not, and the report says a place only where there is one [F1451]',
+	(_, message, expected) => {
+		const life = spoken(message);
+		const form = readForm(life.heard);
+		expect(form.kindPointer).toBe(expected);
+		const row = lifeFindings({ life, form, settleMs: 1000, settings: {} }).find(
+			({ point }) => point === 'notification-kind',
+		);
+		const isUsual = 'kind' in message(0);
+		expect(row?.found).toBe(expected ? `at ${expected}` : isUsual ? 'at a usual place' : 'at none of the usual places');
+		expect(row?.certainty).toBe(expected || isUsual ? 'guessed' : 'not seen');
+	},
+);
 
 describe('what it does not write', () => {
 	const chatter = ['check.completed', 'poll.started', 'probe.alive', 'ping', 'keepalive', 'heartbeat'];
