@@ -6,9 +6,11 @@ import { proveAfterMs } from '../connection/beside.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import { connectionOf, failureOf, type LinkEffect } from '../connection/link.ts';
+import { watchNextConnections } from '../connection/next-connections.ts';
 import { judgeReusable, refusedBesideOnline, refusesEarlier, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
+	type Link,
 	NOTHING_SUPERVISED,
 	RENEW_AFTER,
 	RENEW_SPREAD,
@@ -16,6 +18,7 @@ import {
 	type Supervision,
 	type SupervisorEffect,
 	type SupervisorEvent,
+	servesRegistration,
 	type supervise,
 } from '../connection/supervisor.ts';
 import { withOnlyConnection } from '../state/device-state.ts';
@@ -50,8 +53,11 @@ export function superviseLinks(
 	let isLate = false;
 	/** How often the device may still change between its saved ones, until it is online. */
 	let changes = MOST_CHANGES;
+	/** The link that was handed the Connection of another one. */
+	let triedProven = 0;
 	/** The Connection that each link has opened its last channel with. */
 	const shown = new Map<number, string>();
+	const nextConnections = watchNextConnections();
 	let stopped = false;
 	let cancelRenewal = () => {};
 	/** When the Connection in use is renewed, monotonic. */
@@ -65,6 +71,9 @@ export function superviseLinks(
 			event(generation, event) {
 				if (event.type === 'registered') judge(generation, event.attempt);
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);
+				if (event.type === 'connectionChanged') nextConnections.taken(event.connection.token, nextPlace(generation));
+				if (event.type === 'channelEnded' && dispositionOf(event.failure.code) === 'reregister')
+					nextConnections.refused(shown.get(generation));
 				dispatch({ type: 'link', generation, event });
 			},
 			lineEnded(...end) {
@@ -97,11 +106,21 @@ export function superviseLinks(
 		parts.onStep(before, supervision);
 		parts.onChange();
 		startOverIfRefused();
+		tryProvenIfRefused();
+	}
+
+	const linkOf = (generation?: number) =>
+		[supervision.current, supervision.next].find((one) => one?.generation === generation);
+
+	/** As `service.nextConnection` has it, also where that is only tried. */
+	function nextPlace(generation?: number): string | null {
+		const link = linkOf(generation);
+		return parts.runtime(link?.registration.way).resolved.settings.service.nextConnection;
 	}
 
 	/** Before the link goes on: its state says which credential has worked. */
 	function judge(generation: number, attempt: number): void {
-		const link = [supervision.current, supervision.next].find((one) => one?.generation === generation);
+		const link = linkOf(generation);
 		const judged = link?.state.attempt === attempt ? judgeReusable(link.state) : null;
 		if (link && judged) keepJudged(judged, link.registration);
 	}
@@ -144,9 +163,7 @@ export function superviseLinks(
 	 */
 	function startOverIfRefused(): void {
 		const { desired, current, next } = supervision;
-		if (stopped || !desired || !current || !('untilMs' in current.state)) return;
-		const { code } = current.state.failure;
-		if (code !== 'connection-replaced' && dispositionOf(code) !== 'reregister') return;
+		if (stopped || !desired || !isRefused(current)) return;
 		if (!isLate && (changes === 0 || desired.hasReusableCredential)) return;
 		const used = [...shown.values(), next && connectionOf(next.state)?.token];
 		const other = connections.known().findLast(({ connection: { token } }) => !used.includes(token));
@@ -155,6 +172,30 @@ export function superviseLinks(
 		isLate = false;
 		step(desiring(null));
 		dispatch(desiring(desired, [other]));
+	}
+
+	/** Beside a channel that is open, other settings are tried by the Connection that it was opened with, where a newer one is refused. */
+	function tryProvenIfRefused(): void {
+		const { desired, current, next } = supervision;
+		if (stopped || !next || next.generation === triedProven || desired?.hasReusableCredential) return;
+		if (current?.state.name !== 'online' || !isRefused(next)) return;
+		if (!servesRegistration(current.registration, next.registration)) return;
+		const proven = connections
+			.known()
+			.find(
+				({ connection: { token } }) => token === shown.get(current.generation) && token !== shown.get(next.generation),
+			);
+		if (!proven) return;
+		triedProven = next.generation;
+		const { connection } = proven;
+		const event = { type: 'connectionChanged', connection, atMs: clock.monotonicMs() } as const;
+		dispatch({ type: 'link', generation: next.generation, event });
+	}
+
+	function isRefused(link: Link | null): link is Link {
+		if (!link || !('untilMs' in link.state)) return false;
+		const { code } = link.state.failure;
+		return code === 'connection-replaced' || dispositionOf(code) === 'reregister';
 	}
 
 	function desiring(desired: DesiredRegistration | null, usable = connections.known()): SupervisorEvent {
@@ -186,6 +227,7 @@ export function superviseLinks(
 				// The one that comes on the channel is not proven by it.
 				const token = shown.get(effect.generation) ?? effect.connection.token;
 				startAfresh();
+				nextConnections.proven(token);
 				isPromoted = true;
 				const { current } = supervision;
 				if (current) parts.cameOnlineBy(current.registration);
@@ -212,6 +254,8 @@ export function superviseLinks(
 		dispatch,
 		/** Hands over the desired registration, with the saved Connections. */
 		desire: (desired: DesiredRegistration | null) => dispatch(desiring(desired)),
+		/** What is told of `service.nextConnection`. */
+		toldOfNext: () => nextConnections.told(nextPlace()),
 		/** Whether a link is on its way to be online, or what took its place; beside it another service may be tried. */
 		isConnecting(generation: number): boolean {
 			const { current, next } = supervision;

@@ -31,7 +31,7 @@ export function keepReconciled(
 		readonly connections: Connections;
 		readonly leases: Pick<WorkflowLeases, 'held' | 'waiting' | 'waits'>;
 		readonly fleet: Pick<Fleet, 'record' | 'keep' | 'target'>;
-		readonly links: Pick<Links, 'supervision' | 'desire'>;
+		readonly links: Pick<Links, 'supervision' | 'desire' | 'toldOfNext'>;
 	},
 ) {
 	const { clock, connections, fleet, links, stateWriter } = parts;
@@ -79,6 +79,7 @@ export function keepReconciled(
 		parts.warnings.set('plan-validity', outcome.plan && endedTrust(outcome.plan, asked.wallMs));
 		keepRefusedWay();
 		parts.warnings.set('way', toldWay());
+		parts.warnings.set('next-connection', links.toldOfNext());
 		parts.warnings.set('plan', attempt.name === 'refused' ? attempt.failure : null);
 		return outcome;
 	}
@@ -177,9 +178,7 @@ export function keepReconciled(
 			const { message, params } = way.failure;
 			return { ...way.failure, message: `${changed}: ${message}`, params: { ...params, changed } };
 		}
-		// Beside a device that is online, what comes of the try of another service is the problem of the move.
-		const isMove = address !== null && links.supervision.current?.state.name === 'online';
-		if (way.name === 'none' || !cause || isMove) return null;
+		if (way.name === 'none' || !cause) return null;
 		const message = `${changed}: the changed settings are tried beside those from before, which are in force until the device is online with them. ${cause.message}`;
 		const params = { changed, problem: cause.code };
 		// It has answered to the changed settings: what is wrong is on its side.

@@ -29,15 +29,19 @@ const NOT_REGISTERED = 'No Connection is saved yet: the agent registers when it 
 export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>): Finding {
 	if (daemon.kind === 'unknown')
 		return notApplicable('An agent runs but could not be asked; its channel is left alone.');
-	const { state, sentence, problem, channel } = daemon.status;
+	const { state, sentence, summary, problem, channel } = daemon.status;
 	if (state === 'unpaired') return notApplicable('Not paired yet.');
 	const duplicate = daemon.status.warnings.find(({ code }) => code === 'duplicate-device');
 	if (duplicate) return (state === 'online' ? warning : failed)(asFailure(duplicate));
 	// An online device has a problem with something else, such as a move: only the sentence says with what.
 	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
-	if (problem && state === 'online') return failed(asFailure({ ...problem, message: statusSentence(other) }));
+	// Of another address that is only tried, the settings tell it.
+	const isOfTry = daemon.status.warnings.some(({ code }) => code === 'settings-not-followed');
+	if (problem && state === 'online' && !(isOfTry && summary.code === 'online-moving-service'))
+		return failed(asFailure({ ...problem, message: statusSentence(other) }));
 	const next = channel.nextAttemptAt && problem?.recovers ? `The next try is at ${channel.nextAttemptAt}.` : '';
-	if (problem) return failed(asFailure({ ...problem, message: joinSentences(problem.message, next) }));
+	if (problem && state !== 'online')
+		return failed(asFailure({ ...problem, message: joinSentences(problem.message, next) }));
 	const unsteady = daemon.status.warnings.find(({ code }) => UNSTEADY.has(code));
 	if (state === 'online' && unsteady) return warning(asFailure(unsteady));
 	const line = channel.idleTimeout;

@@ -40,7 +40,8 @@ export function tryCredential(
 
 /**
  * Before another address or way out is tried, the link that there is takes what does not bear on it: its service knows the device by it,
- * and has nothing to do with what may come of the try. A workflow is of its service, and stays where another one is tried.
+ * and has nothing to do with what may come of the try. A workflow is of its service, and stays where another one is tried. The same
+ * goes for a workflow that has failed once: all else that came with it is good without it.
  */
 export function tryRequest(
 	{ supervision: { current, next }, before, resolved }: DesiredInputs,
@@ -50,15 +51,18 @@ export function tryRequest(
 	if (current?.state.name !== 'online' || !demanded || next?.reason === 'pairing') return { request, here: null };
 	const { registration: made } = current;
 	const isElsewhere = demanded.baseUrl !== made.baseUrl;
-	const isTried = isElsewhere ? demanded.baseUrl === resolved.settings.baseUrl : !isSameWay(made, demanded);
-	if (!isTried) return { request, here: null };
+	const isHere = !isElsewhere && isSameWay(made, demanded);
+	if (isHere && demanded.request.workflowId === made.request.workflowId) return { request, here: null };
 	const { credentialId } = made;
 	const hasReusableCredential = demanded.hasReusableCredential && credentialId === demanded.credentialId;
-	const asked = { ...demanded.request, ...(isElsewhere && { workflowId: made.request.workflowId }) };
+	const asked = { ...demanded.request, ...((isElsewhere || isHere) && { workflowId: made.request.workflowId }) };
 	const asNow = { ...demanded, ...made, request: asked, hasReusableCredential };
+	const isUnderWay = next !== null && isSameLink(next.registration, asNow);
+	const isRefused = next !== null && isSameLink(next.registration, demanded) && failureOf(next.state) !== null;
+	const isTried = isElsewhere ? demanded.baseUrl === resolved.settings.baseUrl : !isHere || isUnderWay || isRefused;
 	const key = JSON.stringify(asked);
-	if (key === request || isSameLink(made, asNow)) return { request, here: null };
-	const hasFailed = next !== null && isSameLink(next.registration, asNow) && failureOf(next.state) !== null;
+	if (!isTried || key === request || isSameLink(made, asNow)) return { request, here: null };
+	const hasFailed = isUnderWay && failureOf(next.state) !== null;
 	return hasFailed
 		? { request: key, here: null }
 		: { request, here: { demanded: asNow, way: before.way, isAlone: true } };

@@ -50,6 +50,23 @@ describe('beside an agent that is online', () => {
 		expect(asked.toSorted()).toEqual(['GET /api/device/connection', 'HEAD /']);
 	});
 
+	test('while another address is tried in vain the device is online: a warning names the setting at once, and nothing has failed [F1449]', async () => {
+		const service = await givenService();
+		const { home, clock, daemon, untilStatus, agent } = await givenPairedAgent(service);
+		await home.writeSettings({ baseUrl: 'http://127.0.0.1:1', workflowId: 'check-in' });
+		await daemon.reload();
+		await untilStatus(({ problem }) => problem !== null);
+		await untilStatus(({ warnings }) => warnings.length > 0);
+		expect(agent.status()).toMatchObject({ state: 'online', summary: { code: 'online-moving-service' } });
+		const { checks, exitStatus } = await examine({ home, clock }, 'heartbeat', 'settings');
+		expect(exitStatus).toBe(0);
+		expect(checks.channel).toMatchObject({ status: 'ok' });
+		expect(checks.settings).toMatchObject({
+			status: 'warning',
+			message: expect.stringMatching(/^baseUrl: the changed/),
+		});
+	});
+
 	test('what is slow on the way to the service is a warning, and the channel is told by the agent [F1300]', async () => {
 		const service = await givenService();
 		const line = await givenLine(service);

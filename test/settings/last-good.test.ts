@@ -325,3 +325,27 @@ test.each<[what: string, text: string, files: number]>([
 	expect(again.agent.status().warnings.map(({ code }) => code)).not.toContain('state-corrupt');
 	expect(registrations(service)).toHaveLength(before);
 });
+
+test.each<[how: string, isBefore: boolean]>([
+	['that the service does not know', false],
+	['that it does not know, set before', true],
+])(
+	'a cadence is in force although it came with a workflow %s, and the workflow alone is told [F1438]',
+	async (_, isBefore) => {
+		const { device, home, good, service } = await given();
+		const bad = { ...good, workflowId: 'no-such-workflow' };
+		if (isBefore) {
+			await home.writeSettings(bad);
+			await device.daemon.reload();
+			await device.untilStatus(({ problem }) => problem?.code === 'workflow-unknown');
+		}
+		await home.writeSettings({ ...bad, heartbeatCadence: 31 });
+		await device.daemon.reload();
+		await device.untilStatus(({ channel }) => channel.heartbeatCadence === 31);
+		await device.untilStatus(({ problem }) => problem?.code === 'workflow-unknown');
+		expect(device.agent.status()).toMatchObject({ state: 'online', workflow: { live: 'check-in' } });
+		expect(await row(device, 'heartbeatCadence')).toMatchObject({ value: 31, source: 'file' });
+		expect(await row(device, 'workflowId')).toMatchObject({ value: 'check-in', disk: 'no-such-workflow' });
+		expect(registrations(service).filter((one) => one === 201)).toHaveLength(2);
+	},
+);

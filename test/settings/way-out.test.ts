@@ -166,7 +166,9 @@ test('an address at which the device is not online in time is refused with why a
 	await home.writeSettings({ ...good, baseUrl: dead, workflowId: 'boarding' });
 	await device.daemon.reload();
 	const { problem } = await device.untilStatus((status) => status.problem !== null);
-	expect(told(device.agent.status())).toEqual([]);
+	const [trying] = told(device.agent.status());
+	expect(trying).toMatchObject({ message: expect.stringMatching(/^baseUrl: the changed settings are tried/) });
+	expect(trying?.params).not.toHaveProperty('since');
 	device.clock.advance(20_000);
 	const refused = await device.untilStatus(isRefused);
 	expect(refused).toMatchObject({
@@ -312,6 +314,51 @@ test('what a wrong setting in force takes for the next Connection is left for th
 	const healed = await givenAgent({ home: device.home });
 	await healed.untilState('online');
 });
+
+test.each([
+	['of a device that a code has paired', 'code'],
+	['of a device with an API key', 'key'],
+] as const)(
+	'a nextConnection of which nothing opens a channel %s is told the second time, until it is corrected [F1439]',
+	async (_, by) => {
+		const service = await givenService();
+		const home = await givenHome();
+		const settings =
+			by === 'code'
+				? {}
+				: {
+						baseUrl: service.url,
+						workflowId: 'check-in',
+						credential: { apiKeyFile: await home.secretFile('key', service.credentials.apiKey) },
+					};
+		const device = by === 'code' ? await givenPairedAgent(service, { home }) : await givenAgent({ home, settings });
+		await device.untilState('online');
+		await home.writeSettings({ ...settings, service: { nextConnection: 'header:Sec-WebSocket-Accept' } });
+		await device.daemon.reload();
+		await device.untilStatus(() => device.agent.ways.tried() === null && isTaken(device));
+		const told = () =>
+			device.agent.status().warnings.filter(({ message }) => message.includes('service.nextConnection'));
+		for (let cut = 0; cut < 3; cut += 1) {
+			expect(told()).toHaveLength(cut < 2 ? 0 : 1);
+			const lost = device.untilState('offline');
+			service.closeChannels(1001);
+			await lost;
+			const until = device.untilState('online');
+			const pass = setInterval(() => device.clock.advance(1000), 20);
+			await until.finally(() => clearInterval(pass));
+		}
+		expect(told()[0]).toMatchObject({
+			code: 'settings-invalid',
+			message: expect.stringContaining('Sec-WebSocket-Accept'),
+		});
+		await home.writeSettings(settings);
+		await device.daemon.reload();
+		const healed = device.untilStatus(() => device.agent.ways.tried() === null && told().length === 0);
+		const pass = setInterval(() => device.clock.advance(1000), 20);
+		await healed.finally(() => clearInterval(pass));
+		expect(device.agent.status()).toMatchObject({ state: 'online', problem: null });
+	},
+);
 
 test('of two saved Connections the newest is tried again after both were refused for a moment [F1432]', async () => {
 	const service = await givenService();
@@ -507,7 +554,7 @@ test('what another service, which is only tried, says of a key is told as why it
 	await home.writeSettings({ ...good, baseUrl: other.url.replace('127.0.0.1', 'localhost') });
 	await device.daemon.reload();
 	const trying = await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
-	expect(trying).toMatchObject({ state: 'online', warnings: [] });
+	expect(trying).toMatchObject({ state: 'online', warnings: [{ code: 'settings-not-followed' }] });
 	device.clock.advance(20_000);
 	expect((await device.untilStatus(isRefused)).warnings).toMatchObject([
 		{

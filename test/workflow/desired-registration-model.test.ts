@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import { connectionOf } from '../../src/connection/link.ts';
+import { connectionOf, failureOf } from '../../src/connection/link.ts';
 import {
 	isSameLink,
 	type Link,
@@ -207,6 +207,15 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 			: origins.get('heartbeatCadence')?.source === 'default'
 				? (target?.heartbeatCadence ?? settings.heartbeatCadence)
 				: settings.heartbeatCadence;
+		const hasMoveFailed =
+			next !== null && (failureOf(next.state) !== null || isDeepStrictEqual(next.registration.request, rest));
+		const isStill = isRest && live?.baseUrl === baseUrl && live.request.workflowId !== workflowId;
+		if (isStill && hasMoveFailed && progress.change?.untilMs == null && progress.attempt.name !== 'refused') {
+			must(desired.request.heartbeatCadence === cadence, 'what is no part of a failed workflow is taken without it');
+			must(progress.request !== JSON.stringify(desired.request), 'and tried once');
+			world.reached.add('another cadence before another workflow');
+			return;
+		}
 		const isWorkflow = desired.request.workflowId === workflowId;
 		const isLive =
 			live?.baseUrl === baseUrl &&
@@ -577,6 +586,7 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 			'another service in vain',
 			'a code before another service',
 			'another cadence before another service',
+			'another cadence before another workflow',
 		].sort(),
 	);
 });
