@@ -215,8 +215,14 @@ const MEANT_OF_OPERATORS: typeof MEANT = {
 	settings: 'profile',
 };
 
-/** Words that are tried with either program, and that only the one of a device answers. */
-const OF_DEVICES: readonly string[] = ['log', 'logs', 'journal', 'bundle', 'support'];
+/** Commands that are tried with either program, and that only the other one has. */
+const OF_OTHER: Readonly<Record<string, { readonly program: string; readonly names: readonly string[] }>> = {
+	idv: {
+		program: 'idv-agent',
+		names: ['status', 'doctor', 'history', 'events', 'support-bundle', 'unpair', 'reconnect', 'identity', 'scanner'],
+	},
+	'idv-agent': { program: 'idv', names: ['probe', 'fleet', 'device', 'session', 'apikey', 'profile', 'whoami'] },
+};
 
 function meantBy(word: string, parent: Command): string | null {
 	const typed = word.toLowerCase();
@@ -230,9 +236,15 @@ function meantBy(word: string, parent: Command): string | null {
 	const meant = [typed, ...[typed, near].map((name) => (Object.hasOwn(own, name) ? own[name] : name))].find(
 		(name) => name !== undefined && commandOf(parent, name),
 	);
-	if (meant === undefined)
-		return parent.name() === 'idv' && OF_DEVICES.includes(typed) ? `idv-agent ${own[typed]}` : null;
+	if (meant === undefined || OF_OTHER[parent.name()]?.names.includes(typed)) return meantOfOther(typed, parent.name());
 	return parent.parent ? `${parent.name()} ${meant}` : meant;
+}
+
+function meantOfOther(typed: string, program: string): string | null {
+	const other = OF_OTHER[program];
+	const near = other && nearestName(typed, [...other.names, ...(program === 'idv' ? Object.keys(MEANT) : [])]);
+	const name = near && (MEANT[near] ?? near);
+	return name && other.names.includes(name) ? `${other.program} ${name}` : null;
 }
 
 /** commander's own message without the typed words: a code may be among them. */

@@ -25,11 +25,13 @@ export function keepAnswers(parts: {
 	let unsaved: string | null = null;
 	/** The text that a pairing was made with: the answer stays until the device was online, since another text may be the right one. */
 	let tried: string | null = null;
+	let isEarlier = false;
 	let cancel = () => {};
 
 	function hold(answer: KeptAnswer, leftMs: number): void {
 		kept = answer;
 		tried = null;
+		isEarlier = false;
 		cancel();
 		cancel = clock.schedule(leftMs, () => void answers.drop().catch(shown));
 	}
@@ -46,7 +48,7 @@ export function keepAnswers(parts: {
 	}
 
 	function described(): Failure | null {
-		return kept && describeKept(kept, parts.tokenPointer(), unsaved);
+		return kept && describeKept(kept, parts.tokenPointer(), unsaved, isEarlier ? 'another' : null);
 	}
 
 	const answers = {
@@ -70,8 +72,13 @@ export function keepAnswers(parts: {
 		/** What is told of it once the service has refused the same code; `null` where it may not be the answer to that code. @param isUsed whether the service says that the code was used. */
 		refused: (isUsed: boolean): Failure | null =>
 			kept && (isUsed || kept.texts.some(looksLikeToken))
-				? describeKept(kept, parts.tokenPointer(), unsaved, true)
+				? describeKept(kept, parts.tokenPointer(), unsaved, 'refused')
 				: null,
+		/** Another code was refused since: what was read of this one is not the newest word. */
+		passed(): void {
+			isEarlier = true;
+			answers.tell();
+		},
 		/** Sets an answer aside in place of an earlier one. @returns what is told of it; `null` when there is nothing to keep. */
 		async keep(answer: Omit<KeptAnswer, 'schemaVersion' | 'at'>): Promise<Failure | null> {
 			const texts = keepableTexts(answer.texts);

@@ -36,10 +36,11 @@ export const keptAnswerSchema = later(() =>
 );
 export type KeptAnswer = z.infer<typeof keptAnswerSchema>;
 
-/** The texts that are kept: those that look like a token first, at most {@link MAX_KEPT_BYTES}; a text is kept whole or not at all. */
+/** The texts that are kept, none that is empty: those that look like a token first, at most {@link MAX_KEPT_BYTES}; a text is kept whole or not at all. */
 export function keepableTexts(texts: readonly AnswerText[]): AnswerText[] {
 	let left = MAX_KEPT_BYTES;
 	return likelyFirst(texts).filter(({ place, text }) => {
+		if (text.trim() === '') return false;
 		const size = bytesOf(place) + bytesOf(text);
 		if (size > left) return false;
 		left -= size;
@@ -69,25 +70,27 @@ export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string
 
 /**
  * @param unsaved why it is in memory only; `null` when it is on the disk.
- * @param isRefused whether the service has said of the same code since that it is used up.
+ * @param since what the service has said since: of the same code that it is used up, or something of another one.
  */
 export function describeKept(
 	kept: KeptAnswer,
 	tokenPointer: string | null,
 	unsaved: string | null,
-	isRefused = false,
+	since: 'refused' | 'another' | null = null,
 ): Failure {
 	const { host } = new URL(kept.baseUrl);
 	const unread = unreadAnswer({ status: kept.status, host, texts: kept.texts, tokenPointer });
 	// Whatever stands before the service answers "ok" as well: then the code may still be good.
-	const isUsed = isRefused || kept.texts.some(looksLikeToken);
-	const next = isUsed ? 'no other code is needed' : 'the code may have been used';
+	const isUsed = since === 'refused' || kept.texts.some(looksLikeToken);
+	const isEarlier = since === 'another' && !isUsed;
+	const next = isUsed ? 'no other code is needed' : `${isEarlier ? 'its' : 'the'} code may have been used`;
+	const whose = isEarlier ? `An earlier code, at ${kept.at}:` : '';
 	const where =
 		unsaved === null
 			? `The answer is kept for 24 hours: ${next}`
 			: `The answer could not be saved (${unsaved}) and is kept in memory only: ${next}${isUsed ? ' for 24 hours, unless the agent ends before' : ''}`;
-	const remedy = isUsed ? unread.remedy : `Try the same code again. If it is refused: ${unread.remedy}`;
-	return failure('answer-unreadable', joinSentences(unread.message, where), {
+	const remedy = isUsed || isEarlier ? unread.remedy : `Try the same code again. If it is refused: ${unread.remedy}`;
+	return failure('answer-unreadable', joinSentences(`${whose} ${unread.message}`.trim(), where), {
 		remedy: joinSentences(remedy, 'The device then pairs with this answer.'),
 		// A person has to set it; the agent asks the service for nothing meanwhile.
 		recovers: false,

@@ -32,7 +32,7 @@ export interface CodeRedemption {
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
 	readonly onServiceTime: DeviceTime['heard'];
-	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'refused'>;
+	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'passed' | 'refused'>;
 }
 
 /** A plan whose workflow the service has to name. */
@@ -79,8 +79,9 @@ export async function redeemCode(
 	// A code that is certainly used up leaves nothing to try again.
 	if (result.sent === 'perhaps' && result.worth !== 'used') throw uncertain(host, result);
 	await forgetAttempt(before, options);
-	if (result.sent === 'perhaps') throw uncertain(host, result);
 	const isSame = before?.tokenHash === hashOf(plan.token) && before.attemptId === options.answers.attempt?.attemptId;
+	if (!isSame) options.answers.passed();
+	if (result.sent === 'perhaps') throw uncertain(host, result);
 	const isOver = result.failure.code === 'code-expired-or-used';
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });

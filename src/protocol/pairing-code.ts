@@ -163,8 +163,9 @@ function readBareToken(text: string): ScannedCode {
 }
 
 const SCHEME_WORD = /^\s*token\s/i;
-/** One word that is neither a piece of a link nor the beginning of a signed token. */
-const PLAUSIBLE = /^(?!https?\b|eyJ)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
+/** One word that is neither a piece of a link nor the beginning of a signed token, nor what other codes that people meet begin with. */
+const PLAUSIBLE =
+	/^(?!https?\b|eyJ|(?:wifi|tel|sms|smsto|mms|facetime|geo|mailto|matmsg|mecard|urn|otpauth|bitcoin|ethereum|market|intent|upi):)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
 
 /** The form of a code that {@link asGivenCode} takes, in words. */
 export const SHORT_TOKEN_FORM =

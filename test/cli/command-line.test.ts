@@ -99,6 +99,13 @@ test.each([
 	['idv-agent', 'log', 'history'],
 	['idv', 'qr', 'qrcode'],
 	['idv', 'journal', 'idv-agent history'],
+	['idv', 'status', 'idv-agent status'],
+	['idv', 'stauts', 'idv-agent status'],
+	['idv', 'Diagnose', 'idv-agent doctor'],
+	['idv', 'unpair', 'idv-agent unpair'],
+	['idv-agent', 'probe', 'idv probe'],
+	['idv-agent', 'fleet', 'idv fleet'],
+	['idv-agent', 'device', 'idv device'],
 ])('%s %s, which people type, also with a slip, is answered with %s [F934]', async (program, word, meant) => {
 	const words = new RegExp(`^Error: Unknown command '${word}'\\. Did you mean ${meant}\\? See`);
 	expectRefusal(await run(program as 'idv', [word]), { status: 64, code: 'usage', words });

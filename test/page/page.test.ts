@@ -766,7 +766,9 @@ describe('pairing', () => {
 		submit('confirm');
 		await expect
 			.poll(() => text('answer'), LOOK)
-			.toMatch(/^The service does not accept the data of this device\. The code may have been used: .* “Details”\.$/);
+			.toMatch(
+				/^The service does not accept this code\. .* “Details”\. Scan or type the whole code once more; .* ask for a new one\.$/,
+			);
 	});
 
 	test('whose answer is kept needs no other, in each language, and what the service said of it is under the details [F1243]', async () => {

@@ -242,6 +242,29 @@ describe('an answer that could not be read', () => {
 		server.close();
 	});
 
+	test('to an earlier code is told as that once another code was refused, and an answer of empty texts is none [F1460]', async () => {
+		let answer: [status: number, body: string] = [200, '{"status":"ok"}'];
+		const server = createServer((request, response) => {
+			request.resume();
+			response.writeHead(answer[0], { 'content-type': 'application/json' }).end(answer[1]);
+		});
+		const device = await givenAgent();
+		const port = await listen(server);
+		const codeOf = (sign: string) =>
+			`http://127.0.0.1:${port}/mobile?authorization=Token%20tr-${sign.repeat(28)}&workflowId=check-in`;
+		await refusalOf(device.pair(codeOf('a')));
+		expect(device.agent.status().sentence).toContain('Try the same code again.');
+		answer = [401, '{"message":"This code was used already"}'];
+		expect(await refusalOf(device.pair(codeOf('b')))).toMatchObject({ code: 'code-expired-or-used' });
+		expect(device.agent.status().sentence).toMatch(
+			/^Not paired: An earlier code, at 2\S+Z: .* its code may have been used\./,
+		);
+		expect(device.agent.status().sentence).not.toContain('the same code');
+		answer = [200, '{"token":""}'];
+		expect(await refusalOf(device.pair(codeOf('c')))).toMatchObject({ code: 'pairing-uncertain' });
+		server.close();
+	});
+
 	test('lies in a file of its own for its owner only, and is told by status, log and doctor, never its texts', async () => {
 		const { service, device, refusal } = await givenUnread();
 		const text = (await kept(device)) ?? '';

@@ -447,4 +447,15 @@ describe('a text of which a person says that it is the code', () => {
 		'',
 		'{"token":1}',
 	])('stays as it is otherwise: %s', (text) => expect(asGivenCode(text)).toBe(text));
+
+	test.each([
+		'tel:+49301234',
+		'TEL:0301234567',
+		'sms:+4930123',
+		'SMSTO:+4930123:hi',
+		'bitcoin:1BoatSLRHtKNngkdXEeobR76',
+		'urn:x1',
+	])('is none where it begins as the code of another thing: %s [F1461]', (text) =>
+		expect(readPairingCode(asGivenCode(text)).kind).toBe('notACode'),
+	);
 });

@@ -517,10 +517,9 @@ function sentenceOf({ code: named, params = {} }) {
 	if (named === 'already-paired' && params.reason === 'sameCodeRefused') return text('codeUsed');
 	const isOver = named === 'code-expired-or-used' && params.pairingCode !== 'uncertain';
 	if (isOver && params.reason === 'used') return text('codeUsed');
-	// The words of the service were about something else; they are under the details.
-	const meant = named === 'code-expired-or-used' && !isOver ? 'request-rejected' : named;
-	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(meant)[0];
-	const todo = todoOf(meant, params);
+	const todo = todoOf(named, params);
+	if (named === 'code-expired-or-used' && !isOver) return [text('codeRefused'), todo].join(' ');
+	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];
 	if (params.answer === 'kept') return [what, text('answerKept'), todo].join(' ');
 	/** @type {Partial<Record<string, string>>} */
 	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };

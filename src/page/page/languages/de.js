@@ -268,6 +268,8 @@ export default {
 		sameCode:
 			'Dieses Gerät ist mit diesem Code schon gekoppelt. Ein anderer Code ist nicht nötig: Sehen Sie nach, welchen Zustand es anzeigt.',
 		codeUncertain: 'Der Code ist vielleicht verbraucht: Versuchen Sie es noch einmal mit demselben Code.',
+		codeRefused:
+			'Der Dienst nimmt diesen Code nicht an. Nennt er einen anderen Grund, steht dieser unter „Einzelheiten“.',
 		thenAgain: 'Versuchen Sie es dann noch einmal mit demselben Code.',
 		tryIn: 'Versuchen Sie es in {duration} noch einmal mit demselben Code.',
 		scannerChanges:

@@ -239,6 +239,7 @@ export default {
 		answerKept: 'The answer is kept for 24 hours: no other code is needed.',
 		sameCode: 'This device is paired with this code already. No other code is needed: look at its state.',
 		codeUncertain: 'The code may have been used: try the same code once more.',
+		codeRefused: 'The service does not accept this code. If it names another cause, that is under “Details”.',
 		thenAgain: 'Then try the same code once more.',
 		tryIn: 'Try the same code in {duration}.',
 		scannerChanges: 'The scanner may have changed some characters: use the camera, or type the code by hand.',

@@ -252,6 +252,7 @@ export default {
 		sameCode:
 			'Este equipo ya está vinculado con este código. No hace falta otro código: compruebe el estado que muestra.',
 		codeUncertain: 'Puede que el código ya se haya usado: inténtelo una vez más con el mismo código.',
+		codeRefused: 'El servicio no acepta este código. Si indica otra causa, aparece en «Detalles».',
 		thenAgain: 'Después, inténtelo una vez más con el mismo código.',
 		tryIn: 'Inténtelo con el mismo código dentro de {duration}.',
 		scannerChanges: 'Puede que el lector haya cambiado caracteres: use la cámara o escriba el código a mano.',

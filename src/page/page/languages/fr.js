@@ -277,6 +277,8 @@ export default {
 		sameCode:
 			'Cet appareil est déjà appairé avec ce code. Aucun autre code n’est nécessaire\u00a0: vérifiez l’état affiché.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
+		codeRefused:
+			'Le service n’accepte pas ce code. S’il indique une autre cause, elle figure sous «\u00a0Détails\u00a0».',
 		thenAgain: 'Essayez ensuite encore une fois le même code.',
 		tryIn: 'Essayez de nouveau le même code dans {duration}.',
 		scannerChanges:
