@@ -98,6 +98,8 @@ export interface DeviceStanding {
 	readonly targetVersion: string | null;
 	readonly problem: string | null;
 	readonly problemSince: string | null;
+	/** Why it refuses the plan that is served to it, in words. */
+	readonly planRefusal?: string | undefined;
 	readonly troubles?: readonly Trouble[] | undefined;
 }
 
@@ -141,6 +143,7 @@ export function standingOf(
 		targetVersion,
 		problem: report?.problem ?? null,
 		problemSince: report?.problemSince ?? null,
+		...(report?.servedRefusal && { planRefusal: report.servedRefusal }),
 		...(report?.troubles && { troubles: report.troubles }),
 		atMs: null,
 		reason: null,
@@ -222,8 +225,10 @@ function lateness(
 	if (planRevision < revision) return `it has confirmed revision ${planRevision} of the plan`;
 	// Who was away until then is not late for a reason of its own.
 	if (isOver(plan, nowMs)) return `the plan was valid until ${plan.validUntil}: nothing begins by it any more`;
-	const mayDiffer = labels === null && rules.some(({ match }) => 'labels' in match);
-	return mayDiffer ? 'its own labels may differ from those of the inventory' : 'no reason is reported';
+	// A report without labels does not say either what decides its workflow.
+	if (labels !== null) return 'no reason is reported';
+	const byLabels = rules.some(({ match }) => 'labels' in match);
+	return `no reason is reported: its own settings may name it${byLabels ? ', or its labels differ from those of the inventory' : ''}`;
 }
 
 export const clockTrouble = (aheadMs: number) =>

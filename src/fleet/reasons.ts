@@ -1,6 +1,8 @@
 /** Why a device is not as it should be, in words, from the codes that metrics and heartbeats carry. Pure. */
 const REASONS: Readonly<Record<string, string>> = {
 	'workflow-unknown': 'the service does not know the workflow',
+	'workflow-missing': 'no workflow is set for it',
+	unpaired: 'it is not paired',
 	'workflow-mismatch': 'its code is for another workflow than the workflow',
 	'access-forbidden': 'the service does not allow it the workflow',
 	'credential-refused': 'the service refuses its credential',

@@ -75,7 +75,13 @@ const statusLineSchema = z.object({
 			fleet: z.string().nullish(),
 			followed: z.number().nullable(),
 			next: z.object({ revision: z.number(), at: z.string() }).nullish(),
-			refused: z.object({ revision: z.number(), message: z.string() }).nullable(),
+			refused: z
+				.object({
+					revision: z.number(),
+					message: z.string(),
+					params: z.object({ workflowId: z.string().nullish(), liveWorkflowId: z.string().nullish() }).nullish(),
+				})
+				.nullable(),
 			servedRefused: told.nullish(),
 			checkedAt: time,
 		})
@@ -164,7 +170,7 @@ const tooManyUnread = (path: string, first = '') =>
 	);
 
 function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceReport {
-	const { deviceId, workflow, plan, channel, problem, warnings } = status;
+	const { deviceId, plan, channel, problem, warnings } = status;
 	const online = status.state === 'online';
 	const clockAheadMs = clockAheadOf(status);
 	const read = (text: string | null | undefined, aheadMs = clockAheadMs) => readTime(text, aheadMs);
@@ -194,7 +200,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		deviceType: status.deviceType ?? null,
 		labels: status.labels ?? null,
 		online,
-		workflowId: workflow.live ?? workflow.wanted,
+		workflowId: workflowOf(status),
 		heartbeatCadence: channel?.heartbeatCadence,
 		...{ heardAtMs, startedAtMs, ...(clockAheadMs !== 0 && { clockAheadMs }) },
 		madeAtMs: Math.max(...times.map((ms) => ms ?? 0)) || null,
@@ -215,6 +221,12 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		problemSince: named?.params?.since ?? null,
 		...(troubles.length > 0 && { troubles }),
 	};
+}
+
+/** That of an offline device is the last one: a workflow that was refused it never had. */
+function workflowOf({ workflow: { live, wanted }, plan }: StatusLine): string | null {
+	const { workflowId, liveWorkflowId } = plan?.refused?.params ?? {};
+	return live ?? (wanted !== null && workflowId === wanted ? liveWorkflowId || null : wanted);
 }
 
 /** An agent that may not be updated says nothing of updates. */

@@ -53,6 +53,9 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 	const { signed } = await loadRecord(shell, flags.plan);
 	const signedMs = Date.parse(signed.find(({ digest }) => digest === file.digest)?.at ?? '');
 	const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
+	const isWatching = flags.watch !== undefined;
+	// In a pipe, what was said at the look before is not said again.
+	const say = isWatching && !shell.caller.stdout.isTTY ? onlyNew(shell) : () => shell;
 	const look = async () => {
 		const nowMs = Date.now();
 		const reports = await gatherReports(shell, flags, nowMs);
@@ -65,11 +68,11 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const unlisted = [...reports.values()].filter((report) => !isOfFleet(report));
 		const ids = inventory.length > 0 ? [...known.keys()] : heard.map(({ deviceId }) => deviceId);
 		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
-		warn(shell, plan.plan, heard, known);
-		warnOfTroubles(shell, heard);
+		const told = say();
+		warn(told, plan.plan, heard, known);
+		warnOfTroubles(told, heard);
 		return { devices, unlisted };
 	};
-	const isWatching = flags.watch !== undefined;
 	let lastLine = '';
 	const pause = () => wait((typeof flags.watch === 'number' ? flags.watch : WATCH_SECONDS) * 1000);
 	for (let looks = 0; ; looks += 1) {
@@ -104,8 +107,22 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 	}
 }
 
+/** @returns what is asked for at each look: its warnings are those that the look before did not have. */
+function onlyNew(shell: Shell): () => Pick<Shell, 'warn'> {
+	let [before, now] = [new Set<string>(), new Set<string>()];
+	return () => {
+		[before, now] = [now, new Set()];
+		return {
+			warn(text) {
+				now.add(text);
+				if (!before.has(text)) shell.warn(text);
+			},
+		};
+	};
+}
+
 function warn(
-	shell: Shell,
+	shell: Pick<Shell, 'warn'>,
 	{ revision, validUntil, rules }: FleetPlan,
 	reports: readonly DeviceReport[],
 	inventory: ReadonlyMap<string, PlannedDevice>,
@@ -280,13 +297,14 @@ const CSV_COLUMNS = [
 	'targetVersion',
 	'problem',
 	'problemSince',
+	'planRefusal',
 ] as const;
 
 /** RFC 4180. */
 function printCsv(shell: Shell, devices: readonly DeviceStanding[]): void {
 	const lines = devices.map((device) => {
 		const fields = { ...device, at: iso(device.atMs) };
-		return CSV_COLUMNS.map((column) => csvField(fields[column])).join(',');
+		return CSV_COLUMNS.map((column) => csvField(fields[column] ?? null)).join(',');
 	});
 	shell.text(`${[CSV_COLUMNS.join(','), ...lines].join('\r\n')}\r\n`);
 }

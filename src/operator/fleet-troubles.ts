@@ -30,7 +30,7 @@ export function settingsTrouble(
 	return words.length === 0 ? null : words.join('; and ');
 }
 
-export function warnOfTroubles(shell: Shell, reports: readonly DeviceReport[]): void {
+export function warnOfTroubles(shell: Pick<Shell, 'warn'>, reports: readonly DeviceReport[]): void {
 	const list = (those: readonly string[]) =>
 		onOneLine(`${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`);
 	const troubled = (of: (code: string) => boolean) =>

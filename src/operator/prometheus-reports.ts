@@ -83,6 +83,8 @@ const QUERIES = {
 	workflow: 'idv_agent_workflow == 1',
 	source: 'idv_agent_workflow_source == 1',
 	cadence: 'idv_agent_heartbeat_cadence_seconds',
+	// The last sign that it was online, of a device whose agent still reports.
+	silent: 'idv_agent_heartbeat_age_seconds',
 	// Also a key that is refused beside a Connection that works.
 	problem:
 		'idv_agent_problem == 1 or on(device) label_replace(idv_agent_credential_refused == 1, "code", "credential-refused", "", "")',
@@ -138,6 +140,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		workflow,
 		source,
 		cadence,
+		silent,
 		problem,
 		unusable,
 		unfollowed,
@@ -187,7 +190,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			workflowId: workflow.get(deviceId)?.labels['workflow'] ?? null,
 			heartbeatCadence: cadence.get(deviceId)?.value,
 			heardAtMs,
-			offlineSinceMs: is ? null : heardAtMs,
+			offlineSinceMs: is ? null : heardAtMs - (silent.get(deviceId)?.value ?? 0) * 1000,
 			planRevision: confirmed.get(deviceId)?.value ?? null,
 			planRefused: refusal?.value ?? null,
 			refusal: refusal?.labels['code'] ? reasonIn(refusal.labels['code'], refusal.labels['workflow']) : null,

@@ -232,7 +232,10 @@ describe('a fleet', () => {
 		});
 		const known = { deviceId: 'K-1', serial: null, macAddress: null, deviceType: null, labels: ['north'] };
 		const { standing, reason } = standingOf(byLabel, known, report(), CONTEXT);
-		expect([standing, reason]).toEqual(['overdue', 'its own labels may differ from those of the inventory']);
+		expect([standing, reason]).toEqual([
+			'overdue',
+			'no reason is reported: its own settings may name it, or its labels differ from those of the inventory',
+		]);
 	});
 
 	test('that is over is the reason of a device that did not do it in time, and no guess about labels [F1426]', () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { type Metric, stateMetrics } from '../../src/status/metrics.ts';
+import { follow } from '../cli/command.ts';
 import { listen } from '../connection/network-peers.ts';
 import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { openChannel, registerDevice } from '../service/fixture.ts';
@@ -846,6 +847,65 @@ describe('idv fleet status --plan', () => {
 			});
 			expect(shown.stderr).toContain('3 devices cannot follow the plan that is served');
 		}
+	});
+
+	test('an offline device has no workflow that it was refused, and each row names the plan that its device refuses [F1462]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'nope' } });
+		const params = { workflowId: 'nope', liveWorkflowId: 'old' };
+		const refused = { revision: 7, message: 'not online with it', params };
+		const unsigned = 'The fleet plan of plans.example is not signed.';
+		const from = await lines(
+			line('K-1', 'nope', {
+				state: 'offline',
+				workflow: { wanted: 'nope', live: null, waitsUntil: null, source: 'plan' },
+				plan: { revision: 7, followed: 6, next: null, refused, checkedAt: null },
+			}),
+			line('K-2', 'old', {
+				state: 'offline',
+				plan: {
+					...{ revision: 6, followed: 6, next: null, refused: null, checkedAt: null },
+					servedRefused: { code: 'plan-untrusted', message: unsigned },
+				},
+				problem: { code: 'workflow-missing', message: 'No workflow is set for this device.' },
+			}),
+		);
+		const { reports } = JSON.parse((await status('--plan', plan, '--from', from, '--json', '--devices')).stdout);
+		expect(reports).toMatchObject([{ workflowId: 'old' }, { workflowId: 'old', planRefusal: unsigned }]);
+		const { stdout } = await status('--plan', plan, '--from', from, '--csv');
+		expect(stdout.split('\r\n')[2]).toContain(unsigned);
+	});
+
+	test('a store tells since when a device is offline by its last heartbeat, and why in words [F1463]', async () => {
+		const offline = {
+			...JSON.parse(line('K-1', 'old', { state: 'offline' })),
+			workflow: { wanted: null, live: null, waitsUntil: null, source: null },
+			problem: { code: 'workflow-missing', message: 'No workflow is set for this device.' },
+		};
+		const age = {
+			name: 'idv_agent_heartbeat_age_seconds',
+			type: 'gauge',
+			help: '',
+			samples: [{ value: 7200 }],
+		} as const;
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const store = await storeOf([offline], () => [age]);
+		const { reports } = succeeded(await status('--plan', plan, '--prometheus', store, '--json', '--devices'));
+		expect(reports).toMatchObject([{ standing: 'offline', reason: 'no workflow is set for it' }]);
+		const agoMs = Date.now() - Date.parse(reports[0].at);
+		expect(agoMs).toBeGreaterThan(7_100_000);
+		expect(agoMs).toBeLessThan(7_400_000);
+	});
+
+	test('--watch in a pipe says a warning again only when it has changed [F1464]', async () => {
+		const plan = await planFile({ rules: [{ name: 'A', match: { labels: ['north'] }, workflowId: 'new' }] });
+		const from = await lines(line('K-1', 'old', { labels: null }));
+		const watching = follow('idv', ['fleet', 'status', '--plan', plan, '--from', from, '--watch', '1'], operator.env());
+		await watching.untilLine(/1 /);
+		await lines(line('K-1', 'old', { labels: null }), line('K-2', 'old', { state: 'offline' }));
+		await watching.untilLine(/1 offline/);
+		const { stderr } = await watching.end();
+		expect(stderr.match(/chooses by labels/g)).toHaveLength(2);
+		expect(stderr).toMatch(/1 device reports none[\s\S]*2 devices report none/);
 	});
 
 	test('a device that is late by a setting of its own has that as its reason, from each source [F1198]', async () => {
