@@ -231,7 +231,6 @@ function assemble(options: AgentOptions, base: Base) {
 		addressInForce: () => reconciler.addressInForce(),
 		standing: () => standing(),
 		status: () => status(),
-		readIdentity: identity.ofMachine,
 		registrationFor: (as, baseUrl, workflowId) => registrationFor(reconciler.inputs(as), baseUrl, workflowId),
 		toSaved: connections.toSaved,
 		goOnline: (paired) => goOnline(base, { fleet, links, leaving, reconciler, status }, paired),

@@ -100,7 +100,11 @@ export function openBase(options: AgentOptions) {
 		}
 		for (const listener of statusListeners) listener();
 	};
-	const onSaved = (unsaved: Failure | null) => warnings.set('state', unsaved);
+	const savedListeners = new Set<() => void>();
+	const onSaved = (unsaved: Failure | null) => {
+		warnings.set('state', unsaved);
+		if (unsaved === null) for (const listener of savedListeners) listener();
+	};
 	const stateWriter = keepPersistedState(options.state, options.store, clock, onSaved, options.isUnwritable);
 	const dates = keepDates(clock, stateWriter);
 	const kept = keepWarnings(log, publish, dates);
@@ -176,6 +180,8 @@ export function openBase(options: AgentOptions) {
 		userAgent: `idv-agent/${options.version}`,
 		agentVersion: options.version,
 		startedAt: () => new Date(startedWallMs + time.correctedMs).toISOString(),
+		/** Calls back whenever the disk has taken the state. */
+		onStateSaved: (listener: () => void) => void savedListeners.add(listener),
 		/** Calls back when the clock was set: what was decided by it is decided again. */
 		onClockJump: (listener: () => void) => void jumpListeners.add(listener),
 		startedAtMs: clock.monotonicMs(),

@@ -108,15 +108,13 @@ export function createCommands(parts: CommandParts) {
 		async unpair({ keepEvents = false }: { readonly keepEvents?: boolean } = {}) {
 			ensureFree();
 			const { lastSettings, lastPieces, plan } = stateWriter.state;
-			// The id of a copy belongs to the device that it was copied from.
-			const generatedId = identity.now.cloned ? null : stateWriter.state.generatedId;
 			links.drop();
 			parts.connectivity.forget();
 			parts.line.forget();
 			parts.time.forget();
 			parts.publish();
 			try {
-				await parts.leaving.unpair({ ...EMPTY_STATE, generatedId, lastSettings, lastPieces, plan }, keepEvents);
+				await parts.leaving.unpair({ ...EMPTY_STATE, lastSettings, lastPieces, plan }, keepEvents);
 				parts.log.info('unpaired');
 			} finally {
 				parts.tryOnlyBeside();

@@ -1,7 +1,7 @@
 /** Performs what the supervisor decides: hands it events, has its effects performed, and keeps the renewal timer. */
 
 import { isoNow } from '../base/clock.edge.ts';
-import { dispositionOf, type Failure } from '../base/errors.ts';
+import { dispositionOf, type Failure, toFailure } from '../base/errors.ts';
 import { proveAfterMs } from '../connection/beside.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
@@ -209,11 +209,33 @@ export function superviseLinks(
 		return { ...effect, proveAfterMs: proveAfterMs(generation, supervision, limitMs) };
 	}
 
+	/** What has to be saved first may not fit: then that is what the link waits for. */
+	function register(generation: number, registration: Registration, effect: Extract<LinkEffect, { type: 'register' }>) {
+		const { attempt } = effect;
+		const go = () => runner.perform(generation, registration, effect);
+		const keeping = parts.identity.keep(registration.request.deviceId);
+		if (keeping === null) return go();
+		const isStill = () => !stopped && linkOf(generation)?.state.attempt === attempt;
+		const fail = (error: unknown) => {
+			const failed = { failure: toFailure(error), timedOut: false, unsent: true, hasOther: false };
+			const event = { type: 'registerFailed', attempt, atMs: clock.monotonicMs(), ...failed } as const;
+			dispatch({ type: 'link', generation, event });
+		};
+		void keeping.then(() => isStill() && go(), fail);
+	}
+
+	parts.onStateSaved(() => {
+		const { current, next } = supervision;
+		const waits = [current, next].some((link) => link && failureOf(link.state)?.code === 'state-unwritable');
+		if (waits) dispatch({ type: 'retryRequested', atMs: clock.monotonicMs() });
+	});
+
 	function perform(effect: SupervisorEffect): void {
 		switch (effect.type) {
 			case 'link':
 				if (effect.effect.type === 'keepConnection')
 					connections.keep(effect.registration, effect.effect.connection.token);
+				else if (effect.effect.type === 'register') register(effect.generation, effect.registration, effect.effect);
 				else {
 					if (effect.effect.type === 'openChannel') shown.set(effect.generation, effect.effect.token);
 					runner.perform(effect.generation, effect.registration, tried(effect.generation, effect.effect));

@@ -12,7 +12,7 @@ import { type AskFlags, clientFor } from './local-agent.ts';
 import type { Shell } from './output.ts';
 import { confirm } from './prompts.ts';
 
-/** The facts of the machine; the id of a device that has nothing of its own is made when the agent first starts. */
+/** The facts of the machine; the id of a device that has nothing of its own is made before it first registers. */
 type MachineReport = Omit<IdentityReport, 'deviceId'> & {
 	readonly deviceId: { readonly value: string | null; readonly source: string };
 };
@@ -60,7 +60,7 @@ async function askMachine(shell: Shell, flags: AskFlags): Promise<{ report: Mach
 	const choice = chooseIdentity(facts, settings, state.identity, keptId(state));
 	if (!choice.needsGeneratedId) return { report: toReport(choice), notes };
 	const { serial, macAddress, pinned, rejected, warnings } = choice;
-	const deviceId = { value: null, source: 'generated when the agent first starts' };
+	const deviceId = { value: null, source: 'generated before the device first registers' };
 	return { report: { deviceId, serial, macAddress, pinned, rejected: [...rejected], warnings: [...warnings] }, notes };
 }
 

@@ -173,7 +173,7 @@ export async function checkIdentity(parts: {
 	const [problem] = chosen.warnings;
 	if (problem) return chosen.cloned ? failed(problem) : warning(problem);
 	if (chosen.needsGeneratedId)
-		return ok('This machine has no id of its own: the agent generates one when it first starts.');
+		return ok('This machine has no id of its own: the agent generates one before the device first registers.');
 	return ok(words(chosen.deviceId, chosen.serial.value));
 }
 

@@ -119,6 +119,8 @@ export function chooseIdentity(
 	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
 	const changes = then ? changedParts(facts, then, seen) : [];
 	const cloned = then !== null && seemsCloned(then, seen, changes);
+	// Nothing is known to have registered by it, so that there is no device to be a copy of: this machine goes by an id of its own.
+	if (cloned && deviceId?.source === GENERATED) return chooseIdentity(facts, configured, pinned, null);
 	const parts: ChosenParts = {
 		serial,
 		macAddress,
@@ -247,7 +249,12 @@ function idOfHardware(
 	return { value, source: `machine-id and ${mac.source}` };
 }
 
-/** The id that this device registered with before, or was given at its first start. A replaced network card changes neither. */
+const GENERATED = 'generated';
+
+/**
+ * The id that this device registered with before, or was about to: with that the machine is kept. One that 0.1.0 made at its first start,
+ * without a machine and without a Connection, is of no registration. A replaced network card changes neither.
+ */
 export function keptId({
 	connections,
 	generatedId,
@@ -255,7 +262,7 @@ export function keptId({
 }: Pick<DeviceState, 'connections' | 'generatedId' | 'registeredOn'>): KeptId | null {
 	const registered = connections.at(-1)?.request.deviceId;
 	if (registered !== undefined) return { value: registered, source: 'registered before', on };
-	return generatedId === null ? null : { value: generatedId, source: 'generated', on };
+	return generatedId === null || on === null ? null : { value: generatedId, source: GENERATED, on };
 }
 
 /** A container has nothing of its own to be known by: it may move to another machine and another image, with its volume. */

@@ -16,6 +16,7 @@ import type { DesiredRegistration, Registration } from '../connection/supervisor
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepSession } from '../events/notifications.ts';
 import type { PlanTarget } from '../fleet/record.ts';
+import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
@@ -53,8 +54,7 @@ export interface PairingParts {
 	readonly standing: () => Standing;
 	readonly status: () => Pick<Status, 'state' | 'problem' | 'sentence'>;
 	readonly time: Pick<DeviceTime, 'heard' | 'best'>;
-	/** The identity by what the machine shows now, without regard to an earlier pairing. */
-	readonly readIdentity: () => CompleteIdentity;
+	readonly identity: Pick<CurrentIdentity, 'keep' | 'ofMachine'>;
 	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => DesiredRegistration;
 	readonly toSaved: (registration: Registration, token: string) => SavedConnection;
 	/** @throws AgentError `agent-not-running` when the agent stops: a Connection would not be saved any more. */
@@ -140,7 +140,7 @@ export function createPairing(parts: PairingParts) {
 	async function redeemOnce(plan: RedeemedPlan, keepEvents = false): Promise<Paired> {
 		const { clock, runtime } = parts;
 		// A pairing takes the machine as it is now: a replaced board belongs to this device from here on.
-		const identity = parts.readIdentity();
+		const identity = parts.identity.ofMachine();
 		const asked = parts.registrationFor(identity, plan.baseUrl, plan.workflowId ?? '');
 		const { connection, workflowId } = await redeemCode(plan, {
 			clock,
@@ -150,6 +150,7 @@ export function createPairing(parts: PairingParts) {
 			request: asked.request,
 			store: parts.store,
 			stateWriter,
+			identity: parts.identity,
 			onServiceTime: parts.time.heard,
 			answers,
 		});
@@ -199,7 +200,7 @@ export function createPairing(parts: PairingParts) {
 	async function takeKept(kept: KeptAnswer, token: string): Promise<Paired> {
 		const { baseUrl, request } = kept;
 		parts.ensureRunning();
-		const identity = parts.readIdentity();
+		const identity = parts.identity.ofMachine();
 		// The registration that was made, not the one that would be asked for now: where they differ, the device moves on from there.
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
 		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };

@@ -10,6 +10,7 @@ import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { RegisterResult, ServiceClient } from '../connection/service-client.edge.ts';
+import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { AnswerText } from '../protocol/registration-answer.ts';
 import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices.ts';
@@ -31,6 +32,7 @@ export interface CodeRedemption {
 	readonly request: DeviceConnectionRequest;
 	readonly store: Pick<StateStore, 'probe' | 'save'>;
 	readonly stateWriter: PersistedState;
+	readonly identity: Pick<CurrentIdentity, 'keep'>;
 	readonly onServiceTime: DeviceTime['heard'];
 	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'passed' | 'refused'>;
 }
@@ -104,6 +106,7 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	if (reached.failure) throw asError(reached.failure);
 	const tokenHash = hashOf(token);
 	const attempt = { attemptId, tokenHash, host: new URL(baseUrl).host, at: isoNow(clock) };
+	await options.identity.keep(options.request.deviceId);
 	await stateWriter.record((state) => ({ ...state, attempt }));
 }
 

@@ -99,10 +99,10 @@ export type Way = z.infer<typeof waySchema>;
 export const deviceStateSchema = later(() =>
 	z.object({
 		schemaVersion: z.literal(STATE_SCHEMA_VERSION),
-		/** Made once, for a device that has nothing of its own to be known by. */
+		/** Made before its first registration, for a device that has nothing of its own to be known by. */
 		generatedId: z.string().nullable(),
 		identity: identitySchema.nullable(),
-		/** The machine on which the id was made or first registered; what is paired is compared with `identity` instead. */
+		/** The machine on which the id first registered, or was about to; what is paired is compared with `identity` instead. */
 		registeredOn: fingerprintSchema.nullable().default(null),
 		pairing: z
 			.object({

@@ -97,6 +97,21 @@ describe('the state of a device with an API key', () => {
 		expect(await copy.untilState('blocked')).toMatchObject({ problem: { code: 'identity-changed' } });
 	});
 
+	test('of such a machine, on one with the same machine-id, gets an id of its own by unpair and a new pairing [F1454]', async () => {
+		const service = await givenService();
+		const home = await givenRegistered(service, MACHINES['virtual machine']);
+		const [first] = service.devices();
+		const copy = await givenAgent({ home, machine: MACHINES['virtual machine'], settings: { baseUrl: service.url } });
+		expect(await copy.untilState('online')).toMatchObject({ deviceId: first?.deviceId });
+		await copy.agent.unpair();
+		await copy.pair(service.createPairingCode('check-in').url);
+		const { deviceId } = await copy.untilState('online');
+		expect(deviceId).not.toBe(first?.deviceId);
+		await copy.agent.unpair();
+		expect(copy.agent.status().deviceId).not.toBe(deviceId);
+		expect(service.devices().map((device) => device.deviceId)).toEqual([first?.deviceId, deviceId]);
+	});
+
 	test('that an older version wrote belongs to the machine on which this version first starts', async () => {
 		const service = await givenService();
 		const home = await givenRegistered(service);

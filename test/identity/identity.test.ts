@@ -271,7 +271,9 @@ describe('a device that is not paired', () => {
 		expect(idOf(machineWith({ serial: null, mac: USB.mac }))).toBe('machine-abab');
 		expect(idOf({ ...KIOSK, isContainer: true })).toBe('machine-abab');
 		expect([idOf(KIOSK), idOf(BARE, 'lobby-1')]).toEqual(['PF3K9QXZ', 'lobby-1']);
-		expect(keptId({ connections: [], generatedId: 'generated-1', registeredOn: null })).toEqual(GENERATED);
+		const registeredOn = PAIRED.fingerprint;
+		const about = { ...GENERATED, on: registeredOn };
+		expect(keptId({ connections: [], generatedId: 'generated-1', registeredOn })).toEqual(about);
 	});
 
 	test('with nothing of its own asks for an id once, and keeps to it', () => {

@@ -102,19 +102,23 @@ describe('a provisioning file', () => {
 		const place = await givenPlace();
 		const store = await openStateStore(place.paths.stateDir);
 		const registeredOn = { serial: null, macAddress: null, machine: 'cd'.repeat(32) };
-		await store.save({ ...EMPTY_STATE, generatedId: 'device-1', registeredOn });
+		const request = { deviceId: 'device-1', deviceType: 'kiosk', workflowId: 'check-in' };
+		const saved = { baseUrl: 'https://old.example.com', request, credentialId: '', token: 't', obtainedAt: '' };
+		await store.save({ ...EMPTY_STATE, connections: [saved], registeredOn });
 		await store.close();
-		await place.bring(FILE);
+		const file = { ...FILE, replace: true };
+		await place.bring(file);
 		for (const outcome of ['applied', 'unchanged']) {
 			const taken = await place.take();
 			expect(taken).toMatchObject({ outcome, notices: [{ code: 'identity-changed' }] });
 			expect(taken.notices[0]?.message).toMatch(/^This seems to be a copy of another device/);
-			await place.bring(FILE);
+			await place.bring(file);
 		}
 		// With an id of its own in the settings it is another device, whatever the state holds.
-		await place.bring({ ...FILE, settings: { deviceId: 'lobby-2' } });
+		const named = { ...file, settings: { deviceId: 'lobby-2' } };
+		await place.bring(named);
 		await place.take();
-		await place.bring({ ...FILE, settings: { deviceId: 'lobby-2' } });
+		await place.bring(named);
 		expect((await place.take()).notices).toEqual([]);
 	});
 
