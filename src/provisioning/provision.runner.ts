@@ -8,7 +8,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
 import { namedFiles, openRuntime } from '../connection/runtime.runner.ts';
-import { chooseIdentity, type IdentityFacts, keptId } from '../identity/identity.ts';
+import { chooseIdentity, type IdentityChoice, type IdentityFacts, keptId } from '../identity/identity.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
 import { isObject } from '../protocol/json.ts';
 import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
@@ -85,7 +85,7 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 			if (source.mustExist) throw new AgentError('provision-invalid', `${source.name} is not there.`);
 			continue;
 		}
-		if (!wasThere) notices.push(...(await copyOfAnother(parts)));
+		if (!wasThere) notices.push(...(await identityNow(parts)).warnings);
 		wasThere = true;
 		if (Buffer.byteLength(text) > MAX_PROVISION_BYTES)
 			throw new AgentError('provision-invalid', `${source.name} is larger than ${MAX_PROVISION_BYTES} bytes.`);
@@ -108,10 +108,10 @@ export async function provision(sources: readonly ProvisionSource[], parts: Prov
 }
 
 /** An image was made with the state of a device in it: the person who provisions is the first who can hear of that. */
-async function copyOfAnother({ paths, readFacts }: ProvisionParts): Promise<readonly Failure[]> {
+async function identityNow({ paths, readFacts }: ProvisionParts): Promise<IdentityChoice> {
 	const { state } = await lookAtState(paths.stateDir);
 	const { settings } = await loadSettings({ paths, env: {}, sets: [] });
-	return chooseIdentity(await readFacts(), settings, state.identity, keptId(state)).warnings;
+	return chooseIdentity(await readFacts(), settings, state.identity, keptId(state));
 }
 
 async function apply(
@@ -122,7 +122,7 @@ async function apply(
 	notices: Failure[],
 ): Promise<ProvisionResult['secret']> {
 	const { state } = await lookAtState(parts.paths.stateDir);
-	const refusal = mayProvision(provision, state, where);
+	const refusal = mayProvision(provision, state, where, await identityNow(parts));
 	if (refusal) throw asError(refusal);
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
 	const isFirst = state.lastSettings === null;

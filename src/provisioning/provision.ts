@@ -1,6 +1,8 @@
 /** The meaning of a `provision.json`, made for many devices, taken once by each. Pure; no secret in a message. */
 import { AgentError, type Failure, failure } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, readJsonObject, shortened } from '../base/json-text.ts';
+import { joinSentences } from '../base/sentences.ts';
+import type { IdentityChoice } from '../identity/identity.ts';
 import { isCredential } from '../protocol/authorization.ts';
 import { isObject } from '../protocol/json.ts';
 import { nearestName, resolveSettings } from '../settings/resolve.ts';
@@ -106,10 +108,23 @@ export function withoutSecrets(text: string): string {
 	return `${JSON.stringify(Object.fromEntries(left), null, '\t')}\n`;
 }
 
-/** Whether another file than the one that was used last may be used; a refusal when not. */
-export function mayProvision({ replace }: Provision, state: DeviceState, where: string): Failure | null {
+/**
+ * Whether another file than the one that was used last may be used; a refusal when not.
+ * @param identity as the machine and this state make it: of a copy of another device nothing is to be replaced.
+ */
+export function mayProvision(
+	{ replace }: Provision,
+	state: DeviceState,
+	where: string,
+	identity: Pick<IdentityChoice, 'cloned' | 'warnings'>,
+): Failure | null {
 	const { pairing, connections } = state;
 	if (replace || (pairing === null && connections.length === 0)) return null;
+	const [copy] = identity.cloned ? identity.warnings : [];
+	if (copy)
+		return failure('already-paired', joinSentences(copy.message, `${where} was not used`), {
+			remedy: 'Make this a device of its own (idv-agent unpair, while the agent runs), and provision it again.',
+		});
 	const service = pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? '';
 	return failure('already-paired', `This device belongs to ${service} already; ${where} was not used.`, {
 		remedy: 'Put "replace": true into the file if the device is really meant to move, or remove the file.',

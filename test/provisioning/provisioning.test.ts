@@ -98,7 +98,7 @@ describe('a provisioning file', () => {
 		await expect(wipe(place.medium, '')).rejects.toMatchObject({ failure: { code: 'provision-failed' } });
 	});
 
-	test('on an image with the state of another device in it is taken, and says that this seems to be a copy [F743]', async () => {
+	async function givenCopy(): Promise<Place> {
 		const place = await givenPlace();
 		const store = await openStateStore(place.paths.stateDir);
 		const registeredOn = { serial: null, macAddress: null, machine: 'cd'.repeat(32) };
@@ -106,6 +106,20 @@ describe('a provisioning file', () => {
 		const saved = { baseUrl: 'https://old.example.com', request, credentialId: '', token: 't', obtainedAt: '' };
 		await store.save({ ...EMPTY_STATE, connections: [saved], registeredOn });
 		await store.close();
+		return place;
+	}
+
+	test('on an image with the state of another device in it is refused with what it is, not with how to move that device [F1456]', async () => {
+		const place = await givenCopy();
+		await place.bring(FILE);
+		const { code, message, remedy } = await place.take().catch(({ failure }) => failure);
+		expect(code).toBe('already-paired');
+		expect(message).toMatch(/^This seems to be a copy of another device: .* was not used\.$/);
+		expect(remedy).toMatch(/idv-agent unpair/);
+	});
+
+	test('on such an image is taken if it is to replace what is there, and says that this seems to be a copy [F743]', async () => {
+		const place = await givenCopy();
 		const file = { ...FILE, replace: true };
 		await place.bring(file);
 		for (const outcome of ['applied', 'unchanged']) {
