@@ -8,7 +8,8 @@ const WORDS = [
 	...'serial number name asset tag information no not none null na unknown invalid empty'.split(' '),
 	...'specified unspecified applicable available unavailable provided present defined undefined'.split(' '),
 	...'set settable used unused unknow generic please changeme sernum\\d? sn\\d?'.split(' '),
-	...'test\\d* engineering prototype'.split(' '),
+	...'test\\d* engineering prototype demo placeholder blank todo qwerty yet tbf mb enclosure'.split(' '),
+	...'customer enter entered assigned programmed required here your qemu kvm virtual machine'.split(' '),
 ];
 const ONLY_WORDS = new RegExp(`^(?:${WORDS.join('|')})+$`);
 /** Shorter ones are marks of a batch or a slot, not of a device. */
@@ -16,6 +17,10 @@ const MIN_LENGTH = 4;
 /** Before counted digits, as in `SYS-1234567890`; after so many letters, fewer digits than these may count devices. */
 const [MAX_PREFIX, MIN_COUNTED] = [8, 6];
 const REPEATED = new RegExp(`^(?:(.)\\1*|[a-z]{1,${MAX_PREFIX}}?(.)\\2{${MIN_COUNTED - 1},})$`, 'u');
+/** Two or three characters, over and over; fewer of them may be a short number of a device. */
+const PATTERN = /^(?=.{8})(..|...)\1{2,}$/u;
+/** A UUID that a maker of firmware left in its sample. */
+const SAMPLE_UUID = '03000200040005000006000700080009';
 const COUNTED = ['0123456789'.repeat(14), '0123456789abcdefghijklmnopqrstuvwxyz'].flatMap((row) => [
 	row,
 	[...row].reverse().join(''),
@@ -33,16 +38,21 @@ export function whySerialRejected(value: string): string | null {
 	if (text.length < MIN_LENGTH) return `has fewer than ${MIN_LENGTH} characters`;
 	if (essence === '') return 'has neither letters nor digits';
 	if (REPEATED.test(essence)) return 'is one character repeated';
+	if (PATTERN.test(essence)) return 'is the same few characters repeated';
 	// Different bytes would be the same text.
 	if (text.includes('\ufffd')) return 'has bytes that are not UTF-8';
 	return isSerial(text) ? null : 'is too long or has unprintable characters';
 }
 
-/** Whether these are characters in a row, alone or after a few letters, or a zero of the full width plus one. */
+/** Whether these are characters in a row, alone, each twice, or after a few letters (fewer, if those are in a row as well), or a zero of the full width plus one. */
 function isCounted(essence: string): boolean {
-	if (/^0{7,}1$/.test(essence)) return true;
+	if (/^0{7,}1$/.test(essence) || essence === SAMPLE_UUID) return true;
 	const isRow = (rest: string) => COUNTED.some((row) => row.includes(rest));
 	if (essence.length >= MIN_LENGTH && isRow(essence)) return true;
+	const once = essence.replace(/(.)\1/gu, '$1');
+	if (once.length >= MIN_LENGTH && once.length * 2 === essence.length && isRow(once)) return true;
+	const [, letters, digits] = /^(abc[a-z]*)(0?123\d*)$/.exec(essence) ?? [];
+	if (letters && digits && isRow(letters) && isRow(digits)) return true;
 	const [, rest = ''] = new RegExp(`^[a-z]{1,${MAX_PREFIX}}(\\d{${MIN_COUNTED},})$`).exec(essence) ?? [];
 	return rest !== '' && isRow(rest);
 }

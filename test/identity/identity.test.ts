@@ -102,6 +102,52 @@ describe('serial numbers that do not tell devices apart', () => {
 		expect(whySerialRejected(value)).toMatch(/^is (a placeholder|one character)/);
 	});
 
+	test.each([
+		...['Filled by customer', 'To be filled by customer', 'Enter Serial', 'placeholder', 'sn_placeholder', 'BLANK'],
+		...['No Enclosure', 'TBF by OEM', 'MB Serial Number', 'MB SN', 'Demo', 'Demo Serial'],
+		...['QEMU', 'KVM', 'Virtual Machine', 'Not specified yet', 'Not yet assigned', 'Not programmed', 'todo', 'qwerty'],
+		...['03000200-0400-0500-0006-000700080009', '121212121212', 'ABABABAB', '123123123', 'abc-abc-abc', '1122334455'],
+		...['ABC123', 'ABC-123', 'abc12345', 'ABC123456', 'ABCD1234', 'ABC0123', 'AABBCCDD'],
+	])('%j, which tells no device apart, is refused [F1457]', (value) => {
+		expect(whySerialRejected(value)).toMatch(/^is (a placeholder|one character|the same few characters)/);
+	});
+
+	test.each([
+		['Dell', '7XK2PM3', '1BCD2Z2', 'HG4QWN2', 'BCDFGHJ', '2MB0TB1'],
+		['HP', 'CZC8327HLM', '5CG9301QK7', 'MXL1234ABC', '2UA4210VX9', 'SGH547X0CD'],
+		['Lenovo', 'PF3K9QXZ', 'MJ0A1B2C', 'R90NQ3ZT', 'LR0ABC12', '1S20Q0S0KX00PC1ABC2D'],
+		['Raspberry Pi', '10000000a1b2c3d4', '00000000f3c1b2a9', '100000009e8d7c6b', '0000000012345679'],
+		['Apple', 'C02X1234JG5H', 'FVFXC2ABHV2H', 'H2WH20ABCDEF'],
+		['Zebra', '18J191400012', 'XXZHN213100456', '20329522510437', 'S20154010506123'],
+		['Advantech', 'KSA8812567', 'TPAB123457', 'IKA0412893', 'AKB2057194'],
+		['ASUS and ASRock', 'M80-CB001800456', 'J7NXCV05U123295', '123490EN400015', 'M80-0C004102731'],
+		['Intel NUC', 'GEBB8420001X', 'G6BN93400AVE', 'BTWY92100H1G'],
+		['Supermicro', 'VM15AS003284', 'S261352X9A12345', 'OM166S012340', 'ZM20BS600123'],
+		['Fujitsu, Toshiba TEC', 'YLNP020417', 'YLAS004711', '2305F10293', 'DSEL012846'],
+		['Elo', 'E22C001234', 'A13C006473', 'K172001985'],
+		['Ingenico, Verifone', '82345671', '20122PP80012345', '321-456-789', '804-112-377'],
+		['dates and counts of digits', '20230417000123', '2104120045', '230911', '1900042', '000417', '121213', '121212'],
+		[
+			'virtual machines',
+			'VMware-56 4d 1c 2a 00 01 02 03-a4 b5 c6 d7 e8 f9 00 11',
+			'VirtualBox-0b1c2d3e',
+			'3f1b-88c2-4e1d',
+		],
+		[
+			'with words in them',
+			'DEMO-4711',
+			'MB-20771',
+			'QEMU-8f31c2',
+			'TBF0417',
+			'ABC-7741',
+			'ABC124',
+			'ABD123',
+			'BLANK-17',
+		],
+	])('serial numbers as those of %s are taken', (...[, ...values]) => {
+		expect(values.filter((value) => whySerialRejected(value) !== null)).toEqual([]);
+	});
+
 	test('bytes that are not UTF-8 are refused, and words that can be read in many ways are looked at at once [F1350]', () => {
 		expect(whySerialRejected('K\ufffd-1047')).toMatch(/not UTF-8/);
 		expect(whySerialRejected('name'.repeat(31))).toMatch(/placeholder/);
