@@ -320,6 +320,10 @@ export const knownCode = (code: string): ErrorCode =>
 /** Any thrown value as a failure. */
 export function toFailure(error: unknown): Failure {
 	if (error instanceof AgentError) return error.failure;
+	if (error instanceof Error && 'syscall' in error && error.syscall === 'uv_cwd')
+		return failure('usage', 'The directory in which this was started is not there any more.', {
+			remedy: 'Change to another directory, and try again.',
+		});
 	return failure('internal', error instanceof Error ? `${error.name}: ${error.message}` : String(error));
 }
 

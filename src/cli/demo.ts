@@ -33,6 +33,8 @@ interface DemoContext {
 }
 
 export async function demo(shell: Shell, flags: { readonly once?: boolean | undefined }): Promise<void> {
+	// Fails before anything starts where that directory is gone.
+	process.cwd();
 	const startedAt = performance.now();
 	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
 	let current = 'start';

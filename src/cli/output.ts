@@ -5,7 +5,8 @@
  */
 import { type Clock, systemClock } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
-import { AgentError, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
+import { AgentError, EXIT, exitStatusOf, type Failure, failure, toFailure } from '../base/errors.ts';
+import { inWords } from '../base/files.edge.ts';
 import { inPlainJson, inPlainLines, onOneLine } from '../base/printed.ts';
 import { type Course, joinSentences, sentenceOf } from '../base/sentences.ts';
 
@@ -55,12 +56,15 @@ export class Shell {
 		this.#goesOn = true;
 	}
 
-	/** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should. */
+	/** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should, and on a full disk with a sentence. */
 	#watchReader(): void {
 		if (this.#readerIsWatched) return;
 		this.#readerIsWatched = true;
 		this.caller.stdout.on('error', (error: NodeJS.ErrnoException) => {
-			if (error.code !== 'EPIPE') throw error;
+			if (error.code !== 'EPIPE') {
+				this.caller.exitCode = EXIT.io;
+				this.#error(`The output cannot be written: ${inWords(error)}.`);
+			}
 			if (!this.#goesOn) process.exit();
 		});
 	}

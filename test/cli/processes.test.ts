@@ -2,8 +2,11 @@
  * Each command once as the program that ships: its bundle, its arguments, variables and streams, its exit status. It answers as it
  * does within the process of a test, where everything else about it is tested.
  */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { finish, finishApart, givenHome, type Program } from './command.ts';
+import { BIN, finish, finishApart, givenHome, type Program } from './command.ts';
 import { readHelp } from './help.ts';
 
 const NONE = '/nowhere/file';
@@ -73,6 +76,31 @@ test.each(['idv-agent', 'idv'] as const)('every command of %s is started as a pr
 	const started = [...Object.keys(CALLS[name]), ...(name === 'idv-agent' ? ELSEWHERE : [])];
 	expect(started.sort()).toEqual(runs.map(({ path }) => path.join(' ')).sort());
 });
+
+test.each(['idv-agent', 'idv'])(
+	'%s whose output does not fit on the disk says so, with status 74 [F1458]',
+	async (name) => {
+		const { code, stderr } = await promisify(execFile)('sh', [
+			'-c',
+			'"$0" version --json >/dev/full',
+			join(BIN, name),
+		]).catch((error) => error);
+		expect(code).toBe(74);
+		expect(stderr).toMatch(/^Error: The output cannot be written: [^\n]+\.\n$/);
+	},
+);
+
+test.each(['demo', 'support-bundle'])(
+	'%s in a directory that was deleted says so in one sentence [F1459]',
+	async (name) => {
+		const { directory } = await givenHome();
+		const script = 'mkdir "$1/gone" && cd "$1/gone" && rmdir "$1/gone" && exec "$0" "$2"';
+		const words = ['-c', script, join(BIN, 'idv-agent'), directory, name];
+		const { code, stdout, stderr } = await promisify(execFile)('sh', words).catch((error) => error);
+		expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
+		expect(stderr).toMatch(/^Error: The directory in which this was started is not there any more\. [^\n]+\n$/);
+	},
+);
 
 const ALL = (['idv-agent', 'idv'] as const).flatMap((name) =>
 	Object.entries(CALLS[name]).map(([path, more]) => [name, path, more] as const),
