@@ -1,6 +1,7 @@
 /** `idv probe` watches the channel by the agent's own link, and tries settings until it lasts and brings each message once. */
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
+import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail } from '../protocol/problem.ts';
 import { resolveWith } from '../settings/load.runner.ts';
 import { heartbeatAnswers } from './probe-asides.ts';
@@ -73,6 +74,25 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 	return { seen, restarts, watch, watchWhole };
 }
 
+/** A message that a service writes out may hold values of this device alone: a field takes their place, and where none does, there is nothing to set for others. */
+function forEveryDevice(guess: Guess, { token, request, names }: Run): Guess | null {
+	const { firstMessages, ...others } = guess.settings;
+	const filled = (value: unknown) =>
+		parseJson(
+			JSON.stringify(value)
+				.replaceAll(token || '\0', '{token}')
+				.replaceAll(request.deviceId, '{deviceId}')
+				.replaceAll(`"${request.workflowId}"`, '"{workflowId}"'),
+		);
+	const settings: Tried = {
+		...Object(filled(others)),
+		...(firstMessages !== undefined && { firstMessages: filled(firstMessages) }),
+	};
+	const [text, late] = [JSON.stringify(settings).toLowerCase(), JSON.stringify(filled(others))];
+	const isOwn = late.includes('{token}') || names.some((name) => name.length > 3 && text.includes(name));
+	return isOwn ? null : { ...guess, settings };
+}
+
 /** Watches the channel, and tries settings until it lasts and brings each message once. @param before a life that ended early. */
 export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const { note, pace, onStep } = run;
@@ -102,7 +122,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		return form;
 	};
 	const guessesFor = (life: Life) => {
-		const all = guesses({ life, form, settleMs, settings: settled, written: [...written.values()] });
+		const all = guesses({ life, form, settleMs, settings: settled, written: [...written.values()] }).flatMap(
+			(one) => forEveryDevice(one, run) ?? [],
+		);
 		for (const one of all) if (one.isWritten) written.set(JSON.stringify(one.settings), one);
 		return all;
 	};

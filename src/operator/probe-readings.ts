@@ -45,7 +45,10 @@ export function tokenPlaces(texts: readonly AnswerText[], sent: readonly string[
 /** The names that an answer gives the device, in small letters. */
 export const madeNames = (body: string): string[] =>
 	membersOf(parseJson(body))
-		.filter(({ name }) => /id$|serial|guid/i.test(name) && !/tenant|account|org|customer|site|workflow/i.test(name))
+		.filter(
+			({ name }) =>
+				/(?:id|ref|no|nr|number)$|serial|guid/i.test(name) && !/tenant|account|org|customer|site|workflow/i.test(name),
+		)
 		.map(({ value }) => String(Object(value) === value ? '' : value).toLowerCase())
 		.filter((text) => /\d|.{12}/.test(text));
 

@@ -116,6 +116,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		else if (run.findings().some(({ isOwn }) => isOwn)) stopped = toFailure(notShared(run));
 	} catch (error) {
 		if (!signal.aborted) stopped = toFailure(error);
+		if (stopped) stopped = { ...stopped, message: withoutSecrets(stopped.message, run) };
 	}
 	return report();
 }

@@ -701,3 +701,20 @@ test('a device whose channels the service ends is not told as online with the fi
 	expect(outcome.stdout).toMatch(/a device was online with it until the service ended its channel/);
 	expect(outcome.stdout).toContain('these settings may not be the whole');
 }, 60_000);
+
+test('a first message that the service writes out with the Connection and the id of the probe in it has a field in their place [F1465]', async () => {
+	const token = 'talking-token-0123456789';
+	let n = 0;
+	const { outcome, settings } = await probed((socket, say) => {
+		const authenticate = { type: 'authenticate', with: token };
+		say({ type: 'hello', authenticate });
+		const late = setTimeout(() => socket.close(4003, `authenticate first: ${JSON.stringify(authenticate)}`), 400);
+		return (said) => {
+			if (said.type !== 'authenticate' || said.with !== token) return;
+			clearTimeout(late);
+			every(socket, 100, () => say({ type: 'session.started', id: `s-${(n += 1)}` }));
+		};
+	});
+	expect(JSON.stringify(settings.service.firstMessages)).toContain('{token}');
+	expect(`${JSON.stringify(settings)}${outcome.stdout}${outcome.stderr}`).not.toContain(token);
+});
