@@ -712,7 +712,10 @@ test('a first message that the service writes out with the Connection and the id
 		return (said) => {
 			if (said.type !== 'authenticate' || said.with !== token) return;
 			clearTimeout(late);
-			every(socket, 100, () => say({ type: 'session.started', id: `s-${(n += 1)}` }));
+			every(socket, 100, () => {
+				n += 1;
+				say({ type: 'session.started', id: `s-${n}` });
+			});
 		};
 	});
 	expect(JSON.stringify(settings.service.firstMessages)).toContain('{token}');
