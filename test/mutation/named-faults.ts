@@ -194,8 +194,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'the time of an earlier kept answer ends a newer one',
 		file: 'src/pairing/kept-answer.runner.ts',
-		from: 'kept = answer;\n\t\ttried = null;\n\t\tcancel();',
-		to: 'kept = answer;\n\t\ttried = null;',
+		from: 'isEarlier = false;\n\t\tcancel();',
+		to: 'isEarlier = false;',
 		tests: 'test/pairing/unread-answers.test.ts',
 	},
 	{

@@ -375,8 +375,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		edits: [
 			[
 				LINKS,
-				'startAfresh();\n\t\t\t\tisPromoted = true;',
-				"parts.log.info('promoted', { host: token });\n\t\t\t\tstartAfresh();\n\t\t\t\tisPromoted = true;",
+				'nextConnections.proven(token);\n\t\t\t\tisPromoted = true;',
+				"parts.log.info('promoted', { host: token });\n\t\t\t\tnextConnections.proven(token);\n\t\t\t\tisPromoted = true;",
 			],
 			['base/log.edge.ts', 'shaper.document({ ...picked, ...told })', '({ ...picked, ...told })'],
 		],
