@@ -103,7 +103,9 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	let stopped: Failure | null = null;
 	let device: DeviceReport | null = null;
 	const report = (): ProbeReport => ({
-		...{ findings: run.findings(), requests: run.pace.used, device, stopped, isInterrupted: signal.aborted },
+		findings: run.findings().map((one) => ({ ...one, found: withoutKnown(one.found, run) })),
+		...{ requests: run.pace.used, device, isInterrupted: signal.aborted },
+		stopped: stopped && { ...stopped, message: withoutKnown(stopped.message, run) },
 		messages: run.sent,
 		connection: run.token === '' || (!run.isTaken && run.places.length > 1) ? null : run.token,
 		answer: run.isTaken && run.isTold ? null : keptAnswer(run),
@@ -116,7 +118,6 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 		else if (run.findings().some(({ isOwn }) => isOwn)) stopped = toFailure(notShared(run));
 	} catch (error) {
 		if (!signal.aborted) stopped = toFailure(error);
-		if (stopped) stopped = { ...stopped, message: withoutSecrets(stopped.message, run) };
 	}
 	return report();
 }
@@ -137,13 +138,17 @@ function counted(words: readonly string[]): string[] {
 	return [...times.values()].map((same) => (same.length > 1 ? `${same[0]} (${same.length} times)` : `${same[0]}`));
 }
 
-function withoutSecrets(words: string, { token, places, offered, headers }: Run): string {
+/** Without the secrets that this probe has itself. */
+function withoutKnown(words: string, { token, places, offered, headers }: Run): string {
 	const given = Object.values(headers).filter((one) => one.length >= 8);
 	const known = [token, ...[...places, ...offered].map((one) => one.token), ...given].filter((one) => one !== '');
-	return known
-		.reduce((text, secret) => text.replaceAll(secret, '[secret]'), words)
-		.replace(/[\w.~+/=|-]{20,}/g, (text) => (looksLikeToken({ place: '', text }) ? '[secret]' : text));
+	return known.reduce((text, secret) => text.replaceAll(secret, '[secret]'), words);
 }
+
+const withoutSecrets = (words: string, run: Run) =>
+	withoutKnown(words, run).replace(/[\w.~+/=|-]{20,}/g, (text) =>
+		looksLikeToken({ place: '', text }) ? '[secret]' : text,
+	);
 
 /** @param keep called once there is an answer to the registration. */
 async function probe(run: Run, keep: () => Promise<unknown>): Promise<DeviceReport> {

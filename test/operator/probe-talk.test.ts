@@ -721,3 +721,15 @@ test('a first message that the service writes out with the Connection and the id
 	expect(JSON.stringify(settings.service.firstMessages)).toContain('{token}');
 	expect(`${JSON.stringify(settings)}${outcome.stdout}${outcome.stderr}`).not.toContain(token);
 });
+
+test('a Connection in the words with which a service ends each channel is in no line of the report [F1465]', async () => {
+	const token = 'talking-token-0123456789';
+	const { outcome } = await probed((socket) => {
+		const end = setTimeout(() => socket.close(4001, `expired ${token}`), 100);
+		socket.once('close', () => clearTimeout(end));
+		return () => {};
+	});
+	expect(outcome.status).toBe(69);
+	expect(outcome.stderr).toContain('expired [secret]');
+	expect(outcome.stdout + outcome.stderr).not.toContain(token);
+});

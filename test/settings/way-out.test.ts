@@ -2,6 +2,7 @@ import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import {
 	givenAgent,
@@ -16,6 +17,16 @@ import { givenService } from '../service/fixture.ts';
 const told = ({ warnings }: Status) => warnings.filter(({ code }) => code === 'settings-not-followed');
 const isRefused = (status: Status) => told(status).some(({ message }) => message.includes('was not online with'));
 const isTaken = ({ agent }: RunningAgent) => agent.ways.runtime().resolved.settings.service.nextConnection !== null;
+
+async function cutAndReturn(service: EmbeddedService, device: RunningAgent) {
+	const lost = device.untilState('offline');
+	service.closeChannels(1001);
+	await lost;
+	const until = device.untilState('online');
+	const pass = setInterval(() => device.clock.advance(1000), 20);
+	await until.finally(() => clearInterval(pass));
+}
+
 const OTHER_KEY = 'another-key-of-this-device-0123456789';
 const LIMIT = { changeLimitSeconds: 20 };
 
@@ -302,12 +313,7 @@ test('what a wrong setting in force takes for the next Connection is left for th
 	await device.daemon.reload();
 	await device.untilStatus(() => device.agent.ways.tried() === null && isTaken(device));
 	for (let cut = 0; cut < 2; cut += 1) {
-		const lost = device.untilState('offline');
-		service.closeChannels(1001);
-		await lost;
-		const until = device.untilState('online');
-		const pass = setInterval(() => device.clock.advance(1000), 20);
-		await until.finally(() => clearInterval(pass));
+		await cutAndReturn(service, device);
 	}
 	await device.stop();
 	await device.home.writeSettings({});
@@ -340,12 +346,7 @@ test.each([
 			device.agent.status().warnings.filter(({ message }) => message.includes('service.nextConnection'));
 		for (let cut = 0; cut < 3; cut += 1) {
 			expect(told()).toHaveLength(cut < 2 ? 0 : 1);
-			const lost = device.untilState('offline');
-			service.closeChannels(1001);
-			await lost;
-			const until = device.untilState('online');
-			const pass = setInterval(() => device.clock.advance(1000), 20);
-			await until.finally(() => clearInterval(pass));
+			await cutAndReturn(service, device);
 		}
 		expect(told()[0]).toMatchObject({
 			code: 'settings-invalid',
