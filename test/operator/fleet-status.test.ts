@@ -900,9 +900,12 @@ describe('idv fleet status --plan', () => {
 		const plan = await planFile({ rules: [{ name: 'A', match: { labels: ['north'] }, workflowId: 'new' }] });
 		const from = await lines(line('K-1', 'old', { labels: null }));
 		const watching = follow('idv', ['fleet', 'status', '--plan', plan, '--from', from, '--watch', '1'], operator.env());
-		await watching.untilLine(/1 /);
+		await watching.untilLine(/: 1 at target/);
+		// Another line, and the same warning.
+		await lines(line('K-1', 'old', { labels: null, state: 'offline' }));
+		await watching.untilLine(/: 0 at target.* 1 offline/);
 		await lines(line('K-1', 'old', { labels: null }), line('K-2', 'old', { state: 'offline' }));
-		await watching.untilLine(/1 offline/);
+		await watching.untilLine(/: 1 at target.* 1 offline/);
 		const { stderr } = await watching.end();
 		expect(stderr.match(/chooses by labels/g)).toHaveLength(2);
 		expect(stderr).toMatch(/1 device reports none[\s\S]*2 devices report none/);
