@@ -138,17 +138,19 @@ function counted(words: readonly string[]): string[] {
 	return [...times.values()].map((same) => (same.length > 1 ? `${same[0]} (${same.length} times)` : `${same[0]}`));
 }
 
-/** Without the secrets that this probe has itself. */
-function withoutKnown(words: string, { token, places, offered, headers }: Run): string {
-	const given = Object.values(headers).filter((one) => one.length >= 8);
-	const known = [token, ...[...places, ...offered].map((one) => one.token), ...given].filter((one) => one !== '');
-	return known.reduce((text, secret) => text.replaceAll(secret, '[secret]'), words);
+/** Without the Connection in use, the headers that were given, and more. */
+function withoutKnown(words: string, { token, headers }: Run, more: readonly string[] = []): string {
+	const known = [token, ...Object.values(headers).filter((one) => one.length >= 8), ...more];
+	return known.filter((one) => one !== '').reduce((text, secret) => text.replaceAll(secret, '[secret]'), words);
 }
 
-const withoutSecrets = (words: string, run: Run) =>
-	withoutKnown(words, run).replace(/[\w.~+/=|-]{20,}/g, (text) =>
+/** Words of the service may hold any text that looks like a token. */
+function withoutSecrets(words: string, run: Run): string {
+	const places = [...run.places, ...run.offered].map((one) => one.token);
+	return withoutKnown(words, run, places).replace(/[\w.~+/=|-]{20,}/g, (text) =>
 		looksLikeToken({ place: '', text }) ? '[secret]' : text,
 	);
+}
 
 /** @param keep called once there is an answer to the registration. */
 async function probe(run: Run, keep: () => Promise<unknown>): Promise<DeviceReport> {
