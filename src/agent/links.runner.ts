@@ -6,7 +6,15 @@ import { proveAfterMs } from '../connection/beside.ts';
 import { accessOf, type Connections } from '../connection/connection-tokens.runner.ts';
 import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.runner.ts';
 import { connectionOf, failureOf, type LinkEffect } from '../connection/link.ts';
-import { watchNextConnections } from '../connection/next-connections.ts';
+import {
+	type Asked,
+	placesOfNext,
+	type Shown,
+	shownBy,
+	toldOfNext,
+	withNextProven,
+	withNextRefused,
+} from '../connection/next-connections.ts';
 import { judgeReusable, refusedBesideOnline, refusesEarlier, withJudged } from '../connection/refused-credential.ts';
 import {
 	type DesiredRegistration,
@@ -31,7 +39,7 @@ const MOST_CHANGES = 2;
 
 export function superviseLinks(
 	parts: Base &
-		Omit<LinkRunnerOptions, 'report'> & {
+		Omit<LinkRunnerOptions, 'report' | 'nextPlaces'> & {
 			readonly decide: typeof supervise;
 			readonly connections: Connections;
 			readonly report: Pick<
@@ -56,8 +64,7 @@ export function superviseLinks(
 	/** The link that was handed the Connection of another one. */
 	let triedProven = 0;
 	/** The Connection that each link has opened its last channel with. */
-	const shown = new Map<number, string>();
-	const nextConnections = watchNextConnections();
+	const shown = new Map<number, Shown>();
 	let stopped = false;
 	let cancelRenewal = () => {};
 	/** When the Connection in use is renewed, monotonic. */
@@ -65,15 +72,15 @@ export function superviseLinks(
 	let isPromoted = false;
 	const runner = createLinkRunner({
 		...parts,
+		nextPlaces: (registration, wanted) =>
+			placesOfNext(parts.stateWriter.state, registration.baseUrl, { ...askedForNext(), wanted }),
 		report: {
 			...parts.report,
 			stored: () => parts.events.settled(),
 			event(generation, event) {
 				if (event.type === 'registered') judge(generation, event.attempt);
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);
-				if (event.type === 'connectionChanged') nextConnections.taken(event.connection.token, nextPlace(generation));
-				if (event.type === 'channelEnded' && dispositionOf(event.failure.code) === 'reregister')
-					nextConnections.refused(shown.get(generation));
+				if (event.type === 'channelEnded' && dispositionOf(event.failure.code) === 'reregister') refusedBy(generation);
 				dispatch({ type: 'link', generation, event });
 			},
 			lineEnded(...end) {
@@ -85,13 +92,25 @@ export function superviseLinks(
 			answered(generation, at) {
 				if (supervision.current?.generation === generation) parts.report.answered(generation, at);
 			},
-			lateConnection(registration, token) {
-				connections.keep(registration, token);
+			lateConnection(registration, issued) {
+				connections.keep(registration, issued);
 				isLate = true;
 				startOverIfRefused();
 			},
 		},
 	});
+
+	function refusedBy(generation: number): void {
+		const [link, by] = [linkOf(generation), shown.get(generation)];
+		if (link && by) parts.stateWriter.keep((state) => withNextRefused(state, link.registration.baseUrl, by));
+	}
+
+	/** As the settings in force have it. */
+	function askedForNext(): Asked {
+		const { nextConnection } = parts.runtime().resolved.settings.service;
+		const { hasReusableCredential = false, selfRegistration = false } = supervision.desired ?? {};
+		return { wanted: nextConnection, inForce: nextConnection, mayRegister: hasReusableCredential || selfRegistration };
+	}
 
 	function dispatch(event: SupervisorEvent): void {
 		if (stopped) return;
@@ -111,12 +130,6 @@ export function superviseLinks(
 
 	const linkOf = (generation?: number) =>
 		[supervision.current, supervision.next].find((one) => one?.generation === generation);
-
-	/** As `service.nextConnection` has it, also where that is only tried. */
-	function nextPlace(generation?: number): string | null {
-		const link = linkOf(generation);
-		return parts.runtime(link?.registration.way).resolved.settings.service.nextConnection;
-	}
 
 	/** Before the link goes on: its state says which credential has worked. */
 	function judge(generation: number, attempt: number): void {
@@ -165,7 +178,7 @@ export function superviseLinks(
 		const { desired, current, next } = supervision;
 		if (stopped || !desired || !isRefused(current)) return;
 		if (!isLate && (changes === 0 || desired.hasReusableCredential)) return;
-		const used = [...shown.values(), next && connectionOf(next.state)?.token];
+		const used = [...[...shown.values()].map(({ token }) => token), next && connectionOf(next.state)?.token];
 		const other = connections.known().findLast(({ connection: { token } }) => !used.includes(token));
 		if (!other) return;
 		changes -= isLate ? 0 : 1;
@@ -183,7 +196,8 @@ export function superviseLinks(
 		const proven = connections
 			.known()
 			.find(
-				({ connection: { token } }) => token === shown.get(current.generation) && token !== shown.get(next.generation),
+				({ connection: { token } }) =>
+					token === shown.get(current.generation)?.token && token !== shown.get(next.generation)?.token,
 			);
 		if (!proven) return;
 		triedProven = next.generation;
@@ -233,11 +247,11 @@ export function superviseLinks(
 	function perform(effect: SupervisorEffect): void {
 		switch (effect.type) {
 			case 'link':
-				if (effect.effect.type === 'keepConnection')
-					connections.keep(effect.registration, effect.effect.connection.token);
+				if (effect.effect.type === 'keepConnection') connections.keep(effect.registration, effect.effect.connection);
 				else if (effect.effect.type === 'register') register(effect.generation, effect.registration, effect.effect);
 				else {
-					if (effect.effect.type === 'openChannel') shown.set(effect.generation, effect.effect.token);
+					if (effect.effect.type === 'openChannel')
+						shown.set(effect.generation, shownBy(parts.stateWriter.state, effect.effect.token));
 					runner.perform(effect.generation, effect.registration, tried(effect.generation, effect.effect));
 				}
 				return;
@@ -247,14 +261,14 @@ export function superviseLinks(
 				return;
 			case 'linkPromoted': {
 				// The one that comes on the channel is not proven by it.
-				const token = shown.get(effect.generation) ?? effect.connection.token;
+				const by = shown.get(effect.generation) ?? shownBy(parts.stateWriter.state, effect.connection.token);
 				startAfresh();
-				nextConnections.proven(token);
 				isPromoted = true;
 				const { current } = supervision;
 				if (current) parts.cameOnlineBy(current.registration);
 				if (current) parts.onPromoted(current.registration);
-				parts.stateWriter.keep((state) => withOnlyConnection(state, token));
+				if (current) parts.stateWriter.keep((state) => withNextProven(state, current.registration.baseUrl, by));
+				parts.stateWriter.keep((state) => withOnlyConnection(state, by.token));
 				parts.keepSettings();
 				return;
 			}
@@ -277,7 +291,10 @@ export function superviseLinks(
 		/** Hands over the desired registration, with the saved Connections. */
 		desire: (desired: DesiredRegistration | null) => dispatch(desiring(desired)),
 		/** What is told of `service.nextConnection`. */
-		toldOfNext: () => nextConnections.told(nextPlace()),
+		toldOfNext(): Failure | null {
+			const { current } = supervision;
+			return current && toldOfNext(parts.stateWriter.state, current.registration.baseUrl, askedForNext());
+		},
 		/** Whether a link is on its way to be online, or what took its place; beside it another service may be tried. */
 		isConnecting(generation: number): boolean {
 			const { current, next } = supervision;

@@ -72,7 +72,7 @@ export interface ChannelOptions {
 	readonly createSocket?: ((...made: ConstructorParameters<typeof WebSocket>) => WebSocket) | undefined;
 }
 
-/** `opened` and `proved` come at most once, `ended` exactly once and last. */
+/** `opened` and `confirmed` come at most once, `ended` exactly once and last. */
 export type ChannelEvent =
 	/** The upgrade was accepted. The skew is how far this device's clock is ahead of the service's. */
 	| {
@@ -97,6 +97,8 @@ export type ChannelEvent =
 			readonly timedOut: boolean;
 			/** What its line was like; `null` for a channel that was never open. */
 			readonly line: LineEnd | null;
+			/** Of a 101 that was not what was asked for: the service has taken the credential all the same. */
+			readonly headers?: IncomingHttpHeaders | undefined;
 	  };
 
 export interface LineEnd extends ChannelEnd {
@@ -350,7 +352,7 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	function end(code: number, reason: string): void {
 		if (phase === 'ended') return;
-		const last = outcome(code, reason);
+		const last = { ...outcome(code, reason), headers: silence ? undefined : told.headers };
 		phase = 'ended';
 		cancelCheck();
 		listener({ type: 'ended', ...last, failure: asOwnSide(last.failure, context), line: lineEnd(code) });

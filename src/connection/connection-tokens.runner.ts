@@ -33,7 +33,7 @@ export function freshConnection(
 
 /** A saved Connection with its age by the clock now; a clock that runs backwards makes it no younger than new. */
 export function knownConnection(
-	{ baseUrl, request, credentialId, token, obtainedAt, worked }: SavedConnection,
+	{ baseUrl, request, credentialId, token, obtainedAt, worked, from }: SavedConnection,
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 	stated: StatedLife,
 ): KnownConnection {
@@ -41,7 +41,7 @@ export function knownConnection(
 	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs, stated);
 	const ageMs = Math.max(0, clock.wallMs() - obtainedAtWallMs);
 	const obtainedAtMs = clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0);
-	const connection = { token, obtainedAtMs, lifeMs, ...(worked === true && { worked }) };
+	const connection = { token, obtainedAtMs, lifeMs, ...(worked === true && { worked }), from };
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
 
@@ -70,7 +70,7 @@ export interface Connections {
 	/** One that has just been issued, as it is saved. From now on neither it nor the credential behind it is ever printed. */
 	toSaved(registration: Registration, token: string): SavedConnection;
 	/** Saves one that has just been issued. */
-	keep(registration: Registration, token: string): void;
+	keep(registration: Registration, issued: Pick<Connection, 'token' | 'from'>): void;
 	/** Saves an operator's Connection, which is for the registration that is desired when it is first seen. */
 	adopt(desired: Registration): void;
 }
@@ -102,8 +102,8 @@ export function keepConnections(parts: {
 				return way === undefined ? known : { ...known, registration: { ...known.registration, way } };
 			}),
 		toSaved,
-		keep(registration, token) {
-			const connection = toSaved(registration, token);
+		keep(registration, { token, from }) {
+			const connection = { ...toSaved(registration, token), ...(from !== undefined && { from }) };
 			stateWriter.keep((state) => withRegistration(state, connection, parts.identity.now.fingerprint));
 		},
 		adopt(desired) {

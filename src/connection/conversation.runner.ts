@@ -28,9 +28,11 @@ const MOST_COUNTED = 1000;
 export interface ConversationParts {
 	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
 	readonly startedAtMs: number;
-	readonly registration: Pick<Registration, 'request'>;
+	readonly registration: Registration;
 	readonly token: string;
 	readonly host: string;
+	/** Where the next Connection is looked for, the surest place first. */
+	readonly nextPlaces: (registration: Registration, wanted: string | null) => readonly string[];
 	/** As they are now. */
 	readonly settings: () => Settings['service'];
 	readonly send: (text: string) => boolean;
@@ -50,6 +52,7 @@ export type Conversation = ReturnType<typeof converse>;
 export function converse(parts: ConversationParts) {
 	const { clock, send } = parts;
 	const { firstMessages, confirmKind, nextConnection } = parts.settings();
+	let places = parts.nextPlaces(parts.registration, nextConnection);
 	let sequence = 0;
 	let cancel = () => {};
 	let isConfirmed = false;
@@ -81,11 +84,22 @@ export function converse(parts: ConversationParts) {
 
 	/** Whether the Connection for the next handshake is in this answer. */
 	function changes(answer: RegistrationAnswer): boolean {
-		const token = nextConnection === null ? null : tokenIn(readAnswerTexts(answer), nextConnection);
-		if (token === null) return false;
+		const texts = readAnswerTexts(answer);
+		const found = places.map((from, index) => ({ from, index, token: tokenIn(texts, from) }));
+		const [named] = found.flatMap(({ token, ...at }) => (token === null ? [] : [{ ...at, token }]));
+		if (!named) return false;
+		const { from, index, token } = named;
+		// A place that is less sure is not read from now on.
+		places = places.slice(0, index + 1);
 		if (token !== parts.token)
-			parts.onConnection(freshConnection({ token, life: readTokenLife(token) }, clock, parts.settings()));
+			parts.onConnection({ ...freshConnection({ token, life: readTokenLife(token) }, clock, parts.settings()), from });
 		return true;
+	}
+
+	/** The service has answered the handshake, and may have spent the Connection with it, whatever becomes of the channel. */
+	function upgraded(headers: IncomingHttpHeaders): void {
+		const named = Object.entries(headers).map(([name, value]) => [name, String(value)]);
+		if (places.length > 0) changes({ body: '', headers: Object.fromEntries(named) });
 	}
 
 	/** A service that answers an acknowledgement with a message of the same id is not told of that without end. */
@@ -125,7 +139,8 @@ export function converse(parts: ConversationParts) {
 		const kinds = kindsOf(message, read);
 		const isOf = (kind: string | null): kind is string => kind !== null && kinds.includes(kind);
 		const text = message.type === 'text' ? message.text : '';
-		const isChange = message.type === 'text' && nextConnection?.startsWith('/') && changes({ body: message.text });
+		const isNamed = places.some((place) => place.startsWith('/'));
+		const isChange = message.type === 'text' && isNamed && changes({ body: message.text });
 		if (isOf(pingKind)) {
 			const id = read.writtenId ?? readNumber(parseJson(text), pingKind)?.[1] ?? '';
 			pong(fillTemplate(pongBody, fields({ id })));
@@ -139,10 +154,10 @@ export function converse(parts: ConversationParts) {
 		get isConfirmed() {
 			return isConfirmed;
 		},
+		upgraded,
 		/** The channel is open. */
 		opened(headers: IncomingHttpHeaders = {}): void {
-			const named = Object.entries(headers).map(([name, value]) => [name, String(value)]);
-			if (nextConnection !== null) changes({ body: '', headers: Object.fromEntries(named) });
+			upgraded(headers);
 			for (const message of firstMessages) send(fillTemplate(message, fields({ token: parts.token })));
 			if (confirmKind === null) return;
 			cancel = clock.schedule(CONFIRM_WITHIN_MS, () => {

@@ -12,6 +12,8 @@ export interface Connection {
 	readonly lifeMs: number | null;
 	/** Whether the device was online with it before this start. */
 	readonly worked?: boolean;
+	/** The place that has named it on a channel, as `service.nextConnection` has it; left out, it was registered. */
+	readonly from?: string | undefined;
 	/** Whether another link has been online meanwhile, or has registered for it: it is saved again once the device is online with it. */
 	readonly savedAgain?: boolean;
 }

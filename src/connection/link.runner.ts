@@ -10,7 +10,7 @@ import type { Settings } from '../settings/table.ts';
 import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
 import { channelAddress } from './channel-address.ts';
 import { freshConnection } from './connection-tokens.runner.ts';
-import { type Conversation, converse } from './conversation.runner.ts';
+import { type Conversation, type ConversationParts, converse } from './conversation.runner.ts';
 import type { DeviceTime } from './device-time.runner.ts';
 import { asMeant } from './evidence.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
@@ -41,6 +41,7 @@ export interface LinkRunnerOptions {
 	readonly runtime: (way?: string) => Runtime;
 	/** The credential from before. */
 	readonly earlier: () => Authorization | null;
+	readonly nextPlaces: ConversationParts['nextPlaces'];
 	readonly openChannel: (options: ChannelOptions, listener: (event: ChannelEvent) => void) => Channel;
 	readonly report: {
 		readonly event: (generation: number, event: LinkEvent) => void;
@@ -52,7 +53,7 @@ export interface LinkRunnerOptions {
 		/** The service has answered a ping. */
 		readonly answered: (generation: number, at: string) => void;
 		/** Token of a registration that finished after its link had ended. */
-		readonly lateConnection: (registration: Registration, token: string) => void;
+		readonly lateConnection: (registration: Registration, issued: { readonly token: string }) => void;
 		/** A channel that was open has ended: before the link is told, and also when it was saying goodbye (`isLeaving`). */
 		readonly lineEnded: (generation: number, registration: Registration, line: LineEnd, isLeaving: boolean) => void;
 		/** An answer tells the service's time. @param isProven whether it has accepted the device. */
@@ -133,7 +134,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 			signal: abort.signal,
 		});
 		if (late.delete(link)) {
-			if (result.ok && !abort.signal.aborted) report.lateConnection(registration, result.token);
+			if (result.ok && !abort.signal.aborted) report.lateConnection(registration, result);
 			tellIfDrained();
 			return;
 		}
@@ -195,7 +196,8 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					for (const message of messagesIn(event.frame, service)) received(generation, registration, message);
 				else if (event.type === 'ended') {
 					if (event.line && leaving.has(channel)) report.lineEnded(generation, registration, event.line, true);
-					hasLeft(channel);
+					leaving.delete(channel);
+					tellIfDrained();
 				}
 			},
 		);
@@ -249,6 +251,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				link.conversation?.frame(event.frame);
 				return;
 			case 'ended': {
+				if (event.headers) link.conversation?.upgraded(event.headers);
 				link.stopHeartbeats();
 				link.conversation?.stop();
 				link.channel = null;
@@ -301,11 +304,6 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		if (!channel) return;
 		leaving.add(channel);
 		channel.close(code, '');
-	};
-
-	const hasLeft = (channel: Channel) => {
-		leaving.delete(channel);
-		tellIfDrained();
 	};
 
 	const tellIfDrained = () => {

@@ -1,36 +1,83 @@
-/** Whether the Connections that `service.nextConnection` names open channels, and what is told where they do not. */
+/**
+ * Where a service puts the next Connection, by what its Connections have done: a place whose Connections have opened channels is read
+ * before one that a setting only claims, because a device that has nothing else goes dark with the wrong one. Pure.
+ */
 import { type Failure, failure } from '../base/errors.ts';
+import type { DeviceState } from '../state/device-state.ts';
 
 /** One alone may have ended while the device was offline. */
 const TOLD_AFTER = 2;
 
-/** A secret is kept, and never told. */
-export function watchNextConnections() {
-	let taken: string | null = null;
-	let from: string | null = null;
-	let refused = 0;
+type State = Pick<DeviceState, 'connections' | 'nextConnection'>;
 
-	return {
-		/** A message or an answer has named one. @param place as `service.nextConnection` has it. */
-		taken(token: string, place: string | null): void {
-			if (place !== from) refused = 0;
-			[taken, from] = [token, place];
-		},
-		/** The service has refused a channel. @param token that it was asked for with. */
-		refused(token: string | undefined): void {
-			if (token !== undefined && token === taken) refused += 1;
-		},
-		/** A channel counts. @param token that it was opened with. */
-		proven(token: string): void {
-			if (token === taken) refused = 0;
-		},
-		/** @param place as `service.nextConnection` has it now. */
-		told(place: string | null): Failure | null {
-			if (place === null || place !== from || refused < TOLD_AFTER) return null;
-			const message = `service.nextConnection: what ${place} names has opened no channel the last times: the service refused it, and the device went on with the Connection from before, or registered again.`;
-			const remedy =
-				'Correct service.nextConnection, or take it out where a Connection is good for more than one channel.';
-			return failure('settings-invalid', message, { remedy });
-		},
-	};
+/** What is known of the places of this service. */
+function knownOf({ nextConnection }: State, baseUrl: string) {
+	const unknown = { baseUrl, worked: null, refused: null, times: 0 };
+	return nextConnection?.baseUrl === baseUrl ? nextConnection : unknown;
+}
+
+/** `service.nextConnection` as settings have it, and who asks. */
+export interface Asked {
+	/** Of the link: in force, or only tried beside what is. */
+	readonly wanted: string | null;
+	/** Of the settings in force. */
+	readonly inForce: string | null;
+	/** Whether the device has a new Connection without a person: then it does without the place where the settings say so. */
+	readonly mayRegister: boolean;
+}
+
+/** The places in which a link looks, the surest first: the first that names one is the only one from then on. */
+export function placesOfNext(state: State, baseUrl: string, { wanted, inForce, mayRegister }: Asked): string[] {
+	const { worked } = knownOf(state, baseUrl);
+	if (wanted === null && mayRegister) return [];
+	return [...new Set([worked, inForce, wanted])].filter((place) => place !== null);
+}
+
+/** A Connection by which a channel was asked for. */
+export interface Shown {
+	readonly token: string;
+	/** The place that has named it. */
+	readonly from: string | undefined;
+}
+
+export function shownBy({ connections }: State, token: string): Shown {
+	return { token, from: connections.find((one) => one.token === token)?.from };
+}
+
+/** The state once a channel counts. */
+export function withNextProven<Kept extends State>(state: Kept, baseUrl: string, { from }: Shown): Kept {
+	const { worked, times } = knownOf(state, baseUrl);
+	if (from === undefined || (worked === from && times === 0)) return state;
+	return { ...state, nextConnection: { baseUrl, worked: from, refused: null, times: 0 } };
+}
+
+/** The state once the service has refused a channel: each Connection counts once, and one that has worked does not. */
+export function withNextRefused<Kept extends State>(state: Kept, baseUrl: string, { token, from }: Shown): Kept {
+	const saved = state.connections.find((one) => one.token === token);
+	if (from === undefined || saved?.worked) return state;
+	const known = knownOf(state, baseUrl);
+	const times = known.refused === from ? known.times + 1 : 1;
+	const worked = known.worked === from && times >= TOLD_AFTER ? null : known.worked;
+	const connections = state.connections.map(({ from: place, ...one }) =>
+		one.token === token || place === undefined ? one : { ...one, from: place },
+	);
+	return { ...state, connections, nextConnection: { baseUrl, worked, refused: from, times } };
+}
+
+/** The warning of `service.nextConnection`, and `null` where it is right. */
+export function toldOfNext(state: State, baseUrl: string, asked: Asked): Failure | null {
+	const { worked, refused, times } = knownOf(state, baseUrl);
+	const { wanted } = asked;
+	if (wanted !== null && wanted === refused && times >= TOLD_AFTER) {
+		const message = `service.nextConnection: what ${wanted} names has opened no channel the last times: the service refused it, and the device went on with the Connection from before, or registered again.`;
+		const remedy =
+			'Correct service.nextConnection, or take it out where a Connection is good for more than one channel.';
+		return failure('settings-invalid', message, { remedy });
+	}
+	const newest = state.connections.at(-1);
+	const goesOn = newest?.from === worked && !newest?.worked && placesOfNext(state, baseUrl, asked)[0] === worked;
+	if (worked === null || worked === wanted || !goesOn) return null;
+	const isNow = wanted === null ? 'is not set any more' : `is ${wanted} now`;
+	const message = `service.nextConnection ${isNow}, and the service still names the next Connection in ${worked}, by which channels have opened: the device goes on with that one.`;
+	return failure('settings-invalid', message, { remedy: `Set service.nextConnection to ${worked} again.` });
 }

@@ -43,6 +43,8 @@ const savedConnectionSchema = later(() =>
 		obtainedAt: z.string(),
 		/** Whether the device was online with it: what answers otherwise after a restart is an outage, then. */
 		worked: z.boolean().optional(),
+		/** The place that has named it on a channel, until the service has refused it. */
+		from: z.string().optional(),
 	}),
 );
 export type SavedConnection = z.infer<typeof savedConnectionSchema>;
@@ -128,6 +130,16 @@ export const deviceStateSchema = later(() =>
 		lastWay: waySchema.nullable().default(null),
 		/** By setting, what was used last of a file that the setting names, or the port: a start with a bad one goes on with it. Holds secrets. */
 		lastPieces: z.record(z.string(), z.string()).default({}),
+		/** The place whose Connections have opened channels, and the one whose were refused since, and how often. */
+		nextConnection: z
+			.object({
+				baseUrl: z.string(),
+				worked: z.string().nullable(),
+				refused: z.string().nullable(),
+				times: z.number(),
+			})
+			.nullable()
+			.default(null),
 		/** The way that the settings want and the device was not online by in time, by its id, and since when that is so. */
 		refusedWay: z.object({ id: z.string(), at: z.string() }).nullable().default(null),
 		/** Since when troubles of the settings that are told are so, by their names, ISO 8601. */
@@ -162,6 +174,7 @@ export const EMPTY_STATE: DeviceState = {
 	lastSettings: null,
 	lastWay: null,
 	lastPieces: {},
+	nextConnection: null,
 	refusedWay: null,
 	dates: {},
 	plan: null,

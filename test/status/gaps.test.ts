@@ -185,6 +185,7 @@ async function run(
 			clock,
 			log,
 			random: () => 0.5,
+			nextPlaces: () => [],
 			earlier: () => null,
 			startedAtMs: 0,
 			userAgent: 'test',

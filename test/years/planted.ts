@@ -204,7 +204,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'connection-not-kept',
 		'connection-kept',
 		LINKS,
-		'connections.keep(effect.registration, effect.effect.connection.token);',
+		'connections.keep(effect.registration, effect.effect.connection);',
 		';',
 		{ seed: 2 },
 	),
@@ -219,8 +219,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'saved-away',
 		'no-credential-lost',
 		LINKS,
-		'parts.stateWriter.keep((state) => withOnlyConnection(state, token));',
-		'parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, token), connections: [] }));',
+		'parts.stateWriter.keep((state) => withOnlyConnection(state, by.token));',
+		'parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, by.token), connections: [] }));',
 	),
 	one(
 		'file-not-flushed',
@@ -344,8 +344,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'state-grows',
 		'state-is-small',
 		LINKS,
-		'parts.stateWriter.keep((state) => withOnlyConnection(state, token));',
-		"parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, token), generatedId: `${state.generatedId ?? ''}${'x'.repeat(20_000)}` }));",
+		'parts.stateWriter.keep((state) => withOnlyConnection(state, by.token));',
+		"parts.stateWriter.keep((state) => ({ ...withOnlyConnection(state, by.token), generatedId: `${state.generatedId ?? ''}${'x'.repeat(20_000)}` }));",
 	),
 	one(
 		'sentence-of-yesterday',
@@ -375,8 +375,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		edits: [
 			[
 				LINKS,
-				'nextConnections.proven(token);\n\t\t\t\tisPromoted = true;',
-				"parts.log.info('promoted', { host: token });\n\t\t\t\tnextConnections.proven(token);\n\t\t\t\tisPromoted = true;",
+				'startAfresh();\n\t\t\t\tisPromoted = true;',
+				"parts.log.info('promoted', { host: by.token });\n\t\t\t\tstartAfresh();\n\t\t\t\tisPromoted = true;",
 			],
 			['base/log.edge.ts', 'shaper.document({ ...picked, ...told })', '({ ...picked, ...told })'],
 		],
