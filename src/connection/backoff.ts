@@ -13,8 +13,8 @@ import type { RetryClass } from '../base/errors.ts';
  * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min; twice the `Retry-After` where that is more |
  * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
  *
- * Up to 10 min a `Retry-After` is the least wait, spread over as much again; that of a surprise which is outweighed, of a place that is held, or of one of
- * several addresses up to 45 s, spread to 60 s. Where another address of the name was not tried yet, any class is an outage.
+ * Up to 10 min the `Retry-After` of an overload is the least wait, spread over as much again; of any other class, or of one of
+ * several addresses, up to 45 s of it, spread to 60 s. Where another address of the name was not tried yet, any class is an outage.
  */
 
 const SECOND = 1000;
@@ -152,11 +152,11 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 	const outweighed = isPassedOver ? 'address' : isOutage ? 'surprise' : isPatient ? 'refusal' : null;
 	const between = (from: number, to: number) => from + (to - from) * random();
 	const floorMs = Math.min(Math.max(0, failed.retryAfterMs ?? 0), MAX_RETRY_AFTER_MS);
-	// A herd that was told the same `Retry-After` must not return in the same instant. An answer that is outweighed may be another's.
-	const isShort = isPassedOver || isOutage || failed.retryClass === 'occupied';
-	const [fromMs, toMs] = isShort
-		? [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)]
-		: [floorMs, 2 * floorMs];
+	// A herd that was told the same `Retry-After` must not return in the same instant. Only an overload is the service's own word.
+	const [fromMs, toMs] =
+		failed.retryClass === 'overloaded'
+			? [floorMs, 2 * floorMs]
+			: [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)];
 	const askedMs = floorMs > 0 ? between(fromMs, toMs) : 0;
 	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, backoff, blocked, between)));
 	return { backoff, delayMs, blocked, outweighed };

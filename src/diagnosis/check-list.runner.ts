@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.edge.ts';
-import { type ErrorCode, type Failure, failure, toFailure } from '../base/errors.ts';
+import { type Failure, failure, toFailure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { clockSkewMs } from '../connection/clock-skew.ts';
@@ -22,6 +22,7 @@ import { EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { missingFor, UPDATES_PROGRAM } from '../updates/package.ts';
 import { keptWithoutSettings, serviceOf } from '../workflow/desired-registration.ts';
+import { besideAgent } from './beside-agent.ts';
 import {
 	assessAnswer,
 	assessCertificate,
@@ -152,14 +153,8 @@ const checkRoute = <Id extends string>(
 		if (route === null) return notApplicable('No service is named yet.');
 		const found = await run(route, context, limitMs).catch((error: unknown) => failed(toFailure(error)));
 		const running = await context.daemon();
-		const isSlow = found.status === 'failed' && LATE.has(found.code) && running.kind === 'runs';
-		return isSlow && running.status.state === 'online' ? { ...found, status: 'warning', remedy: SLOW } : found;
+		return running.kind === 'runs' ? besideAgent(found, running.status) : found;
 	});
-
-/** A device that is online shows that its way works: it is slow, or has just broken, which its channel shows soon. */
-const LATE: ReadonlySet<ErrorCode> = new Set(['connect-timeout', 'handshake-timeout', 'request-timeout']);
-const SLOW =
-	'The agent is online all the same, so the way to the service works, and is slow or busy. Look again in a minute; if it repeats, have the line measured.';
 
 /** In the order in which they are reported: causes before what follows from them. */
 export const CHECKS = [

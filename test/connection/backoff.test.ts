@@ -96,12 +96,20 @@ describe('when the service is overloaded', () => {
 });
 
 describe('when the service names a wait', () => {
-	const asked = (retryAfterMs: number, retryClass: RetryClass = 'unreachable') => failed(retryClass, { retryAfterMs });
+	const asked = (retryAfterMs: number, retryClass: RetryClass = 'overloaded') => failed(retryClass, { retryAfterMs });
 
 	test('it is the least, and the herd is spread over as much again', () => {
 		expect(range(asked(40 * SECOND))).toEqual([40, 80]);
-		expect(range(asked(300 * SECOND, 'overloaded'))).toEqual([300, 600]);
+		expect(range(asked(300 * SECOND))).toEqual([300, 600]);
 	});
+
+	test.each<RetryClass>(['unreachable', 'refused', 'occupied'])(
+		'it counts for up to 45 s where it comes with an answer that is no overload: %s [F1495]',
+		(retryClass) => {
+			expect(range(asked(40 * SECOND, retryClass))).toEqual([40, 60]);
+			expect(range(asked(60 * MINUTE, retryClass))).toEqual([45, 60]);
+		},
+	);
 
 	test('it is taken as ten minutes when it is longer', () => {
 		expect(range(asked(24 * 60 * MINUTE))).toEqual([600, 1200]);
@@ -109,7 +117,7 @@ describe('when the service names a wait', () => {
 	});
 
 	test('a shorter one than our own does not shorten it', () => {
-		expect(range(asked(1, 'overloaded'))).toEqual([15, 30]);
+		expect(range(asked(1))).toEqual([15, 30]);
 		expect(range(asked(1, 'slow'))).toEqual([300, 600]);
 	});
 
@@ -255,8 +263,7 @@ describe('whatever fails, in any order', () => {
 			fc.property(history, anyChance, (failures, random) => {
 				const { delayMs, outweighed } = following(failures, () => random);
 				const asked = failures.at(-1)?.retryAfterMs ?? 0;
-				const isHeld = failures.at(-1)?.retryClass === 'occupied' && failures.at(-1)?.wasOnline === true;
-				const most = outweighed === 'surprise' || isHeld ? 45 * SECOND : MAX_RETRY_AFTER_MS;
+				const most = failures.at(-1)?.retryClass === 'overloaded' ? MAX_RETRY_AFTER_MS : 45 * SECOND;
 				const least = Math.min(Number.isNaN(asked) ? 0 : asked, most);
 				if (outweighed === 'surprise' && delayMs > MINUTE) return false;
 				return Number.isFinite(delayMs) && delayMs >= Math.max(0, least) && delayMs <= 60 * MINUTE;
