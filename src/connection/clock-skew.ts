@@ -40,6 +40,9 @@ export function believedMs(wallMs: number, serviceMs: number | null, isOfThisRun
 	return isFast || isBehind ? serviceMs : wallMs;
 }
 
+/** Of a clock that was so far ahead of the service when that told the time last: what has to be taken off it. */
+export const farAheadMs = (aheadMs: number) => (aheadMs > MOST_AHEAD_MS ? aheadMs : 0);
+
 /** How far that time is ahead on a device whose clock is `aheadMs` ahead, while it reaches the service. */
 export const believedAheadMs = (aheadMs: number) => (aheadMs > 0 && aheadMs <= MOST_AHEAD_MS ? aheadMs : 0);
 

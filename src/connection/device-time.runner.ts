@@ -6,7 +6,7 @@ import type { Clock } from '../base/clock.edge.ts';
 import type { Failure } from '../base/errors.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
-import { believedMs, clockWarning, WRONG_CLOCK_MS } from './clock-skew.ts';
+import { believedMs, clockWarning, farAheadMs, WRONG_CLOCK_MS } from './clock-skew.ts';
 
 export interface ServiceDate {
 	/** Milliseconds since 1970; left out, reckoned from the difference. */
@@ -54,6 +54,8 @@ export function keepDeviceTime(parts: {
 	let serviceOffsetMs: number | null = null;
 	/** What it has told in an earlier one. */
 	let floorMs = stateWriter.state.serviceTimeMs;
+	/** How far the clock was ahead of it then: a restart sets no clock. */
+	let keptAheadMs = stateWriter.state.clockAheadMs;
 	/** How far the clock is ahead of the service's. */
 	let skew: number | null = null;
 	let knownOffsetMs = offsetMs();
@@ -64,7 +66,8 @@ export function keepDeviceTime(parts: {
 	let cancelSave = () => {};
 
 	const serviceMs = () => (serviceOffsetMs === null ? floorMs : Math.round(serviceOffsetMs + clock.monotonicMs()));
-	stateWriter.stampWith((state: DeviceState) => ({ ...state, serviceTimeMs: serviceMs() }));
+	const aheadMs = () => (serviceOffsetMs === null ? keptAheadMs : Math.max(0, clock.wallMs() - (serviceMs() ?? 0)));
+	stateWriter.stampWith((state: DeviceState) => ({ ...state, serviceTimeMs: serviceMs(), clockAheadMs: aheadMs() }));
 
 	function warn(): void {
 		const warning = skew === null ? null : clockWarning(skew);
@@ -91,7 +94,10 @@ export function keepDeviceTime(parts: {
 
 	const time: { -readonly [Name in keyof DeviceTime]: DeviceTime[Name] } = {
 		correctedMs: 0,
-		nowMs: () => believedMs(clock.wallMs(), serviceMs(), serviceOffsetMs !== null),
+		nowMs: () =>
+			serviceOffsetMs === null
+				? believedMs(clock.wallMs() - farAheadMs(keptAheadMs), floorMs, false)
+				: believedMs(clock.wallMs(), serviceMs(), true),
 		best() {
 			const ms = clock.wallMs();
 			const isServices = skew !== null && Math.abs(skew) >= WRONG_CLOCK_MS;
@@ -129,6 +135,7 @@ export function keepDeviceTime(parts: {
 		forget() {
 			serviceOffsetMs = null;
 			floorMs = null;
+			keptAheadMs = 0;
 			skew = null;
 			warn();
 		},

@@ -148,6 +148,8 @@ export const deviceStateSchema = later(() =>
 		plan: planRecordSchema.nullable().default(null),
 		/** The newest time that the service has told, milliseconds since 1970: this device's clock cannot be right with an earlier one. */
 		serviceTimeMs: z.number().nullable().default(null),
+		/** How far this device's clock was ahead of it, milliseconds. */
+		clockAheadMs: z.number().default(0),
 		/** The credential of the settings that the service refused when another one had worked, by its id. */
 		refusedCredential: z.object({ id: z.string(), baseUrl: z.string(), at: z.string() }).nullable().default(null),
 		/** The last credential of the settings that has brought the device online, for its service only: as it is sent, a secret. */
@@ -179,6 +181,7 @@ export const EMPTY_STATE: DeviceState = {
 	dates: {},
 	plan: null,
 	serviceTimeMs: null,
+	clockAheadMs: 0,
 	refusedCredential: null,
 	workedCredential: null,
 	stoppedAfter: null,

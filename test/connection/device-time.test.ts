@@ -122,6 +122,25 @@ describe('the floor', () => {
 		expect(believedMs(NOW, NOW - 50 * YEAR, true), 'its clock was never set').toBe(NOW);
 	});
 
+	test('is a ceiling over a restart as well: a clock that was days ahead is so until the service says otherwise [F1498]', () => {
+		const first = start(EMPTY_STATE, NOW + 2 * DAY);
+		first.hear(NOW);
+		first.stateWriter.keep((state) => ({ ...state, generatedId: 'other' }));
+		first.time.stop();
+		const again = start(first.saves.at(-1) ?? EMPTY_STATE, NOW + 2 * DAY + HOUR);
+		expect(again.time.nowMs()).toBe(NOW + HOUR);
+		again.stateWriter.keep((state) => ({ ...state, generatedId: 'more' }));
+		expect(again.saves.at(-1)?.clockAheadMs, 'not yet told otherwise').toBe(2 * DAY);
+		again.time.stop();
+		const mended = start(again.saves.at(-1) ?? EMPTY_STATE, NOW + 2 * HOUR);
+		expect(mended.time.nowMs(), 'its clock was set meanwhile').toBe(NOW);
+		mended.hear(NOW + 2 * HOUR);
+		expect(mended.time.nowMs()).toBe(NOW + 2 * HOUR);
+		mended.time.forget();
+		expect(mended.time.nowMs()).toBe(NOW + 2 * HOUR);
+		mended.time.stop();
+	});
+
 	test('is not moved by an answer that anybody on the way can give', () => {
 		const { time, hear } = start(EMPTY_STATE, NOW);
 		hear(NOW + 10 * DAY, false);
