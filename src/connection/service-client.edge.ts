@@ -180,7 +180,11 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const succeeded = status >= 200 && status < 300;
 			if (succeeded && cut) return refused(cut);
 			const texts = succeeded && !isPage ? readAnswerTexts({ body, headers }) : [];
-			const token = tokenIn(texts, tokenPointer);
+			const sent = authorization ? secretsOf(authorization) : [];
+			// A code that the answer repeats is no Connection; an API key may be.
+			const others = texts.filter(({ text }) => !sent.includes(text.trim().split(/\s+/).at(-1) ?? ''));
+			const usable = authorization?.scheme === 'Token' ? others : texts;
+			const token = tokenIn(others, tokenPointer) ?? tokenIn(usable, tokenPointer);
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
 			if (token !== null) {
 				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']) };
@@ -198,10 +202,10 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					wallMs: wallMs(),
 					scheme: authorization?.scheme,
 					workflowId: registration.request.workflowId,
-					secrets: authorization ? secretsOf(authorization) : [],
+					secrets: sent,
 					tokenPointer,
 				}),
-				saidNo === null ? texts : [],
+				saidNo === null ? usable : [],
 			);
 		},
 

@@ -112,6 +112,19 @@ describe('registering', () => {
 		},
 	);
 
+	test.each([
+		['at the usual place, and the Connection elsewhere', { token: CODE.credential, pass: { word: jwt } }, null],
+		['with its scheme', { authorization: `Token ${CODE.credential}`, connection: { token: jwt } }, jwt],
+	])('takes a code that the answer repeats for no Connection: %s [F1499]', async (_, answer, token) => {
+		const { url } = await service(saying(201, JSON.stringify(answer)));
+		const result = await register(url);
+		expect(result.ok ? result.token : null).toBe(token);
+		expect(JSON.stringify(result)).not.toContain(CODE.credential);
+		const key: Authorization = { scheme: 'ApiKey', credential: CODE.credential };
+		expect(await register(url, { authorization: key })).toMatchObject({ ok: true, token: token ?? CODE.credential });
+		expect(await register(url, { tokenPointer: '/pass/word' })).toMatchObject(token ? { ok: false } : { token: jwt });
+	});
+
 	test('finds the token where it is told to look', async () => {
 		const { url } = await service(saying(201, '{"a":{"b":"connection-token"}}'));
 		expect(await register(url, { tokenPointer: '/a/b' })).toMatchObject({ ok: true, token: 'connection-token' });
