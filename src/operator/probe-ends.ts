@@ -7,7 +7,7 @@ export const PASSING: readonly (number | null)[] = [1001, 1011, 1012, 1013];
 const RESTARTS: readonly (number | null)[] = [1001, 1012];
 /** Some end a channel with such a code because of what the device did not say, and then name it. */
 const NAMES =
-	/send|expect|must|missing|requir|first|subscri|auth|log.?in|hello|identif|regist|heart|beat|alive|p[io]ng|idle|silen|respon|ack|confirm|time.?out|[{<]/i;
+	/send|expect|must|missing|requir|first|subscri|auth|log.?in|hello|identif|regist|heart|beat|alive|p[io]ng|idle|silen|respon|repl[yi]|answer|result|ack|confirm|time.{0,2}out|\bnot?\b|without|[{<]/i;
 /** Of the age at which a service ends its channels: those that end by one timer differ by less. */
 const NEARLY = 0.9;
 

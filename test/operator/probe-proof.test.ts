@@ -389,6 +389,8 @@ test.each([
 	['at once', 0, ''],
 	['before a channel counts', 80, ''],
 	['for a reason that it names', 450, 'no {"op":"beat"} came'],
+	['for want of an answer to its calls', 450, 'CALL timed out'],
+	['for want of an answer, in other words', 450, 'request 7 is without a reply'],
 ])(
 	'a service that ends every channel %s stays one whose channels do not last [F1320]',
 	async (_, ms, reason) => {
