@@ -26,9 +26,10 @@ import {
 import { chooseScanners } from '../scanning/choose-scanner.ts';
 import { findScanners } from '../scanning/devices.edge.ts';
 import type { Settings } from '../settings/table.ts';
-import type { DeviceState } from '../state/device-state.ts';
+import { type DeviceState, newestCode } from '../state/device-state.ts';
 import { readLogMark } from '../state/read-log-mark.edge.ts';
 import { type LoadedState, openStateStore } from '../state/store.edge.ts';
+import { lostAnswer } from '../status/sentence.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import { together } from './check-results.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
@@ -189,10 +190,12 @@ export function checkPairing(
 	kept: KeptAnswer | null,
 ): Finding {
 	const status = daemon.kind === 'runs' ? daemon.status : null;
-	const told = status?.warnings.find(({ code }) => code === 'answer-unreadable');
-	if (told) return warning(asFailure(told));
-	if (!status && kept && device.attempt)
-		return warning(describeKept(kept, resolved.settings.service.tokenPointer, null));
+	const { attempt } = device;
+	const answer = status
+		? status.warnings.find(({ code }) => code === 'answer-unreadable')
+		: kept && attempt && describeKept(kept, attempt, resolved.settings.service.tokenPointer, null);
+	const isEarlier = answer?.params?.['earlierAt'] !== undefined;
+	if (answer && !isEarlier) return warning(asFailure(answer));
 	const refused = status
 		? status.warnings.find(({ code }) => code === 'credential-refused')
 		: tellRefused(device, resolved.settings, credentials.id);
@@ -201,7 +204,13 @@ export function checkPairing(
 	const hasCredential = credentials.id !== '' || device.connections.length > 0;
 	const pairedAt = status ? status.pairedAt : (device.pairing?.pairedAt ?? null);
 	const isUnpaired = status ? status.state === 'unpaired' : baseUrl === null || !hasCredential;
-	if (isUnpaired) return warning(failure('unpaired', 'This device is not paired yet.'));
+	if (isUnpaired) {
+		const lost = status ? status.summary.code === 'unpaired-uncertain' : newestCode(attempt) === 'lost';
+		const told = lost
+			? lostAnswer(status ? status.summary.params['host'] : attempt?.host)
+			: failure('unpaired', 'This device is not paired yet.');
+		return warning({ ...told, message: joinSentences(told.message, answer?.message ?? '') });
+	}
 	const how = pairedAt === null ? 'by a credential of the settings' : `since ${pairedAt.replace(/\.\d+Z$/, 'Z')}`;
 	return ok(`Belongs to ${baseUrl ?? 'a service'}, ${how}.`);
 }

@@ -5,6 +5,7 @@ import { inWords } from '../base/files.edge.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';
+import type { DeviceState } from '../state/device-state.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken } from './kept-answer.ts';
 
@@ -16,8 +17,8 @@ export function keepAnswers(parts: {
 	readonly file: AnswerFile;
 	readonly warnings: Pick<Warnings, 'set'>;
 	readonly tokenPointer: () => string | null;
-	/** Whether a code was sent whose answer is still open. */
-	readonly isOpen: boolean;
+	/** The code that was sent and whose answer is still open, as the state has it now. */
+	readonly attempt: () => DeviceState['attempt'];
 }) {
 	const { clock, file, warnings } = parts;
 	let kept: KeptAnswer | null = null;
@@ -25,13 +26,11 @@ export function keepAnswers(parts: {
 	let unsaved: string | null = null;
 	/** The text that a pairing was made with: the answer stays until the device was online, since another text may be the right one. */
 	let tried: string | null = null;
-	let isEarlier = false;
 	let cancel = () => {};
 
 	function hold(answer: KeptAnswer, leftMs: number): void {
 		kept = answer;
 		tried = null;
-		isEarlier = false;
 		cancel();
 		cancel = clock.schedule(leftMs, () => void answers.drop().catch(shown));
 	}
@@ -48,7 +47,7 @@ export function keepAnswers(parts: {
 	}
 
 	function described(): Failure | null {
-		return kept && describeKept(kept, parts.tokenPointer(), unsaved, isEarlier ? 'another' : null);
+		return kept && describeKept(kept, parts.attempt(), parts.tokenPointer(), unsaved);
 	}
 
 	const answers = {
@@ -72,13 +71,8 @@ export function keepAnswers(parts: {
 		/** What is told of it once the service has refused the same code; `null` where it may not be the answer to that code. @param isUsed whether the service says that the code was used. */
 		refused: (isUsed: boolean): Failure | null =>
 			kept && (isUsed || kept.texts.some(looksLikeToken))
-				? describeKept(kept, parts.tokenPointer(), unsaved, 'refused')
+				? describeKept(kept, parts.attempt(), parts.tokenPointer(), unsaved, true)
 				: null,
-		/** Another code was refused since: what was read of this one is not the newest word. */
-		passed(): void {
-			isEarlier = true;
-			answers.tell();
-		},
 		/** Sets an answer aside in place of an earlier one. @returns what is told of it; `null` when there is nothing to keep. */
 		async keep(answer: Omit<KeptAnswer, 'schemaVersion' | 'at'>): Promise<Failure | null> {
 			const texts = keepableTexts(answer.texts);
@@ -89,7 +83,7 @@ export function keepAnswers(parts: {
 			answers.tell();
 			return described();
 		},
-		/** The settings may have changed: tells again where a token is looked for. */
+		/** The settings may have changed, or a newer code came to something: tells again where a token is looked for, and of which code it is. */
 		tell: () => warnings.set('answer', tried === null ? described() : null),
 		/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there. */
 		async drop(): Promise<void> {
@@ -103,7 +97,7 @@ export function keepAnswers(parts: {
 		close: () => cancel(),
 	};
 
-	const found = file.found && parts.isOpen ? atStart(file.found, clock.wallMs()) : null;
+	const found = file.found && parts.attempt() !== null ? atStart(file.found, clock.wallMs()) : null;
 	if (found) {
 		hold(found.kept, found.leftMs);
 		if (found.kept !== file.found) void save(found.kept);

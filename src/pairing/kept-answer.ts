@@ -11,6 +11,7 @@ import { unreadAnswer } from '../connection/unread-answer.ts';
 import { deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
 import { later } from '../protocol/later.ts';
 import { type AnswerText, likelyFirst, looksLikeToken, tokenIn } from '../protocol/registration-answer.ts';
+import { type DeviceState, newestCode } from '../state/device-state.ts';
 
 export const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Of one answer, in bytes of its texts and their places. */
@@ -69,22 +70,25 @@ export function keptToken(kept: KeptAnswer, tokenPointer: string | null): string
 }
 
 /**
+ * @param attempt of the state: where it is of a newer code, or past, the answer is told as that to an earlier code.
  * @param unsaved why it is in memory only; `null` when it is on the disk.
- * @param since what the service has said since: of the same code that it is used up, or something of another one.
+ * @param isRefused whether the service has said since that the same code is used up.
  */
 export function describeKept(
 	kept: KeptAnswer,
+	attempt: DeviceState['attempt'],
 	tokenPointer: string | null,
 	unsaved: string | null,
-	since: 'refused' | 'another' | null = null,
+	isRefused = false,
 ): Failure {
 	const { host } = new URL(kept.baseUrl);
 	const unread = unreadAnswer({ status: kept.status, host, texts: kept.texts, tokenPointer });
 	// Whatever stands before the service answers "ok" as well: then the code may still be good.
-	const isUsed = since === 'refused' || kept.texts.some(looksLikeToken);
-	const isEarlier = since === 'another' && !isUsed;
+	const isUsed = isRefused || kept.texts.some(looksLikeToken);
+	const isEarlier = newestCode(attempt, kept.attemptId) !== 'kept';
+	const at = kept.at.replace(/\.\d+Z$/, 'Z');
 	const next = isUsed ? 'no other code is needed' : `${isEarlier ? 'its' : 'the'} code may have been used`;
-	const whose = isEarlier ? `An earlier code, at ${kept.at}:` : '';
+	const whose = isEarlier ? `An earlier code, at ${at}:` : '';
 	const where =
 		unsaved === null
 			? `The answer is kept for 24 hours: ${next}`
@@ -94,7 +98,12 @@ export function describeKept(
 		remedy: joinSentences(remedy, 'The device then pairs with this answer.'),
 		// A person has to set it; the agent asks the service for nothing meanwhile.
 		recovers: false,
-		params: { ...unread.params, pairingCode: isUsed ? 'used' : 'uncertain', ...(isUsed && { answer: 'kept' }) },
+		params: {
+			...unread.params,
+			pairingCode: isUsed ? 'used' : 'uncertain',
+			...(isUsed && { answer: 'kept' }),
+			...(isEarlier && { earlierAt: at }),
+		},
 	});
 }
 

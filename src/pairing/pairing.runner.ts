@@ -120,7 +120,7 @@ export function createPairing(parts: PairingParts) {
 		...parts,
 		file: parts.answerFile,
 		tokenPointer: () => service().tokenPointer,
-		isOpen: stateWriter.state.attempt !== null,
+		attempt: () => stateWriter.state.attempt,
 	});
 
 	/** By the workflow that was named, or by what the service lists for a code that names none. */

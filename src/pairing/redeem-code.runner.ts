@@ -23,7 +23,7 @@ import type { PairingPlan } from './rules.ts';
 
 export interface CodeRedemption {
 	readonly clock: Clock;
-	/** An id that no attempt had before. */
+	/** An id that no code had before. */
 	readonly newAttemptId: () => string;
 	/** Asked for each request: changed settings may take the client away that the first was made with. */
 	readonly client: () => ServiceClient;
@@ -34,7 +34,7 @@ export interface CodeRedemption {
 	readonly stateWriter: PersistedState;
 	readonly identity: Pick<CurrentIdentity, 'keep'>;
 	readonly onServiceTime: DeviceTime['heard'];
-	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'passed' | 'refused'>;
+	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'refused' | 'tell'>;
 }
 
 /** A plan whose workflow the service has to name. */
@@ -51,7 +51,9 @@ export async function redeemCode(
 	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
 	const { attempt: before } = stateWriter.state;
-	const attemptId = options.newAttemptId();
+	// The same code once more is no newer one: an answer that was set aside may be the one to it.
+	const isAgain = before?.tokenHash === hashOf(plan.token) && before.host === host;
+	const attemptId = isAgain ? before.attemptId : options.newAttemptId();
 	await prepare(plan, attemptId, options).catch((error: unknown) => {
 		throw error instanceof AgentError ? asError(withWorth(error.failure, 'valid', undefined, NOT_SENT)) : error;
 	});
@@ -79,13 +81,15 @@ export async function redeemCode(
 		(await setAside(plan, attemptId, result.failure, result.unread, options));
 	if (kept) throw asError({ ...kept, recovers: false });
 	// A code that is certainly used up leaves nothing to try again.
-	if (result.sent === 'perhaps' && result.worth !== 'used') throw uncertain(host, result);
-	await forgetAttempt(before, options);
-	const isSame = before?.tokenHash === hashOf(plan.token) && before.attemptId === options.answers.attempt?.attemptId;
-	if (!isSame) options.answers.passed();
-	if (result.sent === 'perhaps') throw uncertain(host, result);
+	if (result.sent === 'perhaps' && result.worth !== 'used') {
+		options.answers.tell();
+		throw uncertain(host, result);
+	}
+	const isSame = attemptId === options.answers.attempt?.attemptId;
 	const isOver = result.failure.code === 'code-expired-or-used';
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
+	await forgetAttempt(before, options, isSame && (spent !== null || !isOver));
+	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
 	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
 	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
@@ -110,12 +114,18 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	await stateWriter.record((state) => ({ ...state, attempt }));
 }
 
-/** What became of the code is plain. An answer that was set aside stays good whatever another code came to. */
+/**
+ * What became of the code is plain. An answer that was set aside stays good whatever another code came to.
+ * @param isNewest whether that answer is still the newest word.
+ */
 async function forgetAttempt(
 	before: CodeRedemption['stateWriter']['state']['attempt'],
 	{ answers, stateWriter, store }: CodeRedemption,
+	isNewest = false,
 ): Promise<void> {
-	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt ? before : null }));
+	const attempt = isNewest || before === null ? before : { ...before, isPast: true as const };
+	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt ? attempt : null }));
+	answers.tell();
 	// What the service said matters more now than whether the disk takes it.
 	await store.save(stateWriter.state).catch(() => {});
 }

@@ -73,6 +73,8 @@ const attemptSchema = later(() =>
 		tokenHash: z.string(),
 		host: z.string(),
 		at: z.string(),
+		/** A newer code was answered plainly: this attempt is only kept for the answer that was set aside. */
+		isPast: z.literal(true).optional(),
 	}),
 );
 
@@ -223,6 +225,15 @@ export function withoutTrial(state: DeviceState, tried: AssignedWorkflow | null,
 	if (state.assignedWorkflow !== tried || tried?.before === undefined) return state;
 	const { before, ...kept } = tried;
 	return { ...state, assignedWorkflow: isLive ? kept : before };
+}
+
+/**
+ * Of which code the newest word is, whatever became of it: an answer that was set aside to the newest one (`kept`), one whose answer
+ * is lost (`lost`), or one that was answered plainly (`settled`). @param keptId the attempt of the answer that was set aside.
+ */
+export function newestCode(attempt: DeviceState['attempt'], keptId?: string): 'kept' | 'lost' | 'settled' {
+	if (!attempt || attempt.isPast) return 'settled';
+	return attempt.attemptId === keptId ? 'kept' : 'lost';
 }
 
 /** The workflow that the device was online with last at this service; before that, the one that it was given. */

@@ -1,7 +1,7 @@
 /** The sentence of the status as data, so that it can be said in any language, and in English. Pure. */
 import { plainDuration } from '../base/durations.ts';
-import type { Params } from '../base/errors.ts';
-import { sentenceOf } from '../base/sentences.ts';
+import { type Failure, failure, type Params } from '../base/errors.ts';
+import { joinSentences, sentenceOf } from '../base/sentences.ts';
 import type { Link } from '../connection/supervisor.ts';
 import type { Status } from '../protocol/local-api.ts';
 
@@ -21,11 +21,17 @@ const span = ({ seconds }: Params) => plainDuration(Number(seconds) * 1000);
 const moving = (code: PurposeCode) => (params: Params, problem: string) =>
 	`${online(params)}; ${PURPOSES[code](params)}${problem && ` does not succeed: ${problem}`}`;
 
+/** What is told of a code that was sent and whose answer was lost, by the status and the doctor alike. */
+export const lostAnswer = (host: unknown): Failure =>
+	failure('pairing-uncertain', `${host} gave no usable answer to the last pairing code, so it may have been used.`, {
+		remedy:
+			'Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code.',
+	});
+
 /** In English; `problem` is empty where nothing is wrong. The end is added where it is missing. */
 const WORDS: Readonly<Record<Summary['code'], (params: Params, problem: string) => string>> = {
 	unpaired: (_params, problem) => `Not paired: ${problem || 'scan a pairing code, or run idv-agent pair'}`,
-	'unpaired-uncertain': ({ host }) =>
-		`Not paired: no usable answer to the last pairing code (${host}) arrived, so it may have been used. Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code`,
+	'unpaired-uncertain': ({ host }) => `Not paired: ${sentenceOf(lostAnswer(host), 'over')}`,
 	connecting: ({ host }, problem) => (problem ? `Not online yet: ${problem}` : `Connecting to ${host}`),
 	online,
 	'online-wanted': (params) => `${online(params)}; ${params['nextWorkflowId']} is wanted`,
@@ -49,7 +55,7 @@ export function statusSentence({
 	const named = [problem, ...warnings].find((one) => one !== null && one.code === params['problem']);
 	const told = named ? sentenceOf(named, code === 'unpaired' ? 'over' : 'ongoing') : '';
 	const text = WORDS[code](params, told);
-	const whole = told ? text : `${text}.`;
+	const whole = joinSentences(text);
 	const clock = warnings.find(({ code }) => code === 'clock-wrong');
 	return clock && clock !== named ? `${whole} ${clock.message} Times that it shows are wrong.` : whole;
 }

@@ -5,13 +5,13 @@ import { failureOf } from '../connection/link.ts';
 import { budgetWarning } from '../connection/registration-budget.ts';
 import { isSameWay, type Link, type Supervision, servesRegistration } from '../connection/supervisor.ts';
 import { FORWARDED_EACH, type Status } from '../protocol/local-api.ts';
-import type { DeviceState } from '../state/device-state.ts';
+import { type DeviceState, newestCode } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
 import { hostOf, purposeOf, statusSentence } from './sentence.ts';
 
 /** Whether a warning says why a device is not paired: also the loss of every copy of the state, but not of one, nor another secret file. */
 const saysWhyUnpaired = ({ code, params }: Failure) =>
-	code === 'answer-unreadable' ||
+	(code === 'answer-unreadable' && params?.['earlierAt'] === undefined) ||
 	(code === 'credential-unreadable' && params?.['setting'] === 'credential') ||
 	(code === 'state-corrupt' && params?.['wholeCopies'] === 0);
 
@@ -216,8 +216,8 @@ function summaryOf(snapshot: Snapshot, state: Status['state'], problem: Failure 
 		case 'unpaired': {
 			const missing = problem ?? warnings.find(saysWhyUnpaired);
 			if (missing) return { code: 'unpaired', params: { problem: missing.code } };
-			return device.attempt
-				? { code: 'unpaired-uncertain', params: { host: device.attempt.host } }
+			return newestCode(device.attempt) === 'lost'
+				? { code: 'unpaired-uncertain', params: { host: device.attempt?.host ?? '' } }
 				: { code: 'unpaired', params: {} };
 		}
 		case 'connecting':

@@ -429,7 +429,7 @@ test('after an answer that leaves open what became of the code, the status does 
 	const code = await givenAnswer((_request, response) => response.writeHead(503).end('{"error":"busy"}'));
 	expect(await refusalOf(device, code)).toMatchObject({ params: { pairingCode: 'uncertain' } });
 	const { sentence } = device.agent.status();
-	expect(sentence).toMatch(/no usable answer to the last pairing code .* arrived, so it may have been used/);
+	expect(sentence).toMatch(/gave no usable answer to the last pairing code, so it may have been used/);
 	expect(sentence).not.toMatch(/the answer .* never arrived/);
 });
 

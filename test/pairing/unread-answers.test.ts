@@ -256,14 +256,61 @@ describe('an answer that could not be read', () => {
 		expect(device.agent.status().sentence).toContain('Try the same code again.');
 		answer = [401, '{"message":"This code was used already"}'];
 		expect(await refusalOf(device.pair(codeOf('b')))).toMatchObject({ code: 'code-expired-or-used' });
-		expect(device.agent.status().sentence).toMatch(
-			/^Not paired: An earlier code, at 2\S+Z: .* its code may have been used\./,
-		);
+		expect(device.agent.status().warnings).toMatchObject([
+			{ message: expect.stringMatching(/^An earlier code, at 2\S+:\d\dZ: .* its code may have been used\.$/) },
+		]);
 		expect(device.agent.status().sentence).not.toContain('the same code');
 		answer = [200, '{"token":""}'];
 		expect(await refusalOf(device.pair(codeOf('c')))).toMatchObject({ code: 'pairing-uncertain' });
 		server.close();
 	});
+
+	test.each([
+		['is lost', null, 'unpaired-uncertain', 'pairing-uncertain', /gave no usable answer to the last pairing code/],
+		['is a plain refusal', 401, 'unpaired', 'unpaired', /^This device is not paired yet\./],
+	])(
+		'to an earlier code is never told first once that to a newer code %s, by status, page and doctor [F1477]',
+		async (_what, refused, summary, code, told) => {
+			let asked = 0;
+			const server = createServer((request, response) => {
+				request.resume();
+				if (request.method !== 'POST') return void response.writeHead(404).end();
+				asked += 1;
+				if (asked > 1 && refused === null) return void request.socket.destroy();
+				response.writeHead(asked === 1 ? 200 : (refused ?? 0), { 'content-type': 'application/json' });
+				response.end(asked === 1 ? '{"status":"ok"}' : '{"message":"This code was used already"}');
+			});
+			const device = await givenAgent();
+			const port = await listen(server);
+			const codeOf = (sign: string) =>
+				`http://127.0.0.1:${port}/mobile?authorization=Token%20tr-${sign.repeat(28)}&workflowId=check-in`;
+			const expectTold = async ({ home, agent: { status } }: RunningAgent) => {
+				const { summary: first, warnings } = status();
+				// The page makes its sentence from these alone.
+				expect(first).toEqual({ code: summary, params: refused === null ? { host: `127.0.0.1:${port}` } : {} });
+				expect(warnings).toMatchObject([{ code: 'answer-unreadable', params: { earlierAt: expect.any(String) } }]);
+				const { checks } = await examine({ home }, 'pairing');
+				expectProblem(checks.pairing, 'warning', code, told);
+				expectProblem(checks.pairing, 'warning', code, /An earlier code, at 2\S+:\d\dZ: /);
+			};
+			await refusalOf(device.pair(codeOf('a')));
+			expect(device.agent.status().summary.params).toEqual({ problem: 'answer-unreadable' });
+			await refusalOf(device.pair(codeOf('b')));
+			await expectTold(device);
+			await device.stop();
+			const stopped = await examine({ home: device.home }, 'pairing');
+			expectProblem(stopped.checks.pairing, 'warning', code, told);
+			const again = await givenAgent({ home: device.home });
+			await expectTold(again);
+			// The first code once more is the newest again.
+			if (refused !== null) {
+				asked = 0;
+				await refusalOf(again.pair(codeOf('a')));
+				expect(again.agent.status().summary.params).toEqual({ problem: 'answer-unreadable' });
+			}
+			server.close();
+		},
+	);
 
 	test('lies in a file of its own for its owner only, and is told by status, log and doctor, never its texts', async () => {
 		const { service, device, refusal } = await givenUnread();

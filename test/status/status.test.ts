@@ -132,7 +132,7 @@ describe('what a technician reads', () => {
 				device: { ...EMPTY_STATE, attempt: { attemptId: 'a', tokenHash: 'h', host: 'id.example', at: '' } },
 			},
 			'unpaired',
-			'Not paired: no usable answer to the last pairing code (id.example) arrived, so it may have been used. Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code.',
+			'Not paired: id.example gave no usable answer to the last pairing code, so it may have been used. Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code.',
 		],
 		[
 			'an unpaired device that something keeps from being wanted',
