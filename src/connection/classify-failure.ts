@@ -222,13 +222,16 @@ const BY_OPERATOR = 'The operator must complete the registration of this device;
 /** The status says yes and the body no, or not yet. */
 function saidNo(answer: HttpAnswer): Failure {
 	const { host, status, headers } = answer;
-	const isPending = answer.isUndone || refusalIn(answer) === 'pending';
+	const refusal = refusalIn(answer);
+	const isPending = answer.isUndone || refusal === 'pending';
 	if (!isPending && isByCode(answer) && (fateIn(answer) ?? 'unused') !== 'unused') return codeRefused(answer);
 	const detail = detailOf(answer);
 	const where = headers['location']?.replace(/[?#].*/, '');
 	const what = isPending
 		? `has not finished the registration of this device${where ? ` (Location: ${cleanText(cutOut(where, answer.secrets ?? []), 200)})` : ''}`
-		: 'has not registered this device';
+		: refusal === 'words'
+			? 'has sent no Connection'
+			: 'has not registered this device';
 	return failure('request-rejected', `${host} answered ${status} and ${what}${afterColon(detail)}`, {
 		params: paramsOf(answer, detail),
 		...(isPending && { remedy: headers['retry-after'] === undefined ? BY_OPERATOR : 'Then pair it again.' }),

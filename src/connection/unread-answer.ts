@@ -8,6 +8,7 @@ import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import {
 	type AnswerText,
+	holdsWordsOnly,
 	likelyFirst,
 	looksLikeToken,
 	type RegistrationAnswer,
@@ -22,11 +23,15 @@ const MAX_OTHER_PLACE = 80;
 
 /**
  * Whether an answer with a good status says no, or not yet: by `success`, `ok`, `error` or `status`, or as a 202 without anything
- * that could be a token. Source: assumed (errors); RFC 9110, 15.3.3.
+ * that could be a token; `words` where it holds nothing but what it says to people. Source: assumed (errors); RFC 9110, 15.3.3.
  */
-export function refusalIn(answer: { readonly status: number } & RegistrationAnswer): 'refused' | 'pending' | null {
+export function refusalIn(
+	answer: { readonly status: number } & RegistrationAnswer,
+): 'refused' | 'pending' | 'words' | null {
+	const texts = readAnswerTexts(answer);
+	const words = holdsWordsOnly(texts) ? 'words' : null;
 	const document = parseJson(answer.body.trim());
-	if (!isObject(document)) return null;
+	if (!isObject(document)) return words;
 	const { success, ok, error, errors, status } = document;
 	const isError = (value: unknown) => (typeof value === 'string' && value !== '') || value === true || isObject(value);
 	if (success === false || ok === false || isError(error) || (Array.isArray(errors) && errors.length > 0))
@@ -34,7 +39,7 @@ export function refusalIn(answer: { readonly status: number } & RegistrationAnsw
 	const word = typeof status === 'string' ? status : '';
 	if (/^(?:pending|waiting|queued|processing|in[-_ ]?progress|awaiting)/i.test(word)) return 'pending';
 	if (/^(?:error|fail|denied|rejected|refused|invalid|expired|forbidden|unauthori[sz]ed)/i.test(word)) return 'refused';
-	return answer.status === 202 && !readAnswerTexts(answer).some(looksLikeToken) ? 'pending' : null;
+	return answer.status === 202 && !texts.some(looksLikeToken) ? 'pending' : words;
 }
 
 /** Nothing in the answer is a text: no setting names a place in it. */

@@ -38,6 +38,20 @@ const LABEL = /^(?:authorization|connection|bearer|token|apikey|jwt)(?:\s*[:=]\s
 const SCHEME = /^[A-Za-z][A-Za-z-]{0,31}:?\s+(\S{16,})$/;
 const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
 const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
+/** A word for a failure, alone or run together with others: `error`, `ServiceUnavailable`, `invalid_token`. */
+const FAILURE =
+	/(?:^|[_.-])(?:errors?|err|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
+/** What programs and forms are written with, and no token: base64 has `=` at its end only. */
+const OF_PROGRAM = /["'`<>;()\\]|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*=(?!=*$)/i;
+/** Words of a language, also run together. */
+const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
+/** A whole body of letters that is shorter, and looks like words, is none that a service has drawn. */
+const LEAST_WORDS = 20;
+/** A long word with a digit, or bytes of another encoding: such a text is never shown. */
+const PERHAPS_SECRET = /(?:^|\s)(?=\S*\d)\S{12,}|[\0\uFFFD]/;
+const NAME_OF_WORDS = /(?:message|msg|detail|reason|title|description|faultstring|hint|error)s?$/i;
+/** A header by which a service, or what stands before it, finds a request again. */
+const OF_REQUEST = /^header:.*(?:(?:request|correlation|transaction|span|cf)-?id|trace.*|cf-ray)$/i;
 const TELLING_NAME = /token|auth|credential|secret|jwt|connection/i;
 /** Headers that every service sends; none is a secret of the device's. */
 const USUAL_HEADERS =
@@ -45,7 +59,7 @@ const USUAL_HEADERS =
 
 /**
  * The Connection token among the texts of an answer: at `tokenPointer` if it is set, else in the first of the known places,
- * else the whole body. A scheme before it is dropped.
+ * else the whole body. A scheme before it is dropped. A word for a failure is none, unless a person has named its place.
  * @returns `null` when there is none that could be sent back in a header.
  */
 export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | null): string | null {
@@ -55,10 +69,10 @@ export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | nu
 		return found ? asToken(found.text) : null;
 	}
 	for (const place of TOKEN_POINTERS) {
-		const token = asToken(at(place)?.text ?? '');
+		const token = credible({ place, text: at(place)?.text ?? '' });
 		if (token !== null) return token;
 	}
-	const bare = asToken(at('')?.text ?? '');
+	const bare = credible({ place: '', text: at('')?.text ?? '' });
 	return bare !== null && bare.length >= LEAST_BARE_TOKEN ? bare : null;
 }
 
@@ -88,17 +102,41 @@ function cookiesIn(header: string): AnswerText[] {
 
 /** Whether a text could be the token that was not found yet: by its form, or by the name of its place. */
 export function looksLikeToken({ place, text }: AnswerText): boolean {
-	const token = asToken(text);
-	if (token === null || /^https?:\/\//i.test(token)) return false;
-	const name = place.slice(place.lastIndexOf('/') + 1);
+	const token = credible({ place, text });
+	if (token === null || /^https?:\/\//i.test(token) || OF_REQUEST.test(place)) return false;
+	const name = nameOf(place);
 	return JWT.test(token) || OPAQUE.test(token) || (token.length >= LEAST_BARE_TOKEN && TELLING_NAME.test(name));
+}
+
+/** Whether there are texts, and all of them are words for people: no setting finds a token in such an answer. */
+export function holdsWordsOnly(texts: readonly AnswerText[]): boolean {
+	const said = texts.filter(({ text }) => text.trim() !== '');
+	const inBody = said.filter(({ place }) => !/^(?:header|cookie):/.test(place));
+	const mayBeToken = (one: AnswerText) => {
+		if (!inBody.includes(one)) return looksLikeToken(one);
+		if (PERHAPS_SECRET.test(one.text)) return true;
+		const token = credible(one);
+		return token !== null && !(NAME_OF_WORDS.test(nameOf(one.place)) && WORDS.test(token));
+	};
+	return inBody.length > 0 && !said.some(mayBeToken);
+}
+
+const nameOf = (place: string) => place.slice(place.lastIndexOf('/') + 1);
+
+/** The token in a text, unless it is made of words for people or of a program. */
+function credible({ place, text }: AnswerText): string | null {
+	const token = asToken(text);
+	if (token === null || OF_PROGRAM.test(token)) return null;
+	if (place === '' && token.length < LEAST_WORDS && /^[a-z]+$/i.test(token) && WORDS.test(token)) return null;
+	const isFailure = /^[A-Za-z_.-]+$/.test(token) && FAILURE.test(token.replace(/([a-z])([A-Z])/g, '$1_$2'));
+	return isFailure ? null : token;
 }
 
 /** The texts that could be the token first: those that say so by name or form, then others, then ids, which rarely are one. */
 export function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {
 	const rank = (one: AnswerText) => {
 		if (!looksLikeToken(one)) return 3;
-		const name = one.place.slice(one.place.lastIndexOf('/') + 1);
+		const name = nameOf(one.place);
 		// The id of a connection is none, and what refreshes it opens no channel.
 		if (/id$|refresh/i.test(name)) return 2;
 		if (TELLING_NAME.test(name) || JWT.test(asToken(one.text) ?? '')) return 0;

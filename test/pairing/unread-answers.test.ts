@@ -119,6 +119,33 @@ describe('an answer that could not be read', () => {
 	);
 
 	test.each([
+		['{"code":401,"msg":"invalid token"}', 'code-expired-or-used', 'This code is not accepted: '],
+		['{"detail":"The pairing code has already been used"}', 'code-expired-or-used', 'already been used'],
+		['{"message":"maintenance"}', 'pairing-uncertain', 'answered 200 and has sent no Connection: maintenance.'],
+		['{"fault":{"faultstring":"Rate limit quota violation"}}', 'pairing-uncertain', ': Rate limit quota violation.'],
+		['ServiceUnavailable', 'pairing-uncertain', ': ServiceUnavailable.'],
+		['error: not ready', 'pairing-uncertain', ': error: not ready.'],
+		['{"token":"error"}', 'pairing-uncertain', 'has sent no Connection.'],
+		// What may be a token, however short, is kept; what may have one in it is not shown.
+		['{"message":"Registered: use conn-0123456789"}', 'answer-unreadable', 'Texts are at: /message'],
+		['{"message":"Device registered","key":"tr-01"}', 'answer-unreadable', 'Texts are at: /message, /key'],
+	])('that holds only words is told by them, and no setting: %s [F1479]', async (body, code, words) => {
+		const server = createServer((request, response) => {
+			request.resume();
+			response.setHeader('x-request-id', '0f8fad5b-d9cb-469f-a165-70867728950e');
+			response.end(body);
+		});
+		const device = await givenAgent();
+		const link = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+		const refusal = await refusalOf(device.pair(link));
+		expect(refusal).toMatchObject({ code, message: expect.stringContaining(words) });
+		const isUnread = code === 'answer-unreadable';
+		expect(refusal.remedy.includes('tokenPointer')).toBe(isUnread);
+		expect((await kept(device)) !== null).toBe(isUnread);
+		server.close();
+	});
+
+	test.each([
 		[
 			'a token in another place',
 			'{"data":{"jwt":"conn-nested-0123456789abcdef"}}',

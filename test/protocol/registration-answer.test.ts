@@ -90,6 +90,36 @@ describe('the Connection token in an answer', () => {
 		expect(findConnectionToken({ body })).toBeNull();
 	});
 
+	test.each([
+		['a script', 'window.location="http://portal/login";'],
+		['a form with an error', 'error=invalid_token'],
+		['words run together', 'ServiceUnavailable'],
+		['a word behind a label', 'Connection established'],
+		['an error in place of the token', '{"token":"error"}'],
+		['a code of an error there', '{"token":"invalid_token"}'],
+		['what a program writes for nothing', '{"connectionToken":"undefined"}'],
+		['an error behind its scheme', '{"authorization":"Bearer error=\\"invalid_token\\""}'],
+	])('%s is none, unless its place is named [F1478]', (_what, body) => {
+		const texts = readAnswerTexts({ body });
+		expect(tokenIn(texts)).toBeNull();
+		expect(texts.filter(looksLikeToken)).toEqual([]);
+		expect(tokenIn([{ place: '/key', text: 'error' }], '/key')).toBe('error');
+	});
+
+	test.each([
+		'tr-01HX',
+		'abc|def',
+		'c2VjcmV0LWVycm9y==',
+		'conn:0/a',
+		'0f8fad5bd9cb469fa16570867728950e',
+		'error-01',
+		'aBcDefGhIjkl',
+		'x.y~z',
+	])('stays one where it is looked for: %s [F1478]', (token) => {
+		expect(findConnectionToken({ body: JSON.stringify({ token }) })).toBe(token);
+		if (token.length >= 8) expect(findConnectionToken({ body: token })).toBe(token);
+	});
+
 	test('whatever comes, it does not throw, and what is found could be sent in a header', () => {
 		const body = fc.oneof(
 			fc.json(),
