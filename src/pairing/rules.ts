@@ -3,12 +3,12 @@ import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import type { PairPreview } from '../protocol/local-api.ts';
+import { KIND_SENTENCES } from '../protocol/other-texts.ts';
 import { NO_ORIGIN } from '../settings/restrictions.ts';
 import type { Settings } from '../settings/table.ts';
 import { type DeviceState, lastWorkflow } from '../state/device-state.ts';
 import { type DesiredWorkflow, describeSource } from '../workflow/precedence.ts';
 import { NOT_SENT, type SentCode } from './code-worth.ts';
-import { KIND_SENTENCES } from './other-texts.ts';
 import { namesTenant, type Standing, takesRescue, whyNoRescue } from './rescue.ts';
 import { endsWithToken, otherKind, readScannedText, type UnreadReason } from './scanned-text.ts';
 

@@ -2,9 +2,10 @@
  * A text as a scanner has typed it, read as the code that it was: with what scanners put around a code, and through the
  * keyboard layout of the device where that is another than the scanner's. Reads only what can be meant in one way. Pure.
  */
+
+import { kindOf, type OtherKind } from '../protocol/other-texts.ts';
 import { type NotACodeReason, type PairingCode, readPairingCode, type ScannedCode } from '../protocol/pairing-code.ts';
 import { keysOf, LAYOUTS, type Layout, retyped, typedBy } from './keyboard-layouts.ts';
-import { kindOf, type OtherKind } from './other-texts.ts';
 
 /** How the characters were mixed up. */
 export interface Typed {
@@ -39,7 +40,8 @@ export function readScannedText(scanned: string): ScannedText {
 		return changed === null ? { code: direct, typed: null } : { code: null, reason: changed };
 	}
 	const reason = direct.reason === 'otherText' && REST.test(text) ? 'damaged' : direct.reason;
-	if (text.length > MAX_TYPED || text.length < 16) return { code: null, reason };
+	const isRead = text.length < 16 || kindOf(text) === 'product';
+	if (text.length > MAX_TYPED || isRead) return { code: null, reason };
 	const [first, ...others] = retypings(text);
 	if (first) return readAs([first, ...others]);
 	if (looksRetyped(text)) return { code: null, reason: 'otherLayout' };

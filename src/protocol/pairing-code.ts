@@ -3,6 +3,7 @@ import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';
 import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';
 import { parseJson } from './json.ts';
+import { kindOf } from './other-texts.ts';
 
 /** Longest text that is looked at, in characters. The largest QR code holds 4,296. */
 export const MAX_CODE_LENGTH = 4296;
@@ -158,28 +159,33 @@ function readBareToken(text: string): ScannedCode {
 	if (SCHEME_WORD.test(text) && PLAUSIBLE.test(token))
 		return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 	// A shelf label or a serial number must not be taken for a secret: tokens are long and hardly ever only digits.
-	if (token.length < 16 || /^\d+$/.test(token) || !/^[\w.~+/-]+=*$/.test(token)) return notACode('otherText');
+	if (token.length < 16 || kindOf(token) !== null || /^\d+$/.test(token) || !/^[\w.~+/-]+=*$/.test(token))
+		return notACode('otherText');
 	return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 }
 
 const SCHEME_WORD = /^\s*token\s/i;
-/** One word that is neither a piece of a link nor the beginning of a signed token, nor what other codes that people meet begin with. */
-const PLAUSIBLE =
-	/^(?!https?\b|eyJ|(?:wifi|tel|sms|smsto|mms|facetime|geo|mailto|matmsg|mecard|urn|otpauth|bitcoin|ethereum|market|intent|upi):)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
+/** One word that is neither a piece of a link nor the beginning of a signed token. */
+const PLAUSIBLE = /^(?!https?\b|eyJ)(?!.*\/\/)[\w.~+/:-]{4,}={0,2}$/i;
 
 /** The form of a code that {@link asGivenCode} takes, in words. */
 export const SHORT_TOKEN_FORM =
-	'one word of at least four letters, digits and . ~ _ + / : -; without a digit as "Token WORD"';
+	'one word of at least four letters, digits and . ~ _ + / : -; without a digit, or with letters alone before a colon, as "Token WORD"';
 
 /**
  * A text of which a person says that it is the code, as what it then means: the interface gives a Short Token no form, so one word with a digit
- * may be one, however short; one without is more often a slip, and takes its scheme before it. A text that a scanner, a picture or the camera gives has to look like a code.
+ * may be one, however short; one without, or of the form of another thing, is more often a slip, and takes its scheme before it. A text that a scanner, a picture or the camera gives has to look like a code.
  */
 export function asGivenCode(text: string): string {
 	const read = readPairingCode(text);
 	const isOther = read.kind === 'notACode' && (read.reason === 'otherText' || read.reason === 'linkWithoutToken');
 	const named = `Token ${text.trim()}`;
-	return isOther && /\d/.test(text) && PLAUSIBLE.test(text.trim()) && readPairingCode(named).kind === 'pairingCode'
+	const isNamed = kindOf(text) !== null && !/^\d+$/.test(text.trim());
+	return isOther &&
+		!isNamed &&
+		/\d/.test(text) &&
+		PLAUSIBLE.test(text.trim()) &&
+		readPairingCode(named).kind === 'pairingCode'
 		? named
 		: text;
 }

@@ -273,14 +273,32 @@ test.each([
 	['otpauth://totp/x?secret=ABC', 'another application'],
 	['4006381333931', 'bar code'],
 	[']E04006381333931', 'bar code'],
+	['www.restaurant-muenchen.de/karte1', 'a link'],
+	['example.com/menu/today-2026', 'a link'],
+	['EXAMPLE.COM/MENU/TODAY-2026', 'a link'],
+	['tel+498912345678', 'telephone number'],
+	['1Z999AA10123456784', 'bar code'],
+	['DE89370400440532013000', 'bar code'],
+	['RF18539007547034', 'bar code'],
+	['MT:Y.K9042C00KA0648G00', 'another application'],
 	['(01)04012345678901', 'bar code'],
 	['www.example.com', 'a link'],
 	['AB12:CD34', 'some other text'],
 	['{"name":"x"}', 'some other text'],
-])('%s is called what it is: %s', (text, words) => {
+])('%s is called what it is: %s [F1481]', (text, words) => {
 	const read = readScannedText(text);
 	expect(read.code ? '' : notACode(read.reason, text).message).toContain(words);
 });
+
+test.each([
+	'550e8400-e29b-41d4-a716-446655440000',
+	'DE89370400440532013001',
+	'aB3.xY/zQ9kLmN0pRsT',
+	'tr-0123456789.abcdef/01234567ab',
+	'TELK49891234567890',
+])('a token that only looks a little like another thing stays one: %s [F1481]', (token) =>
+	expect(readScannedText(token)).toMatchObject({ code: { token } }),
+);
 
 test('a link whose first signs are lost is named as not whole, wherever it begins; so is one with two workflows [F1236]', () => {
 	for (let cut = 1; cut <= LINK.length - 16; cut += 1) {

@@ -458,4 +458,21 @@ describe('a text of which a person says that it is the code', () => {
 	])('is none where it begins as the code of another thing: %s [F1461]', (text) =>
 		expect(readPairingCode(asGivenCode(text)).kind).toBe('notACode'),
 	);
+
+	test.each([
+		...['callto:123456', 'mmsto:123456', 'isbn:9783161484100', 'sip:100', 'skype:echo123', 'xmpp:a1', 'javascript:1'],
+		...['lightning:lnbc1234', 'shortcut:1234', 'spotify:track:4u', 'LPA:1', 'DPP:K:MDk1', 'MT:Y.K9042C00KA0648G00'],
+		...[
+			'SN:1234567890',
+			'IMEI:490154203237518',
+			'BEGIN:VCARD1',
+			'tel+498912345678',
+			'example.com/a1',
+			'www.example.com/x1',
+		],
+		...['DE89370400440532013000', '1Z999AA10123456784'],
+	])('is none where a scanner names it or refuses it, but with its scheme: %s [F1480]', (text) => {
+		expect(readPairingCode(asGivenCode(text)).kind).toBe('notACode');
+		expect(readPairingCode(asGivenCode(`Token ${text}`))).toMatchObject({ form: 'token', token: text });
+	});
 });

@@ -2,7 +2,7 @@
 import english from './languages/en.js';
 
 /** @import { ErrorCode, Params } from '../../base/errors.ts' */
-/** @import { OtherKind } from '../../pairing/other-texts.ts' */
+/** @import { OtherKind } from '../../protocol/other-texts.ts' */
 /** @import { Status } from '../../protocol/local-api.ts' */
 /** @import { PageView } from '../view.ts' */
 /** @import { PAGE_LANGUAGES } from '../../settings/table.ts' */

@@ -1,17 +1,18 @@
-/** The kind of a text that cannot pair, by its form alone: one list for scanners, pictures and the page. Pure. */
+/** The kind of a text that cannot pair, by its form alone: one list for scanners, pictures, the page and what is typed. Pure. */
 
 export type OtherKind = 'wifi' | 'contact' | 'phone' | 'mail' | 'place' | 'link' | 'application' | 'product';
 
 const FORMS: readonly (readonly [OtherKind, RegExp])[] = [
 	['wifi', /^wifi:/i],
 	['contact', /^(?:begin:vcard|mecard:|bizcard:)/i],
-	['phone', /^(?:tel|sms|smsto|facetime):/i],
+	['phone', /^(?:(?:tel|sms|smsto|facetime):|tel\W{1,2}\d[\d.-]{4,}$)/i],
 	['mail', /^(?:mailto|matmsg|smtp):/i],
 	['place', /^geo:/i],
-	['link', /^(?:https?:|www\.)/i],
-	['application', /^(?:[a-z][a-z+.-]{2,}:\S|[a-z][a-z+.-]+:\/\/\S)/],
-	// The digits of goods and parcels, and an item's number as GS1 writes it.
-	['product', /^(?:\d{8,48}|\(01\)\d{14}.*)$/],
+	// Also without a scheme; the letters of a host are all small or all capitals.
+	['link', /^(?:https?:|www\.|WWW\.|(?:[a-z\d-]+\.)+[a-z]{2,4}\/|(?:[A-Z\d-]+\.)+[A-Z]{2,4}\/)/],
+	['application', /^[a-z][a-z+.-]+:\S/i],
+	// The digits of goods and parcels, a parcel of UPS, and an item's number as GS1 writes it.
+	['product', /^(?:\d{8,48}|1Z[\dA-Z]{16}|\(01\)\d{14}.*)$/],
 ];
 
 /** The marks of bar codes, by which scanners tell the kind of what they read. Source: ISO/IEC 15424. */
@@ -21,8 +22,16 @@ const MARK = /^\][A-Za-z][0-9A-Za-z]/;
 /** The kind of a text that cannot pair, if it is known. */
 export function kindOf(text: string): OtherKind | null {
 	const plain = text.trim().replace(MARK, '');
-	const [kind] = FORMS.find(([, form]) => form.test(plain)) ?? [BAR_CODE.test(text.trim()) ? 'product' : null];
+	const isProduct = BAR_CODE.test(text.trim()) || isReference(plain);
+	const [kind] = FORMS.find(([, form]) => form.test(plain)) ?? [isProduct ? 'product' : null];
 	return kind;
+}
+
+/** The number of an account or of an invoice: its check digits are right. Source: ISO 13616; ISO 11649. */
+function isReference(text: string): boolean {
+	if (!/^[A-Z]{2}\d{2}[A-Z\d]{4,30}$/.test(text)) return false;
+	const signs = [...text.slice(4), ...text.slice(0, 4)];
+	return signs.reduce((rest, sign) => Number(`${rest}${Number.parseInt(sign, 36)}`) % 97, 0) === 1;
 }
 
 export const KIND_SENTENCES: Readonly<Record<OtherKind, string>> = {
