@@ -51,7 +51,7 @@ export async function redeemCode(
 	const { clock, client, stateWriter, service } = options;
 	const host = new URL(plan.baseUrl).host;
 	const { attempt: before } = stateWriter.state;
-	// The same code once more is no newer one: an answer that was set aside may be the one to it.
+	// The same code once more keeps its attempt: an answer that was set aside may be the one to it.
 	const isAgain = before?.tokenHash === hashOf(plan.token) && before.host === host;
 	const attemptId = isAgain ? before.attemptId : options.newAttemptId();
 	await prepare(plan, attemptId, options).catch((error: unknown) => {

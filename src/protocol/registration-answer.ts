@@ -41,7 +41,7 @@ const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
 /** A word for a failure, alone or run together with others: `error`, `ServiceUnavailable`, `invalid_token`. */
 const FAILURE =
 	/(?:^|[_.-])(?:errors?|err|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
-/** What programs and forms are written with, and no token: base64 has `=` at its end only. */
+/** Signs of programs and forms that no token has: base64 has `=` at its end only. */
 const OF_PROGRAM = /["'`<>;()\\]|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*=(?!=*$)/i;
 /** Words of a language, also run together. */
 const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;

@@ -21,7 +21,7 @@ const span = ({ seconds }: Params) => plainDuration(Number(seconds) * 1000);
 const moving = (code: PurposeCode) => (params: Params, problem: string) =>
 	`${online(params)}; ${PURPOSES[code](params)}${problem && ` does not succeed: ${problem}`}`;
 
-/** What is told of a code that was sent and whose answer was lost, by the status and the doctor alike. */
+/** The words on a code that was sent and whose answer was lost, by the status and the doctor alike. */
 export const lostAnswer = (host: unknown): Failure =>
 	failure('pairing-uncertain', `${host} gave no usable answer to the last pairing code, so it may have been used.`, {
 		remedy:
