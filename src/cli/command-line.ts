@@ -195,7 +195,7 @@ const MEANT: Readonly<Record<string, string>> = {
 	...{ log: 'history', logs: 'history', bundle: 'support-bundle', support: 'support-bundle' },
 	...{ info: 'status', health: 'status', retry: 'reconnect', reset: 'unpair', forget: 'unpair' },
 	...{ journal: 'history', code: 'pair', token: 'pair', qr: 'pair', qrcode: 'pair' },
-	...{ scan: 'pair', register: 'pair', settings: 'config', set: 'show', get: 'show', list: 'show' },
+	...{ scan: 'pair', register: 'pair', login: 'pair', settings: 'config', set: 'show', get: 'show', list: 'show' },
 	...{
 		check: 'doctor',
 		test: 'doctor',
@@ -212,14 +212,17 @@ const UNIT_VERBS: readonly string[] = ['start', 'stop', 'restart', 'reload', 'en
 /** Of idv, which pairs nothing itself. */
 const MEANT_OF_OPERATORS: typeof MEANT = {
 	...{ pair: 'qrcode', scan: 'qrcode', register: 'qrcode', code: 'qrcode', qr: 'qrcode', token: 'qrcode' },
-	settings: 'profile',
+	...{ settings: 'profile', login: 'profile' },
 };
 
 /** Commands that are tried with either program, and that only the other one has. */
 const OF_OTHER: Readonly<Record<string, { readonly program: string; readonly names: readonly string[] }>> = {
 	idv: {
 		program: 'idv-agent',
-		names: ['status', 'doctor', 'history', 'events', 'support-bundle', 'unpair', 'reconnect', 'identity', 'scanner'],
+		names: [
+			...['status', 'doctor', 'history', 'events', 'support-bundle', 'unpair', 'reconnect', 'identity'],
+			...['scanner', 'plan', 'run', 'update'],
+		],
 	},
 	'idv-agent': { program: 'idv', names: ['probe', 'fleet', 'device', 'session', 'apikey', 'profile', 'whoami'] },
 };
@@ -242,6 +245,7 @@ function meantBy(word: string, parent: Command): string | null {
 
 function meantOfOther(typed: string, program: string): string | null {
 	const other = OF_OTHER[program];
+	if (typed === other?.program) return typed;
 	const near = other && nearestName(typed, [...other.names, ...(program === 'idv' ? Object.keys(MEANT) : [])]);
 	const name = near && (MEANT[near] ?? near);
 	return name && other.names.includes(name) ? `${other.program} ${name}` : null;
@@ -258,7 +262,7 @@ function plainWords(
 		error.code === 'commander.excessArguments'
 			? first.replace(/ but got \d+:.*$/s, '')
 			: error.code === 'commander.unknownOption'
-				? first.replace(/=.*'$/s, "'").replace(/ '(?!-[a-z]'$|--[a-z-]{1,40}'$).*$/is, '')
+				? first.replace(/=.*'$/s, "'").replace(/ '(?!-(?:[a-z]|help)'$|--[a-z-]{1,40}'$).*$/is, '')
 				: first;
 	const unknown = /^unknown command '([^']+)'$/.exec(first)?.[1];
 	const parent = words.reduce((command, word) => commandOf(command, word) ?? command, program);

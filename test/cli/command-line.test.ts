@@ -112,6 +112,25 @@ test.each([
 });
 
 test.each([
+	['idv', ['run'], 'idv-agent run'],
+	['idv', ['update'], 'idv-agent update'],
+	['idv', ['plan'], 'idv-agent plan'],
+	['idv', ['login'], 'profile'],
+	['idv-agent', ['login'], 'pair'],
+	['idv', ['idv-agent', 'status'], 'idv-agent'],
+	['idv-agent', ['idv', 'fleet'], 'idv'],
+])('%s %j is answered with %s [F1482]', async (program, words, meant) => {
+	const said = new RegExp(`^Error: Unknown command '.*'\\. Did you mean ${meant}\\? See`);
+	expectRefusal(await run(program as 'idv', words), { status: 64, code: 'usage', words: said });
+});
+
+test('-help, which other programs take, is named in the refusal [F1482]', async () => {
+	const words = /^Error: Unknown option '-help'\. /;
+	expectRefusal(await run('idv-agent', ['-help']), { status: 64, code: 'usage', words });
+	expectRefusal(await run('idv-agent', ['-hTopSecret']), { status: 64, code: 'usage', words: /^(?!.*TopSecret)/ });
+});
+
+test.each([
 	['stop', 'stop'],
 	['STOP', 'stop'],
 	['start', 'start'],
