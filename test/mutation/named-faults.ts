@@ -194,8 +194,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'the time of an earlier kept answer ends a newer one',
 		file: 'src/pairing/kept-answer.runner.ts',
-		from: 'isEarlier = false;\n\t\tcancel();',
-		to: 'isEarlier = false;',
+		from: 'tried = null;\n\t\tcancel();',
+		to: 'tried = null;',
 		tests: 'test/pairing/unread-answers.test.ts',
 	},
 	{
