@@ -169,6 +169,24 @@ export async function syncDirectory(directory: string): Promise<void> {
 	}
 }
 
+/**
+ * Makes a directory with those above it. Node's own `recursive` goes round for ever where the system says ENOENT under a parent that
+ * is there: in /proc, or in a mount whose source was deleted.
+ * @throws the system's error, for `inWords`.
+ */
+export function makeDirectory(directory: string, mode: number): void {
+	const isDirectory = (at: string) => fs.statSync(at, { throwIfNoEntry: false })?.isDirectory() === true;
+	try {
+		fs.mkdirSync(directory, { mode });
+	} catch (error) {
+		if (isDirectory(directory)) return;
+		const above = path.dirname(directory);
+		if (errnoOf(error) !== 'ENOENT' || isDirectory(above)) throw error;
+		makeDirectory(above, mode);
+		makeDirectory(directory, mode);
+	}
+}
+
 export async function remove(file: string): Promise<void> {
 	try {
 		fs.unlinkSync(file);

@@ -1,9 +1,10 @@
 /** The operator's profiles: names of services, kept by `conf`, and the credential of each in a file of its own. */
-import { mkdir, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
-import { inWords, writeDurably } from '../base/files.edge.ts';
+import { inWords, makeDirectory, writeDurably } from '../base/files.edge.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { didYouMean } from '../settings/resolve.ts';
 
@@ -80,6 +81,8 @@ async function openStore(env: Environment) {
 	try {
 		const { XDG_CONFIG_HOME: directory } = env;
 		const place = directory ? { cwd: join(directory, 'idv') } : {};
+		// Otherwise `conf` makes it, also where it only reads, and may go round for ever.
+		makeDirectory(place.cwd ?? homedir(), 0o755);
 		const conf = new Conf<Document>({ projectName: 'idv', projectSuffix: '', configName: 'profiles', ...place });
 		const write = (document: Document) => {
 			conf.store = document;
@@ -101,7 +104,7 @@ function secretFile(directory: string, name: string): string {
 
 async function writeSecret(file: string, secret: string): Promise<void> {
 	try {
-		await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+		makeDirectory(dirname(file), 0o700);
 		await writeDurably(file, `${secret}\n`);
 	} catch (error) {
 		const message = `The credential cannot be written to ${dirname(file)}: ${inWords(error)}.`;

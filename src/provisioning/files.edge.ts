@@ -97,7 +97,7 @@ export async function writeDurably(
 	owner?: { readonly uid: number; readonly gid: number },
 ): Promise<void> {
 	try {
-		await fs.mkdir(path.dirname(file), { recursive: true, mode: 0o755 });
+		files.makeDirectory(path.dirname(file), 0o755);
 		// Always under the same name, so that what a crash has left goes with the next write.
 		await files.writeDurably(file, content, { mode, owner, temporary: `${file}.new` });
 	} catch (error) {

@@ -88,7 +88,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	if (!options.readonly) {
 		try {
-			fs.mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+			files.makeDirectory(stateDir, 0o700);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state directory cannot be created');
 		}

@@ -3,10 +3,11 @@
  * does within the process of a test, where everything else about it is tested.
  */
 import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { BIN, finish, finishApart, givenHome, type Program } from './command.ts';
+import { BIN, finish, finishApart, follow, givenHome, type Program } from './command.ts';
 import { readHelp } from './help.ts';
 
 const NONE = '/nowhere/file';
@@ -101,6 +102,26 @@ test.each(['demo', 'support-bundle'])(
 		expect(stderr).toMatch(/^Error: The directory in which this was started is not there any more\. [^\n]+\n$/);
 	},
 );
+
+test('a directory under /proc, where none can be made, is named at once by each command that needs one [F1466]', async () => {
+	const { directory, env } = await givenHome();
+	await writeFile(join(directory, 'provision.json'), '{"baseUrl":"http://127.0.0.1:9","apiKey":"ak-123456789012345"}');
+	const provision = ['provision', '--credstore', '/proc/x/y', join(directory, 'provision.json')];
+	const calls: [Program, readonly string[], Readonly<Record<string, string>>, number][] = [
+		['idv-agent', ['run', '--state-dir', '/proc/x'], {}, 74],
+		['idv-agent', ['run', '--run-dir', '/proc/x'], {}, 74],
+		['idv-agent', provision, {}, 74],
+		['idv', ['profile', 'list'], { XDG_CONFIG_HOME: '/proc/x' }, 78],
+		['idv', ['profile', 'list'], { HOME: '/proc/x' }, 78],
+	];
+	for (const [name, args, more, status] of calls) {
+		const child = follow(name, args, { ...env, ...more });
+		const late = setTimeout(() => void child.end('SIGKILL'), 15_000);
+		const ended = await child.ended;
+		clearTimeout(late);
+		expect({ args, ended }).toMatchObject({ args, ended: { status, stderr: expect.stringMatching(/\(ENOENT\)/) } });
+	}
+}, 90_000);
 
 const ALL = (['idv-agent', 'idv'] as const).flatMap((name) =>
 	Object.entries(CALLS[name]).map(([path, more]) => [name, path, more] as const),

@@ -9,7 +9,7 @@ import type http from 'node:http';
 import net from 'node:net';
 import { join } from 'node:path';
 import { AgentError, type Failure, failure } from '../../base/errors.ts';
-import { checkSocketPath, errnoOf, isOutOfRoom, roomRemedy } from '../../base/files.edge.ts';
+import { checkSocketPath, errnoOf, isOutOfRoom, makeDirectory, roomRemedy } from '../../base/files.edge.ts';
 import { findGroup } from '../../base/unix.edge.ts';
 import { LOCAL_SOCKETS } from '../../protocol/local-api.ts';
 import { type BrowserApplication, letInAs } from './browser-applications.ts';
@@ -32,7 +32,7 @@ export async function openLocalServer(options: LocalServerOptions): Promise<Loca
 	const paths = SOCKET_NAMES.filter((name) => !options.listen?.[name]).map((name) => socketPath(options.runDir, name));
 	if (paths.length > 0)
 		try {
-			fs.mkdirSync(options.runDir, { recursive: true, mode: 0o755 });
+			makeDirectory(options.runDir, 0o755);
 		} catch (error) {
 			throw socketFailed(`Cannot make the run directory ${options.runDir}`, error);
 		}
@@ -70,9 +70,11 @@ export async function openApplicationSocket(
 	};
 	const context = createContext(options, { runDir, authorize });
 	const path = checkSocketPath(join(runDir, 'apps', `${application.name}.sock`));
-	await fs.promises.mkdir(join(runDir, 'apps'), { recursive: true, mode: 0o755 }).catch((error) => {
+	try {
+		makeDirectory(join(runDir, 'apps'), 0o755);
+	} catch (error) {
 		throw socketFailed(`Cannot make the directory ${join(runDir, 'apps')}`, error);
-	});
+	}
 	await clearStaleSocket(path);
 	const server = createServer(context, 'agent');
 	await listen(server, path);
