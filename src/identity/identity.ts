@@ -83,7 +83,7 @@ export type IdentityChoice =
 /**
  * Chooses the identity.
  *
- * - deviceId: configured, else the pinned one, else the serial number, else the one that this device registered with or was given
+ * - deviceId: configured, else the pinned one, else the serial number (one that it registered by before any other), else the one that this device registered with or was given
  *   before, else one made from machine-id and MAC address together, else one to be generated. A copied disk, an image or a container
  *   can share a machine-id, and containers a serial number: neither counts alone there.
  * - serial: configured, else as pinned, else the first of the facts that is a real one.
@@ -113,7 +113,10 @@ export function chooseIdentity(
 
 	const serial = choose(configured.serial, pinned?.serial, foundSerial);
 	const macAddress = choose(configured.macAddress, pinned?.macAddress, foundMac);
-	const deviceId = chooseDeviceId(configured, pinned, serial, kept ?? idOfHardware(facts, foundMac), facts.isContainer);
+	// A newer version may refuse the serial number by which the device registered, and find another one beside it.
+	const registeredBy = facts.serials.some(({ value }) => value.trim() === kept?.value);
+	const other = kept ?? idOfHardware(facts, foundMac);
+	const deviceId = chooseDeviceId(configured, pinned, serial, other, facts.isContainer || registeredBy);
 	// An id of its own hardware or of the settings is not taken from another device, whatever else the state holds.
 	const then = pinned?.fingerprint ?? (deviceId === kept ? (kept?.on ?? null) : null);
 	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
@@ -230,11 +233,11 @@ function chooseDeviceId(
 	pinned: PinnedIdentity | null,
 	serial: Chosen<string | null>,
 	other: Chosen<string> | null,
-	isContainer = false,
+	othersFirst: boolean,
 ): Chosen<string> | null {
 	if (configured.deviceId != null) return { value: configured.deviceId, source: 'configured' };
 	if (pinned) return { value: pinned.deviceId, source: 'pinned' };
-	const isOwn = serial.source === 'configured' || !isContainer;
+	const isOwn = serial.source === 'configured' || !othersFirst;
 	if (serial.value !== null && isOwn) return { value: serial.value, source: `serial number (${serial.source})` };
 	return other;
 }

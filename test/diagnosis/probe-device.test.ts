@@ -336,7 +336,7 @@ describe('the identity', () => {
 			'etc/machine-id': '0123456789abcdef0123456789abcdef\n',
 			...nic('eth0', { device: 'pci0000:00/0000:00:1f.6', address }),
 		});
-		const before = machineOf('BOARD-1', '3c:ec:ef:12:34:56');
+		const before = machineOf('BOARD-11', '3c:ec:ef:12:34:56');
 		const givenPinned = async () => {
 			const { home, stop } = await givenPairedAgent(await givenService(), { machine: before });
 			await home.savedToken();
@@ -346,16 +346,16 @@ describe('the identity', () => {
 
 		test('by one part is a warning, without an agent and by the word of one', async () => {
 			const home = await givenPinned();
-			const machine = machineOf('BOARD-2', '3c:ec:ef:12:34:56');
+			const machine = machineOf('BOARD-12', '3c:ec:ef:12:34:56');
 			const alone = await examine({ home, machine }, 'identity');
-			expectProblem(alone.checks.identity, 'warning', 'identity-changed', /serial number is BOARD-2/);
+			expectProblem(alone.checks.identity, 'warning', 'identity-changed', /serial number is BOARD-12/);
 			const { clock } = await givenAgent({ home, machine });
 			const asked = await examine({ home, clock, machine: before }, 'identity');
-			expectProblem(asked.checks.identity, 'warning', 'identity-changed', /serial number is BOARD-2/);
+			expectProblem(asked.checks.identity, 'warning', 'identity-changed', /serial number is BOARD-12/);
 		});
 
 		test('like a copied disk is a failure', async () => {
-			const machine = machineOf('BOARD-2', '3c:ec:ef:65:43:21');
+			const machine = machineOf('BOARD-12', '3c:ec:ef:65:43:21');
 			const { checks } = await examine({ home: await givenPinned(), machine }, 'identity');
 			expectProblem(checks.identity, 'failed', 'identity-changed', /^This seems to be a copy of another device/);
 		});

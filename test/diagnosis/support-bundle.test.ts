@@ -89,7 +89,7 @@ async function givenDevice() {
 	await writeFile(join(stateDir, 'unread-answer.json'), JSON.stringify(unread));
 	await mkdir(join(directory, 'credentials'));
 	await writeFile(join(directory, 'credentials', 'idv-agent.api-key'), known.handed);
-	await writeFile(join(directory, 'credentials', 'dmi-serial'), 'SERIAL-0001\n');
+	await writeFile(join(directory, 'credentials', 'dmi-serial'), 'SERIAL-4711\n');
 
 	const config = await file('config.json', JSON.stringify(settings));
 	const inspected = await findInspectionTarget(
