@@ -9,6 +9,7 @@ import {
 	isLeftByAnother,
 	type KeptId,
 	keptId,
+	withSerialSince,
 } from './identity.ts';
 
 export type CurrentIdentity = ReturnType<typeof keepIdentity>;
@@ -39,6 +40,7 @@ export function keepIdentity(parts: {
 		if (kept && !identity && !registeredOn) device.keep((state) => ({ ...state, registeredOn: choice.fingerprint }));
 		if (!identity && isLeftByAnother(facts, choice, kept))
 			device.keep((state) => ({ ...state, connections: [], generatedId: null, registeredOn: choice.fingerprint }));
+		device.keep((state) => withSerialSince(state, choice));
 		return choice;
 	}
 	let now = ofState();

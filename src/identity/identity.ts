@@ -171,6 +171,15 @@ export function withAccepted(state: DeviceState, found: CompleteIdentity, pinned
 	throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
 }
 
+/** The state with a serial number that has come to a paired device whose card is the same, so that it tells of no other machine when the card is replaced. Else the same state. */
+export function withSerialSince(state: DeviceState, { fingerprint: seen }: IdentityChoice): DeviceState {
+	const { identity } = state;
+	if (!identity || identity.fingerprint.serial !== null || seen.serial === null) return state;
+	const { macAddress } = identity.fingerprint;
+	if (macAddress === null || macAddress !== seen.macAddress) return state;
+	return { ...state, identity: { ...identity, fingerprint: { ...identity.fingerprint, serial: seen.serial } } };
+}
+
 /** The choice as the local interface shows it. */
 export function toReport(choice: CompleteIdentity): IdentityReport {
 	const { deviceId, serial, macAddress, pinned, rejected, warnings } = choice;
@@ -299,11 +308,18 @@ const HARDWARE = PARTS.filter((part) => part !== 'machine');
 const isBare = (then: Fingerprint, now: Fingerprint) =>
 	now.machine !== null && HARDWARE.every((part) => then[part] !== null && now[part] === null);
 
-/** Parts known both then and now, and different; a placeholder of the maker where a serial number was is of another board. */
+/**
+ * Parts known both then and now, and different; a placeholder of the maker where a serial number was is of another board. A serial number
+ * that was not there then, with another card, is of another machine: where it can only be read since, or a newer version takes it, the card is the same.
+ */
 function changedParts({ serials, isContainer }: IdentityFacts, then: Fingerprint, now: Fingerprint): Part[] {
+	const isOther = (part: Part) => then[part] !== now[part] && now[part] !== null;
+	const isNew = then.serial === null && HARDWARE.every(isOther) && PARTS.some((part) => then[part] !== null);
 	const isKnown = (part: Part) =>
 		now[part] !== null || (part === 'serial' && !isContainer && serials.some(({ value }) => value.trim()));
-	return PARTS.filter((part) => then[part] !== null && isKnown(part) && then[part] !== now[part]);
+	return PARTS.filter((part) =>
+		then[part] === null ? isNew && part !== 'machine' : isKnown(part) && then[part] !== now[part],
+	);
 }
 
 /**
@@ -342,9 +358,10 @@ function describeChanges(
 	now: Fingerprint,
 	when: string,
 ): Failure[] {
+	const before = (part: Part) => `${when} it ${then[part] === null ? 'had none' : `was ${then[part]}`}`;
 	const describe: Record<Part, string> = {
-		serial: `its serial number is ${now.serial ?? 'a placeholder of the maker'}, ${when} it was ${then.serial}`,
-		macAddress: `its MAC address is ${now.macAddress}, ${when} it was ${then.macAddress}`,
+		serial: `its serial number is ${now.serial ?? 'a placeholder of the maker'}, ${before('serial')}`,
+		macAddress: `its MAC address is ${now.macAddress}, ${before('macAddress')}`,
 		// The hashes would tell a person nothing.
 		machine: `its machine-id is another one than ${when}`,
 	};

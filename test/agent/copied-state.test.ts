@@ -31,6 +31,42 @@ const envOf = ({ paths }: Home) => ({
 	IDV_AGENT_CONFIG: paths.configFile,
 });
 
+describe('the state of a device that was paired without a serial number', () => {
+	const OWN = MACHINES['PC with serial numbers of the maker'];
+
+	async function givenPaired(machine: Tree) {
+		const service = await givenService();
+		const home = await givenHome();
+		const device = await givenAgent({ home, settings: { baseUrl: service.url }, machine });
+		await device.pair(service.createPairingCode('check-in').url);
+		await device.untilState('online');
+		await device.stop();
+		return { service, home };
+	}
+
+	test('of a virtual machine, on a machine with a serial number and a card of its own, is a copy', async () => {
+		const { service, home } = await givenPaired(MACHINES['virtual machine']);
+		const machine = { ...OWN, 'etc/machine-id': MACHINES['virtual machine']['etc/machine-id'] ?? '' };
+		const copy = await givenAgent({ home, machine });
+		expect(await copy.untilState('blocked')).toMatchObject({ problem: { code: 'identity-changed' } });
+		expect(registrations(service)).toHaveLength(1);
+	});
+
+	test('on the same machine, which shows one now, is the same device, also with another card later [F1470]', async () => {
+		const { home } = await givenPaired(FIRST);
+		const shown: Tree = { 'sys/class/dmi/id/product_serial': 'S1AB77Q\n' };
+		const first = await givenAgent({ home, machine: { ...FIRST, ...shown } });
+		expect((await first.untilState('online')).warnings).toEqual([]);
+		await first.stop();
+		const repaired = await givenAgent({ home, machine: { ...OTHER_BOARD, ...shown } });
+		expect(await repaired.untilState('online')).toMatchObject({
+			warnings: [
+				{ code: 'identity-changed', message: expect.stringMatching(/^A part of this device has changed: its MAC/) },
+			],
+		});
+	});
+});
+
 describe('the state of a device with an API key', () => {
 	test('on another machine is a copy: status, doctor and identity say so, and it does not register [F745]', async () => {
 		const service = await givenService();

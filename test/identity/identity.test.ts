@@ -465,13 +465,40 @@ describe('a state that was copied to another device', () => {
 			true,
 		],
 		['only a serial number was ever known', { serial: 'PF3K9QXZ' }, other, true],
-		['only a card was ever known', { macAddress: ONBOARD.mac }, other, false],
+		['only a card was ever known', { macAddress: ONBOARD.mac }, { ...other, serial: null }, false],
 		['only a machine-id was ever known', { machine: HASH }, other, true],
 		['nothing was ever known', {}, other, false],
 	])('%s: it is one where nothing of the hardware is the same [F1418]', (_name, then, now, cloned) => {
 		const choice = chooseIdentity(machineWith(now), {}, pinnedWith(then), null);
 		expect(choice.cloned).toBe(cloned);
 	});
+
+	test.each<[string, Partial<Fingerprint>, Parameters<typeof machineWith>[0], boolean]>([
+		['a virtual machine, on hardware', { machine: HASH }, { ...other, machine: HASH }, true],
+		['a board without one, on another', { macAddress: ONBOARD.mac, machine: HASH }, { ...other, machine: HASH }, true],
+		['the same board, which shows one now', { macAddress: ONBOARD.mac, machine: HASH }, { serial: 'OTHER-99' }, false],
+		['a virtual machine that has one now', { machine: HASH }, { ...other, mac: null, machine: HASH }, false],
+		['a virtual machine with a card plugged in', { machine: HASH }, { ...other, serial: null, machine: HASH }, false],
+		[
+			'the same, its card gone',
+			{ macAddress: ONBOARD.mac, machine: HASH },
+			{ ...other, mac: null, machine: HASH },
+			false,
+		],
+		['the volume of a container', {}, other, false],
+	])(
+		'%s: a serial number and another card where there was no serial number are those of another machine [F1468]',
+		(_name, then, now, cloned) => {
+			const choice = chooseIdentity(machineWith(now), {}, pinnedWith(then), null);
+			const told = [
+				'This seems to be a copy of another device: its serial number is OTHER-99, at the pairing it had none; ',
+			];
+			expect(choice).toMatchObject({
+				cloned,
+				warnings: cloned ? told.map((text) => ({ message: expect.stringContaining(text) })) : [],
+			});
+		},
+	);
 
 	test('whose serial number is a placeholder on the other board counts as well, and is named so [F1315]', () => {
 		const placeholder = { ...other, serial: 'Default string', machine: HASH };
