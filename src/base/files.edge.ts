@@ -220,6 +220,7 @@ const ERRNO_WORDS: Record<string, string> = {
 	ENOSPC: 'the disk is full',
 	ENOTDIR: 'a part of its path is not a directory',
 	EPERM: 'this user may not',
+	EPIPE: 'its reader is gone',
 	EROFS: 'the file system is read-only',
 };
 

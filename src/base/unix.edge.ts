@@ -2,7 +2,7 @@
  * Users, groups and the permissions of files, which only a Unix has. Programs for laptops (`idv`, the trial service,
  * the client) ask for these and for the links of interfaces here, where a system without them answers as if each file were its user's own.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, fstatSync, readFileSync, statSync } from 'node:fs';
 import { readText } from './files.edge.ts';
 
 /** Of /etc/passwd and /etc/group: a site with tens of thousands of users. */
@@ -15,6 +15,12 @@ export function ownUser(): number {
 /** The permissions of group and others, and the sticky bit; Windows invents them, and protects its users' files by other means. */
 export function permissionsOf({ mode }: { readonly mode: number }): number {
 	return process.platform === 'win32' ? 0o600 : mode & 0o1777;
+}
+
+/** Whether what is written there is lost. Node puts the null device in the place of a standard output that is closed. @param descriptor a process's; tests have none. */
+export function leadsNowhere(descriptor: number | undefined): boolean {
+	const nowhere = statSync('/dev/null', { throwIfNoEntry: false });
+	return descriptor !== undefined && fstatSync(descriptor).rdev === nowhere?.rdev;
 }
 
 export interface User {

@@ -28,6 +28,7 @@ export class Shell {
 	readonly clock: Clock;
 	#readerIsWatched = false;
 	#goesOn = false;
+	#lost = '';
 
 	constructor(caller: Caller, isJson = false, clock: Clock = systemClock) {
 		this.caller = caller;
@@ -56,14 +57,19 @@ export class Shell {
 		this.#goesOn = true;
 	}
 
+	/** What else is said where the answer cannot be written: it holds what nothing gives again. */
+	sayIfLost(sentence: string): void {
+		this.#lost = sentence;
+	}
+
 	/** `idv-agent events | head` ends here without a stack trace, as the head of a pipe should, and on a full disk with a sentence. */
 	#watchReader(): void {
 		if (this.#readerIsWatched) return;
 		this.#readerIsWatched = true;
 		this.caller.stdout.on('error', (error: NodeJS.ErrnoException) => {
-			if (error.code !== 'EPIPE') {
+			if (error.code !== 'EPIPE' || this.#lost) {
 				this.caller.exitCode = EXIT.io;
-				this.#error(`The output cannot be written: ${inWords(error)}.`);
+				this.#error(joinSentences(`The output cannot be written: ${inWords(error)}.`, this.#lost));
 			}
 			if (!this.#goesOn) process.exit();
 		});

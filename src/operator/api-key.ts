@@ -48,9 +48,11 @@ export async function createApiKey(shell: Shell, flags: ApiKeyFlags): Promise<vo
 	checkPlaceForSecret(shell, 'The API key', { out: flags.out });
 	const target = await (flags.codeFile === undefined ? resolveTarget(shell, flags) : targetOfCode(shell, flags));
 	const { made: key, path } = await saveSecret(
+		shell,
 		flags.out,
 		() => create(target, request),
 		({ token }) => `ApiKey ${token}\n`,
+		({ name, id }) => `The API key ${name}${id === null ? '' : ` (id ${id})`}`,
 	);
 	const warnings = warningsOf(key);
 	const { token, ...rest } = key;

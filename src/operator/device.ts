@@ -27,9 +27,11 @@ export async function connectDevice(shell: Shell, flags: DeviceFlags): Promise<v
 	checkPlaceForSecret(shell, 'The Connection', { out: flags.out });
 	const target = await resolveTarget(shell, flags);
 	const { made, path } = await saveSecret(
+		shell,
 		flags.out,
 		() => register(target, request, flags.tokenPointer),
 		({ token }) => `Connection ${token}\n`,
+		() => `The Connection of ${request.deviceId}`,
 	);
 	const { token, expiresAt } = made;
 	const { deviceId, workflowId } = request;

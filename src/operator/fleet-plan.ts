@@ -37,7 +37,9 @@ import { saveSecret } from './secret-output.ts';
 
 export async function makeFleetKey(shell: Shell, flags: { readonly out: string }): Promise<void> {
 	const make = async () => generateKeyPairSync('ed25519').privateKey;
-	const { made, path } = await saveSecret(flags.out, make, (key) => key.export({ format: 'pem', type: 'pkcs8' }));
+	const { made, path } = await saveSecret(shell, flags.out, make, (key) =>
+		key.export({ format: 'pem', type: 'pkcs8' }),
+	);
 	const publicKey = formatPublicKey(made);
 	if (shell.isJson) return shell.json({ file: path, publicKey });
 	shell.table([

@@ -9,7 +9,7 @@ import { type PairingCode, readPairingCode } from '../protocol/pairing-code.ts';
 import { readAnswerTexts } from '../protocol/registration-answer.ts';
 import { readSingleCode } from '../scanning/picture-reader.edge.ts';
 import { renderQrTerminal, writeQrPng, writeQrSvg } from '../service/qr-code.ts';
-import { checkPlaceForSecret, replaceFile } from './secret-output.ts';
+import { checkPlaceForSecret, replaceFile, stillExists } from './secret-output.ts';
 import { callService } from './service-call.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
@@ -56,6 +56,7 @@ export async function makePairingCode(shell: Shell, flags: PairingCodeFlags): Pr
 
 	const { baseUrl, workflowId, sessionId } = code;
 	const told = { baseUrl, workflowId, sessionId, expiresAt: found.expiresAt };
+	if (file === null) shell.sayIfLost(stillExists('The pairing code'));
 	if (shell.isJson) return shell.json({ ...told, ...(file === null ? { url: found.text } : { file }), warnings });
 	if (flags.terminal || file === null) shell.drawn(`${renderQrTerminal(found.text)}\n`);
 	shell.table([

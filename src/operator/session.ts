@@ -12,7 +12,7 @@ import {
 } from '../protocol/hand-off.ts';
 import { parseJson } from '../protocol/json.ts';
 import { renderQrTerminal } from '../service/qr-code.ts';
-import { checkPlaceForSecret } from './secret-output.ts';
+import { checkPlaceForSecret, stillExists } from './secret-output.ts';
 import { callService, type Purpose, unreadAnswer } from './service-call.ts';
 import { resolveTarget, type TargetFlags } from './service-target.ts';
 
@@ -42,6 +42,7 @@ export async function startSession(shell: Shell, flags: SessionFlags): Promise<v
 	const answer = await callService(target, { method: 'POST', path: ENDPOINTS.sessionStart, query, body }, purpose);
 	const record = readRecord(new TextDecoder().decode(answer.body), workflowIds);
 	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
+	shell.sayIfLost(stillExists('The session'));
 	if (shell.isJson) return shell.json(record);
 	shell.line(`Session started for ${record.workflowIds.join(', ')}.\n`);
 	if (flags.qr) shell.drawn(`${renderQrTerminal(record.url)}\n`);

@@ -1,11 +1,13 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { nearMiss, warningsOf } from '../../src/operator/api-key.ts';
-import type { Outcome } from '../cli/command.ts';
+import { BIN, type Outcome } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { atTerminal, hasTerminal } from '../cli/terminal.ts';
 import { givenService, registerDevice } from '../service/fixture.ts';
@@ -48,6 +50,44 @@ describe('apikey create', () => {
 		expect(await readFile(out, 'utf8')).toBe(text);
 		expect(operator.service.requests.length).toBe(before);
 	});
+
+	test.each(['>/dev/full', '| exec true'])(
+		'with an answer that cannot be written (%s) says that the key exists, by name and id, and ends with 74 [F1471]',
+		async (where) => {
+			const script = `trap '' PIPE; "$0" "$@" ${where}; exit "\${PIPESTATUS[0]}"`;
+			const words = ['--norc', '-c', script, join(BIN, 'idv'), ...create, '--json'];
+			const { PATH = '' } = process.env;
+			const ended = await promisify(execFile)('bash', words, { env: { PATH, ...env() } }).catch((error) => error);
+			expect(ended).toMatchObject({ code: 74, stdout: '' });
+			expect(ended.stderr).toMatch(
+				/^Error: The output cannot be written: .+\. The API key backend \(id key-\S+\) exists at the service, and its secret is lost: revoke it [^\n]+\n$/,
+			);
+			expect(ended.stderr).not.toContain('ak-');
+		},
+	);
+
+	test.each(['apikey', 'qrcode', 'session', 'device'])(
+		'%s makes no secret for a standard output that is closed or /dev/null [F1472]',
+		async (name) => {
+			const calls: Record<string, readonly string[]> = {
+				apikey: create,
+				qrcode: ['qrcode', '--workflow', 'checkin'],
+				session: ['session', 'start', '--workflow', 'checkin'],
+				device: ['device', 'connect', '--device-id', 'x', '--workflow', 'checkin'],
+			};
+			const before = operator.service.requests.length;
+			const { PATH = '' } = process.env;
+			for (const where of ['>&-', '>/dev/null']) {
+				const words = ['-c', `"$0" "$@" ${where}`, join(BIN, 'idv'), ...(calls[name] ?? []), '--json'];
+				const ended = await promisify(execFile)('sh', words, { env: { PATH, ...env() } }).catch((error) => error);
+				expect(ended).toMatchObject({
+					code: 74,
+					stderr: expect.stringMatching(/^Error: .+ is a secret, and [^\n]+\n$/),
+				});
+			}
+			expect(operator.service.requests.length).toBe(before);
+		},
+	);
 
 	test('into a pipe without --json is refused before a key is made', async () => {
 		const before = operator.service.requests.length;
