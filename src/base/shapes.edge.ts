@@ -1,6 +1,6 @@
 /** The writer of what leaves: with the words of this program, and a key of its own that is never kept. */
 import { hash as digest, randomBytes } from 'node:crypto';
-import { globSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { createShaper, type Shaper } from './shapes.ts';
@@ -25,7 +25,9 @@ function isKnown(word: string): boolean {
 
 /** Between spaces, in one text: a list of them would stay in memory for months. @param root the folder with the sources. */
 export function readWords(root = join(import.meta.dirname, '..')): string {
-	const sources = globSync('**/*.ts', { cwd: root }).map((file) => readFileSync(join(root, file), 'utf8'));
+	// `globSync` asks for the working directory, which may be gone.
+	const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+	const sources = files.map((file) => readFileSync(join(root, file), 'utf8'));
 	return ` ${wordsOf(sources).join(' ')} `;
 }
 

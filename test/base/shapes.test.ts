@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
-import { openShaper } from '../../src/base/shapes.edge.ts';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { openShaper, readWords } from '../../src/base/shapes.edge.ts';
 import { createShaper } from '../../src/base/shapes.ts';
 import { createTranscript, type SeenLine } from '../../src/base/transcript.ts';
 import { leftOf, SECRETS, spellings } from './spellings.ts';
@@ -8,6 +8,14 @@ import { leftOf, SECRETS, spellings } from './spellings.ts';
 const shaper = openShaper(() => ['id.example.com', 'id.example.com:8443', 'KIOSK-7', 'check-in']);
 /** Hashes differ in each run. */
 const plain = (text: string) => text.replaceAll(/-[0-9a-f]{6}\]/g, ']');
+
+test('the words are read also where the working directory is gone [F1474]', () => {
+	vi.spyOn(process, 'cwd').mockImplementation(() => {
+		throw new Error('gone');
+	});
+	onTestFinished(() => void vi.restoreAllMocks());
+	expect(readWords()).toContain(' agent ');
+});
 
 describe('a sentence', () => {
 	test.each([
