@@ -7,6 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import fs, { constants, type Stats } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { AgentError, type ErrorCode } from './errors.ts';
 
@@ -184,6 +185,17 @@ export function makeDirectory(directory: string, mode: number): void {
 		if (errnoOf(error) !== 'ENOENT' || isDirectory(above)) throw error;
 		makeDirectory(above, mode);
 		makeDirectory(directory, mode);
+	}
+}
+
+/** A new one for the time of a command. @throws AgentError `state-unwritable`. */
+export function makeTemporaryDirectory(prefix: string): string {
+	try {
+		return fs.mkdtempSync(path.join(os.tmpdir(), prefix));
+	} catch (cause) {
+		const message = `No temporary directory can be made in ${os.tmpdir()}: ${inWords(cause)}.`;
+		const remedy = 'Set TMPDIR to a directory that this user may write to, with free space.';
+		throw new AgentError('state-unwritable', message, { remedy, cause });
 	}
 }
 

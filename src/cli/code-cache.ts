@@ -6,22 +6,22 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { isSea } from 'node:sea';
 import { WebSocketServer } from 'ws';
 import { AgentError } from '../base/errors.ts';
+import { makeTemporaryDirectory } from '../base/files.edge.ts';
 import type { Shell } from './output.ts';
 
 const DEADLINE_MS = 60_000;
 
 export async function makeCodeCache(shell: Shell, _flags: unknown): Promise<void> {
 	if (!isSea()) throw new AgentError('usage', 'Only the executable of the package keeps compiled code.');
-	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-code-'));
+	const directory = makeTemporaryDirectory('idv-agent-code-');
 	const service = await startAnswering();
 	try {
 		const apiKeyFile = join(directory, 'key');

@@ -1,9 +1,9 @@
 /** `idv-agent demo`, which `npm start` runs: the real agent and the embedded service, told step by step. */
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { styleText } from 'node:util';
+import { makeTemporaryDirectory } from '../base/files.edge.ts';
 import { createLocalClient, type LocalClient } from '../client/local-client.edge.ts';
 import { type Daemon, startDaemon } from '../daemon/daemon.runner.ts';
 import { formatAuthorization } from '../protocol/authorization.ts';
@@ -36,7 +36,7 @@ export async function demo(shell: Shell, flags: { readonly once?: boolean | unde
 	// Fails before anything starts where that directory is gone.
 	process.cwd();
 	const startedAt = performance.now();
-	const directory = await mkdtemp(join(tmpdir(), 'idv-agent-demo-'));
+	const directory = makeTemporaryDirectory('idv-agent-demo-');
 	let current = 'start';
 	let isDone = false;
 	let isStopped = false;

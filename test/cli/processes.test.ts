@@ -123,6 +123,17 @@ test('a directory under /proc, where none can be made, is named at once by each 
 	}
 }, 90_000);
 
+test('demo where no temporary directory can be made names TMPDIR [F1473]', async () => {
+	const ended = await finishApart('idv-agent', ['demo', '--once'], { TMPDIR: '/nowhere' });
+	expect(ended).toEqual({
+		status: 74,
+		stdout: '',
+		stderr: expect.stringMatching(
+			/^Error: No temporary directory can be made in \/nowhere: .+ \(ENOENT\)\. Set TMPDIR .+\n$/,
+		),
+	});
+});
+
 const ALL = (['idv-agent', 'idv'] as const).flatMap((name) =>
 	Object.entries(CALLS[name]).map(([path, more]) => [name, path, more] as const),
 );
