@@ -186,10 +186,15 @@ export function toReport(choice: CompleteIdentity): IdentityReport {
 	return { deviceId, serial, macAddress, pinned, rejected: [...rejected], warnings: [...warnings] };
 }
 
+/** Of chips without a memory for one, or whose maker left the sample in it: many devices have it. */
+const DEFAULT_MAC =
+	/^(?:00:e0:4c:(?:36|68):00:0\d|(?:88:){4}87:88|00:01:02:03:04:05|00:11:22:33:44:55|00:12:34:56:78:9a)$/i;
+
 /** Why an interface's MAC address does not stand for this device; `null` if it does. */
 export function whyInterfaceRejected(nic: InterfaceFacts): string | null {
 	if (nic.type !== null && nic.type !== 1) return 'is not an Ethernet or Wi-Fi interface';
 	if (!/^(?!00(:00){5}$|ff(:ff){5}$)[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(nic.mac)) return 'has no MAC address';
+	if (DEFAULT_MAC.test(nic.mac)) return 'has the MAC address that cards of its kind come with, not one of its own';
 	if (nic.hasDevice === false) return 'is virtual: no hardware behind it';
 	const firstByte = Number.parseInt(nic.mac.slice(0, 2), 16);
 	if (firstByte & 1) return 'has a group address';

@@ -26,7 +26,7 @@ const ONBOARD: InterfaceFacts = {
 	wireless: false,
 	usb: false,
 };
-const USB: InterfaceFacts = { ...ONBOARD, name: 'enp0s20u1', mac: '00:e0:4c:68:00:01', usb: true };
+const USB: InterfaceFacts = { ...ONBOARD, name: 'enp0s20u1', mac: '00:e0:4c:6a:2b:01', usb: true };
 const WIFI: InterfaceFacts = { ...ONBOARD, name: 'wlp2s0', mac: '3c:a9:f4:01:02:03', wireless: true };
 const KIOSK: IdentityFacts = {
 	serials: [{ source: 'dmi product_serial', value: 'PF3K9QXZ' }],
@@ -267,6 +267,25 @@ describe('interfaces that do not stand for the device', () => {
 	])('%s', (_name, difference, reason) => {
 		expect(whyInterfaceRejected({ ...ONBOARD, ...difference })).toContain(reason);
 	});
+
+	test.each(['00:e0:4c:68:00:01', '00:E0:4C:36:00:02', '88:88:88:88:87:88', '00:11:22:33:44:55'])(
+		'the address %s, with which cards come from many makers, makes no id, and stays what a device is known by already [F1469]',
+		(mac) => {
+			expect(whyInterfaceRejected({ ...ONBOARD, mac })).toMatch(/cards of its kind/);
+			const machine = machineWith({ serial: null, mac });
+			expect(chooseIdentity(machine, {}, null, null)).toMatchObject({
+				needsGeneratedId: true,
+				macAddress: { value: null },
+			});
+			const on = { serial: null, macAddress: mac.toLowerCase(), machine: HASH };
+			const kept = { value: 'machine-aaaa', source: 'registered before', on };
+			expect(chooseIdentity(machine, {}, null, kept)).toMatchObject({
+				deviceId: { value: 'machine-aaaa' },
+				cloned: false,
+				warnings: [],
+			});
+		},
+	);
 
 	test('what a system does not tell is no reason against', () => {
 		expect(whyInterfaceRejected({ ...ONBOARD, type: null, hasDevice: null, addrAssignType: null })).toBeNull();

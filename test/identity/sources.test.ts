@@ -71,7 +71,7 @@ describe('interfaces', () => {
 		expect(interfaces).toEqual([
 			{
 				name: 'eth0',
-				mac: '00:e0:4c:68:00:02',
+				mac: '00:e0:4c:6a:2b:02',
 				type: 1,
 				hasDevice: true,
 				addrAssignType: 0,
