@@ -218,7 +218,7 @@ export function checkPairing(
 const RECREATE_SOCKET =
 	'Recreate it: systemctl restart idv-agent.socket. If the problem persists, check SocketMode in that unit.';
 const CREATE_GROUPS =
-	'Create the groups of local.agentGroup and local.adminGroup (systemd-sysusers does), and restart the agent.';
+	'Create the groups of local.agentGroup and local.adminGroup (systemd-sysusers does; in a container set both to the number of its group), and restart the agent.';
 const SEPARATE_GROUPS = 'Give admin.sock a group of its own, in local.adminGroup or in idv-agent-admin.socket.';
 
 /** Whether an agent answers on the local sockets, and which users may use them. */

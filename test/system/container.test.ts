@@ -29,6 +29,11 @@ function instruction(name: string, fits: (line: string) => boolean = () => true)
 }
 const wordsOf = (name: string) => JSON.parse(/\[.*\]/.exec(instruction(name))?.[0] ?? '') as [string, ...string[]];
 const [UID = '', GID = ''] = instruction('USER').split(':');
+const VARIABLES = Object.fromEntries(
+	instruction('ENV')
+		.split(' ')
+		.map((one) => one.split('=')),
+);
 const STATE = instruction('VOLUME');
 const HOME = instruction('COPY').split(' ').at(-1) ?? '';
 /** What the compose file mounts over the read-only root, and how. */
@@ -74,7 +79,7 @@ const MARKS = { podman: 'container=podman', kubernetes: 'KUBERNETES_SERVICE_HOST
 function begin(volume: string, mark = MARKS.podman): ChildProcess {
 	const spaces = ['--mount', '--pid', '--fork', '--kill-child', '--propagation', 'private'];
 	const child = spawn('unshare', [...spaces, 'sh', '-c', ENTER, 'sh', ...wordsOf('ENTRYPOINT')], {
-		env: { PATH, IMAGE: image, VOLUME: volume, MARK: mark },
+		env: { PATH, ...VARIABLES, IMAGE: image, VOLUME: volume, MARK: mark },
 		stdio: ['ignore', 'pipe', 'inherit'],
 	});
 	// The first process of a container: with it all others end.
@@ -92,7 +97,10 @@ function inside(child: ChildProcess): string {
 function ask(child: ChildProcess, words: readonly string[]) {
 	const at = ['--target', inside(child), '--mount', '--pid'];
 	const user = ['setpriv', `--reuid=${UID}`, `--regid=${GID}`, '--clear-groups'];
-	return spawnSync('nsenter', [...at, 'chroot', image, ...user, ...words], { encoding: 'utf8', env: { PATH } });
+	return spawnSync('nsenter', [...at, 'chroot', image, ...user, ...words], {
+		encoding: 'utf8',
+		env: { PATH, ...VARIABLES },
+	});
 }
 
 /** What it says of itself once its log says that it is online. */
@@ -120,6 +128,8 @@ test('a container as docs/containers.md makes it, with one volume to write to, i
 		const ended = new Promise((resolve) => child.on('exit', (code, signal) => resolve(code ?? signal)));
 		ids.push((await untilOnline(child)).deviceId);
 		expect(ask(child, wordsOf('HEALTHCHECK')).status).toBe(0);
+		// By their numbers, groups are given that the image has no names for.
+		expect(ask(child, ['idv-agent', 'doctor', '--check', 'local-socket']).stdout).toMatch(/^ok +local-socket/m);
 		process.kill(Number(inside(child)), instruction('STOPSIGNAL') as NodeJS.Signals);
 		expect(await ended).toBe(0);
 	}
