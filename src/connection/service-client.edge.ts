@@ -181,7 +181,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			if (succeeded && cut) return refused(cut);
 			const texts = succeeded && !isPage ? readAnswerTexts({ body, headers }) : [];
 			const sent = authorization ? secretsOf(authorization) : [];
-			// A code that the answer repeats is no Connection; an API key may be.
+			// A code that the answer repeats is not the Connection; an API key may be.
 			const others = texts.filter(({ text }) => !sent.includes(text.trim().split(/\s+/).at(-1) ?? ''));
 			const usable = authorization?.scheme === 'Token' ? others : texts;
 			const token = tokenIn(others, tokenPointer) ?? tokenIn(usable, tokenPointer);

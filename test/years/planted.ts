@@ -461,8 +461,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				'connection/device-time.runner.ts',
-				'nowMs: () => believedMs(clock.wallMs(), serviceMs(), serviceOffsetMs !== null),',
-				'nowMs: () => (believedMs(0, serviceMs(), serviceOffsetMs !== null) < 0 ? 0 : clock.wallMs()),',
+				': believedMs(clock.wallMs(), serviceMs(), true),',
+				': clock.wallMs(),',
 			],
 		],
 		seed: 23,
