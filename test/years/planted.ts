@@ -459,11 +459,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 				'atMs <= wallMs || (moved !== null && atMs <= moved.atMs && isSameAssignment(to, moved.to))',
 				'atMs <= wallMs',
 			],
-			[
-				'connection/device-time.runner.ts',
-				': believedMs(clock.wallMs(), serviceMs(), true),',
-				': clock.wallMs(),',
-			],
+			['connection/device-time.runner.ts', ': believedMs(clock.wallMs(), serviceMs(), true),', ': clock.wallMs(),'],
 		],
 		seed: 23,
 		years: '0.06',
