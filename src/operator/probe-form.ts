@@ -121,7 +121,7 @@ function kindPlace(documents: readonly unknown[], idPointer: string | null): str
 		const dotted = words.filter((word) => /[a-z][._:/-][a-z]/i.test(word)).length;
 		const fits = isNamed ? Math.max(words.length, numbers.length) : dotted;
 		const differs = new Set(words).size > 1;
-		if (/id$/i.test(name) || !(isNamed || differs)) return 0;
+		if (/id$/i.test(name) || !(isNamed || differs) || (!isNamed && NO_KIND.test(name))) return 0;
 		const isBeside = differs && beside !== '' && above(pointer) === beside;
 		const likely = (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) + (isBeside ? 8 : 0);
 		return 100 * (fits / unnamed.length) + likely - 50;
@@ -134,7 +134,7 @@ function kindPlace(documents: readonly unknown[], idPointer: string | null): str
 const MIN_KINDS_SEEN = 4;
 /** Names of fields whose values repeat as well, and are not kinds. */
 const NO_KIND =
-	/status|state|version|lang|locale|country|currency|region|zone|priority|severity|level|attempt|retr|count|source|site|place|result/i;
+	/status|state|version|lang|locale|country|currency|region|zone|^tz$|priority|severity|level|attempt|retr|count|source|site|place|result|document|media|mime|gender|^sex$|desk|station|room|lane|queue|host|node|colou?r/i;
 
 /** Where no name tells: what every message has at the top or beside the id, and has few short words for many that differ; or a number that comes first. */
 function repeatedWord(documents: readonly unknown[], beside: string): string | null {
