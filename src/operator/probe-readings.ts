@@ -265,7 +265,7 @@ export function withoutRepeating(document: unknown): string {
 		({ name, value }) =>
 			typeof value !== 'object' &&
 			!isMoment(value) &&
-			!/attempt|retr|tr(?:y|ies)$|deliver(?:y|ies|ed)|resen[dt]|repeat|again|count|sent/i.test(name),
+			!/^dup|attempt|retr|tr(?:y|ies)$|deliver(?:y|ies|ed)|resen[dt]|repeat|again|count|sent/i.test(name),
 	);
 	return JSON.stringify(left.map(({ pointer, value }) => [pointer, value]));
 }

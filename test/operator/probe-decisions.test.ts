@@ -8,7 +8,7 @@ import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses } from '../../src/operator/probe-guesses.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
 import { pongsFor } from '../../src/operator/probe-pongs.ts';
-import { namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
+import { cameAgain, namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
 import { CHANNEL_PATHS, findChannel, type Handshake, type HandshakeAnswer } from '../../src/operator/probe-search.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { subprotocolHints } from '../../src/operator/probe-words.ts';
@@ -388,4 +388,14 @@ describe('the messages of a channel', () => {
 		expect(pongsFor('ping', '{"type":"ping"}', { notificationIdPointer: '/sequence' })[0]).toBe('{"type":"pong"}');
 		expect(pongsFor('PING', '{"op":"PING","id":"p-1"}', { kindPointer: '/op' })[0]).toBe('{"op":"PONG","id":"{id}"}');
 	});
+});
+
+test.each([
+	['says that it does (dup)', { dup: true }, 1],
+	['counts itself', { attempt: 2 }, 1],
+	['says something else', { state: 'ended' }, 0],
+])('a message with an id and a kind that comes again, and %s, is told as the same, or not', (_, more, times) => {
+	const text = (own: object) => JSON.stringify({ type: 'visit', id: 'n-1', dup: false, attempt: 1, ...own });
+	const messages = [text({}), text(more)].map((one, at) => ({ text: one, atMs: 5000 * at }));
+	expect(cameAgain(messages as Parameters<typeof cameAgain>[0], {})).toHaveLength(times);
 });
