@@ -205,6 +205,14 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			run.forget(guess.point);
 			note(...known);
 		};
+		// Two nodes in turn, of which one works, are told by two channels with it in a row, and then one without. One that was watched
+		// for a part of the time only may end as well, or repeat what is sent more slowly.
+		const isOnce = life.ended || pace.left() <= LAST_REQUESTS;
+		const whole = isOnce ? life : await watchWhole({ ...settled, ...settings });
+		if (!isOnce && !helps(whole, windowMs)) {
+			forget();
+			continue;
+		}
 		// The cause of the failure may have been another one that is over, such as a service that was starting.
 		const isProvable = helpedFinding(life, than, settings, comparison(), true).certainty === 'proved';
 		const isAgain = !failsAgain && (isProvable || !guess.isWritten) && pace.left() > LAST_REQUESTS;
@@ -225,12 +233,6 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			continue;
 		}
 		failsAgain ||= without !== null;
-		// One that was watched for a part of the time only may end as well, or repeat what is sent more slowly.
-		const whole = life.ended || lastsMs === windowMs ? life : await watchWhole({ ...settled, ...settings });
-		if (['acknowledgement', 'application-ping'].includes(guess.point) && !helps(whole, windowMs)) {
-			forget();
-			continue;
-		}
 		tell(whole, without ?? than);
 		Object.assign(settled, settings);
 		mended.delete(guess.point);

@@ -405,6 +405,31 @@ test.each([
 	120_000,
 );
 
+test.each([
+	['sends everything twice', 0],
+	['sends everything twice', 1],
+	['sends nothing', 0],
+	['sends nothing', 1],
+])(
+	'of two nodes in turn, one of which %s (%i), nothing is proved that the device would have to say [F1500]',
+	async (what, at) => {
+		let nr = 0;
+		let opened = 0;
+		const { outcome, settings } = await probedForeign((socket) => {
+			const isOdd = opened++ % 2 === at;
+			socket.send('{"type":"hello","topics":["sessions","documents"]}');
+			every(socket, 90, () => {
+				const text = JSON.stringify({ type: 'visit.open', id: `n-${++nr}` });
+				if (what !== 'sends nothing' || !isOdd) socket.send(text);
+				if (what === 'sends everything twice' && isOdd) socket.send(text);
+			});
+		});
+		expect(outcome.stdout, outcome.stdout).not.toMatch(/(?:first-messages|acknowledgement) .* proved/);
+		expect(settings.service ?? {}).not.toHaveProperty('ackBody');
+	},
+	120_000,
+);
+
 test('a code whose answer was cut off is sent again for the same device by a second run, and another code for another [F1213]', async () => {
 	const ids = new Map<string, string>();
 	const sent: string[] = [];
