@@ -24,5 +24,5 @@ if [ -e "$PLAN" ] && ! [ -e "$record" ]; then published="--published $(date -u -
 $IDV fleet status --plan "$PLAN" ${INVENTORY:+--inventory "$INVENTORY"} $SOURCES $published --record \
 	--grace-seconds "$GRACE_SECONDS" --fail-above "$FAIL_ABOVE" --min-reported "$MIN_REPORTED" ${ALLOW_MISSING:+--allow-missing "$ALLOW_MISSING"}
 
-# Without a further ring nothing is written. Devices see a whole plan, old or new.
+# Without a further ring, or after idv fleet pause, nothing is written, and a line says why. Devices see a whole plan, old or new.
 $IDV fleet next-ring "$PLAN" --rings "$RINGS" ${INVENTORY:+--inventory "$INVENTORY"} ${MAX_MOVES:+--max-moves "$MAX_MOVES"} --key "$KEY" --out "$PLAN"

@@ -34,6 +34,8 @@ export interface NextPlan {
 	readonly document: Record<string, unknown>;
 	/** Empty where every ring has begun, or nothing is there to stop or to take back. */
 	readonly changes: readonly RolloutChange[];
+	/** The parts that have a ring to come and are paused; `null` for the defaults. */
+	readonly held: readonly (string | null)[];
 }
 
 type Ring = PlanRollout['rings'][number];
@@ -47,7 +49,8 @@ interface WrittenWords {
 }
 
 /** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them.
- * @param above a revision that devices may have, higher than that of the plan. */
+ * @param above a revision that devices may have, higher than that of the plan.
+ * @param paused the parts in which no ring begins; of the defaults under an empty name. */
 export function nextPlan(
 	document: Record<string, unknown>,
 	plan: FleetPlan,
@@ -56,10 +59,17 @@ export function nextPlan(
 		nowMs,
 		rule: only,
 		above = 0,
-	}: { readonly nowMs: number; readonly rule?: string | undefined; readonly above?: number | undefined },
+		paused = [],
+	}: {
+		readonly nowMs: number;
+		readonly rule?: string | undefined;
+		readonly above?: number | undefined;
+		readonly paused?: readonly string[];
+	},
 ): NextPlan {
 	const { defaults, rules } = document as { defaults?: WrittenWords; rules?: readonly WrittenWords[] };
 	const changes: RolloutChange[] = [];
+	const held: (string | null)[] = [];
 	const change = <Written extends WrittenWords>(
 		name: string | null,
 		rollout: PlanRollout | undefined,
@@ -71,6 +81,10 @@ export function nextPlan(
 		const before = step.kind === 'rollback' && plan.format === PLAN_FORMATS[1] ? step.before : undefined;
 		const after = ringsAfter(rings, step, nowMs, (version) => before?.(name, version) ?? []);
 		if (after === null) return words;
+		if (step.kind === 'next-ring' && paused.includes(name ?? '')) {
+			held.push(name);
+			return words;
+		}
 		const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs) && versionOf(ring) === after.version);
 		const reached = Math.max(0, ...begun.map(({ ring }) => ring.percent));
 		const [to, version] = [rollout.to.workflowId ?? null, after.version ?? null];
@@ -86,7 +100,7 @@ export function nextPlan(
 		...(rules && { rules: plan.rules.map(({ name, rollout }, index) => change(name, rollout, rules[index] ?? {})) }),
 		revision: Math.max(plan.revision, above) + 1,
 	};
-	return changes.length === 0 ? { document, changes } : { document: next, changes };
+	return { document: changes.length === 0 ? document : next, changes, held };
 }
 
 const startMsOf = ({ startAt }: Ring) => (startAt === undefined ? null : Date.parse(startAt));

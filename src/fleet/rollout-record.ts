@@ -29,6 +29,8 @@ const signingSchema = z.looseObject({
 	moves: z.array(z.unknown()),
 	/** The command that has held the fleet back with it, also one that only a later version has; left out where it goes forward. */
 	brake: z.string().optional(),
+	/** The parts in which no ring begins until a person says so, each with since when; of the defaults under an empty name. */
+	paused: z.record(z.string(), z.string()).optional(),
 });
 export type Signing = z.infer<typeof signingSchema>;
 
@@ -65,12 +67,12 @@ export function withSigning(
 		previous,
 		at,
 		moves,
-		brake,
-	}: { previous: string | null; at: string; moves: readonly MoveGroup[]; brake?: Signing['brake'] },
+		...held
+	}: { previous: string | null; at: string; moves: readonly MoveGroup[] } & Pick<Signing, 'brake' | 'paused'>,
 ): RolloutRecord {
 	const { epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
-	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves], brake };
+	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves], ...held };
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 
@@ -103,10 +105,38 @@ export function withoutSigning(
 
 type VersionRing = Signing['rings'][string][number];
 
-function versionRingsOf({ defaults, rules }: FleetPlan): Signing['rings'] {
-	const parts = [{ name: '', rollout: defaults?.rollout }, ...rules];
+const partsOf = ({ defaults, rules }: FleetPlan) => [{ name: '', rollout: defaults?.rollout }, ...rules];
+
+export const pausedIn = ({ signed }: RolloutRecord, digest: string | undefined): NonNullable<Signing['paused']> =>
+	signed.find((one) => one.digest === digest)?.paused ?? {};
+
+/** The pauses of the plan in force, without those of parts whose rollout the next plan changes. */
+export function pausesKept(
+	record: RolloutRecord,
+	before: { readonly plan: FleetPlan; readonly digest: string } | null,
+	after: FleetPlan,
+): Signing['paused'] {
+	const rolloutOf = (plan: FleetPlan | undefined, part: string) =>
+		JSON.stringify(plan && partsOf(plan).find(({ name }) => name === part)?.rollout);
+	const kept = Object.entries(pausedIn(record, before?.digest)).filter(
+		([part]) => rolloutOf(before?.plan, part) === rolloutOf(after, part),
+	);
+	return kept.length === 0 ? undefined : Object.fromEntries(kept);
+}
+
+/** With every part that a pause stops, also one whose next ring the plan does not list. @param rule the only one; `undefined` for all. */
+export function withPause(
+	paused: NonNullable<Signing['paused']>,
+	plan: FleetPlan,
+	{ rule, at }: { readonly rule: string | undefined; readonly at: string },
+): NonNullable<Signing['paused']> {
+	const parts = partsOf(plan).filter(({ name, rollout }) => rollout && (rule === undefined || name === rule));
+	return { ...Object.fromEntries(parts.map(({ name }) => [name, at])), ...paused };
+}
+
+function versionRingsOf(plan: FleetPlan): Signing['rings'] {
 	return Object.fromEntries(
-		parts.flatMap(({ name, rollout }) => {
+		partsOf(plan).flatMap(({ name, rollout }) => {
 			const rings = rollout?.rings.flatMap((ring): VersionRing[] => {
 				const { agent } = ring;
 				return agent ? [{ ...ring, agent }] : [];

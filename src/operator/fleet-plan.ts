@@ -9,6 +9,7 @@ import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
 	brakesSince,
 	NO_RECORD,
+	pausesKept,
 	type RolloutRecord,
 	recordPlaceOf,
 	type Signing,
@@ -141,7 +142,8 @@ export async function publishSigned(
 		withoutRecord = false,
 		unchecked = false,
 		brake: step,
-	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & { readonly brake?: Signing['brake'] } = {},
+		paused,
+	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & Pick<Signing, 'brake' | 'paused'> = {},
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
@@ -165,7 +167,10 @@ export async function publishSigned(
 		let unheard: Signing | undefined;
 		let before = NO_RECORD;
 		const sign = (record: RolloutRecord) =>
-			withSigning(record, plan, { previous: damage ? (plan.seen ?? null) : there, at, moves, brake });
+			withSigning(record, plan, {
+				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake },
+				paused: paused ?? pausesKept(record, inForce, plan.plan),
+			});
 		await changeRecord(
 			shell,
 			out,

@@ -8,14 +8,24 @@ import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
 import {
 	NO_RECORD,
+	pausedIn,
 	type RolloutRecord,
 	recordPlaceOf,
 	ringsBefore,
 	type Signing,
 	signedSince,
+	withPause,
 } from '../fleet/rollout-record.ts';
 import { compilePlan, planFor } from '../fleet/targeting.ts';
-import { type Braked, type BrakeFlags, loadRecord, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
+import {
+	type Braked,
+	type BrakeFlags,
+	changeRecord,
+	loadRecord,
+	wantChecks,
+	withBrakes,
+	withChecks,
+} from './fleet-brakes.ts';
 import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
 import { envelopeIn, publishSigned, refusePastBrake, signPayload } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
@@ -52,7 +62,7 @@ export async function rollBack(shell: Shell, flags: StepFlags, file: string): Pr
 		);
 	const before = (rule: string | null, version: string) => {
 		const rings = ringsBefore(record, rule, version, Date.now());
-		const name = rule === null ? 'the defaults' : `rule ${rule}`;
+		const name = partOf(rule);
 		if (isLost) return rings;
 		if (rings.length === 0 && record === NO_RECORD)
 			shell.warn(
@@ -79,9 +89,10 @@ function parseExactly(text: string): unknown {
 	);
 }
 
-const NOTHING: Readonly<Record<Step['kind'], string>> = {
+const NOTHING: Readonly<Record<Step['kind'] | 'noted', string>> = {
 	'next-ring': 'It has no rollout with a ring to come; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
+	noted: 'No ring of it is still to come. Its record says now that it is paused, so that next-ring begins none.',
 	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
 };
 
@@ -116,13 +127,19 @@ async function takeStep(
 		shell.warn(
 			`${file} holds revision ${before.plan.revision}, and by its record revision ${newer.revision} was signed at ${newer.at}: if that was published, devices have it, and this step is reckoned from an older plan. Then publish that one again first.`,
 		);
-	const at = { nowMs, rule: flags.rule, above: newer?.revision };
-	const { document, changes } = nextPlan(written, before.plan, step, at);
+	const pauses = pausedIn(record, before.digest);
+	// The number of devices that are meant to move is a person's word; a schedule has none.
+	const paused = flags.allowMoves === undefined ? Object.keys(pauses) : [];
+	const at = { nowMs, rule: flags.rule, above: newer?.revision, paused };
+	const { document, changes, held } = nextPlan(written, before.plan, step, at);
+	const heldSince = held.map((rule) => ({ rule, since: pauses[rule ?? ''] ?? '' }));
+	const isPause = step.kind === 'pause';
+	const stays = isPause ? withPause(pauses, before.plan, { ...at, at: new Date(nowMs).toISOString() }) : pauses;
 	if (changes.length === 0) {
-		if (shell.isJson) return shell.json({ revision: before.plan.revision, isFinished: true, changes });
-		const unwritten = flags.out === undefined ? '' : ` ${flags.out} was not written.`;
-		return shell.line(`${file}, revision ${before.plan.revision}: ${NOTHING[step.kind]}${unwritten}`);
+		const isNoted = isPause && (await notePause(shell, flags.out, before, stays));
+		return tellNothing(shell, before, isNoted ? 'noted' : step.kind, heldSince, flags.out);
 	}
+	if (held.length > 0) shell.warn(pausedWords(heldSince));
 	if (before.plan.revision === Number.MAX_SAFE_INTEGER)
 		throw new AgentError('plan-invalid', `${file} has revision ${before.plan.revision}, and no revision is higher.`, {
 			remedy: `Publish it first with ${nextNumber(before.plan)}, in format idv-fleet-plan/2.`,
@@ -133,7 +150,10 @@ async function takeStep(
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
-	const saved = await save(shell, { ...next, preview }, before, flags, brake);
+	const saved = await save(shell, { ...next, preview }, before, flags, {
+		brake,
+		paused: isForward ? undefined : stays,
+	});
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };
@@ -145,6 +165,48 @@ async function takeStep(
 	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
 }
+
+interface Held {
+	readonly rule: string | null;
+	/** ISO 8601. */
+	readonly since: string;
+}
+
+function tellNothing(
+	shell: Shell,
+	{ file, plan: { revision } }: PlanFile,
+	why: keyof typeof NOTHING,
+	held: readonly Held[],
+	out: string | undefined,
+): void {
+	const paused = held.length > 0 && { paused: held };
+	const unwritten = out === undefined ? '' : ` ${out} was not written.`;
+	if (shell.isJson) shell.json({ revision, isFinished: !paused, changes: [], ...paused });
+	else shell.line(`${file}, revision ${revision}: ${paused ? pausedWords(held) : NOTHING[why]}${unwritten}`);
+}
+
+/** A schedule takes the next of its own rings where the plan lists none. @returns whether the record knows the plan. */
+async function notePause(shell: Shell, out: string | undefined, { digest }: PlanFile, paused: Signing['paused']) {
+	let isNoted = false;
+	const note = (one: Signing): Signing => {
+		if (one.digest !== digest) return one;
+		isNoted = true;
+		return { ...one, paused };
+	};
+	if (out !== undefined)
+		await changeRecord(shell, out, (record) => {
+			const signed = record.signed.map(note);
+			return isNoted ? { ...record, signed } : record;
+		});
+	return isNoted;
+}
+
+function pausedWords(held: readonly Held[]): string {
+	const parts = held.map(({ rule, since }) => `${partOf(rule)} since ${since}`).join(', ');
+	return `Paused (idv fleet pause): ${parts}. No ring begins there. To go on, say with --allow-moves how many devices may move, or sign a plan with another rollout.`;
+}
+
+const partOf = (rule: string | null) => (rule === null ? 'the defaults' : `rule ${rule}`);
 
 /** A way back is not refused for a plan that the record does not know, and a next ring not for a record that is not there. */
 function stranger(record: RolloutRecord, { file, digest, plan }: PlanFile, { kind }: Step): string | null {
@@ -232,7 +294,7 @@ async function save(
 	next: Braked,
 	before: PlanFile,
 	{ key = [], out, fewerKeys, withoutRecord }: StepFlags,
-	brake: Signing['brake'],
+	held: Pick<Signing, 'brake' | 'paused'>,
 ) {
 	if (out === undefined) return null;
 	if (key.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
@@ -253,5 +315,5 @@ async function save(
 			`${before.file} is signed by ${counted(lost.length, 'key')} more (${lost.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`,
 			{ remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.' },
 		);
-	return { file: await publishSigned(shell, out, text, next, { withoutRecord, brake }), publicKey };
+	return { file: await publishSigned(shell, out, text, next, { withoutRecord, ...held }), publicKey };
 }

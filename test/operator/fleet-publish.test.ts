@@ -276,6 +276,66 @@ describe('a rollback or pause that was killed before it was published', () => {
 	});
 });
 
+describe('a pause that was published', () => {
+	async function givenPause(...flags: string[]) {
+		const all = await given();
+		const { key, plan, first, out } = all;
+		const rollout = (...rings: object[]) => ({ to: { workflowId: 'new' }, rings });
+		const later = { percent: 60, startAt: '2100-01-01T00:00:00Z' };
+		const rules = (more: readonly object[] = []) => [
+			{ name: 'lobby', match: { deviceIds: ['K-1*'] }, workflowId: 'old', rollout: rollout({ percent: 50 }, ...more) },
+			{ name: 'hall', match: { deviceIds: ['K-5*'] }, workflowId: 'old', rollout: rollout({ percent: 50 }) },
+		];
+		const of = (more?: readonly object[]) => ({ defaults: { workflowId: 'old' }, rules: rules(more) });
+		expect(await first(await plan(1, 'new', of([later])), out)).toMatchObject({ status: 0 });
+		const step = (...what: string[]) =>
+			operator.idv(['fleet', ...what, out, '--key', key, '--out', out, '--allow-empty-ring']);
+		const pause = await operator.idv(['fleet', 'pause', out, '--key', key, '--out', out, ...flags]);
+		expect(pause).toMatchObject({ status: 0, stdout: expect.stringContaining('Saved') });
+		return { ...all, of, step, later };
+	}
+
+	test('holds the next ring until a person names the devices that may move [F1486]', async () => {
+		const { out, step, published } = await givenPause();
+		const before = await readFile(out, 'utf8');
+		const held = await step('next-ring');
+		expect(held).toMatchObject({ status: 0, stderr: '' });
+		expect(held.stdout).toMatch(
+			/revision 2: Paused \(idv fleet pause\): rule lobby since 2\S+Z, rule hall since 2\S+Z\. .*--allow-moves.* was not written\.$/m,
+		);
+		const json = await operator.idv(['fleet', 'next-ring', out, '--json']);
+		expect(JSON.parse(json.stdout)).toMatchObject({ isFinished: false, paused: [{ rule: 'lobby' }, { rule: 'hall' }] });
+		expect(await readFile(out, 'utf8')).toBe(before);
+		const on = await step('next-ring', '--rule', 'lobby', '--allow-moves', '100');
+		expect(on).toMatchObject({ status: 0, stdout: expect.stringContaining('Revision 2 → 3') });
+		expect((await step('next-ring')).stdout).not.toContain('rule hall  to');
+		expect((await step('next-ring')).stdout).toMatch(/: Paused .*: rule hall since/);
+		expect((await published()).rules[1].rollout.rings).toEqual([{ percent: 50 }]);
+	});
+
+	test('of one rule holds that one, and a plan with another rollout of it goes on [F1486]', async () => {
+		const { plan, sign, out, of, step, later, published } = await givenPause('--rule', 'lobby');
+		const hall = await step('next-ring');
+		expect(hall).toMatchObject({ status: 0, stderr: expect.stringMatching(/Paused .*: rule lobby since/) });
+		expect((await published()).rules.map((rule: { rollout: { rings: object[] } }) => rule.rollout.rings)).toEqual([
+			[{ percent: 50 }],
+			[{ percent: 50 }, { percent: 100 }],
+		]);
+		expect((await sign(await plan(4, 'new', of()), out, '--allow-moves', '100')).status).toBe(0);
+		expect((await step('next-ring')).stderr).toMatch(/Paused .*: rule lobby since/);
+		expect((await sign(await plan(6, 'new', of([later])), out)).status).toBe(0);
+		expect((await step('next-ring')).stdout).toMatch(/^rule lobby +to new/m);
+	});
+
+	test('of a plan that lists no ring to come holds those of the schedule [F1486]', async () => {
+		const { key, plan, first, out } = await given();
+		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+		const step = (name: string) => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
+		expect((await step('pause')).stdout).toMatch(/Its record says now that it is paused/);
+		expect((await step('next-ring')).stdout).toMatch(/Paused .*: the defaults since/);
+	});
+});
+
 describe('the record of two managers who sign at once', () => {
 	const at = '/plans/published.record.json';
 	const revisionsIn = (text = '') => JSON.parse(text).signed.map(({ revision }: { revision: number }) => revision);
