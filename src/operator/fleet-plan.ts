@@ -255,7 +255,8 @@ export function refusePastBrake(
 	{ digest, brake }: Partial<Pick<Signing, 'digest' | 'brake'>>,
 ): void {
 	if (brake === 'rollback') return;
-	const newer = brakesSince(record, published).find(
+	// A rollback goes past the others; so it is what was signed last that may be repeated.
+	const newer = brakesSince(record, published).findLast(
 		(one) => one.digest !== digest && (one.brake !== brake || brake === 'sign'),
 	);
 	if (!newer) return;

@@ -233,6 +233,23 @@ describe('a rollback or pause that was killed before it was published', () => {
 		}
 	});
 
+	test('names of several the last one, which alone can be repeated [F1490]', async () => {
+		const { key, plan, first, out } = await given();
+		const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+		const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } };
+		expect((await first(await plan(1, 'new', { defaults }), out)).status).toBe(0);
+		const before = await readFile(out, 'utf8');
+		const step = (name: string) => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
+		for (const name of ['pause', 'rollback']) {
+			expect((await step(name)).status).toBe(0);
+			await writeFile(out, before);
+		}
+		const words = /revision 3, .*\(idv fleet rollback\).*Repeat it first, with --key and --out: idv fleet rollback/;
+		for (const name of ['next-ring', 'pause'])
+			expect(await step(name)).toMatchObject({ status: 65, stderr: expect.stringMatching(words) });
+		expect((await step('rollback')).status).toBe(0);
+	});
+
 	test('by a signing is not passed by that of another plan that holds the fleet back elsewhere [F1437]', async () => {
 		const { plan, sign, first, out } = await given();
 		const rollout = (...rings: object[]) => ({ to: { workflowId: 'new' }, rings });
