@@ -12,6 +12,7 @@ const FORMAT = 'idv-fleet-record/1';
 const MAX_SIGNED = 100;
 
 const signingSchema = z.looseObject({
+	fleet: z.string().optional(),
 	epoch: z.int(),
 	revision: z.int(),
 	/** SHA-256 of the plan's bytes, and of the plan that it replaces. */
@@ -70,9 +71,10 @@ export function withSigning(
 		...held
 	}: { previous: string | null; at: string; moves: readonly MoveGroup[] } & Pick<Signing, 'brake' | 'paused'>,
 ): RolloutRecord {
-	const { epoch = 0, revision } = plan;
+	const { fleet, epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
-	const signing = { epoch, revision, digest, previous, at, rings: versionRingsOf(plan), moves: [...moves], ...held };
+	const plain = { fleet, epoch, revision, digest, previous, at };
+	const signing = { ...plain, rings: versionRingsOf(plan), moves: [...moves], ...held };
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 

@@ -176,6 +176,8 @@ export async function publishSigned(
 			out,
 			(record) => {
 				const last = record.signed.at(-1);
+				// Another fleet's plan may have been put there in its place.
+				if (last) warnsOf(() => refuseOtherFleet({ file: `By its record, ${out}`, plan: last }, plan));
 				// The numbers of a key that was stolen bind no device that does not trust it any more.
 				if (!unchecked) refuseNumber(record, plan, out);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
@@ -230,11 +232,14 @@ async function keepRecorded(
 }
 
 /** A mistyped --out must not take the plan of another fleet from its devices. @throws AgentError `usage`. */
-function refuseOtherFleet({ file, plan: { fleet } }: PlanFile, { plan }: PlanFile): void {
+function refuseOtherFleet(
+	{ file, plan: { fleet } }: { readonly file: string; readonly plan: { readonly fleet?: string | undefined } },
+	{ plan }: PlanFile,
+): void {
 	if (fleet === undefined || fleet === plan.fleet) return;
 	const own = plan.fleet === undefined ? 'this one names no fleet' : `this one is of ${JSON.stringify(plan.fleet)}`;
 	throw new AgentError('usage', `${file} holds a plan of the fleet ${JSON.stringify(fleet)}, and ${own}.`, {
-		remedy: 'Name with --out the place of its own fleet.',
+		remedy: 'Name with --out the place of its own fleet, or put the plan of that fleet back there.',
 	});
 }
 

@@ -611,20 +611,20 @@ test('a signing without checks says what it passes: a killed rollback, and the p
 	expect((await sign(await plan(4, 'new', { fleet: 'south' }), out, '--unchecked')).stderr).not.toContain('rollback');
 });
 
-test('a step says that its record does not know the plan, of whatever fleet, or that there is none [F1435]', async () => {
+test('a step says that its record does not know the plan, or that there is none [F1435]', async () => {
 	const { key, plan, first, out, record } = await given();
-	const south = join(operator.directory, 'south.json');
+	const other = join(operator.directory, 'other.json');
 	await first(await plan(1, 'new', { fleet: 'north' }), out);
-	await first(await plan(20, 'new', { fleet: 'south' }), south);
-	await writeFile(out, await readFile(south));
+	await first(await plan(20, 'new', { fleet: 'north' }), other);
+	await writeFile(out, await readFile(other));
 	const step = (name: string) => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
 	expect(await step('rollback')).toMatchObject({
 		status: 0,
-		stderr: expect.stringMatching(/revision 20 of the fleet "south", which .*record.json does not know/),
+		stderr: expect.stringMatching(/revision 20 of the fleet "north", which .*record.json does not know/),
 	});
 	expect((await step('next-ring')).stderr).not.toContain('does not know');
 	await rm(record);
-	await writeFile(out, await readFile(south));
+	await writeFile(out, await readFile(other));
 	expect((await step('next-ring')).stderr).toMatch(
 		/record.json is not there: nothing is known of what was signed before/,
 	);
@@ -667,6 +667,34 @@ test.each(['rollback', 'pause'])('a %s is not published over the plan of another
 		for (const file of [out, other]) await rm(file.replace('.json', '.record.json'));
 	}
 });
+
+test.each(['rollback', 'pause'])(
+	'a %s of the plan that another fleet has put in its place is refused [F1489]',
+	async (name) => {
+		const { key, plan, first, sign, out } = await given();
+		const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+		const of = (fleet: string) => ({
+			fleet,
+			defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } },
+		});
+		const south = join(operator.directory, 'south.json');
+		expect((await first(await plan(1, 'new', of('north')), out)).status).toBe(0);
+		const own = await readFile(out);
+		expect((await first(await plan(20, 'new', of('south')), south)).status).toBe(0);
+		const theirs = await readFile(south, 'utf8');
+		await writeFile(out, theirs);
+		const refused = {
+			status: 64,
+			stderr: expect.stringMatching(/By its record, \S+ holds a plan of the fleet "north", and this one is of "south"/),
+		};
+		const step = () => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
+		expect(await step()).toMatchObject(refused);
+		expect(await sign(await plan(21, 'new', of('south')), out)).toMatchObject(refused);
+		expect(await readFile(out, 'utf8')).toBe(theirs);
+		await writeFile(out, own);
+		expect((await step()).status).toBe(0);
+	},
+);
 
 test('the next ring of a plan that the record does not know is refused until it is named; a way back is not [F1338]', async () => {
 	const { key, plan, sign, first, out, published } = await given();
