@@ -87,6 +87,10 @@ export function signedSince(
 	return others.toSorted(comparePlans).at(-1);
 }
 
+/** The way to publish a signing that was killed before it did. @param plan where it was to be published. */
+export const repeatOf = ({ brake = 'next-ring' }: Signing, plan: string): string =>
+	brake === 'sign' ? 'sign that plan again' : `idv fleet ${brake} ${plan}`;
+
 /** The signings that held the fleet back and are newer than the plan that is published: a store has lost them, or a run was killed before it had published. */
 export function brakesSince({ signed }: RolloutRecord, published: Parameters<typeof signedSince>[1]): Signing[] {
 	return signed.filter((one) => one.brake !== undefined && signedSince({ ...NO_RECORD, signed: [one] }, published));

@@ -12,6 +12,7 @@ import {
 	pausesKept,
 	type RolloutRecord,
 	recordPlaceOf,
+	repeatOf,
 	type Signing,
 	signedSince,
 	withoutSigning,
@@ -265,12 +266,11 @@ export function refusePastBrake(
 		(one) => one.digest !== digest && (one.brake !== brake || brake === 'sign'),
 	);
 	if (!newer) return;
-	const again = newer.brake === 'sign' ? 'sign that plan again' : `idv fleet ${newer.brake} ${published.file}`;
 	const all = newer.brake === 'rollback' ? '' : ` Or take everything back: idv fleet rollback ${published.file}.`;
 	throw new AgentError(
 		'plan-outdated',
 		`${published.file} holds revision ${published.plan.revision}, and by its record revision ${newer.revision}, which held the fleet back (idv fleet ${newer.brake}), was signed at ${newer.at}: nothing goes past that.`,
-		{ remedy: `Repeat it first, with --key and --out: ${again}.${all}` },
+		{ remedy: `Repeat it first, with --key and --out: ${repeatOf(newer, published.file)}.${all}` },
 	);
 }
 

@@ -13,7 +13,7 @@ import {
 	standingOf,
 	sumUp,
 } from '../fleet/progress.ts';
-import { withSeen } from '../fleet/rollout-record.ts';
+import { repeatOf, signedSince, withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
@@ -50,8 +50,9 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 	const inventory =
 		flags.inventory === undefined ? [] : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const known = new Map(inventory.map((device) => [device.deviceId, device]));
-	const { signed } = await loadRecord(shell, flags.plan);
-	const signedMs = Date.parse(signed.find(({ digest }) => digest === file.digest)?.at ?? '');
+	const record = await loadRecord(shell, flags.plan);
+	const unpublished = signedSince(record, file);
+	const signedMs = Date.parse(record.signed.find(({ digest }) => digest === file.digest)?.at ?? '');
 	const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
 	const isWatching = flags.watch !== undefined;
 	// In a pipe, what was said at the look before is not said again.
@@ -69,6 +70,10 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const ids = inventory.length > 0 ? [...known.keys()] : heard.map(({ deviceId }) => deviceId);
 		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
 		const told = say();
+		if (unpublished)
+			told.warn(
+				`${file.file} holds revision ${file.plan.revision}, and by its record revision ${unpublished.revision} (idv fleet ${unpublished.brake ?? 'sign or next-ring'}) was signed at ${unpublished.at} and is not published: a command was killed, or a store has lost it. Repeat it: ${repeatOf(unpublished, file.file)}${unpublished.brake ? '' : ', or sign that plan again'}.`,
+			);
 		warn(told, plan.plan, heard, known);
 		warnOfTroubles(told, heard);
 		return { devices, unlisted };

@@ -1034,6 +1034,38 @@ test('a way back to a workflow that no device was seen with is named, and no dev
 	expect(JSON.parse(stdout).preview.groups).toMatchObject([{ devices: 100, from: 'old', to: 'slip' }]);
 });
 
+test.each(['rollback', 'pause', 'sign'])(
+	'status warns of a %s that was signed and never published [F1488]',
+	async (name) => {
+		const { key, plan, sign, first, out } = await given();
+		const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+		const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } };
+		expect((await first(await plan(1, 'new', { defaults }), out)).status).toBe(0);
+		const from = await operator.file(
+			'lines.jsonl',
+			JSON.stringify({ deviceId: 'K-1', state: 'online', workflow: { live: 'old', wanted: 'old' } }),
+		);
+		const looks = [[], ['--json'], ['--csv'], ['--fail-above', '50%']];
+		const status = (flags: readonly string[]) =>
+			operator.idv(['fleet', 'status', '--plan', out, '--from', from, ...flags]);
+		const before = await readFile(out, 'utf8');
+		expect((await status([])).stderr).not.toContain('not published');
+		const act = async () =>
+			name === 'sign'
+				? sign(await plan(2, 'new', { defaults: { ...defaults, rollout: undefined } }), out)
+				: operator.idv(['fleet', name, out, '--key', key, '--out', out]);
+		expect((await act()).status).toBe(0);
+		expect((await status([])).stderr).not.toContain('not published');
+		await writeFile(out, before);
+		for (const flags of looks)
+			expect((await status(flags)).stderr).toMatch(
+				new RegExp(
+					`revision 1, and by its record revision 2 \\(idv fleet ${name}\\) was signed at .* is not published.*Repeat it: ${name === 'sign' ? 'sign that plan again' : `idv fleet ${name} \\S+`}`,
+				),
+			);
+	},
+);
+
 test('status knows by the record since when a plan is published, and writes there what it saw', async () => {
 	const { plan, first, out, record } = await given();
 	await first(await plan(1, 'new'), out);
