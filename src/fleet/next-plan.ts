@@ -19,6 +19,7 @@ export const RINGS: readonly number[] = [1, 10, 50, 100];
 export interface RolloutChange {
 	/** `null` for the plan's defaults. */
 	readonly rule: string | null;
+	/** The workflow; `null` for none, and where a way back leaves it. */
 	readonly to: string | null;
 	/** The version that the newest ring orders; `null` for none. */
 	readonly version: string | null;
@@ -43,6 +44,7 @@ type Ring = PlanRollout['rings'][number];
 interface WrittenRing {
 	readonly ring: Ring;
 	readonly written: object;
+	readonly sinceMs: number;
 }
 interface WrittenWords {
 	readonly rollout?: { readonly rings: readonly object[] };
@@ -50,7 +52,7 @@ interface WrittenWords {
 
 /** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them.
  * @param above a revision that devices may have, higher than that of the plan.
- * @param paused the parts in which no ring begins; of the defaults under an empty name. */
+ * @param sinceMs when a ring was added to its part, 0 where that is not known. @param paused the parts in which no ring begins; of the defaults under an empty name. */
 export function nextPlan(
 	document: Record<string, unknown>,
 	plan: FleetPlan,
@@ -60,11 +62,13 @@ export function nextPlan(
 		rule: only,
 		above = 0,
 		paused = [],
+		sinceMs = () => 0,
 	}: {
 		readonly nowMs: number;
 		readonly rule?: string | undefined;
 		readonly above?: number | undefined;
 		readonly paused?: readonly string[];
+		readonly sinceMs?: (rule: string | null, ring: Ring) => number;
 	},
 ): NextPlan {
 	const { defaults, rules } = document as { defaults?: WrittenWords; rules?: readonly WrittenWords[] };
@@ -77,7 +81,10 @@ export function nextPlan(
 	): Written => {
 		const { rollout: writtenRollout, ...others } = words;
 		if (!rollout || !writtenRollout || (only !== undefined && only !== name)) return words;
-		const rings = rollout.rings.map((ring, index) => ({ ring, written: writtenRollout.rings[index] ?? {} }));
+		const rings = rollout.rings.map((ring, index) => ({
+			...{ ring, written: writtenRollout.rings[index] ?? {} },
+			sinceMs: sinceMs(name, ring),
+		}));
 		const before = step.kind === 'rollback' && plan.format === PLAN_FORMATS[1] ? step.before : undefined;
 		const after = ringsAfter(rings, step, nowMs, (version) => before?.(name, version) ?? []);
 		if (after === null) return words;
@@ -87,7 +94,10 @@ export function nextPlan(
 		}
 		const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs) && versionOf(ring) === after.version);
 		const reached = Math.max(0, ...begun.map(({ ring }) => ring.percent));
-		const [to, version] = [rollout.to.workflowId ?? null, after.version ?? null];
+		const [to, version] = [
+			after.isWorkflowBack === false ? null : (rollout.to.workflowId ?? null),
+			after.version ?? null,
+		];
 		const back = step.kind === 'rollback' ? { versionAfter: after.versionAfter ?? null } : {};
 		changes.push({ rule: name, to, version, before: reached, after: after.percent ?? reached, ...back });
 		// A rollout without a ring is not valid: without the rollout no device is told to move.
@@ -113,7 +123,11 @@ function reach(
 	nowMs: number,
 ): { readonly percent: number; readonly widest: WrittenRing | null } {
 	const begun = rings.filter(({ ring }) => hasBegun(ring, nowMs));
-	const newest = begun[indexOfNewest(begun.map(({ ring }) => ({ startMs: startMsOf(ring) })))];
+	// The order of the rings says which came last only where the record does not.
+	const isKnown = begun.every(({ sinceMs }) => sinceMs > 0);
+	const beganMs = ({ ring, sinceMs }: WrittenRing) =>
+		isKnown ? Math.max(startMsOf(ring) ?? 0, sinceMs) : startMsOf(ring);
+	const newest = begun[indexOfNewest(begun.map((one) => ({ startMs: beganMs(one) })))];
 	if (!newest) return { percent: 0, widest: null };
 	const ofVersion = begun.filter(({ ring }) => versionOf(ring) === versionOf(newest.ring));
 	const widest = ofVersion.reduce((most, one) => (one.ring.percent >= most.ring.percent ? one : most));
@@ -147,7 +161,7 @@ function ringsAfter(
 			if (overruledBy(those, index) >= 0) return false;
 			return version === undefined ? versionOf(ring) : versionOf(ring) !== version;
 		});
-		const earlier = kept.length > 0 || version === undefined ? [] : before(version);
+		const earlier = version === undefined || kept.some(({ ring }) => versionOf(ring)) ? [] : before(version);
 		const after = [...kept.map(({ ring }) => ring), ...earlier];
 		const said = after[indexOfNewest(after.map((ring) => ({ startMs: startMsOf(ring) })))];
 		return {

@@ -1,7 +1,7 @@
 /** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
 import * as z from 'zod';
 import { parseJson } from '../protocol/json.ts';
-import type { FleetPlan } from './plan-format.ts';
+import type { FleetPlan, PlanRollout } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
 import type { DeviceStanding, FleetProgress } from './progress.ts';
 import { comparePlans } from './record.ts';
@@ -27,6 +27,10 @@ const signingSchema = z.looseObject({
 			z.looseObject({ percent: z.number(), startAt: z.string().optional(), agent: z.object({ version: z.string() }) }),
 		),
 	),
+	/** The other rings, where they were recorded. */
+	plainRings: z
+		.record(z.string(), z.array(z.looseObject({ percent: z.number(), startAt: z.string().optional() })))
+		.optional(),
 	moves: z.array(z.unknown()),
 	/** The command that has held the fleet back with it, also one that only a later version has; left out where it goes forward. */
 	brake: z.string().optional(),
@@ -74,7 +78,8 @@ export function withSigning(
 	const { fleet, epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
 	const plain = { fleet, epoch, revision, digest, previous, at };
-	const signing = { ...plain, rings: versionRingsOf(plan), moves: [...moves], ...held };
+	const rings = { rings: ringsOf(plan, withVersion), plainRings: ringsOf(plan, (ring) => (ring.agent ? [] : [ring])) };
+	const signing = { ...plain, ...rings, moves: [...moves], ...held };
 	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
 }
 
@@ -140,16 +145,27 @@ export function withPause(
 	return { ...Object.fromEntries(parts.map(({ name }) => [name, at])), ...paused };
 }
 
-function versionRingsOf(plan: FleetPlan): Signing['rings'] {
-	return Object.fromEntries(
+type Ring = PlanRollout['rings'][number];
+type AnyRing = Pick<Ring, 'percent' | 'startAt'> & { readonly agent?: VersionRing['agent'] | undefined };
+
+const ringsOf = <Kept>(plan: FleetPlan, pick: (ring: Ring) => Kept[]): Record<string, Kept[]> =>
+	Object.fromEntries(
 		partsOf(plan).flatMap(({ name, rollout }) => {
-			const rings = rollout?.rings.flatMap((ring): VersionRing[] => {
-				const { agent } = ring;
-				return agent ? [{ ...ring, agent }] : [];
-			});
-			return rings && rings.length > 0 ? [[name, rings]] : [];
+			const rings = rollout?.rings.flatMap(pick) ?? [];
+			return rings.length > 0 ? [[name, rings]] : [];
 		}),
 	);
+
+const withVersion = ({ agent, ...ring }: Ring): VersionRing[] => (agent ? [{ ...ring, agent }] : []);
+
+/** When a person has added a ring that the plan has, in milliseconds since 1970; 0 where the record does not know. A step back adds none. */
+export function ringSinceMs({ signed }: RolloutRecord, digest: string, rule: string | null, ring: Ring): number {
+	const known = signed.slice(0, signed.findIndex((one) => one.digest === digest) + 1);
+	const steps = known.filter(({ brake = 'sign' }) => brake === 'sign');
+	const keyOf = ({ percent, startAt, agent }: AnyRing) => JSON.stringify([percent, startAt, agent?.version]);
+	const has = ({ rings, plainRings }: Signing) =>
+		[rings, plainRings].some((those) => those?.[rule ?? '']?.some((one) => keyOf(one) === keyOf(ring)));
+	return Date.parse(steps[steps.findLastIndex((one) => !has(one)) + 1]?.at ?? '') || 0;
 }
 
 /** The rings of a part that had begun before this version was ordered in it; none where it ordered none. */

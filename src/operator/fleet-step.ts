@@ -11,6 +11,7 @@ import {
 	pausedIn,
 	type RolloutRecord,
 	recordPlaceOf,
+	ringSinceMs,
 	ringsBefore,
 	type Signing,
 	signedSince,
@@ -130,7 +131,9 @@ async function takeStep(
 	const pauses = pausedIn(record, before.digest);
 	// The number of devices that are meant to move is a person's word; a schedule has none.
 	const paused = flags.allowMoves === undefined ? Object.keys(pauses) : [];
-	const at = { nowMs, rule: flags.rule, above: newer?.revision, paused };
+	const sinceMs = (rule: string | null, ring: Parameters<typeof ringSinceMs>[3]) =>
+		ringSinceMs(record, before.digest, rule, ring);
+	const at = { nowMs, rule: flags.rule, above: newer?.revision, paused, sinceMs };
 	const { document, changes, held } = nextPlan(written, before.plan, step, at);
 	const heldSince = held.map((rule) => ({ rule, since: pauses[rule ?? ''] ?? '' }));
 	const isPause = step.kind === 'pause';
@@ -251,11 +254,12 @@ async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowM
 function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {
 	const name = rule === null ? 'defaults' : `rule ${rule}`;
 	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
-	const back = versionAfter
-		? `version ${versionAfter} again`
-		: to === null && version !== null
-			? 'no ring'
-			: 'all back';
+	const back =
+		versionAfter && version
+			? `version ${versionAfter} again`
+			: to === null && version !== null
+				? 'no ring'
+				: 'all back';
 	// No device installs an older version than it has had.
 	const stays = version === null ? '' : '; the version stays where it is installed';
 	const share = versionAfter !== undefined ? `${back}${stays}` : `${after} %`;

@@ -766,6 +766,40 @@ test('rollback orders the version before again, in the rings that had begun, and
 	expect(back.preview.moves).toBe(back.preview.groups[0].devices);
 });
 
+describe('rollback of a rollout that brings a workflow and a version', () => {
+	const all = { percent: 100 };
+	const order = (percent: number, version: string) => ({ percent, agent: { version } });
+
+	test.each([
+		['a version before the workflow of all', [all], [order(10, '0.3.0'), all], [all], '0.3.0'],
+		['a version after the workflow of all', [all], [all, order(10, '0.3.0')], [all], '0.3.0'],
+		[
+			'a newer version in place of one',
+			[all, order(60, '0.2.0')],
+			[order(10, '0.3.0'), all],
+			[all, order(60, '0.2.0')],
+			'0.3.0',
+		],
+		['the workflow before a version', [order(10, '0.3.0')], [all, order(10, '0.3.0')], [order(10, '0.3.0')], null],
+	])('takes back what came last: %s [F1487]', async (_, before, now, back, version) => {
+		const { key, plan, sign, first, out, published } = await given();
+		const of = (rings: readonly object[]) => ({
+			defaults: { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } },
+		});
+		const meant = ['--allow-version', '0.3.0', '--allow-moves', '100'];
+		expect((await first(await plan(1, 'new', of(before)), out, ...meant)).status).toBe(0);
+		expect((await sign(await plan(2, 'new', of(now)), out, ...meant)).status).toBe(0);
+		const step = await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out]);
+		expect(step.status).toBe(0);
+		const { rollout } = (await published()).defaults;
+		expect(rollout).toEqual({ to: version ? { workflowId: 'new' } : {}, rings: back });
+		// A row names what goes back, and no workflow that stays.
+		expect(step.stdout).toMatch(
+			version ? /^defaults +to version 0\.3\.0 +10 %/m : /^defaults +to new +100 % +→ +all back/m,
+		);
+	});
+});
+
 describe('the version that a device has', () => {
 	/** By its place, K-3 is in no ring of 80 %. */
 	const rows = ['K-1,0.3.0', 'K-2,0.3.0', 'K-3,0.3.0', 'K-4,', 'K-5,0.2.0~1'];
