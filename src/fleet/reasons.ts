@@ -45,14 +45,13 @@ const REASONS: Readonly<Record<string, string>> = {
 	'apt-script': 'a script of a package failed',
 };
 
+/** Answers to a registration. A device that is not online may have nothing else in force, unless it says since when it has not followed. */
+export const REFUSED_REQUESTS: readonly string[] = ['workflow-unknown', 'access-forbidden', 'request-rejected'];
+
 /** Codes of settings that the device or its service refused, or that cannot be read, while others are in force. */
 export const REFUSED_SETTINGS: readonly string[] = [
-	'settings-not-followed',
-	'settings-invalid',
-	'settings-unreadable',
-	'workflow-unknown',
-	'access-forbidden',
-	'request-rejected',
+	...['settings-not-followed', 'settings-invalid', 'settings-unreadable'],
+	...REFUSED_REQUESTS,
 ];
 
 /** Why a device goes by no plan, from the source of its workflow; `null` where its own settings do not decide. */

@@ -224,7 +224,8 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 }
 
 /** That of an offline device is the last one: a workflow that was refused it never had. */
-function workflowOf({ workflow: { live, wanted }, plan }: StatusLine): string | null {
+function workflowOf({ workflow: { live, wanted }, plan, problem }: StatusLine): string | null {
+	if (live === null && problem?.code === 'workflow-unknown' && !problem.params?.since) return null;
 	const { workflowId, liveWorkflowId } = plan?.refused?.params ?? {};
 	return live ?? (wanted !== null && workflowId === wanted ? liveWorkflowId || null : wanted);
 }

@@ -278,14 +278,17 @@ function rowOf(device: DeviceStanding): string[] {
 	const { deviceId, standing, workflowId, target, agentVersion, targetVersion, atMs, reason } = device;
 	const versions = targetVersion === null ? (agentVersion ?? '') : `${agentVersion ?? '—'} → ${targetVersion}`;
 	const at = iso(atMs);
-	const when = at === null ? '' : standing === 'offline' ? `since ${localTime(at)}` : `at ${localTime(at)}`;
+	const online = standing !== 'offline';
+	const when = at === null ? '' : `${online ? 'at' : 'since'} ${localTime(at)}`;
 	return [
 		deviceId,
 		NAMES[standing].toLowerCase(),
 		`${workflowId ?? '—'} → ${target ?? '—'}`,
 		versions,
 		when,
-		[reason, standing === 'offline' || reason === null ? settingsTrouble(device) : null].filter(Boolean).join('; '),
+		[reason, standing === 'offline' || reason === null ? settingsTrouble({ ...device, online }) : null]
+			.filter(Boolean)
+			.join('; '),
 	];
 }
 

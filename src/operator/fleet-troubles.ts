@@ -2,7 +2,7 @@
 import { onOneLine } from '../base/printed.ts';
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import { clockTrouble, type DeviceReport } from '../fleet/progress.ts';
-import { REFUSED_SETTINGS, reasonIn } from '../fleet/reasons.ts';
+import { REFUSED_REQUESTS, REFUSED_SETTINGS, reasonIn } from '../fleet/reasons.ts';
 
 /** Devices that are named. */
 const SHOWN = 10;
@@ -17,12 +17,19 @@ export function isOfSettings(code: string): boolean {
 
 /** All of its troubles in words, each with since when; `null` for other problems or none. @param of those to name; default all. */
 export function settingsTrouble(
-	{ problem, problemSince = null, troubles = [] }: Pick<DeviceReport, 'problem' | 'problemSince' | 'troubles'>,
+	{
+		online,
+		problem,
+		problemSince = null,
+		troubles = [],
+	}: Pick<DeviceReport, 'online' | 'problem' | 'problemSince' | 'troubles'>,
 	of: (code: string) => boolean = isOfSettings,
 ): string | null {
 	const own = troubles.find(({ code }) => code === problem)?.words;
 	const first = problem === null ? [] : [{ code: problem, since: problemSince, words: own }];
-	const named = [...first, ...troubles.filter(({ code }) => code !== problem)].filter(({ code }) => of(code));
+	const named = [...first, ...troubles.filter(({ code }) => code !== problem)].filter(
+		({ code, since }) => of(code) && (online || since !== null || !REFUSED_REQUESTS.includes(code)),
+	);
 	const words = named.map(({ code, since, words }) => {
 		const ms = Date.parse(since ?? '');
 		return `${words?.replace(/\.$/, '') ?? reasonIn(code)}${Number.isNaN(ms) ? '' : `, since ${localTime(new Date(ms).toISOString())}`}`;

@@ -849,6 +849,21 @@ describe('idv fleet status --plan', () => {
 		}
 	});
 
+	test('a device that never had a workflow has not the one that it is refused, and no changed settings [F1491]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'nosuch' } });
+		const message = 'The service does not know the workflow nosuch (404).';
+		const of = (params?: object) => ({
+			...{ state: 'connecting', workflow: { live: null, wanted: 'nosuch' } },
+			problem: { code: 'workflow-unknown', message, params },
+		});
+		const never = await status('--plan', plan, '--from', await lines(line('K-1', 'x', of())));
+		expect(never.stderr).not.toContain('changed settings');
+		expect(never.stdout).not.toContain('Workflow nosuch');
+		expect(never.stdout).toContain(message);
+		const { stderr } = await status('--plan', plan, '--from', await lines(line('K-1', 'x', of({ since: at(-HOUR) }))));
+		expect(stderr).toContain(`1 device cannot go by changed settings (K-1: ${message.slice(0, -1)}, since`);
+	});
+
 	test('an offline device has no workflow that it was refused, and each row names the plan that its device refuses [F1462]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'nope' } });
 		const params = { workflowId: 'nope', liveWorkflowId: 'old' };
