@@ -22,15 +22,20 @@ export interface SourceFlags extends TargetFlags {
 	readonly service?: boolean | undefined;
 }
 
-/** The service is asked where no other source is named, and where it is named too. */
-export async function gatherReports(shell: Shell, flags: SourceFlags, nowMs: number) {
+/** The service is asked where no other source is named, and where it is named too. @param told takes the warnings of a look. */
+export async function gatherReports(
+	shell: Shell,
+	flags: SourceFlags,
+	nowMs: number,
+	told: Pick<Shell, 'warn'> = shell,
+) {
 	const { from = [], prometheus } = flags;
 	const reports = new Map<string, DeviceReport>();
 	const add = (report: DeviceReport) => {
 		const known = reports.get(report.deviceId);
 		reports.set(report.deviceId, known ? newer(known, report) : report);
 	};
-	for (const path of from) for (const report of await fromFiles(shell, path, nowMs)) add(report);
+	for (const path of from) for (const report of await fromFiles(told, path, nowMs)) add(report);
 	if (prometheus !== undefined) for (const report of await fromPrometheus(shell, prometheus, flags, nowMs)) add(report);
 	const isAlone = from.length === 0 && prometheus === undefined;
 	if (flags.service || isAlone) for (const report of await fromService(shell, flags, nowMs)) add(report);
@@ -105,7 +110,7 @@ const MAX_FAULTS = 5;
 /** With more lines that cannot be read, a file is something else, and what is said of a fleet would be worth nothing. */
 const MAX_UNREAD = 10_000;
 
-async function fromFiles(shell: Shell, path: string, nowMs: number): Promise<DeviceReport[]> {
+async function fromFiles(shell: Pick<Shell, 'warn'>, path: string, nowMs: number): Promise<DeviceReport[]> {
 	const files = await listFiles(path);
 	const reports: DeviceReport[] = [];
 	let unpaired = 0;

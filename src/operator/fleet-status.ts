@@ -59,7 +59,8 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 	const say = isWatching && !shell.caller.stdout.isTTY ? onlyNew(shell) : () => shell;
 	const look = async () => {
 		const nowMs = Date.now();
-		const reports = await gatherReports(shell, flags, nowMs);
+		const ofSources: string[] = [];
+		const reports = await gatherReports(shell, flags, nowMs, { warn: (text) => ofSources.push(text) });
 		const [staleMs, graceMs] = [flags.staleSeconds * 1000, flags.graceSeconds * 1000];
 		const context = { nowMs, staleMs, graceMs, publishedMs };
 		// An inventory is a person's word on what the fleet is: a foreign device must not make a ring look better.
@@ -70,6 +71,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const ids = inventory.length > 0 ? [...known.keys()] : heard.map(({ deviceId }) => deviceId);
 		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
 		const told = say();
+		for (const text of ofSources) told.warn(text);
 		if (unpublished)
 			told.warn(
 				`${file.file} holds revision ${file.plan.revision}, and by its record revision ${unpublished.revision} (idv fleet ${unpublished.brake ?? 'sign or next-ring'}) was signed at ${unpublished.at} and is not published: a command was killed, or a store has lost it. Repeat it: ${repeatOf(unpublished, file.file)}${unpublished.brake ? '' : ', or sign that plan again'}.`,

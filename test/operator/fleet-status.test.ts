@@ -926,6 +926,20 @@ describe('idv fleet status --plan', () => {
 		expect(stderr).toMatch(/1 device reports none[\s\S]*2 devices report none/);
 	});
 
+	test('--watch in a pipe says once that a line cannot be read [F1492]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const broken = '{"deviceId":"K-9",';
+		const from = await lines(broken, line('K-1', 'new'));
+		const watching = follow('idv', ['fleet', 'status', '--plan', plan, '--from', from, '--watch', '1'], operator.env());
+		for (const count of [1, 2, 3, 4]) {
+			const heard = Array.from({ length: count }, (_, n) => line(`K-${n}`, 'new'));
+			await lines(...(count < 4 ? [broken] : [broken, broken]), ...heard);
+			await watching.untilLine(new RegExp(`: ${count} at target`));
+		}
+		const { stderr } = await watching.end();
+		expect(stderr.match(/\d lines? of .* cannot be read/g)).toHaveLength(2);
+	});
+
 	test('a device that is late by a setting of its own has that as its reason, from each source [F1198]', async () => {
 		const of = (deviceId: string, source: string, followed: number) => ({
 			...JSON.parse(line(deviceId, source === 'file' ? 'old' : 'new')),
