@@ -303,6 +303,8 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 	// The service itself knows what it has refused, whatever the device says in its heartbeats.
 	const own = refused ? reasonIn(refused.code, refused.workflowId) : null;
 	const servedRefusal = planRefused === null ? planReason : null;
+	// A plan that is refused keeps no device offline.
+	const code = !online && problemCode !== null && REFUSED_PLANS.includes(problemCode) ? null : problemCode;
 	return {
 		...{ deviceId, serial, macAddress, deviceType, workflowId, online, planRevision, planRefused, agentVersion },
 		heartbeatCadence,
@@ -312,7 +314,7 @@ function listedReport(device: ListedDevice, nowMs: number): DeviceReport {
 		offlineSinceMs: online ? null : heardAtMs,
 		refusal: planReason ?? own,
 		servedRefusal,
-		hindrance: servedRefusal ?? (problemCode ? reasonIn(problemCode) : own),
+		hindrance: (online ? servedRefusal : null) ?? (code ? reasonIn(code) : own),
 		updateHindrance: updateReason && reasonIn(updateReason),
 		next: null,
 		takenBack: updateTakenBack === undefined ? [] : [{ version: updateTakenBack, fault: null }],

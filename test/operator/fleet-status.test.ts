@@ -770,6 +770,32 @@ describe('idv fleet status --plan', () => {
 			expect(listed).not.toHaveProperty(name);
 	});
 
+	test('a plan that a device refuses is not why it is offline [F1493]', async () => {
+		const { service } = operator;
+		const { socket } = await openChannel(service, await registerDevice(service, 'S-4', 'checkin'));
+		const heard = service.waitFor('heartbeat');
+		const beat = {
+			type: 'heartbeat',
+			deviceId: 'S-4',
+			workflowId: 'checkin',
+			sequence: 1,
+			sentAt: 'now',
+			uptimeSeconds: 1,
+		};
+		socket.send(JSON.stringify({ ...beat, problemCode: 'plan-untrusted', planReason: 'It is not signed.' }));
+		await heard;
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const inventory = await operator.file('devices.csv', 'deviceId\nS-4\n');
+		const look = () => status('--plan', plan, '--inventory', inventory, '--service');
+		expect((await look()).stdout).toMatch(/overdue +It is not signed/);
+		socket.terminate();
+		await expect.poll(() => service.devices().find(({ deviceId }) => deviceId === 'S-4')?.online).toBe(false);
+		const { stdout, stderr } = await look();
+		expect(stdout).toMatch(/^Offline +1 +S-4/m);
+		expect(stdout).not.toContain('It is not signed');
+		expect(stderr).toMatch(/1 device cannot follow the plan that is served \(S-4: It is not signed\)/);
+	});
+
 	test('reads from a metrics store which versions were taken back', async () => {
 		const now = Math.floor(Date.now() / 1000);
 		const of = (device: string, value: number, more = {}) => ({
