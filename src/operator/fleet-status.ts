@@ -20,7 +20,7 @@ import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
 import { settingsTrouble, warnOfTroubles } from './fleet-troubles.ts';
-import { readInventory } from './inventory.ts';
+import { alikeIds, readInventory } from './inventory.ts';
 
 /** Devices of one kind that are named, and reasons that are shown. */
 const SHOWN = 10;
@@ -76,6 +76,10 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 			told.warn(
 				`${file.file} holds revision ${file.plan.revision}, and by its record revision ${unpublished.revision} (idv fleet ${unpublished.brake ?? 'sign or next-ring'}) was signed at ${unpublished.at} and is not published: a command was killed, or a store has lost it. Repeat it: ${repeatOf(unpublished, file.file)}${unpublished.brake ? '' : ', or sign that plan again'}.`,
 			);
+		const strange = new Set(known.size > 0 ? unlisted.map(({ deviceId }) => deviceId) : []);
+		const unseen = [...known.keys()].filter((id) => !reports.has(id));
+		for (const alike of alikeIds([...unseen, ...strange], (id) => strange.has(id)).slice(0, SHOWN))
+			told.warn(`${alike}: the first is in the inventory, and only the other one reports. Is one of them a slip?`);
 		warn(told, plan.plan, heard, known);
 		warnOfTroubles(told, heard);
 		return { devices, unlisted };

@@ -115,8 +115,8 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 		warn?.(`${file}: ${place}: ${deviceId} counts as a device: ${why}?`);
 	}
 	for (const said of warn ? sharedNumbers(devices, (id) => known.get(id)?.place ?? '') : []) warn?.(`${file}: ${said}`);
-	const alike = alikeIds(devices);
-	if (alike) warn?.(`${file}: ${alike} differ in capitals only, and are two devices: is one of them a slip?`);
+	const [alike] = alikeIds(known.keys());
+	if (alike) warn?.(`${file}: ${alike}, and are two devices: is one of them a slip?`);
 	return devices;
 }
 
@@ -137,15 +137,26 @@ function sharedNumbers(devices: readonly InventoryDevice[], placeOf: (deviceId: 
 	});
 }
 
-/** The first ids that differ in capitals only; `null` for none. */
-function alikeIds(devices: readonly InventoryDevice[]): string | null {
+/** Ids that a person takes for one, in words. @param isAsked whether one is compared with those before it. */
+export function alikeIds(ids: Iterable<string>, isAsked: (id: string) => boolean = () => true): string[] {
 	const seen = new Map<string, string>();
-	for (const { deviceId } of devices) {
-		const before = seen.get(deviceId.toLowerCase());
-		if (before !== undefined) return `${before} and ${deviceId}`;
-		seen.set(deviceId.toLowerCase(), deviceId);
+	const found: string[] = [];
+	for (const id of ids) {
+		// A spreadsheet keeps the zeros of a number by an apostrophe before it.
+		const key = id.replace(/^'/, '').normalize().toLowerCase();
+		const before = seen.get(key);
+		if (before === undefined) seen.set(key, id);
+		else if (isAsked(id)) {
+			const isOfCase = before.toLowerCase() === id.toLowerCase();
+			const how = isOfCase
+				? 'capitals'
+				: before.normalize() === id.normalize()
+					? 'an accent as written'
+					: 'an apostrophe';
+			found.push(`${before} and ${id} differ in ${how} only`);
+		}
 	}
-	return null;
+	return found;
 }
 
 /** The file itself, or the files of a directory by name. */

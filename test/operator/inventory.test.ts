@@ -152,6 +152,15 @@ test('ids that differ in capitals only are two devices, and are told [F726]', as
 	expect(said).toHaveLength(1);
 });
 
+test.each([
+	["'007", '007', 'an apostrophe'],
+	['Caf\u00e9-1', 'Cafe\u0301-1', 'an accent as written'],
+])('ids that a person takes for one are two devices, and are told (%s) [F1494]', async (one, other, how) => {
+	const said: string[] = [];
+	expect(await read(`deviceId\n${one}\nK-2\n${other}\n`, (words) => said.push(words))).toHaveLength(3);
+	expect(said).toEqual([expect.stringContaining(`${one} and ${other} differ in ${how} only, and are two devices`)]);
+});
+
 test('a serial number or MAC address of several rows is told with its lines, in whatever spelling [F1425]', async () => {
 	const said: string[] = [];
 	const rows = [
