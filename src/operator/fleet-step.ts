@@ -196,7 +196,7 @@ async function notePause(shell: Shell, out: string | undefined, { digest }: Plan
 		isNoted = true;
 		return { ...one, paused };
 	};
-	if (out !== undefined)
+	if (out !== undefined && Object.keys(paused ?? {}).length > 0)
 		await changeRecord(shell, out, (record) => {
 			const signed = record.signed.map(note);
 			return isNoted ? { ...record, signed } : record;

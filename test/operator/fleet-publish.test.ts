@@ -345,11 +345,13 @@ describe('a pause that was published', () => {
 	});
 
 	test('of a plan that lists no ring to come holds those of the schedule [F1486]', async () => {
-		const { key, plan, first, out } = await given();
+		const { key, plan, first, sign, out } = await given();
 		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
 		const step = (name: string) => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
 		expect((await step('pause')).stdout).toMatch(/Its record says now that it is paused/);
 		expect((await step('next-ring')).stdout).toMatch(/Paused .*: the defaults since/);
+		expect((await sign(await plan(2, 'new', { defaults: { workflowId: 'old' } }), out)).status).toBe(0);
+		expect((await step('pause')).stdout).toMatch(/there is nothing to pause/);
 	});
 });
 
