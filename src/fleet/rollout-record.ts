@@ -118,19 +118,20 @@ type VersionRing = Signing['rings'][string][number];
 
 const partsOf = ({ defaults, rules }: FleetPlan) => [{ name: '', rollout: defaults?.rollout }, ...rules];
 
-export const pausedIn = ({ signed }: RolloutRecord, digest: string | undefined): NonNullable<Signing['paused']> =>
-	signed.find((one) => one.digest === digest)?.paused ?? {};
+type KnownPlan = Parameters<typeof signedSince>[1];
+
+export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan): NonNullable<Signing['paused']> {
+	const { paused, brake, at = '' } = signed.find((one) => one.digest === digest) ?? {};
+	// Earlier versions have recorded the command alone.
+	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
+}
 
 /** The pauses of the plan in force, without those of parts whose rollout the next plan changes. */
-export function pausesKept(
-	record: RolloutRecord,
-	before: { readonly plan: FleetPlan; readonly digest: string } | null,
-	after: FleetPlan,
-): Signing['paused'] {
-	const rolloutOf = (plan: FleetPlan | undefined, part: string) =>
-		JSON.stringify(plan && partsOf(plan).find(({ name }) => name === part)?.rollout);
-	const kept = Object.entries(pausedIn(record, before?.digest)).filter(
-		([part]) => rolloutOf(before?.plan, part) === rolloutOf(after, part),
+export function pausesKept(record: RolloutRecord, before: KnownPlan, after: FleetPlan): Signing['paused'] {
+	const rolloutOf = (plan: FleetPlan, part: string) =>
+		JSON.stringify(partsOf(plan).find(({ name }) => name === part)?.rollout);
+	const kept = Object.entries(pausedIn(record, before)).filter(
+		([part]) => rolloutOf(before.plan, part) === rolloutOf(after, part),
 	);
 	return kept.length === 0 ? undefined : Object.fromEntries(kept);
 }

@@ -170,7 +170,7 @@ export async function publishSigned(
 		const sign = (record: RolloutRecord) =>
 			withSigning(record, plan, {
 				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake },
-				paused: paused ?? pausesKept(record, inForce, plan.plan),
+				paused: paused ?? (inForce ? pausesKept(record, inForce, plan.plan) : undefined),
 			});
 		await changeRecord(
 			shell,

@@ -128,7 +128,7 @@ async function takeStep(
 		shell.warn(
 			`${file} holds revision ${before.plan.revision}, and by its record revision ${newer.revision} was signed at ${newer.at}: if that was published, devices have it, and this step is reckoned from an older plan. Then publish that one again first.`,
 		);
-	const pauses = pausedIn(record, before.digest);
+	const pauses = pausedIn(record, before);
 	// The number of devices that are meant to move is a person's word; a schedule has none.
 	const paused = flags.allowMoves === undefined ? Object.keys(pauses) : [];
 	const sinceMs = (rule: string | null, ring: Parameters<typeof ringSinceMs>[3]) =>

@@ -313,7 +313,7 @@ describe('a pause that was published', () => {
 	}
 
 	test('holds the next ring until a person names the devices that may move [F1486]', async () => {
-		const { out, step, published } = await givenPause();
+		const { out, record, step, published } = await givenPause();
 		const before = await readFile(out, 'utf8');
 		const held = await step('next-ring');
 		expect(held).toMatchObject({ status: 0, stderr: '' });
@@ -322,6 +322,11 @@ describe('a pause that was published', () => {
 		);
 		const json = await operator.idv(['fleet', 'next-ring', out, '--json']);
 		expect(JSON.parse(json.stdout)).toMatchObject({ isFinished: false, paused: [{ rule: 'lobby' }, { rule: 'hall' }] });
+		// Earlier versions have recorded the command alone.
+		const full = await readFile(record, 'utf8');
+		await writeFile(record, full.replace('"paused":{', '"other":{'));
+		expect((await step('next-ring')).stdout).toMatch(/Paused .*: rule lobby since 2/);
+		await writeFile(record, full);
 		expect(await readFile(out, 'utf8')).toBe(before);
 		const on = await step('next-ring', '--rule', 'lobby', '--allow-moves', '100');
 		expect(on).toMatchObject({ status: 0, stdout: expect.stringContaining('Revision 2 → 3') });
