@@ -72,8 +72,7 @@ export function superviseLinks(
 	let isPromoted = false;
 	const runner = createLinkRunner({
 		...parts,
-		nextPlaces: (registration, wanted) =>
-			placesOfNext(parts.stateWriter.state, registration.baseUrl, { ...askedForNext(), wanted }),
+		nextPlaces: ({ baseUrl }, own) => placesOfNext(parts.stateWriter.state, baseUrl, askedForNext(), own),
 		report: {
 			...parts.report,
 			stored: () => parts.events.settled(),
@@ -105,11 +104,12 @@ export function superviseLinks(
 		if (link && by) parts.stateWriter.keep((state) => withNextRefused(state, link.registration.baseUrl, by));
 	}
 
-	/** As the settings in force have it. */
 	function askedForNext(): Asked {
-		const { nextConnection } = parts.runtime().resolved.settings.service;
+		const [inForce, newest] = [parts.runtime(), parts.ways.wanted()].map(
+			({ resolved }) => resolved.settings.service.nextConnection,
+		);
 		const { hasReusableCredential = false, selfRegistration = false } = supervision.desired ?? {};
-		return { wanted: nextConnection, inForce: nextConnection, mayRegister: hasReusableCredential || selfRegistration };
+		return { inForce: inForce ?? null, newest: newest ?? null, mayRegister: hasReusableCredential || selfRegistration };
 	}
 
 	function dispatch(event: SupervisorEvent): void {

@@ -32,7 +32,7 @@ export interface ConversationParts {
 	readonly token: string;
 	readonly host: string;
 	/** Where the next Connection is looked for, the surest place first. */
-	readonly nextPlaces: (registration: Registration, wanted: string | null) => readonly string[];
+	readonly nextPlaces: (registration: Registration, own: string | null) => readonly string[];
 	/** As they are now. */
 	readonly settings: () => Settings['service'];
 	readonly send: (text: string) => boolean;

@@ -18,19 +18,27 @@ function knownOf({ nextConnection }: State, baseUrl: string) {
 
 /** `service.nextConnection` as settings have it, and who asks. */
 export interface Asked {
-	/** Of the link: in force, or only tried beside what is. */
-	readonly wanted: string | null;
-	/** Of the settings in force. */
 	readonly inForce: string | null;
+	/** Of the newest settings, which may only be tried yet: the service may have moved before them, and each link spends a Connection. */
+	readonly newest: string | null;
 	/** Whether the device has a new Connection without a person: then it does without the place where the settings say so. */
 	readonly mayRegister: boolean;
 }
 
-/** The places in which a link looks, the surest first: the first that names one is the only one from then on. */
-export function placesOfNext(state: State, baseUrl: string, { wanted, inForce, mayRegister }: Asked): string[] {
-	const { worked } = knownOf(state, baseUrl);
-	if (wanted === null && mayRegister) return [];
-	return [...new Set([worked, inForce, wanted])].filter((place) => place !== null);
+/**
+ * The places in which a link looks, the surest first: the first that names one is the only one from then on.
+ * @param own that of the link's own settings. Default: in force.
+ */
+export function placesOfNext(
+	state: State,
+	baseUrl: string,
+	{ inForce, newest, mayRegister }: Asked,
+	own = inForce,
+): string[] {
+	const worked = own === null && mayRegister ? null : knownOf(state, baseUrl).worked;
+	// Where Connections are good for more than one channel, what is only tried is for the link that tries it.
+	const places = inForce === null ? [worked, own] : [worked, inForce, newest];
+	return [...new Set(places)].filter((place) => place !== null);
 }
 
 /** A Connection by which a channel was asked for. */
@@ -67,7 +75,7 @@ export function withNextRefused<Kept extends State>(state: Kept, baseUrl: string
 /** The warning of `service.nextConnection`, and `null` where it is right. */
 export function toldOfNext(state: State, baseUrl: string, asked: Asked): Failure | null {
 	const { worked, refused, times } = knownOf(state, baseUrl);
-	const { wanted } = asked;
+	const { inForce: wanted } = asked;
 	if (wanted !== null && wanted === refused && times >= TOLD_AFTER) {
 		const message = `service.nextConnection: what ${wanted} names has opened no channel the last times: the service refused it, and the device went on with the Connection from before, or registered again.`;
 		const remedy =

@@ -2,7 +2,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { unreadable } from '../base/files.edge.ts';
-import { type Credentials, NO_CREDENTIALS, readCredentials } from '../settings/credentials.runner.ts';
+import { type Credentials, NO_CREDENTIALS, naming, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
 import { type Headers, readHeader, readHeaderLines } from '../settings/header-lines.ts';
 import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
@@ -147,10 +147,11 @@ async function openByWay(runtime: Runtime, way: Way, parts: RuntimeParts): Promi
 }
 
 async function readPin({ settings: { page } }: LoadedSettings): Promise<string | null> {
-	const pin = page.pinFile === null ? null : await readSecretFile(page.pinFile, 'PIN');
-	if (pin === null || isPin(pin)) return pin;
+	if (page.pinFile === null) return null;
+	const pin = await readSecretFile(page.pinFile, 'PIN').catch(naming('page.pinFile'));
+	if (isPin(pin)) return pin;
 	const message = `page.pinFile: the PIN in ${page.pinFile} must have six or more digits.`;
-	throw new AgentError('settings-invalid', message, { params: { path: page.pinFile ?? '' } });
+	throw new AgentError('settings-invalid', message, { params: { path: page.pinFile } });
 }
 
 interface MadeWay {

@@ -163,12 +163,28 @@ describe('a fresh device whose credential is missing', () => {
 		const device = await givenAgent({ home, settings });
 		const status = device.agent.status();
 		expect(status).toMatchObject({ state: 'unpaired', warnings: [{ code: 'credential-unreadable' }] });
-		expect(status.sentence).toContain(`Not paired: The credential file ${apiKeyFile} cannot be read: it is not there`);
+		expect(status.sentence).toContain(
+			`Not paired: credential.apiKeyFile: the credential file ${apiKeyFile} cannot be read: it is not there`,
+		);
 		expect(service.requests).toEqual([]);
 
 		await mkdir(join(home.directory, 'secrets'));
 		await home.secretFile('secrets/key', service.credentials.apiKey);
 		expect(await device.untilLive('check-in')).toMatchObject({ problem: null, warnings: [] });
+	});
+
+	test.each([
+		['credential.apiKeyFile', (path: string) => ({ credential: { apiKeyFile: path } })],
+		['credential.basicFile', (path: string) => ({ credential: { basicFile: path } })],
+		['credential.connectionFile', (path: string) => ({ credential: { connectionFile: path } })],
+		['page.pinFile', (path: string) => ({ page: { pinFile: path } })],
+	])('is told which setting names the file that cannot be read: %s [F1501]', async (setting, settings) => {
+		const home = await givenHome();
+		const path = await home.secretFile('two-lines', 'one\ntwo');
+		const device = await givenAgent({ home, settings: { baseUrl: 'http://127.0.0.1:9', ...settings(path) } });
+		expect(device.agent.status().warnings.map(({ message }) => message)).toContainEqual(
+			expect.stringMatching(new RegExp(`^${setting}: the \\w+ file ${path} has more than one line`)),
+		);
 	});
 
 	test('can be paired by a code meanwhile', async () => {

@@ -20,7 +20,12 @@ const saved = (token: string, from?: string, worked?: boolean): SavedConnection 
 	...(from !== undefined && { from }),
 	...(worked && { worked }),
 });
-const asked = (wanted: string | null, more: object = {}) => ({ wanted, inForce: wanted, mayRegister: false, ...more });
+const asked = (inForce: string | null, more: object = {}) => ({
+	inForce,
+	newest: inForce,
+	mayRegister: false,
+	...more,
+});
 const given = (...connections: SavedConnection[]) => ({ ...EMPTY_STATE, connections });
 const proven = withNextProven(given(), URL, { token: 'a', from: RIGHT });
 
@@ -30,9 +35,16 @@ describe('the place of the next Connection', () => {
 		['first by what has opened channels', proven, asked(WRONG), [RIGHT, WRONG]],
 		['without a setting, by what has opened channels', proven, asked(null), [RIGHT]],
 		['nowhere, where a credential registers again', proven, asked(null, { mayRegister: true }), []],
-		['in force before what is tried', given(), asked(WRONG, { inForce: RIGHT }), [RIGHT, WRONG]],
+		['in force before what is tried', given(), asked(RIGHT, { newest: WRONG }), [RIGHT, WRONG]],
+		[
+			'by none that is only tried, where one Connection is good for more channels',
+			given(),
+			asked(null, { newest: WRONG }),
+			[],
+		],
 	])('is read %s', (_, state, how, places) => {
 		expect(placesOfNext(state, URL, how)).toEqual(places);
+		expect(placesOfNext(given(), URL, asked(null, { newest: WRONG }), WRONG)).toEqual([WRONG]);
 	});
 
 	test('of another service says nothing of this one', () => {

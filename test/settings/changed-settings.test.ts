@@ -575,7 +575,9 @@ describe('a credential that is pushed later than the settings that name it', () 
 		const apiKeyFile = `${device.home.directory}/key`;
 		await device.home.writeSettings({ baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } });
 		await device.daemon.reload();
-		expect(device.agent.status().sentence).toContain(`Not paired: The credential file ${apiKeyFile}`);
+		expect(device.agent.status().sentence).toContain(
+			`Not paired: credential.apiKeyFile: the credential file ${apiKeyFile}`,
+		);
 		await device.home.secretFile('key', service.credentials.apiKey);
 		expect(await device.untilLive('check-in')).toMatchObject({ warnings: [] });
 	});

@@ -361,7 +361,7 @@ test('every file of a push that cannot be used is told, with what is in force in
 		/caFile .*ca has no/,
 		/clientKeyFile are not/,
 		/headersFile .*line 1/,
-		/The credential file .*key is empty/,
+		/^credential\.apiKeyFile: the credential file .*key is empty/,
 	])
 		expect(told).toContainEqual(expect.stringMatching(new RegExp(`${words.source}.*It has been so since 20\\d\\d-`)));
 	const of = await report(device);

@@ -9,6 +9,10 @@ interface SingleUse {
 	readonly baseUrl: string;
 	/** Ends every channel without a word. */
 	cut(): void;
+	/** Channels so far. */
+	opened(): number;
+	/** From now on the header has another name. */
+	move(): void;
 }
 
 type Answer = (isIn: boolean, code?: number, body?: string, headers?: Record<string, string>) => void;
@@ -19,6 +23,7 @@ const FIRST = 'first-connection-0123456789';
 async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	const valid = new Set([FIRST]);
 	let handed = 0;
+	let header = 'X-Next';
 	const next = () => {
 		handed += 1;
 		const token = `next-connection-000${handed}`;
@@ -36,9 +41,11 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	});
 	sockets.on('headers', (headers) => {
 		headers.push('X-Id: an-id-that-opens-no-channel');
-		if (where === 'header') headers.push(`X-Next: ${next()}`);
+		if (where === 'header') headers.push(`${header}: ${next()}`);
 	});
+	let opened = 0;
 	sockets.on('connection', (socket) => {
+		opened += 1;
 		if (where === 'message') socket.send(JSON.stringify({ id: 'an-id-that-opens-no-channel', next: next() }));
 	});
 	const cut = () => {
@@ -54,6 +61,10 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	return {
 		baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
 		cut,
+		opened: () => opened,
+		move() {
+			header = 'X-New';
+		},
 	};
 }
 
@@ -123,6 +134,25 @@ test.each([
 		await cutAndReturn(service, again);
 	},
 );
+
+test('a service that has moved the next Connection before the settings follow costs a device nothing that starts again while they are tried [F1502]', async () => {
+	const service = await givenSingleUse('header');
+	const { home, device, push } = await givenDevice(service, 'header:X-Next');
+	service.move();
+	await push({ nextConnection: 'header:X-New' });
+	await device.daemon.reload();
+	const tried = () => device.agent.ways.tried() !== null;
+	expect(tried()).toBe(true);
+	await expect.poll(() => service.opened()).toBe(2);
+	await device.stop();
+	const again = await givenAgent({ home });
+	await passing(again, again.untilState('online'));
+	for (let cut = 0; cut < 2; cut += 1) await cutAndReturn(service, again);
+	await passing(
+		again,
+		again.untilStatus(({ warnings }) => warnings.length === 0 && again.agent.ways.tried() === null),
+	);
+});
 
 test('an upgrade without the subprotocol that is asked for has spent a Connection, and its answer names the next one [F1476]', async () => {
 	const service = await givenSingleUse('header');
