@@ -8,6 +8,7 @@ import { createLinkRunner, type LinkRunnerOptions } from '../connection/link.run
 import { connectionOf, failureOf, type LinkEffect } from '../connection/link.ts';
 import {
 	type Asked,
+	isOfProvenPlace,
 	placesOfNext,
 	type Shown,
 	shownBy,
@@ -187,17 +188,22 @@ export function superviseLinks(
 		dispatch(desiring(desired, [other]));
 	}
 
-	/** Beside a channel that is open, other settings are tried by the Connection that it was opened with, where a newer one is refused. */
+	/** Beside a channel that is open, other settings are tried by a Connection that it has shown to be good, where theirs is refused. */
 	function tryProvenIfRefused(): void {
 		const { desired, current, next } = supervision;
 		if (stopped || !next || next.generation === triedProven || desired?.hasReusableCredential) return;
 		if (current?.state.name !== 'online' || !isRefused(next)) return;
 		if (!servesRegistration(current.registration, next.registration)) return;
+		const newest = connectionOf(current.state)?.token;
+		const opened = shown.get(current.generation)?.token;
+		// Where each opens one channel, the one that has opened the live channel is spent.
+		const isNext =
+			newest !== undefined && isOfProvenPlace(parts.stateWriter.state, current.registration.baseUrl, newest);
 		const proven = connections
 			.known()
 			.find(
 				({ connection: { token } }) =>
-					token === shown.get(current.generation)?.token && token !== shown.get(next.generation)?.token,
+					token === (isNext ? newest : opened) && token !== shown.get(next.generation)?.token,
 			);
 		if (!proven) return;
 		triedProven = next.generation;

@@ -52,6 +52,12 @@ export function shownBy({ connections }: State, token: string): Shown {
 	return { token, from: connections.find((one) => one.token === token)?.from };
 }
 
+/** Whether the place that has named it is one whose Connections have opened channels. */
+export function isOfProvenPlace(state: State, baseUrl: string, token: string): boolean {
+	const { from } = shownBy(state, token);
+	return from !== undefined && from === knownOf(state, baseUrl).worked;
+}
+
 /** The state once a channel counts. */
 export function withNextProven<Kept extends State>(state: Kept, baseUrl: string, { from }: Shown): Kept {
 	const { worked, times } = knownOf(state, baseUrl);

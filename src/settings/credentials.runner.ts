@@ -21,7 +21,7 @@ export interface Credentials {
 
 export const NO_CREDENTIALS: Credentials = { reusable: null, provisioned: null, id: '' };
 
-/** For a file that cannot be read: whoever is told is told the setting that names it. */
+/** For a file that cannot be read: the message then begins with the setting that names it. */
 export const naming =
 	(setting: string) =>
 	(cause: unknown): never => {

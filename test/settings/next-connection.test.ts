@@ -154,6 +154,22 @@ test('a service that has moved the next Connection before the settings follow co
 	);
 });
 
+test('a right setting is taken though the Connection that it was to be tried by was spent meanwhile [F1503]', async () => {
+	const service = await givenSingleUse('header');
+	const { home, device, push } = await givenDevice(service, 'header:X-Next');
+	await device.stop();
+	await push({ nextConnection: 'header:X-Next', headers: ['X-Tenant: north'] });
+	const again = await givenAgent({ home });
+	await passing(
+		again,
+		again.untilStatus(
+			({ state, warnings }) => state === 'online' && warnings.length === 0 && again.agent.ways.tried() === null,
+		),
+	);
+	expect(again.agent.ways.runtime().resolved.settings.service.headers).toEqual(['X-Tenant: north']);
+	for (let cut = 0; cut < 2; cut += 1) await cutAndReturn(service, again);
+});
+
 test('an upgrade without the subprotocol that is asked for has spent a Connection, and its answer names the next one [F1476]', async () => {
 	const service = await givenSingleUse('header');
 	const { device, push } = await givenDevice(service, 'header:X-Next');
