@@ -33,8 +33,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: "the page's PIN is never read",
 		file: 'src/connection/runtime.runner.ts',
-		from: "page.pinFile === null ? null : await readSecretFile(page.pinFile, 'PIN')",
-		to: 'null',
+		from: 'if (page.pinFile === null) return null;',
+		to: 'if (page) return null;',
 		tests: 'test/scanning/scanning.test.ts',
 	},
 	{
