@@ -46,7 +46,7 @@ export function applyBrakes(plan: FleetPlan, brakes: Brakes): Finding[] {
 				]
 			: []),
 		...(inventory && !brakes.allowEmptyRing ? emptyRings(plan, brakes) : []),
-		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes.maxMoves) : []),
+		...(counted && !isMeant ? tooManyMoves(plan, inventory?.length ?? 0, counted, brakes) : []),
 	];
 }
 
@@ -326,10 +326,14 @@ function tooManyMoves(
 	plan: FleetPlan,
 	count: number,
 	{ moves, atOnce }: ReturnType<typeof countMoves>,
-	maxMoves: number | undefined,
+	{ maxMoves, allowMoves }: Brakes,
 ): Finding[] {
 	const place = plan.rules.length > 0 ? ['rules'] : ['defaults'];
 	const permit = ifMeant(`--allow-moves ${moves}`);
+	if (allowMoves !== undefined)
+		return [
+			error(place, `moves ${moves} of ${count} devices, and --allow-moves ${allowMoves} permits fewer; ${permit}`),
+		];
 	if (maxMoves !== undefined && moves > maxMoves * count) {
 		const share = Number(((moves / count) * 100).toFixed(1));
 		const limit = Number((maxMoves * 100).toFixed(2));

@@ -90,7 +90,9 @@ function parseExactly(text: string): unknown {
 	);
 }
 
-const NOTHING: Readonly<Record<Step['kind'] | 'noted', string>> = {
+const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown', string>> = {
+	unnoted: 'No ring is still to come; with --out, next-ring begins none either.',
+	unknown: 'No ring is still to come, and its record does not know it: next-ring may begin one of --rings.',
 	'next-ring': 'It has no rollout with a ring to come; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
 	noted: 'No ring of it is still to come. Its record says now that it is paused, so that next-ring begins none.',
@@ -139,8 +141,11 @@ async function takeStep(
 	const isPause = step.kind === 'pause';
 	const stays = isPause ? withPause(pauses, before.plan, { ...at, at: new Date(nowMs).toISOString() }) : pauses;
 	if (changes.length === 0) {
-		const isNoted = isPause && (await notePause(shell, flags.out, before, stays));
-		return tellNothing(shell, before, isNoted ? 'noted' : step.kind, heldSince, flags.out);
+		const holds = isPause && Object.keys(stays ?? {}).length > 0;
+		const isNoted = holds && (await notePause(shell, flags.out, before, stays));
+		const unnoted = flags.out === undefined ? 'unnoted' : 'unknown';
+		const why = isNoted ? 'noted' : holds ? unnoted : step.kind;
+		return tellNothing(shell, before, why, heldSince, flags.out);
 	}
 	if (held.length > 0) shell.warn(pausedWords(heldSince));
 	if (before.plan.revision === Number.MAX_SAFE_INTEGER)
@@ -196,7 +201,7 @@ async function notePause(shell: Shell, out: string | undefined, { digest }: Plan
 		isNoted = true;
 		return { ...one, paused };
 	};
-	if (out !== undefined && Object.keys(paused ?? {}).length > 0)
+	if (out !== undefined)
 		await changeRecord(shell, out, (record) => {
 			const signed = record.signed.map(note);
 			return isNoted ? { ...record, signed } : record;

@@ -40,9 +40,10 @@ const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
 const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
 /** A word for a failure, alone or run together with others: `error`, `ServiceUnavailable`, `invalid_token`. */
 const FAILURE =
-	/(?:^|[_.-])(?:errors?|err|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
-/** Signs of programs and forms that no token has: base64 has `=` at its end only. */
-const OF_PROGRAM = /["'`<>;()\\]|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*=(?!=*$)/i;
+	/(?:^|[_.-])(?:errors?|err|not|already|too|your|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
+/** Signs of programs, forms and addresses that no token has: base64 has `=` at its end only. */
+const OF_PROGRAM =
+	/["'`<>;()\\?&$@{}]|^https?:\/\/|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*(?:=(?!=*$)|:)/i;
 /** Words of a language, also run together. */
 const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
 /** A whole body of letters that is shorter, and looks like words, is none that a service has drawn. */

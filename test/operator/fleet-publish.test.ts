@@ -353,6 +353,11 @@ describe('a pause that was published', () => {
 		const { key, plan, first, sign, out } = await given();
 		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
 		const step = (name: string) => operator.idv(['fleet', name, out, '--key', key, '--out', out]);
+		const bare = await operator.idv(['fleet', 'pause', out]);
+		expect(bare.stdout).toMatch(/with --out, next-ring begins none either/);
+		expect((await operator.idv(['fleet', 'pause', out, '--key', key, '--out', `${out}.new`])).stdout).toMatch(
+			/its record does not know it/,
+		);
 		expect((await step('pause')).stdout).toMatch(/Its record says now that it is paused/);
 		expect((await step('next-ring')).stdout).toMatch(/Paused .*: the defaults since/);
 		expect((await sign(await plan(2, 'new', { defaults: { workflowId: 'old' } }), out)).status).toBe(0);
