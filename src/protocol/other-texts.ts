@@ -9,10 +9,11 @@ const FORMS: readonly (readonly [OtherKind, RegExp])[] = [
 	['mail', /^(?:mailto|matmsg|smtp):/i],
 	['place', /^geo:/i],
 	// Also without a scheme; the letters of a host are all small or all capitals.
-	['link', /^(?:https?:|www\.|WWW\.|(?:[a-z\d-]+\.)+[a-z]{2,4}\/|(?:[A-Z\d-]+\.)+[A-Z]{2,4}\/)/],
+	['link', /^https?:/i],
+	['link', /^(?:www\.|WWW\.|(?:[a-z\d-]+\.)+[a-z]{2,4}\/|(?:[A-Z\d-]+\.)+[A-Z]{2,4}\/)/],
 	['application', /^[a-z][a-z+.-]+:\S/i],
-	// The digits of goods and parcels, a parcel of UPS, and an item's number as GS1 writes it.
-	['product', /^(?:\d{8,48}|1Z[\dA-Z]{16}|\(01\)\d{14}.*)$/],
+	// The digits of goods, books and parcels, a parcel of UPS or of DHL, and an item's number as GS1 writes it.
+	['product', /^(?:\d{8,48}|97[89](?:-?\d){10}|1Z[\dA-Z]{16}|JJD\d{15,18}|\(01\)\d{14}.*)$/],
 ];
 
 /** The marks of bar codes, by which scanners tell the kind of what they read. Source: ISO/IEC 15424. */

@@ -55,6 +55,9 @@ export function readPairingCode(scanned: string): ScannedCode {
 	const isAgain = others.every((line) => line === first);
 	// Of two tokens nothing says which is meant, and together they are none.
 	if (!isAgain && lines.every((line) => USUAL_TOKEN.test(line))) return notACode('damaged');
+	const [token, ...more] = LINK.test(first) || isAgain ? [] : lines.filter((line) => USUAL_TOKEN.test(line));
+	if (token !== undefined && more.length === 0) return readBareToken(token);
+	if (!isAgain && !LINK.test(first) && !isWrapped(lines)) return notACode('otherText');
 	const text = readOnce(isAgain ? first : lines.join(''));
 	if (text === '') return notACode('empty');
 	if (/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/u.test(text)) return notACode('controlCharacters');
@@ -66,9 +69,17 @@ export function readPairingCode(scanned: string): ScannedCode {
 /** The form of Short Tokens in the field, some with their scheme. Source: service-interface, Facts from the field. */
 const USUAL_TOKEN = /^(?:token\s+)?tr-[\w-]{26,30}$/i;
 
+const LINK = /^(?:[a-z][a-z0-9+.-]*:|\{)/i;
+
+/** One word that was broken at the width of a line; the lines of an address or of a bill differ in length. */
+function isWrapped(lines: readonly string[]): boolean {
+	const [{ length } = '', ...others] = lines;
+	return others.every((line, at) => (at < others.length - 1 ? line.length === length : line.length <= length));
+}
+
 /** A link or an object that was scanned several times in a row, with nothing or spaces in between, is one. */
 function readOnce(text: string): string {
-	const again = /^(?:[a-z][a-z0-9+.-]*:|\{)/i.test(text) ? text.indexOf(text.slice(0, 12), 12) : -1;
+	const again = LINK.test(text) ? text.indexOf(text.slice(0, 12), 12) : -1;
 	if (again < 0) return text;
 	const one = text.slice(0, again).trim();
 	return text.split(one).every((between) => between.trim() === '') ? one : text;

@@ -51,8 +51,9 @@ const LEAST_WORDS = 20;
 /** A long word with a digit, or bytes of another encoding: such a text is never shown. */
 const PERHAPS_SECRET = /(?:^|\s)(?=\S*\d)\S{12,}|[\0\uFFFD]/;
 const NAME_OF_WORDS = /(?:message|msg|detail|reason|title|description|faultstring|hint|error)s?$/i;
-/** A header by which a service, or what stands before it, finds a request again. */
-const OF_REQUEST = /^header:.*(?:(?:request|correlation|transaction|span|cf)-?id|trace.*|cf-ray)$/i;
+/** Where a service, or what stands before it, has what it finds a request again by. */
+const OF_REQUEST =
+	/^(?:header:|.*\/)[^/]*(?:(?:request|correlation|transaction|trace|span|cf)[-_]?id|traceparent|cf-ray)$/i;
 const TELLING_NAME = /token|auth|credential|secret|jwt|connection/i;
 /** Headers that every service sends; none is a secret of the device's. */
 const USUAL_HEADERS =

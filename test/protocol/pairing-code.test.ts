@@ -476,3 +476,31 @@ describe('a text of which a person says that it is the code', () => {
 		expect(readPairingCode(asGivenCode(`Token ${text}`))).toMatchObject({ form: 'token', token: text });
 	});
 });
+
+describe('a text of several lines', () => {
+	const USUAL = 'tr-0123456789abcdefghijklmnopqr';
+	const BILL = ['BCD', '002', '1', 'SCT', 'BFSWDE33BER', 'Mustermann', 'DE33100205000001194700', 'EUR10'];
+
+	test.each([
+		['a bill', BILL.join('\n')],
+		['an address', 'Name1\nStreet5\n12345'],
+	])('is not one word: %s [F1504]', (_, text) => {
+		expect(readPairingCode(text)).toEqual({ kind: 'notACode', reason: 'otherText' });
+		expect(asGivenCode(text)).toBe(text);
+	});
+
+	test('is the token that one of them is [F1504]', () => {
+		for (const text of [`Room 12\n${USUAL}`, `${USUAL}\nname1`, `abc1\ndef2\nToken ${USUAL}\n`])
+			expect(readPairingCode(text)).toMatchObject({ form: 'token', token: USUAL });
+	});
+
+	test('is one word that was broken at the width of a line, and a link in any way', () => {
+		expect(readPairingCode('0123456789abcdef\nghijklmnopqrstuv\nwxyz')).toMatchObject({
+			token: '0123456789abcdefghijklmnopqrstuvwxyz',
+		});
+		expect(readPairingCode(`https://one.example/\napplinks?authorization=Token%20\n${USUAL}`)).toMatchObject({
+			baseUrl: expect.stringContaining('one.example'),
+			token: USUAL,
+		});
+	});
+});

@@ -100,6 +100,8 @@ describe('the Connection token in an answer', () => {
 		['what stands for a token in a manual', 'YOUR_TOKEN_HERE'],
 		['an error with its number', 'error:42'],
 		['a path', '/login?next=1'],
+		['what a request is found again by', '{"error":null,"traceId":"4bf92f3577b34da6a3ce929d0e0e4736"}'],
+		['the same in another spelling', '{"meta":{"correlation_id":"4bf92f3577b34da6a3ce929d0e0e4736"}}'],
 		['a template that was not filled in', '{"token":"{{TOKEN_OF_DEVICE}}"}'],
 		['an error in place of the token', '{"token":"error"}'],
 		['a code of an error there', '{"token":"invalid_token"}'],
