@@ -13,12 +13,13 @@ import {
 	standingOf,
 	sumUp,
 } from '../fleet/progress.ts';
-import { repeatOf, signedSince, withSeen } from '../fleet/rollout-record.ts';
+import { pausedIn, repeatOf, signedSince, withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
+import { pausedWords } from './fleet-step.ts';
 import { settingsTrouble, warnOfTroubles } from './fleet-troubles.ts';
 import { alikeIds, readInventory } from './inventory.ts';
 
@@ -45,20 +46,20 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 	if (given.csv && shell.isJson) throw new AgentError('usage', 'Only one of --csv and --json says how to answer.');
 	if (given.plan === undefined) return showRevisions(shell, given);
 	const flags = { ...(await withChecks(given, given.plan)), plan: given.plan };
-	const file = await readPlanFile(shell, flags.plan);
-	const plan = compilePlan(file.plan);
 	const inventory =
 		flags.inventory === undefined ? [] : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const known = new Map(inventory.map((device) => [device.deviceId, device]));
-	const record = await loadRecord(shell, flags.plan);
-	const unpublished = signedSince(record, file);
-	const signedMs = Date.parse(record.signed.find(({ digest }) => digest === file.digest)?.at ?? '');
-	const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
 	const isWatching = flags.watch !== undefined;
 	// In a pipe, what was said at the look before is not said again.
 	const say = isWatching && !shell.caller.stdout.isTTY ? onlyNew(shell) : () => shell;
 	const look = async () => {
 		const nowMs = Date.now();
+		const file = await readPlanFile(shell, flags.plan);
+		const plan = compilePlan(file.plan);
+		const record = await loadRecord(shell, flags.plan);
+		const unpublished = signedSince(record, file);
+		const signedMs = Date.parse(record.signed.find(({ digest }) => digest === file.digest)?.at ?? '');
+		const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
 		const ofSources: string[] = [];
 		const reports = await gatherReports(shell, flags, nowMs, { warn: (text) => ofSources.push(text) });
 		const [staleMs, graceMs] = [flags.staleSeconds * 1000, flags.graceSeconds * 1000];
@@ -76,13 +77,15 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 			told.warn(
 				`${file.file} holds revision ${file.plan.revision}, and by its record revision ${unpublished.revision} (idv fleet ${unpublished.brake ?? 'sign or next-ring'}) was signed at ${unpublished.at} and is not published: a command was killed, or a store has lost it. Repeat it: ${repeatOf(unpublished, file.file)}${unpublished.brake ? '' : ', or sign that plan again'}.`,
 			);
+		const pauses = Object.entries(pausedIn(record, file));
+		if (pauses.length > 0) told.warn(pausedWords(pauses.map(([part, since]) => ({ rule: part || null, since }))));
 		const strange = new Set(known.size > 0 ? unlisted.map(({ deviceId }) => deviceId) : []);
 		const unseen = [...known.keys()].filter((id) => !reports.has(id));
 		for (const alike of alikeIds([...unseen, ...strange], (id) => strange.has(id)).slice(0, SHOWN))
 			told.warn(`${alike}: the first is in the inventory, and only the other one reports. Is one of them a slip?`);
 		warn(told, plan.plan, heard, known);
 		warnOfTroubles(told, heard);
-		return { devices, unlisted };
+		return { file, devices, unlisted };
 	};
 	let lastLine = '';
 	const pause = () => wait((typeof flags.watch === 'number' ? flags.watch : WATCH_SECONDS) * 1000);
@@ -96,7 +99,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 			await pause();
 			continue;
 		}
-		const { devices, unlisted } = looked;
+		const { file, devices, unlisted } = looked;
 		const progress = sumUp(devices);
 		if (flags.record) {
 			const when = { revision: file.plan.revision, at: new Date().toISOString() };
@@ -109,8 +112,8 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 			const line = lineOf(file.plan.revision, progress);
 			if (line !== lastLine) shell.line(`${new Date().toISOString()}  ${line}`);
 			lastLine = line;
-		} else if (!shell.isJson) show(shell, plan.plan.revision, progress, devices, unlisted, flags);
-		const document = shell.isJson ? documentOf(plan.plan.revision, progress, devices, unlisted, flags) : {};
+		} else if (!shell.isJson) show(shell, file.plan.revision, progress, devices, unlisted, flags);
+		const document = shell.isJson ? documentOf(file.plan.revision, progress, devices, unlisted, flags) : {};
 		if (failed) return shell.fail(failed, document);
 		if (shell.isJson) shell.json(document);
 		if (!isWatching) return;

@@ -209,7 +209,7 @@ async function notePause(shell: Shell, out: string | undefined, { digest }: Plan
 	return isNoted;
 }
 
-function pausedWords(held: readonly Held[]): string {
+export function pausedWords(held: readonly Held[]): string {
 	const parts = held.map(({ rule, since }) => `${partOf(rule)} since ${since}`).join(', ');
 	return `Paused (idv fleet pause): ${parts}. No ring begins there. To go on, say with --allow-moves how many devices may move, or sign a plan with another rollout.`;
 }

@@ -322,6 +322,16 @@ describe('a pause that was published', () => {
 		);
 		const json = await operator.idv(['fleet', 'next-ring', out, '--json']);
 		expect(JSON.parse(json.stdout)).toMatchObject({ isFinished: false, paused: [{ rule: 'lobby' }, { rule: 'hall' }] });
+		const now = new Date().toISOString();
+		const heard = {
+			...{ schemaVersion: 1, state: 'online', agentVersion: '0.2.0', deviceId: 'K-1', problem: null, warnings: [] },
+			workflow: { wanted: 'old', live: 'old', waitsUntil: null, source: 'plan' },
+			channel: { state: 'online', since: now, lastHeartbeatAt: now },
+			plan: { revision: 2, followed: 2, next: null, refused: null, checkedAt: null },
+		};
+		const from = await operator.file('heard.jsonl', JSON.stringify(heard));
+		const shown = await operator.idv(['fleet', 'status', '--plan', out, '--from', from]);
+		expect(shown.stderr).toMatch(/Paused \(idv fleet pause\): rule lobby since 2\S+Z, rule hall since 2/);
 		// Earlier versions have recorded the command alone.
 		const full = await readFile(record, 'utf8');
 		await writeFile(record, full.replace('"paused":{', '"other":{'));

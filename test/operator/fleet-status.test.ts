@@ -966,6 +966,16 @@ describe('idv fleet status --plan', () => {
 		expect(stderr).toMatch(/1 device reports none[\s\S]*2 devices report none/);
 	});
 
+	test('--watch compares with the plan as it is at each look [F1505]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const from = await lines(line('K-1', 'old'));
+		const watching = follow('idv', ['fleet', 'status', '--plan', plan, '--from', from, '--watch', '1'], operator.env());
+		await watching.untilLine(/: 0 at target/);
+		await planFile({ defaults: { workflowId: 'old' } });
+		await watching.untilLine(/: 1 at target/);
+		await watching.end();
+	});
+
 	test('--watch in a pipe says once that a line cannot be read [F1492]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const broken = '{"deviceId":"K-9",';
