@@ -418,7 +418,7 @@ describe('a device that is paired', () => {
 		await device.must('systemctl restart idv-agent.service');
 		await back;
 		expect(await show('ActiveState', 'NRestarts')).toEqual(['active', '0']);
-		const said = 'The credential idv-agent.api-key cannot be decrypted on this machine';
+		const said = 'the credential idv-agent.api-key cannot be decrypted on this machine';
 		// With the Connection that it has; without one it waits for the key.
 		expect((await status()).warnings.map(({ message }) => message)).toContainEqual(expect.stringContaining(said));
 		await device.must('idv-agent unpair');
