@@ -14,7 +14,7 @@ import type { Machine, Time } from './time.ts';
 export const BASE_URL = 'https://service.test';
 export const PLAN_URL = 'https://plan.test/plan.json';
 /** Of the machine, and of another one. */
-export const [SERIAL, OTHER_SERIAL] = ['SN-0012345', 'SN-0099173'];
+export const [SERIAL, OTHER_SERIAL] = ['SN-0073481', 'SN-0099173'];
 export const WORKFLOWS = ['wf-a', 'wf-b', 'wf-c'] as const;
 
 /** What becomes of packets. `hole`: they vanish both ways, and come again when the line is back. */
