@@ -169,6 +169,8 @@ const BY_NAME = /^&(?:(amp|AMP|lt|LT|gt|GT|quot|QUOT);?|([A-Za-z]{2,8});)/;
 
 function entityAt(bytes: Uint8Array, at: number): Escape | null {
 	if (bytes[at + 1] === NUMBER_SIGN) return numberAt(bytes, at);
+	// A form is full of such signs, and its names are mostly none: their text is not made.
+	if (!isLetter(bytes[at + 1]) || !isLetter(bytes[at + 2])) return null;
 	const found = BY_NAME.exec(String.fromCharCode(...bytes.subarray(at, at + LONGEST_NAME)));
 	if (!found) return null;
 	const [{ length }, short, name = short ?? ''] = found;
@@ -193,6 +195,7 @@ function numberAt(bytes: Uint8Array, at: number): Escape | null {
 /** Of a number without its zeros. */
 const MOST_DIGITS = 7;
 const SEMICOLON = 0x3b;
+const isLetter = (byte = 0) => (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a;
 const isX = (byte: number | undefined) => byte === 0x78 || byte === 0x58;
 
 /** How many bytes at the end are the beginning of a reference by a number, of which more digits may follow; 0 for none. */
