@@ -54,8 +54,8 @@ export function shownBy({ connections }: State, token: string): Shown {
 
 /** Whether the place that has named it is one whose Connections have opened channels. */
 export function isOfProvenPlace(state: State, baseUrl: string, token: string): boolean {
-	const { from } = shownBy(state, token);
-	return from !== undefined && from === knownOf(state, baseUrl).worked;
+	const { from, refused } = state.connections.find((one) => one.token === token) ?? {};
+	return from !== undefined && !refused && from === knownOf(state, baseUrl).worked;
 }
 
 /** The state once a channel counts. */
@@ -68,13 +68,11 @@ export function withNextProven<Kept extends State>(state: Kept, baseUrl: string,
 /** The state once the service has refused a channel: each Connection counts once, and one that has worked does not. */
 export function withNextRefused<Kept extends State>(state: Kept, baseUrl: string, { token, from }: Shown): Kept {
 	const saved = state.connections.find((one) => one.token === token);
-	if (from === undefined || saved?.worked) return state;
+	if (from === undefined || saved?.worked || saved?.refused) return state;
 	const known = knownOf(state, baseUrl);
 	const times = known.refused === from ? known.times + 1 : 1;
 	const worked = known.worked === from && times >= TOLD_AFTER ? null : known.worked;
-	const connections = state.connections.map(({ from: place, ...one }) =>
-		one.token === token || place === undefined ? one : { ...one, from: place },
-	);
+	const connections = state.connections.map((one) => (one === saved ? { ...one, refused: true as const } : one));
 	return { ...state, connections, nextConnection: { baseUrl, worked, refused: from, times } };
 }
 
@@ -89,7 +87,7 @@ export function toldOfNext(state: State, baseUrl: string, asked: Asked): Failure
 		return failure('settings-invalid', message, { remedy });
 	}
 	const newest = state.connections.at(-1);
-	const goesOn = newest?.from === worked && !newest?.worked && placesOfNext(state, baseUrl, asked)[0] === worked;
+	const goesOn = newest?.from === worked && !newest?.worked && !newest?.refused && placesOfNext(state, baseUrl, asked)[0] === worked;
 	if (worked === null || worked === wanted || !goesOn) return null;
 	const isNow = wanted === null ? 'is not set any more' : `is ${wanted} now`;
 	const message = `service.nextConnection ${isNow}, and the service still names the next Connection in ${worked}, by which channels have opened: the device goes on with that one.`;

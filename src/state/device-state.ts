@@ -43,8 +43,10 @@ const savedConnectionSchema = later(() =>
 		obtainedAt: z.string(),
 		/** Whether the device was online with it: what answers otherwise after a restart is an outage, then. */
 		worked: z.boolean().optional(),
-		/** The place that has named it on a channel, until the service has refused it. */
+		/** The place that has named it on a channel. */
 		from: z.string().optional(),
+		/** The service has refused it, which counts against that place once; it may open a channel all the same when a fault is over. */
+		refused: z.literal(true).optional(),
 	}),
 );
 export type SavedConnection = z.infer<typeof savedConnectionSchema>;

@@ -70,6 +70,17 @@ describe('the place of the next Connection', () => {
 		expect(toldOfNext(state, URL, asked(WRONG))).toBeNull();
 	});
 
+	test('whose refused Connection opens a channel later is right: spells in which the service refuses all do not add up [F1526]', () => {
+		let state = proven;
+		for (const token of ['b', 'c', 'd']) {
+			state = { ...state, connections: [saved('a', undefined, true), saved(token, RIGHT)] };
+			for (let times = 0; times < 2; times += 1) state = withNextRefused(state, URL, shownBy(state, token));
+			state = withNextProven(state, URL, shownBy(state, token));
+			expect(toldOfNext(state, URL, asked(RIGHT))).toBeNull();
+			expect(placesOfNext(state, URL, asked(WRONG))).toEqual([RIGHT, WRONG]);
+		}
+	});
+
 	test('is forgotten when two of its Connections are refused, and not for one that has opened a channel before', () => {
 		let state = proven;
 		for (const token of ['b', 'c']) state = withNextRefused(state, URL, { token, from: RIGHT });
