@@ -178,6 +178,8 @@ export function superviseLinks(
 	function startOverIfRefused(): void {
 		const { desired, current, next } = supervision;
 		if (stopped || !desired || !isRefused(current)) return;
+		// The answer that is on its way to the other link may name the Connection that is left.
+		if (next?.state.name === 'connecting') return;
 		if (!isLate && (changes === 0 || desired.hasReusableCredential)) return;
 		const used = [...[...shown.values()].map(({ token }) => token), next && connectionOf(next.state)?.token];
 		const other = connections.known().findLast(({ connection: { token } }) => !used.includes(token));

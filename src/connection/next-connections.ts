@@ -87,7 +87,8 @@ export function toldOfNext(state: State, baseUrl: string, asked: Asked): Failure
 		return failure('settings-invalid', message, { remedy });
 	}
 	const newest = state.connections.at(-1);
-	const goesOn = newest?.from === worked && !newest?.worked && !newest?.refused && placesOfNext(state, baseUrl, asked)[0] === worked;
+	const goesOn =
+		newest?.from === worked && !newest?.worked && !newest?.refused && placesOfNext(state, baseUrl, asked)[0] === worked;
 	if (worked === null || worked === wanted || !goesOn) return null;
 	const isNow = wanted === null ? 'is not set any more' : `is ${wanted} now`;
 	const message = `service.nextConnection ${isNow}, and the service still names the next Connection in ${worked}, by which channels have opened: the device goes on with that one.`;

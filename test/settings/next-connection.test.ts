@@ -11,6 +11,8 @@ interface SingleUse {
 	cut(): void;
 	/** From now on the header has another name. */
 	move(): void;
+	/** The next upgrade with a subprotocol cuts the channels that are open, and is answered once another one was refused. */
+	raceOnce(): void;
 }
 
 type Answer = (isIn: boolean, code?: number, body?: string, headers?: Record<string, string>) => void;
@@ -22,6 +24,8 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	const valid = new Set([FIRST]);
 	let handed = 0;
 	let header = 'X-Next';
+	let isRace = false;
+	let answerLast: (() => void) | null = null;
 	const next = () => {
 		handed += 1;
 		const token = `next-connection-000${handed}`;
@@ -33,7 +37,19 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 		server,
 		verifyClient({ req }: { req: IncomingMessage }, answer: Answer) {
 			const isIn = valid.delete(String(req.headers.authorization).replace('Connection ', ''));
-			answer(isIn, 401, '{"title":"refused"}', { 'Content-Type': 'application/json' });
+			const give = () => answer(isIn, 401, '{"title":"refused"}', { 'Content-Type': 'application/json' });
+			if (isRace && isIn && req.headers['sec-websocket-protocol']) {
+				isRace = false;
+				answerLast = give;
+				cut();
+				return;
+			}
+			give();
+			if (isIn) return;
+			// What was refused has been told before the other answer arrives.
+			const last = answerLast;
+			answerLast = null;
+			if (last) req.socket.once('close', last);
 		},
 		handleProtocols: () => false,
 	});
@@ -59,6 +75,9 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 		cut,
 		move() {
 			header = 'X-New';
+		},
+		raceOnce() {
+			isRace = true;
 		},
 	};
 }
@@ -168,4 +187,16 @@ test('an upgrade without the subprotocol that is asked for has spent a Connectio
 		device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.startsWith('service.subprotocol'))),
 	);
 	for (let cut = 0; cut < 2; cut += 1) await cutAndReturn(service, device);
+});
+
+test('the answer that names the next Connection is awaited, though the other link was refused with the same one meanwhile [F1527]', async () => {
+	const service = await givenSingleUse('header');
+	const { device, push } = await givenDevice(service, 'header:X-Next');
+	service.raceOnce();
+	await push({ nextConnection: 'header:X-Next', subprotocol: 'v9' });
+	await device.daemon.reload();
+	const offline = device.untilState('offline');
+	await passing(device, offline);
+	await passing(device, device.untilState('online'));
+	await cutAndReturn(service, device);
 });
