@@ -51,7 +51,11 @@ export function withCut(cuts: readonly Cut[], cut: Cut): readonly Cut[] {
 /** The same, after an attempt to open the next channel that has failed. @param refusal explains the newest cut. */
 export function withHindrance(cuts: readonly Cut[], refusal?: string): readonly Cut[] {
 	const newest = cuts.at(-1);
-	return newest ? [...cuts.slice(0, -1), { ...newest, hindered: true, cause: refusal ?? newest.cause }] : cuts;
+	if (!newest) return cuts;
+	const cause = refusal ?? newest.cause;
+	// A Connection that was good until its channel was ended may have been replaced by that of another device.
+	const isTaken = cause === 'credential-refused' && newest.replaced === 'possibly' && !newest.hindered;
+	return [...cuts.slice(0, -1), { ...newest, hindered: true, cause, ...(isTaken && { replaced: 'perhaps' }) }];
 }
 
 /** The cause in the words of {@link Cut}. */
@@ -150,7 +154,9 @@ export function duplicateWarning(
 	const taken = recent.filter(isTakeover);
 	const isTaken = taken.length >= CUTS_TO_WARN && spanOf(taken) >= LASTS_MS;
 	const isSaid = taken.some(({ replaced }) => replaced === 'said');
-	if (isTaken && (isSaid || (!haveEqualLives(taken) && recent.every(({ replaced }) => replaced !== 'possibly'))))
+	// What became of the newest one is known after the next attempt.
+	const isGuess = recent.some(({ replaced, hindered }, at) => replaced === 'possibly' && (hindered || recent[at + 1]));
+	if (isTaken && (isSaid || (!haveEqualLives(taken) && !isGuess)))
 		return duplicate(`the service ended the channel ${times(taken)}, as it does where another channel takes its place`);
 	if (!recent.at(-1)?.turns?.some((turn) => turn >= TURNS_TO_WARN)) return null;
 	return duplicate(`the channel ended ${times(recent)}, each time as the other one would come back`);

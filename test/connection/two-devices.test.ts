@@ -1,6 +1,6 @@
 /** What the ends of channels say of a second device with the same id: two devices on virtual time, and others that are alone. */
 import { expect, test } from 'vitest';
-import { createWorld, type VirtualChannel } from './virtual-channels.ts';
+import { createWorld, type VirtualChannel, type VirtualDevice } from './virtual-channels.ts';
 import { ANSWERS } from './virtual-fleet.ts';
 
 const SECOND = 1000;
@@ -33,6 +33,42 @@ test.each(CODES)(
 				const minutes = ((saidMs ?? Number.POSITIVE_INFINITY) - beginsMs) / MINUTE;
 				expect.soft(minutes, `key ${hasKey}, seed ${seed}`).toBeLessThan(10);
 			}
+	},
+);
+
+test.each(CODES)(
+	'two devices with an API key, each of whose registrations ends the channel of the other with %i and its Connection, both say so within 10 min [F1528]',
+	(code) => {
+		for (const seed of SEEDS) {
+			const world = createWorld(seed);
+			const channels = new Map<VirtualDevice, VirtualChannel>();
+			let holder: VirtualDevice | null = null;
+			const takes = (device: VirtualDevice) => {
+				const before = holder;
+				holder = device;
+				if (before && before !== device) channels.get(before)?.end(code);
+			};
+			const service = {
+				registered: takes,
+				handshake(channel: VirtualChannel) {
+					holder ??= channel.device;
+					if (holder !== channel.device) return ANSWERS.unauthorized;
+					channels.set(channel.device, channel);
+					return null;
+				},
+			};
+			const both = [world.device(true, service), world.device(true, service)];
+			const beginsMs = 5 * MINUTE * world.random();
+			both[0]?.begin(0);
+			both[1]?.begin(beginsMs);
+			const silent = new Set(both);
+			const saidMs = world.run(60 * MINUTE, () => {
+				for (const device of silent) if (device.says() === 'duplicate-device') silent.delete(device);
+				return silent.size === 0;
+			});
+			const minutes = ((saidMs ?? Number.POSITIVE_INFINITY) - beginsMs) / MINUTE;
+			expect.soft(minutes, `seed ${seed}`).toBeLessThan(10);
+		}
 	},
 );
 
@@ -146,3 +182,25 @@ test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two be
 			expect.soft(saidMs, `code ${code}, seed ${seed}`).toBeNull();
 		}
 });
+
+test.each([1000, 1008, 4001, 1006])(
+	'a device that is alone is not taken for two because its Connections last 30 s and are refused then, ended with %i [F613]',
+	(code) => {
+		for (const seed of SEEDS) {
+			const world = createWorld(seed);
+			let endsAtMs = 30 * SECOND;
+			const device = world.device(true, {
+				registered() {
+					endsAtMs = world.now() + 30 * SECOND;
+				},
+				handshake(channel) {
+					if (world.now() >= endsAtMs) return ANSWERS.unauthorized;
+					world.later(endsAtMs - world.now(), () => channel.end(code));
+					return null;
+				},
+			});
+			device.begin(0);
+			expect.soft(world.run(60 * MINUTE, () => device.says() === 'duplicate-device'), `seed ${seed}`).toBeNull();
+		}
+	},
+);

@@ -35,6 +35,8 @@ export interface VirtualChannel {
 export interface ChannelService {
 	/** A handshake arrives: `null` opens the channel. */
 	readonly handshake: (channel: VirtualChannel) => Failure | null;
+	/** The device has a new Connection. */
+	readonly registered?: (device: VirtualDevice) => void;
 	/** The channel was closed by the device. */
 	readonly closed?: (channel: VirtualChannel) => void;
 }
@@ -139,6 +141,7 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 				return;
 			case 'register':
 				later(ANSWER_MS, () => {
+					service.registered?.(me);
 					const connection = { token: `fresh ${now()}`, obtainedAtMs: now(), lifeMs: null };
 					tell(generation, { type: 'registered', attempt: effect.attempt, atMs: now(), connection });
 				});
