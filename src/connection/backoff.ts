@@ -9,7 +9,7 @@ import type { RetryClass } from '../base/errors.ts';
  * |---|---|---|---|
  * | outage: `unreachable`, and `surprising` where it worked | no word about this credential | 0 to 30 s; a surprise after 15 min 150 to 300 s | 60 s; then 5 min |
  * | a place that is still held: `occupied` | the service has another channel of this device | 5 to 30 s | 60 s |
- * | refusal: `refused` | 401, 1008, a private close code again and again | the Connection and 0 to 5 s later the credential, every 30 to 120 s; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
+ * | refusal: `refused` | 401, 1008, a private close code again and again | the Connection and 0 to 5 s later the credential, every 30 to 120 s, after another failure as an outage; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
  * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min; twice the `Retry-After` where that is more |
  * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
  *
@@ -66,6 +66,8 @@ export interface Backoff {
 	readonly refusedForMs: number;
 	/** Monotonic time of the newest refusal; `null` before the first. */
 	readonly refusedAtMs: number | null;
+	/** Whether the newest failure was a refusal. */
+	readonly wasRefused: boolean;
 	/** Monotonic time of the first answer that only a person can mend; `null` while there was none. */
 	readonly surprisedAtMs: number | null;
 	/** Whether the last registration was refused: then a new Connection cannot be had. */
@@ -88,6 +90,7 @@ export const NO_FAILURES: Backoff = {
 	timedOut: false,
 	refusedForMs: 0,
 	refusedAtMs: null,
+	wasRefused: false,
 	surprisedAtMs: null,
 	registerRefused: false,
 	inTurn: false,
@@ -143,6 +146,7 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 		timedOut: before.timedOut || failed.timedOut,
 		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,
+		wasRefused: isRefused,
 		surprisedAtMs,
 	};
 	const patienceMs = failed.wasOnline ? PATIENCE_MS.wasOnline : PATIENCE_MS.usual;
@@ -158,7 +162,10 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 			? [floorMs, 2 * floorMs]
 			: [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)];
 	const askedMs = floorMs > 0 ? between(fromMs, toMs) : 0;
-	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, backoff, blocked, between)));
+	// What refuses a good Connection between other answers is most likely what gives those.
+	const isAmongOthers = isPatient && !before.wasRefused;
+	const paced = isAmongOthers ? { ...backoff, refusedForMs: 0 } : backoff;
+	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, paced, blocked, between)));
 	return { backoff, delayMs, blocked, outweighed };
 }
 

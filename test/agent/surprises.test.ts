@@ -178,6 +178,7 @@ test('answers that alternate for ten minutes, while the clock jumps, keep no dev
 	const trueMs = device.clock.wallMs();
 	const answers = [
 		{ status: 404 },
+		{ status: 401 },
 		{ status: 502 },
 		{ status: 200, ...PAGE },
 		{ status: 302, headers: { location: '/' } },

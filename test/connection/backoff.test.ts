@@ -232,6 +232,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		timedOut: false,
 		refusedForMs: 0,
 		refusedAtMs: null,
+		wasRefused: false,
 		surprisedAtMs: null,
 		registerRefused: false,
 		inTurn: false,
