@@ -3,10 +3,12 @@
  * own. Without one the saved Connection opens a channel, which is closed again; nothing is registered, nothing is saved.
  */
 import { plainDuration } from '../base/durations.ts';
-import { asFailure, failure } from '../base/errors.ts';
+import { asFailure, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
+import { afterFailure, NO_FAILURES } from '../connection/backoff.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { channelAddress } from '../connection/channel-address.ts';
+import { asPassing } from '../connection/evidence.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { statusSentence } from '../status/sentence.ts';
@@ -113,7 +115,9 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 			if (event.type !== 'ended') return;
 			const canRegister = credentials.reusable !== null && event.failure.code === 'credential-refused';
 			const remedy = 'Nothing to do: the agent registers again with its credential when it starts.';
-			opened.resolve(canRegister ? warning({ ...event.failure, remedy }) : failed(event.failure));
+			opened.resolve(
+				canRegister ? warning({ ...event.failure, remedy }) : failed(asMet(event.failure, saved?.worked === true)),
+			);
 			answered.resolve(failed(event.failure));
 			ended.resolve();
 		},
@@ -127,4 +131,13 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 			await ended.promise;
 		},
 	};
+}
+
+/** As the agent would tell it after a first attempt. */
+function asMet(met: Failure, wasOnline: boolean): Failure {
+	const first = { retryClass: retryClassOf(met.code), atMs: 0, timedOut: false, serviceRestarts: false, wasOnline };
+	return asPassing(
+		met,
+		afterFailure(NO_FAILURES, first, () => 0),
+	);
 }

@@ -186,11 +186,13 @@ describe('without an agent, the saved Connection', () => {
 		expect((await examine({ home }, 'channel')).checks.channel).toMatchObject({ status: 'ok' });
 	});
 
-	test('that is refused says to pair again, and no heartbeat is looked for', async () => {
+	test('that is refused though it has worked is waited for before the device is paired again, and no heartbeat is looked for [F1529]', async () => {
 		const { service, home } = await givenStopped();
 		service.revoke(DEVICE_ID);
 		const report = await examine({ home }, 'heartbeat');
 		expectProblem(report.checks.channel, 'failed', 'credential-refused', /answered 401/);
+		const remedy = /^Wait a few minutes: this device was online lately, .+ If it lasts: Pair/;
+		expect(report.checks.channel).toHaveProperty('remedy', expect.stringMatching(remedy));
 		expect(report).toMatchObject({ exitStatus: 77, first: 'channel' });
 		expectSkipped(report, 'channel', 'heartbeat');
 	});
