@@ -68,6 +68,8 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 	let occupied: Occupied | null = null;
 	let [openedAtMs, isOpen] = [0, false];
 	let told: Failure['code'] | null = null;
+	/** What was known before the newest channel was found dead, until it is clear that the next one can be opened. */
+	let beforeDeath: LineRhythm | null = null;
 
 	function become(next: LineRhythm): void {
 		const before = rhythm;
@@ -110,6 +112,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 		},
 		opened(baseUrl, localAddress, atMs) {
 			occupied = null;
+			beforeDeath = null;
 			[openedAtMs, isOpen] = [atMs, true];
 			const network = localAddress === null ? null : networkOf(localAddress);
 			if (baseUrl === where.baseUrl && network === where.network) return;
@@ -123,7 +126,11 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			const cause = causeOf(failure.code, closeCode);
 			if (!line) {
 				// An attempt that follows at once tells why the last channel was cut.
-				cuts = withHindrance(cuts, REFUSALS.has(failure.code) ? cause : undefined);
+				const isRefusal = REFUSALS.has(failure.code);
+				cuts = withHindrance(cuts, isRefusal ? cause : undefined);
+				// The whole way was dead, not a line that was quiet for too long.
+				if (beforeDeath && !isRefusal) become(beforeDeath);
+				beforeDeath = null;
 				const isOccupied = failure.code === 'channel-occupied';
 				occupied = isOccupied ? { fromMs: occupied?.fromMs ?? atMs, toMs: atMs } : null;
 				tell(atMs);
@@ -133,6 +140,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			const { lifeMs } = line;
 			cuts = withCut(cuts, { atMs, lifeMs, cause, replaced });
 			const outlived = hasOutlived(rhythm, line);
+			beforeDeath = line.deadAfterMs === undefined ? null : rhythm;
 			become(afterEnd(rhythm, line));
 			tell(atMs);
 			return outlived;
@@ -146,6 +154,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			};
 		},
 		forget() {
+			beforeDeath = null;
 			become(UNKNOWN_RHYTHM);
 			where = { baseUrl: null, network: null };
 			cuts = [];

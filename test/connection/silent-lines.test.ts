@@ -145,3 +145,23 @@ test('so they are on channels that open and never answer a ping, which no ping k
 	});
 	expect(line.facts(900_000).warning).toBeNull();
 });
+
+test('an outage in which a young line dies, so that none can be opened for a while, teaches nothing of the line [F1530]', () => {
+	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
+	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 90_000, longestInboundMs: 0 };
+	const lived = { lifeMs: 90_000, ...silent, withoutCloseFrame: true, deadAfterMs: 17_000 };
+	const dies = (atMs: number) => {
+		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
+		line.ended({ ...ended, timedOut: true, line: { ...lived, saidGoodbye: false, sleptMs: 0 } }, atMs);
+	};
+	for (let outage = 0; outage < 3; outage += 1) {
+		const atMs = 1000 + 600_000 * outage;
+		line.opened('https://id.example', '192.0.2.7', atMs);
+		dies(atMs + 90_000);
+		const none = { type: 'ended', failure: failure('connect-timeout', 'None.'), closeCode: null } as const;
+		for (const afterMs of [100_000, 110_000]) line.ended({ ...none, timedOut: true, line: null }, atMs + afterMs);
+		line.opened('https://id.example', '192.0.2.7', atMs + 120_000);
+		const { warning, idleTimeoutSeconds } = line.facts(atMs + 120_000);
+		expect([warning?.code === 'notifications-at-risk', idleTimeoutSeconds]).toEqual([false, null]);
+	}
+});

@@ -200,7 +200,12 @@ test.each([1000, 1008, 4001, 1006])(
 				},
 			});
 			device.begin(0);
-			expect.soft(world.run(60 * MINUTE, () => device.says() === 'duplicate-device'), `seed ${seed}`).toBeNull();
+			expect
+				.soft(
+					world.run(60 * MINUTE, () => device.says() === 'duplicate-device'),
+					`seed ${seed}`,
+				)
+				.toBeNull();
 		}
 	},
 );
