@@ -31,6 +31,8 @@ const COUNTED = [
 	`0123456789${ALPHABET}`,
 	`1234567890${ALPHABET}`,
 	'1a2b3c4d5e6f7g8h9i',
+	// Bytes of a sample.
+	'00010203040506070809',
 ].flatMap((row) => [row, [...row].reverse().join('')]);
 
 /** Why a text is not a serial number that tells devices apart; `null` if it is one. */

@@ -133,7 +133,17 @@ describe('serial numbers that do not tell devices apart', () => {
 			'GoogleCloud',
 		],
 		...['deadbeef', 'QWERTYUIOP', 'SERIAL1', 'Serial Number 1', 'Type1 - Serial Number0', 'Sys-00000001', 'BOARD-1234'],
-		...['0001', 'CN0123456789ABCD', 'N0CV12345678', '1234567890abcdef', '1A2B3C4D', '123490EN400015', 'Amazon EC2'],
+		...[
+			'0001',
+			'CN0123456789ABCD',
+			'N0CV12345678',
+			'1234567890abcdef',
+			'1A2B3C4D',
+			'01020304',
+			'0102030405060708',
+			'123490EN400015',
+			'Amazon EC2',
+		],
 		`VMware-56 4d${' 00'.repeat(14)}`,
 	])('%j, a word, a word with a first number or counted digits beside others, is refused [F1467]', (value) => {
 		expect(whySerialRejected(value)).toMatch(/^is a placeholder/);
