@@ -46,6 +46,11 @@ export function refusalIn(
 const NOTHING_TO_NAME =
 	'No setting reads a Connection from such an answer: the operator must have the service send it as a text in JSON, as plain text, in a header or in a cookie.';
 
+/** As a message names it; `""` is what the setting has. */
+const WHOLE_BODY = 'the whole body ("")';
+/** As a file of settings has it. */
+const lineFor = (place: string) => `"service": {"tokenPointer": ${JSON.stringify(cleanText(place, MAX_LIKELY_PLACE))}}`;
+
 export interface UnreadAnswer {
 	readonly status: number;
 	readonly host: string;
@@ -59,15 +64,14 @@ export interface UnreadAnswer {
 /** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
 export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: UnreadAnswer): Failure {
 	const named = (places: readonly AnswerText[], maxLength: number) =>
-		places
-			.slice(0, MAX_NAMED_PLACES)
-			.map(({ place }) => (place === '' ? 'the whole body' : cleanText(place, maxLength)));
+		places.slice(0, MAX_NAMED_PLACES).map(({ place }) => (place === '' ? WHOLE_BODY : cleanText(place, maxLength)));
 	const likely = named(likelyFirst(texts).filter(looksLikeToken), MAX_LIKELY_PLACE);
 	const others = named(
 		texts.filter((one) => !looksLikeToken(one)),
 		MAX_OTHER_PLACE,
 	).slice(0, MAX_NAMED_PLACES - likely.length);
-	const looked = tokenPointer ? `at ${cleanText(tokenPointer, 80)}` : 'where one is usually found';
+	const asked = tokenPointer === '' ? WHOLE_BODY : cleanText(tokenPointer ?? '', 80);
+	const looked = asked === '' ? 'where one is usually found' : `at ${asked}`;
 	// The two bytes of the mark at its start have become two of the characters for unreadable bytes.
 	const isWide = /^\uFFFD{0,2}(?:[^\0]\0|\0[^\0])/.test(body);
 	const found = isWide
@@ -82,14 +86,12 @@ export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: U
 				? `What looks like a token is at: ${likely.join(', ')}${others.length > 0 ? `; other texts are at: ${others.join(', ')}` : ''}`
 				: `Texts are at: ${others.join(', ')}`;
 	const message = `${host} answered ${status}, but its answer has no Connection token ${looked}. ${found}.`;
-	const [first] = likely;
+	const [first] = likelyFirst(texts);
 	return failure('answer-unreadable', message, {
 		params: { host, status, places: [...likely, ...others].join(', ') },
 		remedy:
 			texts.length === 0 || isWide
 				? NOTHING_TO_NAME
-				: tokenPointer && likely.length > 0 && first === 'the whole body'
-					? 'Remove service.tokenPointer: the whole answer looks like the token.'
-					: `Set service.tokenPointer to the place of the Connection token${first === undefined ? '' : `, such as ${first}`}.`,
+				: `Set service.tokenPointer to the place of the Connection token, such as ${lineFor(first?.place ?? '')}.`,
 	});
 }

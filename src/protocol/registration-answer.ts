@@ -8,7 +8,7 @@ import { firstMembers, parseJson } from './json.ts';
 
 /** A text of an answer, and its place as `service.tokenPointer` names it: a JSON pointer (RFC 6901), `header:NAME`, or `cookie:NAME`. */
 export interface AnswerText {
-	/** `''` is the whole body: a JSON string, or plain text. A pointer may lead on into a string that holds JSON. */
+	/** `''` is the whole body: a JSON string or number, or plain text. A pointer may lead on into a string that holds JSON. */
 	readonly place: string;
 	/** May be a secret. */
 	readonly text: string;
@@ -32,6 +32,8 @@ const MAX_DEPTH = 100;
 const MAX_FORM = 64 * 1024;
 /** A bare text shorter than this is a word such as "ok", not a secret. In a named place any length is taken. */
 const LEAST_BARE_TOKEN = 8;
+/** An id, a time or a status: it is the token where a person says so. */
+const BARE_NUMBER = /^\d{1,19}$/;
 
 /** A scheme or a label before the token itself: `Connection `, `Bearer `, `token=`. */
 const LABEL = /^(?:authorization|connection|bearer|token|apikey|jwt)(?:\s*[:=]\s*|\s+|%20|\+)(?=\S)/i;
@@ -54,6 +56,7 @@ const NAME_OF_WORDS = /(?:message|msg|detail|reason|title|description|faultstrin
 /** Where a service, or what stands before it, has what it finds a request again by. */
 const OF_REQUEST =
 	/^(?:header:|.*\/)[^/]*(?:(?:request|correlation|transaction|trace|span|cf)[-_]?id|traceparent|cf-ray)$/i;
+const OUTSIDE = /^(?:header|cookie):/;
 const TELLING_NAME = /token|auth|credential|secret|jwt|connection/i;
 /** Headers that every service sends; none is a secret of the device's. */
 const USUAL_HEADERS =
@@ -75,7 +78,7 @@ export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | nu
 		if (token !== null) return token;
 	}
 	const bare = credible({ place: '', text: at('')?.text ?? '' });
-	return bare !== null && bare.length >= LEAST_BARE_TOKEN ? bare : null;
+	return bare !== null && bare.length >= LEAST_BARE_TOKEN && !BARE_NUMBER.test(bare) ? bare : null;
 }
 
 /** Every text of an answer, in the order of the document, headers last; none of a page or of JSON whose end is missing. */
@@ -84,7 +87,8 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 	// `trim` also takes a byte order mark away, at which JSON ends in an error.
 	const trimmed = body.trim();
 	const document = parseJson(trimmed);
-	if (document !== undefined) collect(document, '', 0, { texts, left: MAX_VALUES });
+	// A number has digits that only its text still has.
+	if (document !== undefined && typeof document !== 'number') collect(document, '', 0, { texts, left: MAX_VALUES });
 	else if (trimmed.length < MAX_FORM && trimmed.includes('&') && /^[^\s<>{}"[\]]+=[^\s<>]*$/.test(trimmed))
 		for (const [name, text] of new URLSearchParams(trimmed)) texts.push({ place: `/${escaped(name)}`, text });
 	else if (trimmed !== '' && !/^[<{["]/.test(trimmed)) texts.push({ place: '', text: trimmed });
@@ -113,14 +117,15 @@ export function looksLikeToken({ place, text }: AnswerText): boolean {
 /** Whether there are texts, and all of them are words for people: no setting finds a token in such an answer. */
 export function holdsWordsOnly(texts: readonly AnswerText[]): boolean {
 	const said = texts.filter(({ text }) => text.trim() !== '');
-	const inBody = said.filter(({ place }) => !/^(?:header|cookie):/.test(place));
-	const mayBeToken = (one: AnswerText) => {
-		if (!inBody.includes(one)) return looksLikeToken(one);
-		if (PERHAPS_SECRET.test(one.text)) return true;
-		const token = credible(one);
-		return token !== null && !(NAME_OF_WORDS.test(nameOf(one.place)) && WORDS.test(token));
-	};
+	const inBody = said.filter(({ place }) => !OUTSIDE.test(place));
 	return inBody.length > 0 && !said.some(mayBeToken);
+}
+
+function mayBeToken(one: AnswerText): boolean {
+	if (OUTSIDE.test(one.place)) return looksLikeToken(one);
+	if (PERHAPS_SECRET.test(one.text)) return true;
+	const token = credible(one);
+	return token !== null && !(NAME_OF_WORDS.test(nameOf(one.place)) && WORDS.test(token));
 }
 
 const nameOf = (place: string) => place.slice(place.lastIndexOf('/') + 1);
@@ -137,7 +142,7 @@ function credible({ place, text }: AnswerText): string | null {
 /** The texts that could be the token first: those that say so by name or form, then others, then ids, which rarely are one. */
 export function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {
 	const rank = (one: AnswerText) => {
-		if (!looksLikeToken(one)) return 3;
+		if (!looksLikeToken(one)) return mayBeToken(one) && asToken(one.text) !== null ? 3 : 4;
 		const name = nameOf(one.place);
 		// The id of a connection is none, and what refreshes it opens no channel.
 		if (/id$|refresh/i.test(name)) return 2;

@@ -37,6 +37,7 @@ import {
 	kindOfMessage,
 	labelSchema,
 	messageTemplate,
+	nextPlace,
 	origin,
 	pointer,
 	publicKeySchema,
@@ -99,7 +100,7 @@ export const SETTINGS = {
 	service: {
 		tokenPointer: optionalText(
 			tokenPlace,
-			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, header:NAME, or cookie:NAME.',
+			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, header:NAME, cookie:NAME, or "" for the whole body (in a file or --set; an empty variable is not set).',
 		),
 		registrationPath: setting(
 			'text',
@@ -209,7 +210,7 @@ export const SETTINGS = {
 			'Meaning of close codes, such as {"4001": "refused", "4002": "retry"}: refused (the Connection), replaced (another channel took its place) or retry (an outage).',
 		),
 		nextConnection: optionalText(
-			tokenPlace,
+			nextPlace,
 			'Place of the next Connection where it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. A change is tried beside the live channel.',
 		),
 		headers: list(

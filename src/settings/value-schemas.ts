@@ -7,9 +7,8 @@ import { later } from '../protocol/later.ts';
 import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
 import { readHeader } from './header-lines.ts';
 
-export const text = later(() =>
-	z.string('must be a text').min(1, 'must not be empty').max(4096, 'must have at most 4096 characters'),
-);
+const anyText = later(() => z.string('must be a text').max(4096, 'must have at most 4096 characters'));
+export const text = later(() => anyText.min(1, 'must not be empty'));
 export const filePath = later(() => text.refine((path) => path.startsWith('/'), 'must be an absolute path'));
 export const frameContents = later(
 	() =>
@@ -19,12 +18,14 @@ export const frameContents = later(
 		) as unknown as z.ZodType<FrameContents>,
 );
 export const pointer = later(() => text.regex(/^(\/[^/]*)*$/, 'must be a JSON pointer (RFC 6901) such as /data/token'));
+/** An empty one is the whole body, as in RFC 6901. */
 export const tokenPlace = later(() =>
-	text.regex(
+	anyText.regex(
 		/^((\/[^/]*)*|header:[A-Za-z0-9-]{1,64}|cookie:[\w!#$%&'*+.^`|~-]{1,64})$/,
 		'must be a JSON pointer (RFC 6901) such as /data/token, or header: or cookie: and a name',
 	),
 );
+export const nextPlace = later(() => tokenPlace.min(1, 'must not be empty'));
 /** A message of the deployment's own shape: as text, or in a file as JSON. */
 export const messageTemplate = (purpose: TemplatePurpose) =>
 	later(() => {

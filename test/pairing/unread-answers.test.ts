@@ -59,7 +59,7 @@ describe('an answer that could not be read', () => {
 		expect(refusal).toMatchObject({
 			code: 'answer-unreadable',
 			message: expect.stringMatching(/token is at: .*The answer is kept for 24 hours: no other code is needed\.$/),
-			remedy: `Set service.tokenPointer to the place of the Connection token, such as ${place}. The device then pairs with this answer.`,
+			remedy: `Set service.tokenPointer to the place of the Connection token, such as "service": {"tokenPointer": "${place}"}. The device then pairs with this answer.`,
 			params: { status: 201, places: expect.stringContaining(place) },
 		});
 		expect(refusal.recovers).toBeUndefined();
@@ -75,6 +75,27 @@ describe('an answer that could not be read', () => {
 			attempt: null,
 			pairing: { baseUrl: service.url },
 		});
+	});
+
+	test.each([
+		['text/plain', 'tr-01', 'tr-01'],
+		['text/plain', '482913', '482913'],
+		['application/json', '"abc|def"', 'abc|def'],
+		['application/json', '123456789012345678', '123456789012345678'],
+		['application/json', '{"note":"registered for you","key":"tr-01"}', 'tr-01'],
+	])('is read by the very line that its refusal prints: %s %s [F1516]', async (type, body, token) => {
+		const server = createServer((request, response) => {
+			request.resume();
+			response.setHeader('content-type', type).end(body);
+		});
+		const device = await givenAgent();
+		const link = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+		const { remedy } = await refusalOf(device.pair(link));
+		const [line] = /"service": \{.*\}/.exec(remedy) ?? [];
+		await device.home.writeSettings(JSON.parse(`{${line}}`));
+		await device.daemon.reload();
+		await device.home.untilSaved(({ connections }) => connections.at(-1)?.token === token);
+		server.close();
 	});
 
 	test.each([

@@ -35,6 +35,14 @@ describe('every setting', () => {
 		expect(about).toMatch(/\d/);
 	});
 
+	test('is read as the whole body where the place of a token is empty, in a file, a plan and a flag [F1516]', () => {
+		const empty = { service: { tokenPointer: '' } };
+		const flag = texts('flag', { 'service.tokenPointer': '' });
+		for (const layer of [file(empty), file(empty, 'the fleet plan'), flag])
+			expect(resolveSettings([layer])).toMatchObject({ problems: [], settings: empty });
+		expect(complaint({ service: { nextConnection: '' } })).toEqual(['service.nextConnection must not be empty.']);
+	});
+
 	test('has a variable of its own, in capitals', () => {
 		const names = settings.map(([path]) => environmentName(path));
 		expect(new Set(names).size).toBe(settings.length);
