@@ -50,8 +50,12 @@ const OF_PROGRAM =
 const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
 /** A whole body of letters that is shorter, and looks like words, is none that a service has drawn. */
 const LEAST_WORDS = 20;
-/** A long word with a digit, or bytes of another encoding: such a text is never shown. */
-const PERHAPS_SECRET = /(?:^|\s)(?=\S*\d)\S{12,}|[\0\uFFFD]/;
+/** A long word with a digit, which is neither a time nor a path of short parts, or bytes of another encoding: such a text is never shown. */
+const PERHAPS_SECRET = /(?:^|\s)(?!\d{4}-\d\d-\d\d|(?:\/[\w.-]{0,11})+(?:\s|$))(?=\S*\d)\S{12,}|[\0\uFFFD]/;
+/** A number of a status, a version, a time or a path. */
+const NO_SECRET = /^(?:.{1,3}|v?\d+(?:\.\d+)+|\d{4}-\d\d-\d\d(?:[T ].*)?|(?:\/[\w.-]{0,11})+)$/;
+/** What the request has said of the device: the answer may repeat it. */
+const OF_THE_REQUEST = /(?:device|workflow)_?(?:id|type)$|serial|mac_?address/i;
 const NAME_OF_WORDS = /(?:message|msg|detail|reason|title|description|faultstring|hint|error)s?$/i;
 /** Where a service, or what stands before it, has what it finds a request again by. */
 const OF_REQUEST =
@@ -94,7 +98,8 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 	else if (trimmed !== '' && !/^[<{["]/.test(trimmed)) texts.push({ place: '', text: trimmed });
 	for (const [name, text] of Object.entries(headers))
 		if (name === 'set-cookie') texts.push(...cookiesIn(text));
-		else if (!USUAL_HEADERS.test(name)) texts.push({ place: `header:${name}`, text });
+		else if (!USUAL_HEADERS.test(name) && !OF_REQUEST.test(`header:${name}`))
+			texts.push({ place: `header:${name}`, text });
 	return texts;
 }
 
@@ -114,7 +119,7 @@ export function looksLikeToken({ place, text }: AnswerText): boolean {
 	return JWT.test(token) || OPAQUE.test(token) || (token.length >= LEAST_BARE_TOKEN && TELLING_NAME.test(name));
 }
 
-/** Whether there are texts, and all of them are words for people: no setting finds a token in such an answer. */
+/** Whether there are texts, and none of them could be the token, however short: no setting finds it in such an answer. */
 export function holdsWordsOnly(texts: readonly AnswerText[]): boolean {
 	const said = texts.filter(({ text }) => text.trim() !== '');
 	const inBody = said.filter(({ place }) => !OUTSIDE.test(place));
@@ -122,10 +127,12 @@ export function holdsWordsOnly(texts: readonly AnswerText[]): boolean {
 }
 
 function mayBeToken(one: AnswerText): boolean {
-	if (OUTSIDE.test(one.place)) return looksLikeToken(one);
+	if (OF_THE_REQUEST.test(nameOf(one.place)) || OF_REQUEST.test(one.place)) return false;
+	if (OUTSIDE.test(one.place) || looksLikeToken(one)) return looksLikeToken(one);
 	if (PERHAPS_SECRET.test(one.text)) return true;
 	const token = credible(one);
-	return token !== null && !(NAME_OF_WORDS.test(nameOf(one.place)) && WORDS.test(token));
+	if (token === null || NO_SECRET.test(token) || /id$/i.test(nameOf(one.place))) return false;
+	return !(WORDS.test(token) && (token.length < LEAST_WORDS || NAME_OF_WORDS.test(nameOf(one.place))));
 }
 
 const nameOf = (place: string) => place.slice(place.lastIndexOf('/') + 1);

@@ -47,6 +47,22 @@ async function correct(device: RunningAgent, tokenPointer: string | null) {
 	await device.daemon.reload();
 }
 
+async function toldByWords(body: string, code: string, words: string) {
+	const server = createServer((request, response) => {
+		request.resume();
+		response.setHeader('x-request-id', '0f8fad5b-d9cb-469f-a165-70867728950e');
+		response.end(body);
+	});
+	const device = await givenAgent();
+	const link = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+	const refusal = await refusalOf(device.pair(link));
+	expect(refusal).toMatchObject({ code, message: expect.stringContaining(words) });
+	const isUnread = code === 'answer-unreadable';
+	expect(refusal.remedy.includes('tokenPointer')).toBe(isUnread);
+	expect((await kept(device)) !== null).toBe(isUnread);
+	server.close();
+}
+
 describe('an answer that could not be read', () => {
 	test.each<[string, DialectOptions, string]>([
 		['deep in JSON', HIDDEN, '/data/access/key'],
@@ -149,22 +165,21 @@ describe('an answer that could not be read', () => {
 		['{"token":"error"}', 'pairing-uncertain', 'has sent no Connection.'],
 		// What may be a token, however short, is kept; what may have one in it is not shown.
 		['{"message":"Registered: use conn-0123456789"}', 'answer-unreadable', 'Texts are at: /message'],
-		['{"message":"Device registered","key":"tr-01"}', 'answer-unreadable', 'Texts are at: /message, /key'],
-	])('that holds only words is told by them, and no setting: %s [F1479]', async (body, code, words) => {
-		const server = createServer((request, response) => {
-			request.resume();
-			response.setHeader('x-request-id', '0f8fad5b-d9cb-469f-a165-70867728950e');
-			response.end(body);
-		});
-		const device = await givenAgent();
-		const link = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
-		const refusal = await refusalOf(device.pair(link));
-		expect(refusal).toMatchObject({ code, message: expect.stringContaining(words) });
-		const isUnread = code === 'answer-unreadable';
-		expect(refusal.remedy.includes('tokenPointer')).toBe(isUnread);
-		expect((await kept(device)) !== null).toBe(isUnread);
-		server.close();
-	});
+		['{"message":"Device registered","key":"tr-01"}', 'answer-unreadable', 'Texts are at: /key, /message.'],
+	])('that holds only words is told by them, and no setting: %s [F1479]', toldByWords);
+
+	test.each([
+		['{"status":"ok"}', 'pairing-uncertain', 'has sent no Connection.'],
+		['{"success":true}', 'pairing-uncertain', 'holds no text at all.'],
+		['{"message":"registered"}', 'pairing-uncertain', 'has sent no Connection: registered.'],
+		['{"id":"42"}', 'pairing-uncertain', 'has sent no Connection.'],
+		['["ok"]', 'pairing-uncertain', 'has sent no Connection'],
+		['200', 'pairing-uncertain', 'has sent no Connection.'],
+		['{"outcome":"REGISTERED","version":"1.4.2"}', 'pairing-uncertain', 'has sent no Connection: REGISTERED'],
+		['{"createdAt":"2026-11-29T10:00:00Z","links":{"self":"/api/device/7"}}', 'pairing-uncertain', 'no Connection'],
+		['{"deviceId":"kiosk-0123456789abcdef0123","workflowId":"wf1"}', 'pairing-uncertain', 'has sent no Connection.'],
+		['{"requestId":"8f14e45fceea167a5a36dedd4bea2543"}', 'pairing-uncertain', 'has sent no Connection.'],
+	])('that holds nothing like a token is told by what it says, and no setting: %s [F1517]', toldByWords);
 
 	test.each([
 		[
@@ -174,9 +189,9 @@ describe('an answer that could not be read', () => {
 			/no other code is needed/,
 			'answer-unreadable',
 		],
-		['nothing like a token', '{"status":"ok"}', 'used already', /no other code is needed/, 'answer-unreadable'],
-		['nothing like a token, and words that tell nothing', '{"status":"ok"}', '', /./, 'code-expired-or-used'],
-		['nothing like a token, and a code that is too old', '{"status":"ok"}', 'expired', /./, 'code-expired-or-used'],
+		['nothing like a token', '{"key":"ok-01"}', 'used already', /no other code is needed/, 'answer-unreadable'],
+		['nothing like a token, and words that tell nothing', '{"key":"ok-01"}', '', /./, 'code-expired-or-used'],
+		['nothing like a token, and a code that is too old', '{"key":"ok-01"}', 'expired', /./, 'code-expired-or-used'],
 	])('is the answer to that code when it is refused afterwards: %s [F1242]', async (_what, body, words, told, code) => {
 		let asked = 0;
 		const server = createServer((request, response) => {
@@ -277,7 +292,7 @@ describe('an answer that could not be read', () => {
 	test('that holds nothing like a token leaves the code uncertain: what is in between answers "ok" as well [F931]', async () => {
 		const server = createServer((request, response) => {
 			request.resume();
-			response.setHeader('content-type', 'application/json').end('{"status":"ok"}');
+			response.setHeader('content-type', 'application/json').end('{"key":"ok-01"}');
 		});
 		const device = await givenAgent();
 		const code = `http://127.0.0.1:${await listen(server)}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
@@ -291,7 +306,7 @@ describe('an answer that could not be read', () => {
 	});
 
 	test('to an earlier code is told as that once another code was refused, and an answer of empty texts is none [F1460]', async () => {
-		let answer: [status: number, body: string] = [200, '{"status":"ok"}'];
+		let answer: [status: number, body: string] = [200, '{"key":"ok-01"}'];
 		const server = createServer((request, response) => {
 			request.resume();
 			response.writeHead(answer[0], { 'content-type': 'application/json' }).end(answer[1]);
@@ -326,7 +341,7 @@ describe('an answer that could not be read', () => {
 				asked += 1;
 				if (asked > 1 && refused === null) return void request.socket.destroy();
 				response.writeHead(asked === 1 ? 200 : (refused ?? 0), { 'content-type': 'application/json' });
-				response.end(asked === 1 ? '{"status":"ok"}' : '{"message":"This code was used already"}');
+				response.end(asked === 1 ? '{"key":"ok-01"}' : '{"message":"This code was used already"}');
 			});
 			const device = await givenAgent();
 			const port = await listen(server);
