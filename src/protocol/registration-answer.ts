@@ -48,7 +48,7 @@ const OF_PROGRAM =
 	/["'`<>;()\\?&$@{}]|^https?:\/\/|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*(?:=(?!=*$)|:)/i;
 /** Words of a language, also run together. */
 const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
-/** A whole body of letters that is shorter, and looks like words, is none that a service has drawn. */
+/** A text of letters that is shorter, and looks like a word of any language, is none that a service has drawn. */
 const LEAST_WORDS = 20;
 /** A long word with a digit, which is neither a time nor a path of short parts, or bytes of another encoding: such a text is never shown. */
 const PERHAPS_SECRET = /(?:^|\s)(?!\d{4}-\d\d-\d\d|(?:\/[\w.-]{0,11})+(?:\s|$))(?=\S*\d)\S{12,}|[\0\uFFFD]/;
@@ -78,10 +78,10 @@ export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | nu
 		return found ? asToken(found.text) : null;
 	}
 	for (const place of TOKEN_POINTERS) {
-		const token = credible({ place, text: at(place)?.text ?? '' });
+		const token = credible(at(place)?.text ?? '');
 		if (token !== null) return token;
 	}
-	const bare = credible({ place: '', text: at('')?.text ?? '' });
+	const bare = credible(at('')?.text ?? '');
 	return bare !== null && bare.length >= LEAST_BARE_TOKEN && !BARE_NUMBER.test(bare) ? bare : null;
 }
 
@@ -113,7 +113,7 @@ function cookiesIn(header: string): AnswerText[] {
 
 /** Whether a text could be the token that was not found yet: by its form, or by the name of its place. */
 export function looksLikeToken({ place, text }: AnswerText): boolean {
-	const token = credible({ place, text });
+	const token = credible(text);
 	if (token === null || /^https?:\/\//i.test(token) || OF_REQUEST.test(place)) return false;
 	const name = nameOf(place);
 	return JWT.test(token) || OPAQUE.test(token) || (token.length >= LEAST_BARE_TOKEN && TELLING_NAME.test(name));
@@ -130,7 +130,7 @@ function mayBeToken(one: AnswerText): boolean {
 	if (OF_THE_REQUEST.test(nameOf(one.place)) || OF_REQUEST.test(one.place)) return false;
 	if (OUTSIDE.test(one.place) || looksLikeToken(one)) return looksLikeToken(one);
 	if (PERHAPS_SECRET.test(one.text)) return true;
-	const token = credible(one);
+	const token = credible(one.text);
 	if (token === null || NO_SECRET.test(token) || /id$/i.test(nameOf(one.place))) return false;
 	return !(WORDS.test(token) && (token.length < LEAST_WORDS || NAME_OF_WORDS.test(nameOf(one.place))));
 }
@@ -138,10 +138,10 @@ function mayBeToken(one: AnswerText): boolean {
 const nameOf = (place: string) => place.slice(place.lastIndexOf('/') + 1);
 
 /** The token in a text, unless it is made of words for people or of a program. */
-function credible({ place, text }: AnswerText): string | null {
+function credible(text: string): string | null {
 	const token = asToken(text);
 	if (token === null || OF_PROGRAM.test(token)) return null;
-	if (place === '' && token.length < LEAST_WORDS && /^[a-z]+$/i.test(token) && WORDS.test(token)) return null;
+	if (token.length < LEAST_WORDS && /^[a-z]+$/i.test(token) && WORDS.test(token)) return null;
 	const isFailure = /^[A-Za-z_.-]+$/.test(token) && FAILURE.test(token.replace(/([a-z])([A-Z])/g, '$1_$2'));
 	return isFailure ? null : token;
 }

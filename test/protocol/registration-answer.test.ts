@@ -114,6 +114,17 @@ describe('the Connection token in an answer', () => {
 		expect(tokenIn([{ place: '/key', text: 'error' }], '/key')).toBe('error');
 	});
 
+	test.each(['Fehler', 'erreur', 'OK', 'autorizado', 'Connection abgelehnt'])(
+		'is not a word of any language, wherever it is: %s [F1518]',
+		(word) => {
+			const texts = [{ place: '/connection/token', text: word }];
+			for (const body of [{ token: word }, { authorization: word }, word])
+				expect(findConnectionToken({ body: JSON.stringify(body) })).toBeNull();
+			expect(texts.filter(looksLikeToken)).toEqual([]);
+			expect(tokenIn(texts, '/connection/token')).toBe(word.split(' ').at(-1));
+		},
+	);
+
 	test.each([
 		'tr-01HX',
 		'abc|def',
