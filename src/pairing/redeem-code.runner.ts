@@ -88,7 +88,9 @@ export async function redeemCode(
 	const isSame = attemptId === options.answers.attempt?.attemptId;
 	const isOver = result.failure.code === 'code-expired-or-used';
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
-	await forgetAttempt(before, options, isSame && (spent !== null || !isOver));
+	// A refusal may leave the code in doubt: status and page say so as of a lost answer.
+	if (result.worth === 'uncertain' && !result.workflows) options.answers.tell();
+	else await forgetAttempt(before, options, isSame && (spent !== null || !isOver));
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
 	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));

@@ -329,6 +329,35 @@ describe('an answer that could not be read', () => {
 	});
 
 	test.each([
+		[403, '{"error":"device is blocked"}', 'unpaired-uncertain'],
+		[404, '{"error":"no such device"}', 'unpaired-uncertain'],
+		[302, '', 'unpaired-uncertain'],
+		[422, '{"error":"device type is not allowed"}', 'unpaired-uncertain'],
+		[401, '{"error":"device is blocked"}', 'unpaired-uncertain'],
+		[422, '{"error":"The code was not used"}', 'unpaired'],
+		[409, '{"error":"code already used"}', 'unpaired'],
+	])(
+		'that refuses with %i %s leaves what is known of the code in status and page, also after a restart [F1519]',
+		async (status, body, summary) => {
+			const server = createServer((request, response) => {
+				request.resume();
+				response.writeHead(request.method === 'POST' ? status : 404, { location: '/login' }).end(body);
+			});
+			const device = await givenAgent();
+			const host = `127.0.0.1:${await listen(server)}`;
+			const link = `http://${host}/mobile?authorization=Token%20tr-0123456789abcdef0123456789ab&workflowId=check-in`;
+			const isOpen = summary === 'unpaired-uncertain';
+			const { params } = await refusalOf(device.pair(link));
+			expect(params?.['pairingCode'] === 'uncertain').toBe(isOpen);
+			const told = { code: summary, params: isOpen ? { host } : {} };
+			expect(device.agent.status().summary).toEqual(told);
+			await device.stop();
+			expect((await givenAgent({ home: device.home })).agent.status().summary).toEqual(told);
+			server.close();
+		},
+	);
+
+	test.each([
 		['is lost', null, 'unpaired-uncertain', 'pairing-uncertain', /gave no usable answer to the last pairing code/],
 		['is a plain refusal', 401, 'unpaired', 'unpaired', /^This device is not paired yet\./],
 	])(
