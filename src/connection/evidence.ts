@@ -1,5 +1,6 @@
 /** How a failure is told in the light of what worked before. Pure. */
 import { dispositionOf, type Failure, failure } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 import type { CloseMeaning } from '../protocol/channel.ts';
 import { type Backoff, EARLY_ENDS_TO_REFUSE, type NextAttempt } from './backoff.ts';
 
@@ -19,20 +20,26 @@ const OTHER_CAUSE = {
 
 /**
  * A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read, unless
- * it has read others that were shown so.
+ * it has opened a channel for one that was shown so.
  */
 export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
 	if (backoff.registeredAtMs === null || !isRefusal) return refused;
-	const shown = backoff.hasCounted ? NOT_SHOWN_WRONG : SHOWN_WRONG;
+	const opened = backoff.hasCounted ? null : backoff.earlyEnds;
+	const shown = backoff.hasCounted ? NOT_SHOWN_WRONG : opened ? ENDED_OPEN : SHOWN_WRONG;
+	const before = opened && refused.params?.['closeCode'] === undefined ? openedBefore(opened.closeCode) : '';
 	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
 	// Another code would bring a Connection that is refused in the same way.
 	const params = { ...refused.params, shown: 'fresh' };
-	return failure(refused.code, refused.message, { ...refused, params, remedy });
+	return failure(refused.code, joinSentences(refused.message, before), { ...refused, params, remedy });
 }
 
 const SHOWN_WRONG =
 	'The service has just issued this Connection, and its channel refuses it: set service.channelAuth, service.queryName, service.subprotocol or service.channelPath as the service requires (idv probe finds them); a changed setting is tried at once, without another code.';
+const openedBefore = (closeCode: number | null) =>
+	`The channel opened with these settings before, and the service ended it ${closeCode === null ? 'without a close code' : `with code ${closeCode}`}`;
+const ENDED_OPEN =
+	'The service opened the channel for this new Connection, and ended it: ask its operator why, and look for a second device with the same deviceId.';
 const NOT_SHOWN_WRONG =
 	'This device was online with these settings before: look for a second device with the same deviceId, and ask the operator of the service why it refuses a Connection that it has just issued.';
 

@@ -285,8 +285,23 @@ describe('a refused channel', () => {
 			expect(tell(state, ended(refused), 5000).state).toMatchObject({
 				failure: { code: 'credential-refused', remedy: expect.not.stringContaining('service.channelAuth') },
 			});
-		// One that was confirmed and refused a moment later has not counted.
-		expect(tell(walk(fresh, confirmed), ended(refused), 1700).state).toMatchObject(named);
+	});
+
+	test('that was issued a moment ago, and whose open channel the service ends, names no setting by which it is shown [F1520]', () => {
+		const fresh = walk(startLink([], CONNECTION, 0, true).state, confirmed);
+		const closed = classifyClose({ code: 1008, reason: 'device is blocked', host: 'id.example' });
+		const first = tell(fresh, ended(closed, { closeCode: 1008 }), 1700).state;
+		const remedy = expect.stringMatching(/The service opened the channel for this new Connection(?!.*channelAuth)/);
+		const message = 'id.example closed the channel with 1008 (policy violation): device is blocked.';
+		expect(first).toMatchObject({ failure: { message, remedy, params: { shown: 'fresh' } } });
+		// The handshake that is refused a moment later was taken before.
+		const opened = 'Refused. The channel opened with these settings before, and the service ended it with code 1008.';
+		expect(tell(walk(first, timer), ended(refused), 3000).state).toMatchObject({
+			failure: { message: opened, remedy },
+		});
+		expect(tell(fresh, ended(refused), 1700).state).toMatchObject({
+			failure: { message: expect.stringMatching(/without a close code\.$/), remedy },
+		});
 	});
 
 	test('that was issued a moment ago names no setting once a channel has counted with the same ones [F1037]', () => {
