@@ -11,6 +11,12 @@ const FORMS: readonly (readonly [OtherKind, RegExp])[] = [
 	// Also without a scheme; the letters of a host are all small or all capitals.
 	['link', /^https?:/i],
 	['link', /^(?:www\.|WWW\.|(?:[a-z\d-]+\.)+[a-z]{2,4}\/|(?:[A-Z\d-]+\.)+[A-Z]{2,4}\/)/],
+	// Of a label: an address of the network, a date.
+	['product', /^(?:(?:\d{1,3}\.){3}\d{1,3}(?:[:/]\d{1,5})?|[\da-f]{2}([:-])[\da-f]{2}(?:\1[\da-f]{2}){4})$/i],
+	[
+		'product',
+		/^(?:(?:19|20)\d\d([-/.])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12]\d|3[01])|(?:0?[1-9]|[12]\d|3[01])([-/.])(?:0?[1-9]|[12]\d|3[01])\2(?:19|20)\d\d)(?:[T ]\d.*)?$/,
+	],
 	['application', /^[a-z][a-z+.-]+:\S/i],
 	// The digits of goods, books and parcels, a parcel of UPS or of DHL, and an item's number as GS1 writes it.
 	['product', /^(?:\d{8,48}|97[89](?:-?\d){10}|1Z[\dA-Z]{16}|JJD\d{15,18}|\(01\)\d{14}.*)$/],

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { notACode } from '../../src/pairing/rules.ts';
 import { asGivenCode, MAX_CODE_LENGTH, type PairingCode, readPairingCode } from '../../src/protocol/pairing-code.ts';
 
 /** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
@@ -475,6 +476,24 @@ describe('a text of which a person says that it is the code', () => {
 		expect(readPairingCode(asGivenCode(text)).kind).toBe('notACode');
 		expect(readPairingCode(asGivenCode(`Token ${text}`))).toMatchObject({ form: 'token', token: text });
 	});
+});
+
+describe('a text of a label', () => {
+	test.each([
+		...['192.168.10.24', '10.0.0.1:8443', '10.0.0.0/24', '00:1B:44:11:3A:B7', '00-1b-44-11-3a-b7', 'ab:cd:ef:12:34:56'],
+		...['2026-11-29', '29.11.2026', '11/29/2026', '2026-11-29T10:00:00Z', '2026-11-29 10:00'],
+	])('is not taken for a code: %s [F1521]', (text) => {
+		expect(asGivenCode(text)).toBe(text);
+		expect(readPairingCode(text).kind).toBe('notACode');
+		expect(notACode('otherText', text).message).toBe(
+			'This is a bar code of a product or a label, not a pairing code. Nothing was sent.',
+		);
+	});
+
+	test.each(['1234-56-78', '1.2.3', '00:1B:44', '12-34', '2026-1129', '99-88-7777', 'ab12-cd34', '00-1B:44-11:3A-B7'])(
+		'may be a code where its form is no other thing’s: %s [F1521]',
+		(text) => expect(asGivenCode(text)).toBe(`Token ${text}`),
+	);
 });
 
 describe('a text of several lines', () => {
