@@ -81,6 +81,7 @@ const NOT_A_CODE: Readonly<Record<UnreadReason, string>> = {
 	badToken: 'The token in this code is damaged.',
 	badWorkflow: 'The workflow in this code is not a valid name.',
 	damaged: 'This pairing code is not whole, or signs of it were changed on the way.',
+	several: 'These are several pairing codes at once.',
 	otherLayout:
 		'This looks like a pairing code, but the keyboard layout of the scanner is not that of this computer; it cannot be read for certain.',
 	capitals:
@@ -94,6 +95,7 @@ const REMEDIES: Partial<Record<UnreadReason, string>> = {
 	damaged: WHOLE,
 	badToken: WHOLE,
 	badWorkflow: WHOLE,
+	several: 'Scan or type one of them alone.',
 	otherLayout:
 		'Set both to the same keyboard layout (US English where the agent itself reads the scanner; its manual has a code for it), then scan the code again.',
 	capitals: 'Switch Caps Lock off, and the change of capitals in the scanner, then scan the code again.',

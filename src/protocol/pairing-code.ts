@@ -33,7 +33,9 @@ export type NotACodeReason =
 	| 'badToken'
 	| 'badWorkflow'
 	/** A pairing code of which something is missing, or was changed on the way: its token may be another. */
-	| 'damaged';
+	| 'damaged'
+	/** Pairing codes that differ: nothing says which is meant. */
+	| 'several';
 
 export interface NotACode {
 	readonly kind: 'notACode';
@@ -53,12 +55,26 @@ export function readPairingCode(scanned: string): ScannedCode {
 		.filter(Boolean);
 	const [first = '', ...others] = lines;
 	const isAgain = others.every((line) => line === first);
-	// Of two tokens nothing says which is meant, and together they are none.
-	if (!isAgain && lines.every((line) => USUAL_TOKEN.test(line))) return notACode('damaged');
+	const several = isAgain ? null : readSeveral(lines);
+	if (several) return several;
 	const [token, ...more] = LINK.test(first) || isAgain ? [] : lines.filter((line) => USUAL_TOKEN.test(line));
 	if (token !== undefined && more.length === 0) return readBareToken(token);
 	if (!isAgain && !LINK.test(first) && !isWrapped(lines)) return notACode('otherText');
 	const text = readOnce(isAgain ? first : lines.join(''));
+	return readSeveral([text]) ?? readText(text);
+}
+
+/** The one code that several whole ones are, on lines or run together; `null` where it is not several. */
+function readSeveral(lines: readonly string[]): ScannedCode | null {
+	const texts = lines.flatMap((line) => line.split(BEGINS_AGAIN));
+	if (texts.length < 2 || !texts.every((text) => LINK.test(text) || USUAL_TOKEN.test(text))) return null;
+	const read = texts.map((text) => readText(text.trim()));
+	const [one, ...others] = read.filter((code) => code.kind === 'pairingCode');
+	if (!one || others.length < read.length - 1) return null;
+	return others.every(({ token }) => token === one.token) ? one : notACode('several');
+}
+
+function readText(text: string): ScannedCode {
 	if (text === '') return notACode('empty');
 	if (/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/u.test(text)) return notACode('controlCharacters');
 	if (text.startsWith('{')) return readJsonCode(text);
@@ -68,6 +84,9 @@ export function readPairingCode(scanned: string): ScannedCode {
 
 /** The form of Short Tokens in the field, some with their scheme. Source: service-interface, Facts from the field. */
 const USUAL_TOKEN = /^(?:token\s+)?tr-[\w-]{26,30}$/i;
+
+/** A link in a parameter of another one, or in an object, belongs to that. */
+const BEGINS_AGAIN = /(?<=[^="])(?=https?:\/\/|\{")/i;
 
 const LINK = /^(?:[a-z][a-z0-9+.-]*:|\{)/i;
 

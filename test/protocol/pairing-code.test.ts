@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { notACode } from '../../src/pairing/rules.ts';
+import { readScannedText } from '../../src/pairing/scanned-text.ts';
 import { asGivenCode, MAX_CODE_LENGTH, type PairingCode, readPairingCode } from '../../src/protocol/pairing-code.ts';
 
 /** Any UTF-16 code unit, half characters too; fast-check's own `binary` takes 0.8 s to set up. */
@@ -152,11 +153,8 @@ describe('a deep link', () => {
 
 	test('with another link behind it is refused: no part of that is shown as the name of a workflow', () => {
 		const link = (token: string) => `https://id.example.com/mobile?authorization=Token%20${token}&workflowId=check-in`;
-		for (const text of [
-			link('SECRETaB3_d-Ef9zYqM') + link('SECRETaB3_d-Ef9zYqN'),
-			`${link('SECRETaB3_d-Ef9zYqM')}authorization=Token SECRET`,
-		])
-			expect(readPairingCode(text)).toEqual({ kind: 'notACode', reason: 'badWorkflow' });
+		const text = `${link('SECRETaB3_d-Ef9zYqM')}authorization=Token SECRET`;
+		expect(readPairingCode(text)).toEqual({ kind: 'notACode', reason: 'badWorkflow' });
 	});
 
 	test('with a workflow that could not be registered is refused', () => {
@@ -290,8 +288,8 @@ describe('a bare token', () => {
 
 	test('is not made of two others, each in a line of its own [F1244]', () => {
 		const [one, other] = ['tr-0123456789abcdef0123456789ab', 'tr-1123456789abcdef0123456789ab'];
-		expect(reasonFor(`${one}\n${other}\n`)).toBe('damaged');
-		expect(reasonFor(`Token ${one}\nToken ${other}`)).toBe('damaged');
+		expect(reasonFor(`${one}\n${other}\n`)).toBe('several');
+		expect(reasonFor(`Token ${one}\nToken ${other}`)).toBe('several');
 	});
 
 	test.each([
@@ -506,6 +504,35 @@ describe('a text of several lines', () => {
 	])('is not one word: %s [F1504]', (_, text) => {
 		expect(readPairingCode(text)).toEqual({ kind: 'notACode', reason: 'otherText' });
 		expect(asGivenCode(text)).toBe(text);
+	});
+
+	test.each(['\n', '\r\n', ' ', ''])(
+		'that holds different codes is none of them, with %j in between [F1522]',
+		(between) => {
+			const codes = ['0', '1', '2'].map(
+				(sign) => `https://id${sign}.example/mobile?authorization=Token%20tr-${sign.repeat(28)}`,
+			);
+			const [one, other, third] = [...codes, JSON.stringify({ baseUrl: 'https://id.example', token: USUAL })];
+			for (const text of [
+				[one, other],
+				[`${one}&workflowId=w1`, `${other}&workflowId=w1`],
+				[one, other, third],
+				[one, codes[2], one],
+				[JSON.stringify({ baseUrl: 'https://id.example', token: `${USUAL}0` }), codes[0]],
+			])
+				expect(reasonFor(text.join(between))).toBe('several');
+			expect(readScannedText([one, other].join(between))).toEqual({ code: null, reason: 'several' });
+			expect(notACode('several').message).toBe('These are several pairing codes at once. The code was not sent.');
+			expect(readPairingCode([one, one].join(between))).toEqual(readPairingCode(one ?? ''));
+		},
+	);
+
+	test('is one code where it holds the same one as a link and as its token, and no other code [F1522]', () => {
+		const link = `https://id.example/mobile?authorization=Token%20${USUAL}&workflowId=w1`;
+		expect(readPairingCode(`${link}\n${USUAL}`)).toMatchObject({ form: 'link', token: USUAL, workflowId: 'w1' });
+		expect(reasonFor(`${link}\n${USUAL}0`)).toBe('several');
+		const inner = `https://id.example/mobile?next=${link}`;
+		expect(readPairingCode(inner)).toMatchObject({ form: 'nestedLink', token: USUAL });
 	});
 
 	test('is the token that one of them is [F1504]', () => {

@@ -343,7 +343,7 @@ function sayNotACode(one, { reason, kind: named } = {}) {
 	const byFormat = kindOf(one);
 	const isWords = typeof named === 'string' && Object.hasOwn(words.kinds, named);
 	const kind = byFormat ?? (isWords ? /** @type {keyof typeof words.kinds} */ (named) : null);
-	if (byFormat === null && ['damaged', 'badToken', 'badWorkflow'].includes(String(reason)))
+	if (byFormat === null && ['damaged', 'badToken', 'badWorkflow', 'several'].includes(String(reason)))
 		return say(() => [text('codeValid'), text('damaged')].join(' '));
 	if (reason === 'otherLayout') return say(() => [text('codeValid'), text('otherLayout')].join(' '));
 	if (reason === 'capitals') return say(() => [text('codeValid'), text('capitals')].join(' '));
