@@ -4,7 +4,7 @@ import { asError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, placeUnder } from '../protocol/endpoints.ts';
-import { type AnswerText, readAnswerTexts, tokenIn } from '../protocol/registration-answer.ts';
+import { type AnswerText, readAnswerTexts, tokenIn, withoutSent } from '../protocol/registration-answer.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
@@ -181,10 +181,13 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			if (succeeded && cut) return refused(cut);
 			const texts = succeeded && !isPage ? readAnswerTexts({ body, headers }) : [];
 			const sent = authorization ? secretsOf(authorization) : [];
-			// A code that the answer repeats is not the Connection; an API key may be.
-			const others = texts.filter(({ text }) => !sent.includes(text.trim().split(/\s+/).at(-1) ?? ''));
-			const usable = authorization?.scheme === 'Token' ? others : texts;
-			const token = tokenIn(others, tokenPointer) ?? tokenIn(usable, tokenPointer);
+			const isCode = authorization?.scheme === 'Token';
+			const ofDevice = Object.values(registration.request).filter((one) => typeof one === 'string');
+			const others = withoutSent(texts, [...sent, ...ofDevice]);
+			// A code that the answer repeats is not the Connection; an API key may be, and what a person names.
+			const usable = isCode ? withoutSent(texts, sent) : texts;
+			const named = tokenPointer != null || !isCode ? tokenIn(usable, tokenPointer) : null;
+			const token = tokenIn(others, tokenPointer) ?? named;
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
 			if (token !== null) {
 				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']) };

@@ -42,10 +42,10 @@ const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
 const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
 /** A word for a failure, alone or run together with others: `error`, `ServiceUnavailable`, `invalid_token`. */
 const FAILURE =
-	/(?:^|[_.-])(?:errors?|err|not|already|too|your|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
+	/(?:^|[_.-])(?:errors?|err|not|already|too|your|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|exceeded|quota|reached|blocked|locked|disabled|conflict|busy|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
 /** Signs of programs, forms and addresses that no token has: base64 has `=` at its end only. */
 const OF_PROGRAM =
-	/["'`<>;()\\?&$@{}]|^https?:\/\/|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*(?:=(?!=*$)|:)/i;
+	/["'`<>;()\\?&$@{}]|\*{3}|^(?:https?:\/\/|urn:|0x)|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*(?:=(?!=*$)|:)/i;
 /** Words of a language, also run together. */
 const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
 /** A text of letters that is shorter, and looks like a word of any language, is none that a service has drawn. */
@@ -103,6 +103,14 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 	return texts;
 }
 
+/** The texts without those that only repeat what the device has sent itself, with a scheme, in an address or in capitals, too. */
+export function withoutSent(texts: readonly AnswerText[], sent: readonly string[]): AnswerText[] {
+	const known = sent.map((one) => one.toLowerCase());
+	return texts.filter(
+		({ text }) => !known.includes((asToken(text) ?? text.trim().split(/\s+/).at(-1) ?? '').toLowerCase()),
+	);
+}
+
 /** Several are on one line, with commas also in their dates. */
 function cookiesIn(header: string): AnswerText[] {
 	return header.split(/,\s*(?=[\w!#$%&'*+.^`|~-]+=)/).flatMap((cookie) => {
@@ -142,6 +150,7 @@ function credible(text: string): string | null {
 	const token = asToken(text);
 	if (token === null || OF_PROGRAM.test(token)) return null;
 	if (token.length < LEAST_WORDS && /^[a-z]+$/i.test(token) && WORDS.test(token)) return null;
+	if (/^[A-Z]+(?:[_-][A-Z]+)+$/.test(token)) return null;
 	const isFailure = /^[A-Za-z_.-]+$/.test(token) && FAILURE.test(token.replace(/([a-z])([A-Z])/g, '$1_$2'));
 	return isFailure ? null : token;
 }

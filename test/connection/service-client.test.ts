@@ -115,6 +115,14 @@ describe('registering', () => {
 	test.each([
 		['at the usual place, and the Connection elsewhere', { token: CODE.credential, pass: { word: jwt } }, null],
 		['with its scheme', { authorization: `Token ${CODE.credential}`, connection: { token: jwt } }, jwt],
+		[
+			'in an address',
+			{ token: `https://id.example/mobile?authorization=Token%20${CODE.credential}`, connectionToken: jwt },
+			jwt,
+		],
+		['in capitals and quotes', { token: `"${CODE.credential.toUpperCase()}"`, connectionToken: jwt }, jwt],
+		['escaped', { token: `Token%20${CODE.credential}`, authorization: jwt }, jwt],
+		['beside the id of the device', { token: REQUEST.deviceId, connectionToken: jwt, echo: CODE.credential }, jwt],
 	])('takes a code that the answer repeats for no Connection: %s [F1499]', async (_, answer, token) => {
 		const { url } = await service(saying(201, JSON.stringify(answer)));
 		const result = await register(url);

@@ -107,6 +107,10 @@ describe('the Connection token in an answer', () => {
 		['a code of an error there', '{"token":"invalid_token"}'],
 		['what a program writes for nothing', '{"connectionToken":"undefined"}'],
 		['an error behind its scheme', '{"authorization":"Bearer error=\\"invalid_token\\""}'],
+		['the reason for a refusal in small letters', 'quota_exceeded'],
+		['the name of a thing in capitals', '{"token":"CONNECTION_TOKEN"}'],
+		['a name of an error in the web', 'urn:ietf:params:oauth:error:42'],
+		['a token that is masked', '{"token":"kq7Z****"}'],
 	])('%s is none, unless its place is named [F1478]', (_what, body) => {
 		const texts = readAnswerTexts({ body });
 		expect(tokenIn(texts)).toBeNull();
