@@ -27,7 +27,7 @@ export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failur
 	if (backoff.registeredAtMs === null || !isRefusal) return refused;
 	const opened = backoff.hasCounted ? null : backoff.earlyEnds;
 	const shown = backoff.hasCounted ? NOT_SHOWN_WRONG : opened ? ENDED_OPEN : SHOWN_WRONG;
-	const before = opened && refused.params?.['closeCode'] === undefined ? openedBefore(opened.closeCode) : '';
+	const before = opened && refused.params?.['status'] !== undefined ? openedBefore(opened.closeCode) : '';
 	const remedy = refused.code === 'access-forbidden' ? `${refused.remedy} If it is allowed: ${shown}` : shown;
 	// Another code would bring a Connection that is refused in the same way.
 	const params = { ...refused.params, shown: 'fresh' };

@@ -295,13 +295,16 @@ describe('a refused channel', () => {
 		const message = 'id.example closed the channel with 1008 (policy violation): device is blocked.';
 		expect(first).toMatchObject({ failure: { message, remedy, params: { shown: 'fresh' } } });
 		// The handshake that is refused a moment later was taken before.
-		const opened = 'Refused. The channel opened with these settings before, and the service ended it with code 1008.';
-		expect(tell(walk(first, timer), ended(refused), 3000).state).toMatchObject({
-			failure: { message: opened, remedy },
-		});
-		expect(tell(fresh, ended(refused), 1700).state).toMatchObject({
-			failure: { message: expect.stringMatching(/without a close code\.$/), remedy },
-		});
+		const answered = failure('credential-refused', 'id.example answered 401.', { params: { status: 401 } });
+		const opened = 'id.example answered 401. The channel opened with these settings before, and the service ended it';
+		const silent = tell(fresh, ended(refused), 1700).state;
+		for (const [state, how] of [
+			[first, 'with code 1008'],
+			[silent, 'without a close code'],
+		] as const)
+			expect(tell(walk(state, timer), ended(answered), 3000).state).toMatchObject({
+				failure: { message: `${opened} ${how}.`, remedy },
+			});
 	});
 
 	test('that was issued a moment ago names no setting once a channel has counted with the same ones [F1037]', () => {

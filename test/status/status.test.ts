@@ -379,7 +379,6 @@ describe('the fields', () => {
 		const expired = failure(
 			'credential-refused',
 			'id.example closed the channel with 1008 (policy violation): expired.',
-			{ params: { closeCode: 1008 } },
 		);
 		const renewing = tell(moving, 'next', registerFailed(gone404));
 		const alone = tell(renewing, 'current', ended(expired, 1008));
