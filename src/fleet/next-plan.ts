@@ -1,16 +1,24 @@
 /** The next plan of a rollout: one ring more, no ring more, or back. Pure; whatever else stands in the document stays. */
-import { type FleetPlan, PLAN_FORMATS, type PlanRollout } from './plan-format.ts';
+import { type FleetPlan, PLAN_FORMATS, type PlanRollout, type PlanRule } from './plan-format.ts';
+import { inOrder } from './step-back.ts';
 import { hasBegun, indexOfNewest, overruledBy } from './targeting.ts';
 
 export type Step =
 	/** @see RINGS for `percents`. `startAt` ISO 8601; left out, as soon as devices take the plan. */
 	| { readonly kind: 'next-ring'; readonly percents: readonly number[]; readonly startAt?: string | undefined }
 	| { readonly kind: 'pause' }
-	/** `before`: the rings of a part that ordered an earlier version, by the record. */
+	/** `before`: the rings of a part that ordered an earlier version, by the record. `way`: where the record knows what the newest step has changed. */
 	| {
 			readonly kind: 'rollback';
 			readonly before?: ((rule: string | null, version: string) => readonly Ring[]) | undefined;
+			readonly way?: NewestStep | undefined;
 	  };
+
+/** The only parts that go back: each with its words of before, `null` for one that was not there, `undefined` where these are not known; and the order of the rules before. */
+export interface NewestStep {
+	readonly parts: ReadonlyMap<string, object | null | undefined>;
+	readonly order?: readonly string[] | undefined;
+}
 
 /** Shares of the devices, in percent, that a rollout has reached ring by ring unless it lists rings of its own. */
 export const RINGS: readonly number[] = [1, 10, 50, 100];
@@ -47,8 +55,11 @@ interface WrittenRing {
 	readonly sinceMs: number;
 }
 interface WrittenWords {
-	readonly rollout?: { readonly rings: readonly object[] };
+	readonly workflowId?: string | null;
+	readonly rollout?: { readonly to?: { readonly workflowId?: string | null }; readonly rings: readonly object[] };
 }
+/** A part of the plan, as it was checked. */
+type Part = Pick<PlanRule, 'workflowId' | 'rollout'>;
 
 /** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them.
  * @param above a revision that devices may have, higher than that of the plan.
@@ -74,17 +85,22 @@ export function nextPlan(
 	const { defaults, rules } = document as { defaults?: WrittenWords; rules?: readonly WrittenWords[] };
 	const changes: RolloutChange[] = [];
 	const held: (string | null)[] = [];
-	const change = <Written extends WrittenWords>(
-		name: string | null,
-		rollout: PlanRollout | undefined,
-		words: Written,
-	): Written => {
+	const way = step.kind === 'rollback' ? step.way : undefined;
+	const change = (name: string | null, part: Part, words: WrittenWords): WrittenWords | null => {
 		const { rollout: writtenRollout, ...others } = words;
-		if (!rollout || !writtenRollout || (only !== undefined && only !== name)) return words;
-		const rings = rollout.rings.map((ring, index) => ({
-			...{ ring, written: writtenRollout.rings[index] ?? {} },
+		const { rollout } = part;
+		const earlier = way?.parts.get(name ?? '');
+		if (way && !way.parts.has(name ?? '')) return words;
+		const rings = (rollout?.rings ?? []).map((ring, index) => ({
+			...{ ring, written: writtenRollout?.rings[index] ?? {} },
 			sinceMs: sinceMs(name, ring),
 		}));
+		if (earlier !== undefined) {
+			const back = earlier && begunOnly(earlier, nowMs);
+			changes.push({ rule: name, ...changeBack(part, back, reach(rings, nowMs), nowMs) });
+			return back;
+		}
+		if (!rollout || !writtenRollout || (only !== undefined && only !== name)) return words;
 		const before = step.kind === 'rollback' && plan.format === PLAN_FORMATS[1] ? step.before : undefined;
 		const after = ringsAfter(rings, step, nowMs, (version) => before?.(name, version) ?? []);
 		if (after === null) return words;
@@ -101,16 +117,58 @@ export function nextPlan(
 		const back = step.kind === 'rollback' ? { versionAfter: after.versionAfter ?? null } : {};
 		changes.push({ rule: name, to, version, before: reached, after: after.percent ?? reached, ...back });
 		// A rollout without a ring is not valid: without the rollout no device is told to move.
-		if (after.rings.length === 0) return others as Written;
+		if (after.rings.length === 0) return others;
 		return { ...words, rollout: { ...writtenRollout, ...(after.isWorkflowBack && { to: {} }), rings: after.rings } };
 	};
+	const removed = [...(way?.parts.keys() ?? [])].filter(
+		(one) => one !== '' && !plan.rules.some(({ name }) => name === one),
+	);
 	const next = {
 		...document,
-		...(defaults && { defaults: change(null, plan.defaults?.rollout, defaults) }),
-		...(rules && { rules: plan.rules.map(({ name, rollout }, index) => change(name, rollout, rules[index] ?? {})) }),
+		...((defaults ?? way?.parts.get('')) && { defaults: change(null, plan.defaults ?? {}, defaults ?? {}) }),
+		...(rules && {
+			rules: inOrder(
+				[
+					...plan.rules.flatMap(({ name, ...part }, index) => change(name, part, rules[index] ?? {}) ?? []),
+					...removed.flatMap((name) => change(name, {}, {}) ?? []),
+				],
+				way?.order,
+			),
+		}),
 		revision: Math.max(plan.revision, above) + 1,
 	};
 	return { document: changes.length === 0 ? document : next, changes, held };
+}
+
+/** Words of before, without the rings that had not begun: a way back begins none. */
+function begunOnly({ rollout, ...words }: WrittenWords, nowMs: number): WrittenWords {
+	const rings = rollout?.rings.filter((ring) => hasBegun(ring as Ring, nowMs)) ?? [];
+	return rings.length === 0 ? words : { ...words, rollout: { ...rollout, rings } };
+}
+
+/** What a step back says of a part. @param back its words then; `null` where it was not there. */
+function changeBack(
+	{ workflowId, rollout }: Part,
+	back: WrittenWords | null,
+	{ percent, widest }: ReturnType<typeof reach>,
+	nowMs: number,
+): Omit<RolloutChange, 'rule'> {
+	const rings = (back?.rollout?.rings ?? []).map((ring) => ({ ring: ring as Ring, written: ring, sinceMs: 0 }));
+	const said = reach(rings, nowMs);
+	const [version, versionAfter] = [widest, said.widest].map((one) => one && (versionOf(one.ring) ?? null));
+	const [to, toAfter] = [
+		rollout?.to.workflowId ?? workflowId ?? null,
+		back?.rollout?.to?.workflowId ?? back?.workflowId ?? null,
+	];
+	const before = widest ? percent : 100;
+	if (version && version !== versionAfter)
+		return { to: to === toAfter ? null : to, version, versionAfter: versionAfter ?? null, before, after: 0 };
+	const isFewer = to === toAfter && said.percent > 0 && said.percent < percent;
+	const isOther = to !== toAfter || isFewer;
+	return {
+		...{ to: isOther ? to : null, version: null, before },
+		...(isFewer ? { after: said.percent } : { versionAfter: null, after: 0 }),
+	};
 }
 
 const startMsOf = ({ startAt }: Ring) => (startAt === undefined ? null : Date.parse(startAt));

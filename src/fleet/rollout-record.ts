@@ -11,6 +11,9 @@ const FORMAT = 'idv-fleet-record/1';
 /** Signings that are kept; the oldest go. */
 const MAX_SIGNED = 100;
 
+/** Of what signings have changed, all together: a record with more could not be read. The oldest go. */
+const MAX_BEFORE = 4 * 1024 * 1024;
+
 const signingSchema = z.looseObject({
 	fleet: z.string().optional(),
 	epoch: z.int(),
@@ -34,10 +37,17 @@ const signingSchema = z.looseObject({
 	moves: z.array(z.unknown()),
 	/** The command that has held the fleet back with it, also one that only a later version has; left out where it goes forward. */
 	brake: z.string().optional(),
+	/** What it has changed: each such part in JSON as it was before, `null` for one that was not there; and the order of the rules, where that was another one. */
+	before: z.record(z.string(), z.string().nullable()).optional(),
+	order: z.array(z.string()).optional(),
+	/** Of a step back: of each part that went back, the digest of the signing that was taken back; empty where the record did not know it. */
+	back: z.record(z.string(), z.string()).optional(),
 	/** The parts in which no ring begins until a person says so, each with since when; of the defaults under an empty name. */
 	paused: z.record(z.string(), z.string()).optional(),
 });
 export type Signing = z.infer<typeof signingSchema>;
+/** What a command says of its own signing. */
+export type Held = Pick<Signing, 'brake' | 'paused' | 'before' | 'order' | 'back'>;
 
 const recordSchema = z.looseObject({
 	format: z.literal(FORMAT),
@@ -68,19 +78,26 @@ export const recordPlaceOf = (plan: string) => plan.replace(/(\.json)?(\?.*)?$/,
 export function withSigning(
 	record: RolloutRecord,
 	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
-	{
-		previous,
-		at,
-		moves,
-		...held
-	}: { previous: string | null; at: string; moves: readonly MoveGroup[] } & Pick<Signing, 'brake' | 'paused'>,
+	{ previous, at, moves, ...held }: { previous: string | null; at: string; moves: readonly MoveGroup[] } & Held,
 ): RolloutRecord {
 	const { fleet, epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
+	// One more signature changes nothing: what the plan itself has changed is known from its first.
+	const { before, order, back } = (previous === digest && record.signed.find((one) => one.digest === digest)) || held;
 	const plain = { fleet, epoch, revision, digest, previous, at };
 	const rings = { rings: ringsOf(plan, withVersion), plainRings: ringsOf(plan, (ring) => (ring.agent ? [] : [ring])) };
-	const signing = { ...plain, ...rings, moves: [...moves], ...held };
-	return { ...record, signed: [...others, signing].slice(-MAX_SIGNED) };
+	const signing = { ...plain, ...rings, moves: [...moves], ...held, before, order, back };
+	return { ...record, signed: bounded([...others, signing].slice(-MAX_SIGNED)) };
+}
+
+/** Without what the oldest have changed, where that is too much. */
+function bounded(signed: readonly Signing[]): Signing[] {
+	let left = MAX_BEFORE;
+	const kept = signed.toReversed().map(({ before, ...one }) => {
+		left -= before ? JSON.stringify(before).length : 0;
+		return left < 0 || !before ? one : { ...one, before };
+	});
+	return kept.reverse();
 }
 
 /** The newest of what was signed in this plan's place, where that is not older than it; `undefined` where devices can have none of that kind. */

@@ -23,7 +23,7 @@ const unchecked = (command: LazyCommand) =>
 /** Where the next plan goes. */
 const step = (command: LazyCommand) =>
 	command
-		.option('--rule <name>', 'only the rollout of this rule; left out, every one')
+		.option('--rule <name>', 'only this rule; left out, every rollout, or what the newest step has changed')
 		.option('--key <file>', 'sign it with the private key of idv fleet keygen (repeatable)', collect)
 		.option('--fewer-keys', 'allow that a key which has signed the plan in force does not sign the next one')
 		.option('--out <file>', 'write it here; left out, it is only shown');
@@ -97,7 +97,7 @@ export const FLEET_COMMANDS: Subcommands = {
 			.examples({ 'idv fleet pause published.json --key fleet.key --out published.json': '' })
 			.runs(async () => (await import('./fleet-step.ts')).pauseRollout),
 	rollback: (command) =>
-		command('make the plan that takes a rollout back')
+		command('make the plan that takes the newest step back')
 			.argument('<plan>', 'the plan in force, bare or signed')
 			.option('--inventory <file>', 'also count the devices that would move')
 			.option('--without-record', 'go back although the record of the rollout is damaged')

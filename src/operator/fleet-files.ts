@@ -111,3 +111,18 @@ export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObj
 		throw new AgentError('fleet-key-invalid', `${file} holds a key of type ${key.asymmetricKeyType}, not Ed25519.`);
 	return key;
 }
+
+/** With each number as it is written, also one in `extensions` that JavaScript would round. */
+export function parseExactly(text: string): unknown {
+	type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
+	const { parse, rawJSON } = JSON as unknown as {
+		parse(text: string, reviver: Reviver): unknown;
+		rawJSON(text: string): unknown;
+	};
+	return parse(text, (_, value, { source }) =>
+		typeof value === 'number' && source !== undefined && String(value) !== source ? rawJSON(source) : value,
+	);
+}
+
+export const writtenIn = ({ payload }: Pick<PlanFile, 'payload'>) =>
+	parseExactly(new TextDecoder().decode(payload)) as Record<string, unknown>;

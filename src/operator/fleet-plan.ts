@@ -8,6 +8,7 @@ import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
 	brakesSince,
+	type Held,
 	NO_RECORD,
 	pausesKept,
 	type RolloutRecord,
@@ -18,6 +19,7 @@ import {
 	withoutSigning,
 	withSigning,
 } from '../fleet/rollout-record.ts';
+import { changedBy } from '../fleet/step-back.ts';
 import { takesBack } from '../fleet/takes-back.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { parseJson } from '../protocol/json.ts';
@@ -32,7 +34,15 @@ import {
 	withChecks,
 } from './fleet-brakes.ts';
 import { damageAt, withoutDamaged } from './fleet-damage.ts';
-import { checkPublicKeys, type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
+import {
+	checkPublicKeys,
+	type PlanFile,
+	planIn,
+	readPlanFile,
+	readPrivateKey,
+	refuseErrors,
+	writtenIn,
+} from './fleet-files.ts';
 import { OVER, showChange } from './fleet-preview.ts';
 import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
 import { saveSecret } from './secret-output.ts';
@@ -144,7 +154,8 @@ export async function publishSigned(
 		unchecked = false,
 		brake: step,
 		paused,
-	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & Pick<Signing, 'brake' | 'paused'> = {},
+		...back
+	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & Held = {},
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
@@ -167,8 +178,12 @@ export async function publishSigned(
 		const moves = plan.preview?.groups ?? [];
 		let unheard: Signing | undefined;
 		let before = NO_RECORD;
+		// A rollback that the record knows no way of ends what can be taken back by it.
+		const changes = inForce && !step?.startsWith('rollback') ? changedBy(writtenIn(inForce), writtenIn(plan)) : {};
 		const sign = (record: RolloutRecord) =>
 			withSigning(record, plan, {
+				...changes,
+				...back,
 				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake },
 				paused: paused ?? (inForce ? pausesKept(record, inForce, plan.plan) : undefined),
 			});

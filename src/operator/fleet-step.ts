@@ -7,6 +7,7 @@ import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-pl
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
 import {
+	type Held as HeldBack,
 	NO_RECORD,
 	pausedIn,
 	type RolloutRecord,
@@ -17,6 +18,7 @@ import {
 	signedSince,
 	withPause,
 } from '../fleet/rollout-record.ts';
+import { wayBackOf } from '../fleet/step-back.ts';
 import { compilePlan, planFor } from '../fleet/targeting.ts';
 import {
 	type Braked,
@@ -27,7 +29,15 @@ import {
 	withBrakes,
 	withChecks,
 } from './fleet-brakes.ts';
-import { type PlanFile, planIn, readPlanFile, readPrivateKey, refuseErrors } from './fleet-files.ts';
+import {
+	type PlanFile,
+	parseExactly,
+	planIn,
+	readPlanFile,
+	readPrivateKey,
+	refuseErrors,
+	writtenIn,
+} from './fleet-files.ts';
 import { envelopeIn, publishSigned, refusePastBrake, signPayload } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
@@ -53,15 +63,23 @@ export function nextRing(shell: Shell, flags: StepFlags, file: string): Promise<
 export const pauseRollout = (shell: Shell, flags: StepFlags, file: string) =>
 	takeStep(shell, { kind: 'pause' }, flags, file);
 
-export async function rollBack(shell: Shell, flags: StepFlags, file: string): Promise<void> {
-	const record = await loadRecord(shell, file, flags.withoutRecord);
-	const place = recordPlaceOf(file);
-	const isLost = flags.withoutRecord && record === NO_RECORD;
+export const rollBack = (shell: Shell, flags: StepFlags, file: string) =>
+	takeStep(shell, { kind: 'rollback' }, flags, file);
+
+/** With what the record knows of the way back, and says what it does not know. */
+function rollbackBy(
+	shell: Shell,
+	record: RolloutRecord,
+	before: PlanFile,
+	{ withoutRecord, rule: only, brake }: Pick<StepFlags, 'withoutRecord' | 'rule'> & Pick<Signing, 'brake'>,
+): { readonly step: Step; readonly back?: Signing['back'] } {
+	const place = recordPlaceOf(before.file);
+	const isLost = withoutRecord && record === NO_RECORD;
 	if (isLost)
 		shell.warn(
 			`${place} is damaged or not there. Its knowledge is lost: which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
 		);
-	const before = (rule: string | null, version: string) => {
+	const ringsOf = (rule: string | null, version: string) => {
 		const rings = ringsBefore(record, rule, version, Date.now());
 		const name = partOf(rule);
 		if (isLost) return rings;
@@ -75,19 +93,14 @@ export async function rollBack(shell: Shell, flags: StepFlags, file: string): Pr
 			);
 		return rings;
 	};
-	return takeStep(shell, { kind: 'rollback', before }, flags, file, record.seen?.workflows);
-}
-
-/** With each number as it is written, also one in `extensions` that JavaScript would round. */
-function parseExactly(text: string): unknown {
-	type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
-	const { parse, rawJSON } = JSON as unknown as {
-		parse(text: string, reviver: Reviver): unknown;
-		rawJSON(text: string): unknown;
-	};
-	return parse(text, (_, value, { source }) =>
-		typeof value === 'number' && source !== undefined && String(value) !== source ? rawJSON(source) : value,
-	);
+	// Devices may have a newer plan that was signed: everything goes back, unless that was this same rollback.
+	const newer = signedSince(record, before);
+	const way = newer && newer.brake !== brake ? null : wayBackOf(record, before.digest, writtenIn(before), only);
+	if (!way) return { step: { kind: 'rollback', before: ringsOf } };
+	const written = (words: string | null | undefined) =>
+		words == null ? words : (parseExactly(words) as Record<string, unknown>);
+	const parts = new Map([...way.parts].map(([name, words]) => [name, written(words)]));
+	return { step: { kind: 'rollback', before: ringsOf, way: { parts, order: way.order } }, back: way.back };
 }
 
 const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown', string>> = {
@@ -99,14 +112,7 @@ const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown', s
 	rollback: 'It has no rollout to take back: publish the plan from before again, with a higher revision.',
 };
 
-/** @param seen the workflows that devices were ever seen with, by the record. */
-async function takeStep(
-	shell: Shell,
-	step: Step,
-	given: StepFlags,
-	file: string,
-	seen?: readonly string[],
-): Promise<void> {
+async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: string): Promise<void> {
 	const flags = await withChecks(given, file);
 	const before = await readPlanFile(shell, file);
 	const nowMs = Date.now();
@@ -115,28 +121,32 @@ async function takeStep(
 		throw new AgentError('usage', 'The plan has no rule of that name.', {
 			remedy: `Name one of: ${names.join(', ')}.`,
 		});
-	const written = parseExactly(new TextDecoder().decode(before.payload)) as Record<string, unknown>;
 	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
 	const record = await loadRecord(shell, file, flags.withoutRecord);
-	const isForward = step.kind === 'next-ring';
+	const isForward = asked.kind === 'next-ring';
 	const ofRule =
 		flags.rule === undefined ? '' : ` --rule ${/^[\w.-]+$/.test(flags.rule) ? flags.rule : JSON.stringify(flags.rule)}`;
-	const brake = isForward ? undefined : `${step.kind}${ofRule}`;
+	const brake = isForward ? undefined : `${asked.kind}${ofRule}`;
 	refusePastBrake(record, before, { brake });
-	const unknown = stranger(record, before, step);
+	const unknown = stranger(record, before, asked);
 	if (unknown && flags.out !== undefined) shell.warn(unknown);
 	const newer = signedSince(record, before);
 	if (newer)
 		shell.warn(
 			`${file} holds revision ${before.plan.revision}, and by its record revision ${newer.revision} was signed at ${newer.at}: if that was published, devices have it, and this step is reckoned from an older plan. Then publish that one again first.`,
 		);
+	const { step, back: taken } =
+		asked.kind === 'rollback'
+			? rollbackBy(shell, record, before, { ...flags, brake })
+			: { step: asked, back: undefined };
+	const seen = asked.kind === 'rollback' ? record.seen?.workflows : undefined;
 	const pauses = pausedIn(record, before);
 	// The number of devices that are meant to move is a person's word; a schedule has none.
 	const paused = flags.allowMoves === undefined ? Object.keys(pauses) : [];
 	const sinceMs = (rule: string | null, ring: Parameters<typeof ringSinceMs>[3]) =>
 		ringSinceMs(record, before.digest, rule, ring);
 	const at = { nowMs, rule: flags.rule, above: newer?.revision, paused, sinceMs };
-	const { document, changes, held } = nextPlan(written, before.plan, step, at);
+	const { document, changes, held } = nextPlan(writtenIn(before), before.plan, step, at);
 	const heldSince = held.map((rule) => ({ rule, since: pauses[rule ?? ''] ?? '' }));
 	const isPause = step.kind === 'pause';
 	const stays = isPause ? withPause(pauses, before.plan, { ...at, at: new Date(nowMs).toISOString() }) : pauses;
@@ -154,13 +164,14 @@ async function takeStep(
 		});
 	if (isForward && flags.key !== undefined) wantChecks(shell, flags, ['inventory', 'maxMoves']);
 	const next = await checked(shell, document, before, flags, isForward);
-	if (seen && step.kind === 'rollback') warnOfUnseen(shell, next.plan, seen);
+	if (seen) warnOfUnseen(shell, next.plan, seen);
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
 	const saved = await save(shell, { ...next, preview }, before, flags, {
 		brake,
 		paused: isForward ? undefined : stays,
+		...(taken && { before: {}, back: taken }),
 	});
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
@@ -303,7 +314,7 @@ async function save(
 	next: Braked,
 	before: PlanFile,
 	{ key = [], out, fewerKeys, withoutRecord }: StepFlags,
-	held: Pick<Signing, 'brake' | 'paused'>,
+	held: HeldBack,
 ) {
 	if (out === undefined) return null;
 	if (key.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };

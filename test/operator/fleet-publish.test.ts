@@ -788,6 +788,139 @@ test('rollback orders the version before again, in the rings that had begun, and
 	expect(back.preview.moves).toBe(back.preview.groups[0].devices);
 });
 
+describe('rollback takes back the newest step, whatever it was', () => {
+	const all = [{ percent: 100 }];
+	const order = (percent: number, version: string) => ({ percent, agent: { version } });
+	const of = (rings: readonly object[], to: object = { workflowId: 'new' }, more: object = {}) => ({
+		...{ name: 'lobby', match: { deviceIds: ['K-*'] }, workflowId: 'old', rollout: { to, rings } },
+		...more,
+	});
+	const two = (rings: readonly object[], more = {}) =>
+		of(rings, undefined, { match: { deviceIds: ['K-2*'] }, ...more });
+	const [slow, fast] = [90, 60].map((heartbeatCadence) => ({ settings: { heartbeatCadence } }));
+	const hall = { name: 'hall', match: { deviceIds: ['K-1*'] }, workflowId: 'other' };
+
+	async function givenSteps(...steps: readonly (readonly object[] | string)[]) {
+		const all = await given();
+		const { key, plan, sign, out, published } = all;
+		const step = async (rules: readonly object[] | string, index: number) => {
+			if (typeof rules === 'string')
+				return operator.idv([
+					...['fleet', ...rules.split(' '), out, '--key', key, '--out', out],
+					...(rules.startsWith('next-ring') ? ['--allow-moves', '100', '--allow-empty-ring'] : []),
+				]);
+			const meant = ['--allow-workflow', 'other', '--allow-moves', '100', '--allow-empty-ring'];
+			const versions = ['0.3.0', '0.4.0'].flatMap((version) => ['--allow-version', version]);
+			const file = await plan(index * 10 + 1, 'x', { defaults: { workflowId: 'old' }, rules });
+			return sign(file, out, ...meant, ...versions, ...(index === 0 ? ['--previous', 'none'] : []));
+		};
+		for (const [index, one] of steps.entries()) {
+			const last = await step(one, index);
+			expect([one, last.status, last.stderr.replaceAll(/^(?:Warning|Note).*\n/gm, '')]).toEqual([one, 0, '']);
+		}
+		return { ...all, step, rules: async () => (await published()).rules };
+	}
+
+	test.each<[string, object[], object[], RegExp]>([
+		['a heartbeat beside a workflow', [of(all)], [of(all, { workflowId: 'new', ...fast })], /lobby +to other settings/],
+		['another heartbeat', [of(all, fast)], [of(all, slow)], /lobby +to other settings/],
+		['a workflow beside a heartbeat', [of(all, fast)], [of(all, { workflowId: 'new', ...fast })], /lobby +to new/],
+		['the settings of a rule', [of(all)], [of(all, undefined, fast)], /lobby +to other settings/],
+		[
+			'another `to` in fewer devices',
+			[of(all)],
+			[of([{ percent: 50 }], { workflowId: 'other' })],
+			/lobby +to other +50 %/,
+		],
+		[
+			'a workflow for those with a version',
+			[of([order(100, '0.3.0')], {})],
+			[of([order(100, '0.3.0')])],
+			/lobby +to new/,
+		],
+		[
+			'a workflow after a version',
+			[of([order(100, '0.3.0'), order(10, '0.4.0')])],
+			[of([order(100, '0.3.0'), order(10, '0.4.0')], { workflowId: 'other' })],
+			/lobby +to other +10 %/,
+		],
+		['a rule before another one', [of(all)], [hall, of(all)], /rule hall +to other/],
+		['the end of a rule before another one', [hall, of(all)], [of(all)], /rule hall/],
+		['a rule under another name', [hall, of(all)], [hall, { ...of(all), name: 'foyer' }], /rule lobby/],
+	])('%s [F1506]', async (_, before, now, said) => {
+		const { step, rules } = await givenSteps(before, now);
+		const back = await step('rollback', 2);
+		expect(back).toMatchObject({ status: 0, stdout: expect.stringMatching(said) });
+		expect(await rules()).toEqual(before);
+	});
+
+	test('of one rule, all that its rings have reached, and of the others nothing, step by step [F1506]', async () => {
+		const [ten, fifty] = [[{ percent: 10 }], [{ percent: 10 }, { percent: 50 }]];
+		const second = { ...two(ten), name: 'hall', match: { deviceIds: ['K-3*'] } };
+		const bare = { ...two(ten), rollout: undefined };
+		const plain = JSON.parse(JSON.stringify(bare));
+		const { rules, step } = await givenSteps(
+			[plain],
+			[two(ten)],
+			[two(ten), second],
+			'next-ring --rule lobby',
+			'pause',
+		);
+		expect(await rules()).toEqual([two(fifty), second]);
+		// The newest is the wider ring of the lobby, by which all of its rollout goes.
+		for (const then of [[plain, second], [plain]]) {
+			expect((await step('rollback', 0)).status).toBe(0);
+			expect(await rules()).toEqual(then);
+		}
+		expect((await step('rollback', 0)).stdout).toMatch(/no rollout to take back/);
+	});
+
+	test('of the rule that is named alone, and one more signature hides nothing [F1506]', async () => {
+		const second = { ...two(all), name: 'hall', match: { deviceIds: ['K-3*'] } };
+		const other = { ...second, rollout: { to: { workflowId: 'other' }, rings: all } };
+		const [third, fourth] = [two(all, fast), two(all, slow)];
+		const { key, out, rules, step } = await givenSteps(
+			[two(all), second],
+			[third, second],
+			[fourth, second],
+			[fourth, other],
+		);
+		const again = ['fleet', 'sign', out, '--key', key, '--out', out, '--allow-repeat', '--unchecked'];
+		expect((await operator.idv(again)).status).toBe(0);
+		for (const [name, then] of [
+			['rollback --rule lobby', [third, other]],
+			['rollback --rule lobby', [two(all), other]],
+			['rollback', [two(all), second]],
+		] as const) {
+			expect((await step(name, 0)).status).toBe(0);
+			expect(await rules()).toEqual(then);
+		}
+	});
+
+	test('begins no ring that had not begun, and keeps numbers as they are written [F1506]', async () => {
+		const later = { percent: 60, startAt: '2100-01-01T00:00:00Z' };
+		const { out, record, step, rules } = await givenSteps([of([...all, later])], [of(all, { workflowId: 'other' })]);
+		const kept = await readFile(record, 'utf8');
+		await writeFile(
+			record,
+			kept.replace('\\"rollout\\"', '\\"extensions\\":{\\"example.com/x\\":12345678901234567890},\\"rollout\\"'),
+		);
+		expect((await step('rollback', 0)).status).toBe(0);
+		expect(await rules()).toMatchObject([{ rollout: { rings: all } }]);
+		const { payload } = JSON.parse(await readFile(out, 'utf8'));
+		expect(Buffer.from(payload, 'base64').toString()).toContain('12345678901234567890');
+	});
+
+	test('by a record of before, that knows no more than versions, as until now [F1506]', async () => {
+		const { record, step, rules } = await givenSteps([of([order(30, '0.3.0')], {})], [of([order(10, '0.4.0')], {})]);
+		const { signed, ...others } = JSON.parse(await readFile(record, 'utf8'));
+		const older = signed.map(({ before, order, ...one }: Record<string, unknown>) => one);
+		await writeFile(record, JSON.stringify({ ...others, signed: older }));
+		expect((await step('rollback', 0)).status).toBe(0);
+		expect(await rules()).toEqual([of([order(30, '0.3.0')], {})]);
+	});
+});
+
 describe('rollback of a rollout that brings a workflow and a version', () => {
 	const all = { percent: 100 };
 	const order = (percent: number, version: string) => ({ percent, agent: { version } });
@@ -814,10 +947,10 @@ describe('rollback of a rollout that brings a workflow and a version', () => {
 		const step = await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out]);
 		expect(step.status).toBe(0);
 		const { rollout } = (await published()).defaults;
-		expect(rollout).toEqual({ to: version ? { workflowId: 'new' } : {}, rings: back });
+		expect(rollout).toEqual({ to: { workflowId: 'new' }, rings: back });
 		// A row names what goes back, and no workflow that stays.
 		expect(step.stdout).toMatch(
-			version ? /^defaults +to version 0\.3\.0 +10 %/m : /^defaults +to new +100 % +→ +all back/m,
+			version ? /^defaults +to version 0\.3\.0 +10 %/m : /^defaults +to new +100 % +→ +10 %$/m,
 		);
 	});
 });

@@ -1,0 +1,117 @@
+/** What a signing changes in a plan, and what takes the newest change back. Pure. A part is a rule, or the defaults under an empty name. */
+import type { RolloutRecord, Signing } from './rollout-record.ts';
+
+/** A plan's document, with each number as it is written. */
+export interface WrittenPlan {
+	readonly defaults?: object;
+	readonly rules?: readonly object[];
+}
+interface WrittenPart {
+	readonly name?: string;
+	readonly rollout?: { readonly to?: object; readonly rings: readonly object[] };
+}
+
+/** The way back of a few parts: each with its words in JSON, `null` for one that was not there, `undefined` where the record does not know. */
+export interface WayBack {
+	readonly parts: ReadonlyMap<string, string | null | undefined>;
+	/** For the record of the signing that goes this way. */
+	readonly back: NonNullable<Signing['back']>;
+	/** The rules in their order before, where that was another one. */
+	readonly order: readonly string[] | undefined;
+}
+
+const rulesIn = ({ rules = [] }: WrittenPlan) => rules as readonly { readonly name: string }[];
+const partsIn = (plan: WrittenPlan) =>
+	new Map([
+		['', JSON.stringify(plan.defaults ?? {})],
+		...rulesIn(plan).map((rule) => [rule.name, JSON.stringify(rule)] as const),
+	]);
+const namesIn = (plan: WrittenPlan) => rulesIn(plan).map(({ name }) => name);
+
+/** The parts of which the next plan says something else, as they were before. */
+export function changedBy(before: WrittenPlan, after: WrittenPlan): Pick<Signing, 'before' | 'order'> {
+	const [old, now] = [partsIn(before), partsIn(after)];
+	const changed = [...new Set([...old.keys(), ...now.keys()])].filter((name) => old.get(name) !== now.get(name));
+	const isSameOrder = String(namesIn(before)) === String(namesIn(after));
+	return {
+		before: Object.fromEntries(changed.map((name) => [name, old.get(name) ?? null])),
+		...(!isSameOrder && { order: namesIn(before) }),
+	};
+}
+
+/** What takes the newest step back that is in force: the parts that it has changed become what they were. More or fewer rings of the same are one step
+ * with what they are rings of. `null` where the record knows no step. @param only the only part to go back. */
+export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: WrittenPlan, only?: string): WayBack | null {
+	const words = new Map<string, string | null>(partsIn(plan));
+	/** Parts that have gone back, each up to the signing that was taken back; it, and what was after it, is no step any more. */
+	const gone = new Map<string, string>();
+	const steps = new Map<string, { readonly words: string | null; readonly digest: string }>();
+	let taken: readonly string[] | null = null;
+	let order: readonly string[] | undefined;
+	for (const one of signed.slice(0, signed.findIndex((own) => own.digest === digest) + 1).reverse()) {
+		if (!one.before) break;
+		for (const [name, until] of Object.entries(one.back ?? {})) if (!gone.has(name)) gone.set(name, until);
+		const changes = Object.entries(one.before).flatMap(([name, before]) => {
+			const until = gone.get(name);
+			if (until === one.digest) gone.delete(name);
+			const after = words.get(name) ?? null;
+			if (until !== undefined || before === after) return [];
+			words.set(name, before);
+			const isStep = isOtherStep(before, after);
+			const isMeant = only === undefined ? isStep || one.brake === undefined : name === only;
+			return (taken ? taken.includes(name) : isMeant) ? [{ name, before, isStep }] : [];
+		});
+		const isWhole = !taken && changes.some(({ isStep }) => isStep);
+		if (!taken && changes.length > 0) taken = changes.map(({ name }) => name);
+		if (isWhole) order = one.order;
+		for (const { name, before, isStep } of changes)
+			if ((isStep || isWhole) && !steps.has(name)) steps.set(name, { words: before, digest: one.digest });
+		if (taken?.every((name) => steps.has(name))) break;
+	}
+	if (!taken) return null;
+	return {
+		parts: new Map(taken.map((name) => [name, steps.get(name)?.words])),
+		back: Object.fromEntries(taken.map((name) => [name, steps.get(name)?.digest ?? ''])),
+		order,
+	};
+}
+
+/** Whether a part says to some device what it did not say before; more or fewer devices of the same are none. */
+function isOtherStep(before: string | null, after: string | null): boolean {
+	if (before === null || after === null) return true;
+	const [{ rollout: old, ...base }, { rollout, ...own }] = [before, after].map((text) => JSON.parse(text)) as [
+		WrittenPart,
+		WrittenPart,
+	];
+	if (wordsOf(base) !== wordsOf(own)) return true;
+	if (!rollout) return false;
+	const ringsOf = ({ rings }: { readonly rings: readonly object[] }) =>
+		rings.map((ring) => wordsOf({ ...ring, percent: undefined, startAt: undefined }));
+	const known = old ? ringsOf(old) : [];
+	return (
+		!old ||
+		wordsOf(old.to ?? {}) !== wordsOf(rollout.to ?? {}) ||
+		!ringsOf(rollout).every((ring) => known.includes(ring))
+	);
+}
+
+/** Whatever the order in which its names are written. */
+const wordsOf = (words: object): string =>
+	JSON.stringify(words, (_, value: unknown) =>
+		typeof value === 'object' && value !== null && !Array.isArray(value)
+			? Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+			: value,
+	);
+
+/** The rules in the order of before; those that were not there then come last. */
+export function inOrder<Rule extends object>(
+	rules: readonly Rule[],
+	order: readonly string[] | undefined,
+): readonly Rule[] {
+	if (!order) return rules;
+	const placeOf = (rule: object) => {
+		const place = order.indexOf((rule as { name: string }).name);
+		return place < 0 ? order.length : place;
+	};
+	return rules.toSorted((one, other) => placeOf(one) - placeOf(other));
+}
