@@ -3,7 +3,8 @@
 # Run it by a schedule, such as once an hour. It changes nothing where devices fail, or where too few have reported.
 # Devices that get another version count as those that get another workflow; next-ring shows both before it signs.
 #
-# PLAN       the signed plan in force, where devices fetch it: a file or an https address (it is replaced); its record lies beside it
+# PLAN       the signed plan in force, where devices fetch it: a file or an https address (it is replaced); its record lies beside it:
+#            a rollout that is under way does not go on without that
 # KEY        the private key of `idv fleet keygen`
 # INVENTORY  every device, with labels
 # SOURCES    where reports come from: --prometheus URL, --from DIRECTORY, or --service

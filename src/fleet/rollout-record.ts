@@ -133,7 +133,7 @@ export function withoutSigning(
 
 type VersionRing = Signing['rings'][string][number];
 
-const partsOf = ({ defaults, rules }: FleetPlan) => [{ name: '', rollout: defaults?.rollout }, ...rules];
+export const partsOf = ({ defaults, rules }: FleetPlan) => [{ name: '', rollout: defaults?.rollout }, ...rules];
 
 type KnownPlan = Parameters<typeof signedSince>[1];
 
@@ -143,15 +143,30 @@ export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan)
 	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
 }
 
-/** The pauses of the plan in force, without those of parts whose rollout the next plan changes. */
+/** The pauses of the plan in force, without those of parts that the next plan brings further. A rule under a new name keeps that of the one that is gone. */
 export function pausesKept(record: RolloutRecord, before: KnownPlan, after: FleetPlan): Signing['paused'] {
-	const rolloutOf = (plan: FleetPlan, part: string) =>
-		JSON.stringify(partsOf(plan).find(({ name }) => name === part)?.rollout);
-	const kept = Object.entries(pausedIn(record, before)).filter(
-		([part]) => rolloutOf(before.plan, part) === rolloutOf(after, part),
-	);
+	const [old, now] = [partsOf(before.plan), partsOf(after)];
+	const isIn = (parts: typeof now, part: string) => parts.some(({ name }) => name === part);
+	const pauses = Object.entries(pausedIn(record, before));
+	const kept = now.flatMap(({ name, rollout }) => {
+		const [pause] = pauses.filter(
+			([part]) =>
+				(part === name || !(isIn(now, part) || isIn(old, name))) &&
+				isNoFurther(rollout, old.find((one) => one.name === part)?.rollout),
+		);
+		return pause ? [[name, pause[1]] as const] : [];
+	});
 	return kept.length === 0 ? undefined : Object.fromEntries(kept);
 }
+
+/** Of a part that is paused: all of its rings had begun. */
+const isNoFurther = (rollout: PlanRollout | undefined, than: PlanRollout | undefined) =>
+	!rollout || !than
+		? rollout === than
+		: JSON.stringify(rollout.to) === JSON.stringify(than.to) &&
+			rollout.rings.every(({ percent, agent }) =>
+				than.rings.some((ring) => ring.percent >= percent && JSON.stringify(ring.agent) === JSON.stringify(agent)),
+			);
 
 /** With every part that a pause stops, also one whose next ring the plan does not list. @param rule the only one; `undefined` for all. */
 export function withPause(

@@ -180,12 +180,14 @@ export async function publishSigned(
 		let before = NO_RECORD;
 		// A rollback that the record knows no way of ends what can be taken back by it.
 		const changes = inForce && !step?.startsWith('rollback') ? changedBy(writtenIn(inForce), writtenIn(plan)) : {};
+		// What is damaged was seen before, and may be paused.
+		const replaced = inForce ?? plan.previous;
 		const sign = (record: RolloutRecord) =>
 			withSigning(record, plan, {
 				...changes,
 				...back,
 				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake },
-				paused: paused ?? (inForce ? pausesKept(record, inForce, plan.plan) : undefined),
+				paused: paused ?? (replaced ? pausesKept(record, replaced, plan.plan) : undefined),
 			});
 		await changeRecord(
 			shell,
@@ -261,7 +263,7 @@ function refuseOtherFleet(
 
 const isRecorded = ({ signed }: RolloutRecord, { digest }: PlanFile) => signed.some((one) => one.digest === digest);
 
-const unrecorded = ({ file, plan: { revision } }: PlanFile) =>
+export const unrecorded = ({ file, plan: { revision } }: PlanFile) =>
 	new AgentError(
 		'plan-outdated',
 		`${file} holds revision ${revision}, which is not in its record (${recordPlaceOf(file)}): the record has lost it, or it was not published by idv fleet.`,

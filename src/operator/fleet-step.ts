@@ -9,6 +9,7 @@ import { nextNumber } from '../fleet/record.ts';
 import {
 	type Held as HeldBack,
 	NO_RECORD,
+	partsOf,
 	pausedIn,
 	type RolloutRecord,
 	recordPlaceOf,
@@ -19,7 +20,7 @@ import {
 	withPause,
 } from '../fleet/rollout-record.ts';
 import { wayBackOf } from '../fleet/step-back.ts';
-import { compilePlan, planFor } from '../fleet/targeting.ts';
+import { compilePlan, hasBegun, planFor } from '../fleet/targeting.ts';
 import {
 	type Braked,
 	type BrakeFlags,
@@ -38,7 +39,7 @@ import {
 	refuseErrors,
 	writtenIn,
 } from './fleet-files.ts';
-import { envelopeIn, publishSigned, refusePastBrake, signPayload } from './fleet-plan.ts';
+import { envelopeIn, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
@@ -122,7 +123,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 			remedy: `Name one of: ${names.join(', ')}.`,
 		});
 	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
-	const record = await loadRecord(shell, file, flags.withoutRecord);
+	const record = await recordOf(shell, before, flags);
 	const isForward = asked.kind === 'next-ring';
 	const ofRule =
 		flags.rule === undefined ? '' : ` --rule ${/^[\w.-]+$/.test(flags.rule) ? flags.rule : JSON.stringify(flags.rule)}`;
@@ -130,6 +131,10 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	refusePastBrake(record, before, { brake });
 	const unknown = stranger(record, before, asked);
 	if (unknown && flags.out !== undefined) shell.warn(unknown);
+	const isUnderWay = partsOf(before.plan).some(({ rollout }) => rollout?.rings.some((ring) => hasBegun(ring, nowMs)));
+	// It may be paused: a schedule must not go on from a record that was lost.
+	if (unknown && isForward && isUnderWay && flags.out !== undefined && given.previous === undefined)
+		throw unrecorded(before);
 	const newer = signedSince(record, before);
 	if (newer)
 		shell.warn(
@@ -222,10 +227,16 @@ async function notePause(shell: Shell, out: string | undefined, { digest }: Plan
 
 export function pausedWords(held: readonly Held[]): string {
 	const parts = held.map(({ rule, since }) => `${partOf(rule)} since ${since}`).join(', ');
-	return `Paused (idv fleet pause): ${parts}. No ring begins there. To go on, say with --allow-moves how many devices may move, or sign a plan with another rollout.`;
+	return `Paused (idv fleet pause): ${parts}. No ring begins there. To go on, say with --allow-moves how many devices may move, or sign a plan that goes further.`;
 }
 
 const partOf = (rule: string | null) => (rule === null ? 'the defaults' : `rule ${rule}`);
+
+/** That of the place where the next plan goes, where it knows the plan: this may be a copy of it. */
+async function recordOf(shell: Shell, { file, digest }: PlanFile, { out, withoutRecord }: StepFlags) {
+	const beside = out === undefined || out === file ? NO_RECORD : await loadRecord(shell, out, withoutRecord);
+	return beside.signed.some((one) => one.digest === digest) ? beside : loadRecord(shell, file, withoutRecord);
+}
 
 /** A way back is not refused for a plan that the record does not know, and a next ring not for a record that is not there. */
 function stranger(record: RolloutRecord, { file, digest, plan }: PlanFile, { kind }: Step): string | null {

@@ -359,6 +359,60 @@ describe('a pause that was published', () => {
 		expect((await step('next-ring')).stdout).toMatch(/^rule lobby +to new/m);
 	});
 
+	test('holds a step that is made from a copy of the plan [F1507]', async () => {
+		const { key, out, published } = await givenPause();
+		const copy = await operator.file('copy.json', await readFile(out, 'utf8'), 0o644);
+		for (const name of ['next-ring', 'pause'])
+			expect(await operator.idv(['fleet', name, copy, '--key', key, '--out', out])).toMatchObject({
+				status: 0,
+				stderr: '',
+			});
+		const { stdout } = await operator.idv(['fleet', 'next-ring', copy, '--key', key, '--out', out]);
+		expect(stdout).toMatch(/revision 2: Paused .*: rule lobby since .*, rule hall since/);
+		expect((await published()).revision).toBe(2);
+	});
+
+	test('holds a rule under another name, and with fewer devices; with more it goes on [F1508]', async () => {
+		const { plan, sign, out, of, step } = await givenPause();
+		const words = of();
+		const changed = (name: string, percent: number) => ({
+			...words,
+			rules: words.rules.map((rule) =>
+				rule.name === 'hall' ? rule : { ...rule, name, rollout: { ...rule.rollout, rings: [{ percent }] } },
+			),
+		});
+		for (const [revision, name, percent] of [
+			[3, 'foyer', 50],
+			[4, 'foyer', 5],
+			[5, 'lobby', 1],
+		] as const) {
+			expect((await sign(await plan(revision, 'new', changed(name, percent)), out, '--allow-empty-ring')).status).toBe(
+				0,
+			);
+			expect((await step('next-ring')).stdout).toMatch(
+				new RegExp(`revision ${revision}: Paused .*: rule ${name} since 2\\S+Z, rule hall since`),
+			);
+		}
+		expect((await sign(await plan(6, 'new', changed('lobby', 50)), out)).status).toBe(0);
+		expect((await step('next-ring')).stdout).toMatch(/^rule lobby +to new +50 % +→ +100 %/m);
+	});
+
+	test('is not passed where the record is lost: a person names the plan in force [F1509]', async () => {
+		const { out, record, step, published } = await givenPause();
+		await rm(record);
+		const refused = {
+			status: 65,
+			stderr: expect.stringMatching(/holds revision 2, which is not in its record.*plan-outdated/),
+		};
+		expect(await step('next-ring')).toMatchObject(refused);
+		// As idv fleet status --record leaves it.
+		await writeFile(record, '{"format":"idv-fleet-record/1","signed":[],"seen":null}');
+		expect(await step('next-ring')).toMatchObject(refused);
+		expect((await published()).revision).toBe(2);
+		expect((await operator.idv(['fleet', 'next-ring', out])).status).toBe(0);
+		expect((await step('next-ring', '--previous', out)).status).toBe(0);
+	});
+
 	test('of a plan that lists no ring to come holds those of the schedule [F1486]', async () => {
 		const { key, plan, first, sign, out } = await given();
 		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
