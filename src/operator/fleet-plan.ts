@@ -152,10 +152,11 @@ export async function publishSigned(
 	{
 		withoutRecord = false,
 		unchecked = false,
+		isStep = false,
 		brake: step,
 		paused,
 		...back
-	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & Held = {},
+	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & { readonly isStep?: boolean } & Held = {},
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
@@ -197,7 +198,7 @@ export async function publishSigned(
 				// Another fleet's plan may have been put there in its place.
 				if (last) warnsOf(() => refuseOtherFleet({ file: `By its record, ${out}`, plan: last }, plan));
 				// The numbers of a key that was stolen bind no device that does not trust it any more.
-				if (!unchecked) refuseNumber(record, plan, out);
+				if (!unchecked) refuseNumber(record, plan, out, isStep);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (inForce && there !== plan.digest && !(isSeen && known.includes(there)))
@@ -291,10 +292,12 @@ export function refusePastBrake(
 	);
 }
 
-/** Where a store has lost a plan, or an older one was put back by hand. @throws AgentError `plan-invalid` for a number that devices may have already. */
-function refuseNumber(record: RolloutRecord, plan: Braked, out: string): void {
+/** Where a store has lost a plan, or an older one was put back by hand. @throws AgentError `plan-invalid` for a number that devices may have already.
+ * @param isStep whether it is the command that has numbered the plan: then another one came first. */
+function refuseNumber(record: RolloutRecord, plan: Braked, out: string, isStep: boolean): void {
 	const newer = signedSince(record, plan);
 	if (!newer) return;
+	if (isStep) throw overtaken(out);
 	const number = newer.epoch === 0 ? '' : `epoch ${newer.epoch}, `;
 	throw new AgentError(
 		'plan-invalid',

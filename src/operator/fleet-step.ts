@@ -346,5 +346,5 @@ async function save(
 			`${before.file} is signed by ${counted(lost.length, 'key')} more (${lost.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`,
 			{ remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.' },
 		);
-	return { file: await publishSigned(shell, out, text, next, { withoutRecord, ...held }), publicKey };
+	return { file: await publishSigned(shell, out, text, next, { withoutRecord, isStep: true, ...held }), publicKey };
 }

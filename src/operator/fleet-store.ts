@@ -142,7 +142,8 @@ const isSame = (stored: Stored | null, bytes: Uint8Array | undefined) =>
 
 export const overtaken = (place: string) =>
 	new AgentError('plan-outdated', `${place} does not hold what was seen last: another manager has published there.`, {
-		remedy: 'Read it again (idv fleet diff shows what it says), put your change into it, and name it with --previous.',
+		remedy:
+			'Read it again (idv fleet diff shows what it says). Then repeat the step from it, or put your change into it and name it with --previous.',
 	});
 
 const badAnswer = (place: string, status: number) =>

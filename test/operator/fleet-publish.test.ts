@@ -450,6 +450,32 @@ describe('the record of two managers who sign at once', () => {
 		expect((await sign(await plan(3, 'new'), store.url, '--previous', store.url)).status).toBe(0);
 	});
 
+	test.each(['next-ring', 'pause', 'rollback'])(
+		'refuses a %s that came second as that, and asks for no revision [F1510]',
+		async (name) => {
+			const { key, plan, first } = await given();
+			const store = await givenStore();
+			const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+			const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } };
+			expect((await first(await plan(1, 'new', { defaults }), store.url)).status).toBe(0);
+			let reads = 0;
+			store.overtake({
+				recordRead() {
+					reads += 1;
+					const { signed, ...others } = JSON.parse(store.kept.get(at) ?? '');
+					const theirs = { ...signed[0], digest: 'theirs', revision: 2 };
+					if (reads === 2) store.kept.set(at, JSON.stringify({ ...others, signed: [...signed, theirs] }));
+				},
+			});
+			const flags = ['--key', key, '--out', store.url, '--inventory', join(operator.directory, 'devices.csv')];
+			const more = name === 'next-ring' ? ['--allow-moves', '100', '--allow-workflow', 'new'] : [];
+			const words = /another manager has published there\. .*Then repeat the step from it/;
+			const refused = { status: 65, code: 'plan-outdated', words } as const;
+			await operator.expectRefused(refused, ['fleet', name, store.url, ...flags, ...more]);
+			expect(revisionsIn(store.kept.get(at))).toEqual([1, 2]);
+		},
+	);
+
 	test('keeps a signing that was there before the one that is refused [F1422]', async () => {
 		const { plan, sign, first } = await given();
 		const store = await givenStore();
