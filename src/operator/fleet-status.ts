@@ -13,14 +13,13 @@ import {
 	standingOf,
 	sumUp,
 } from '../fleet/progress.ts';
-import { pausedIn, repeatOf, signedSince, withSeen } from '../fleet/rollout-record.ts';
+import { NO_RECORD, withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
 import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
-import { pausedWords } from './fleet-step.ts';
-import { settingsTrouble, warnOfTroubles } from './fleet-troubles.ts';
+import { settingsTrouble, warnOfRecord, warnOfTroubles } from './fleet-troubles.ts';
 import { alikeIds, readInventory } from './inventory.ts';
 
 /** Devices of one kind that are named, and reasons that are shown. */
@@ -56,8 +55,12 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const nowMs = Date.now();
 		const file = await readPlanFile(shell, flags.plan);
 		const plan = compilePlan(file.plan);
-		const record = await loadRecord(shell, flags.plan);
-		const unpublished = signedSince(record, file);
+		let damage: string | undefined;
+		const record = await loadRecord(shell, flags.plan).catch((error: unknown) => {
+			if (!(error instanceof AgentError) || error.code !== 'plan-invalid') throw error;
+			damage = error.message;
+			return NO_RECORD;
+		});
 		const signedMs = Date.parse(record.signed.find(({ digest }) => digest === file.digest)?.at ?? '');
 		const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
 		const ofSources: string[] = [];
@@ -73,19 +76,16 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const devices = ids.map((id) => standingOf(plan, known.get(id) ?? null, reports.get(id) ?? null, context));
 		const told = say();
 		for (const text of ofSources) told.warn(text);
-		if (unpublished)
-			told.warn(
-				`${file.file} holds revision ${file.plan.revision}, and by its record revision ${unpublished.revision} (idv fleet ${unpublished.brake ?? 'sign or next-ring'}) was signed at ${unpublished.at} and is not published: a command was killed, or a store has lost it. Repeat it: ${repeatOf(unpublished, file.file)}${unpublished.brake ? '' : ', or sign that plan again'}.`,
-			);
-		const pauses = Object.entries(pausedIn(record, file));
-		if (pauses.length > 0) told.warn(pausedWords(pauses.map(([part, since]) => ({ rule: part || null, since }))));
+		if (damage !== undefined)
+			told.warn(`${damage} Pauses and signings are not known, and what is seen is not written there.`);
+		warnOfRecord(told, record, file);
 		const strange = new Set(known.size > 0 ? unlisted.map(({ deviceId }) => deviceId) : []);
 		const unseen = [...known.keys()].filter((id) => !reports.has(id));
 		for (const alike of alikeIds([...unseen, ...strange], (id) => strange.has(id)).slice(0, SHOWN))
 			told.warn(`${alike}: the first is in the inventory, and only the other one reports. Is one of them a slip?`);
 		warn(told, plan.plan, heard, known);
 		warnOfTroubles(told, heard);
-		return { file, devices, unlisted };
+		return { file, devices, unlisted, isDamaged: damage !== undefined };
 	};
 	let lastLine = '';
 	const pause = () => wait((typeof flags.watch === 'number' ? flags.watch : WATCH_SECONDS) * 1000);
@@ -99,9 +99,9 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 			await pause();
 			continue;
 		}
-		const { file, devices, unlisted } = looked;
+		const { file, devices, unlisted, isDamaged } = looked;
 		const progress = sumUp(devices);
-		if (flags.record) {
+		if (flags.record && !isDamaged) {
 			const when = { revision: file.plan.revision, at: new Date().toISOString() };
 			await changeRecord(shell, flags.plan, (record) => withSeen(record, progress, devices, when));
 		}

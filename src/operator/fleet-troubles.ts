@@ -3,6 +3,9 @@ import { onOneLine } from '../base/printed.ts';
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import { clockTrouble, type DeviceReport } from '../fleet/progress.ts';
 import { REFUSED_REQUESTS, REFUSED_SETTINGS, reasonIn } from '../fleet/reasons.ts';
+import { pausedIn, type RolloutRecord, repeatOf, signedSince } from '../fleet/rollout-record.ts';
+import type { PlanFile } from './fleet-files.ts';
+import { pausedWords } from './fleet-step.ts';
 
 /** Devices that are named. */
 const SHOWN = 10;
@@ -35,6 +38,20 @@ export function settingsTrouble(
 		return `${words?.replace(/\.$/, '') ?? reasonIn(code)}${Number.isNaN(ms) ? '' : `, since ${localTime(new Date(ms).toISOString())}`}`;
 	});
 	return words.length === 0 ? null : words.join('; and ');
+}
+
+/** What was signed and is not published, and what is paused. */
+export function warnOfRecord(shell: Pick<Shell, 'warn'>, record: RolloutRecord, file: PlanFile): void {
+	const unpublished = signedSince(record, file);
+	const pauses = Object.entries(pausedIn(record, file));
+	if (unpublished) {
+		const { revision, brake, at } = unpublished;
+		const what = `${file.file} holds revision ${file.plan.revision}, and by its record revision ${revision} (idv fleet ${brake ?? 'sign or next-ring'}) was signed at ${at} and is not published: a command was killed, or a store has lost it.`;
+		const way = ` Repeat it: ${repeatOf(unpublished, file.file)}${brake ? '' : ', or sign that plan again'}.`;
+		// A next ring would be refused as paused: the pause says the way on.
+		shell.warn(pauses.length > 0 && !brake ? what : `${what}${way}`);
+	}
+	if (pauses.length > 0) shell.warn(pausedWords(pauses.map(([part, since]) => ({ rule: part || null, since }))));
 }
 
 export function warnOfTroubles(shell: Pick<Shell, 'warn'>, reports: readonly DeviceReport[]): void {

@@ -1335,6 +1335,45 @@ test.each(['rollback', 'pause', 'sign'])(
 	},
 );
 
+test('status shows what devices do beside a damaged record, which it names, and judges them [F1511]', async () => {
+	const { plan, first, out, record } = await given();
+	expect(
+		(await first(await plan(1, 'new', { defaults: { workflowId: 'new' } }), out, '--allow-moves', '100')).status,
+	).toBe(0);
+	const damaged = (await readFile(record, 'utf8')).slice(0, 100);
+	await writeFile(record, damaged);
+	const line = { deviceId: 'K-1', state: 'online', agentVersion: '0.2.0', workflow: { live: 'old', wanted: 'old' } };
+	const from = await operator.file('gathered.jsonl', JSON.stringify(line));
+	const status = (...flags: string[]) => operator.idv(['fleet', 'status', '--plan', out, '--from', from, ...flags]);
+	for (const [flags, shown, code] of [
+		[[], /^Overdue +1 +K-1$/m, 0],
+		[['--json', '--record'], /"overdue":1/, 0],
+		[['--fail-above', '2%'], /^Overdue +1 +K-1$/m, 75],
+	] as const)
+		expect(await status(...flags)).toMatchObject({
+			...{ status: code, stdout: expect.stringMatching(shown) },
+			stderr: expect.stringMatching(/record\.json is not the record of a rollout\. Pauses and signings are not known/),
+		});
+	expect(await readFile(record, 'utf8')).toBe(damaged);
+});
+
+test('status gives no next ring as the way on where the plan is paused [F1512]', async () => {
+	const { key, plan, first, out } = await given();
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const step = (...what: string[]) => operator.idv(['fleet', ...what, out, '--key', key, '--out', out]);
+	expect((await step('pause')).status).toBe(0);
+	const before = await readFile(out, 'utf8');
+	expect((await step('next-ring', '--allow-moves', '100')).status).toBe(0);
+	await writeFile(out, before);
+	const from = await operator.file(
+		'gathered.jsonl',
+		'{"deviceId":"K-1","state":"online","workflow":{"live":"old","wanted":"old"}}',
+	);
+	const { stderr } = await operator.idv(['fleet', 'status', '--plan', out, '--from', from]);
+	expect(stderr).toMatch(/revision 2 .* is not published: .*has lost it\.\n.*Paused .* since .*--allow-moves/);
+	expect(stderr).not.toContain('idv fleet next-ring');
+});
+
 test('status knows by the record since when a plan is published, and writes there what it saw', async () => {
 	const { plan, first, out, record } = await given();
 	await first(await plan(1, 'new'), out);
