@@ -21,7 +21,7 @@ export interface DeviceReport {
 	/** When the device was last heard, in milliseconds since 1970, and since when it has been offline. */
 	readonly heardAtMs: number | null;
 	readonly offlineSinceMs: number | null;
-	/** How far its clock is ahead of the service's where that is wrong, negative when slow; times of the report are without it. */
+	/** How far its clock is ahead of the service's where that is wrong, negative when slow, else 0; times of the report are without it. Left out where it is not said. */
 	readonly clockAheadMs?: number | undefined;
 	/** A moment before which the report was not made, and since when its agent runs, where they are told. */
 	readonly madeAtMs?: number | null | undefined;
@@ -157,7 +157,7 @@ export function standingOf(
 	if (!report) return { ...shared, standing: 'neverSeen', isSilent: true, hasFailed: isSilenceFailure };
 	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
 	if (!report.online || isStale) {
-		const sinceMs = report.online ? report.heardAtMs : (report.offlineSinceMs ?? report.heardAtMs);
+		const sinceMs = report.online ? report.heardAtMs : report.offlineSinceMs;
 		const reason = report.online ? 'it said that it was online, but nothing was heard since' : report.hindrance;
 		const lastDueMs = Math.max(0, ...said.map((word) => dueMs(word) ?? 0));
 		const isSilent = sinceMs !== null && sinceMs < lastDueMs;

@@ -207,7 +207,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		online,
 		workflowId: workflowOf(status),
 		heartbeatCadence: channel?.heartbeatCadence,
-		...{ heardAtMs, startedAtMs, ...(clockAheadMs !== 0 && { clockAheadMs }) },
+		...{ heardAtMs, startedAtMs, clockAheadMs },
 		madeAtMs: Math.max(...times.map((ms) => ms ?? 0)) || null,
 		offlineSinceMs: online ? null : (heartbeatMs ?? sinceMs ?? null),
 		planRevision: plan?.followed ?? null,

@@ -142,21 +142,26 @@ export function alikeIds(ids: Iterable<string>, isAsked: (id: string) => boolean
 	const seen = new Map<string, string>();
 	const found: string[] = [];
 	for (const id of ids) {
-		// A spreadsheet keeps the zeros of a number by an apostrophe before it.
-		const key = id.replace(/^'/, '').normalize().toLowerCase();
+		// A spreadsheet removes the zeros before a number, or keeps them by an apostrophe.
+		const key = id
+			.replace(/^'/, '')
+			.replace(/^0+(?=\d+$)/, '')
+			.normalize()
+			.toLowerCase();
 		const before = seen.get(key);
 		if (before === undefined) seen.set(key, id);
 		else if (isAsked(id)) {
-			const isOfCase = before.toLowerCase() === id.toLowerCase();
-			const how = isOfCase
-				? 'capitals'
-				: before.normalize() === id.normalize()
-					? 'an accent as written'
-					: 'an apostrophe';
-			found.push(`${before} and ${id} differ in ${how} only`);
+			found.push(`${before} and ${id} differ in ${differenceOf(before, id)} only`);
 		}
 	}
 	return found;
+}
+
+function differenceOf(one: string, other: string): string {
+	if (one.toLowerCase() === other.toLowerCase()) return 'capitals';
+	if (one.normalize() === other.normalize()) return 'an accent as written';
+	const [number, same] = [one, other].map((id) => id.replace(/^'/, ''));
+	return number !== same && /^\d+$/.test(number ?? '') ? 'zeros at the beginning' : 'an apostrophe';
 }
 
 /** The file itself, or the files of a directory by name. */

@@ -15,6 +15,8 @@ export function newer(known: DeviceReport, added: DeviceReport): DeviceReport {
 		deviceType: first.deviceType ?? second.deviceType,
 		labels: first.labels ?? second.labels,
 		agentVersion: first.agentVersion ?? second.agentVersion,
+		// The service says nothing of it.
+		clockAheadMs: first.clockAheadMs ?? second.clockAheadMs,
 		refusal: isSameRefusal ? (refusal ?? second.refusal) : refusal,
 		hindrance: first.online === second.online ? (hindrance ?? second.hindrance) : hindrance,
 		problem: first.online === second.online ? (problem ?? second.problem) : problem,

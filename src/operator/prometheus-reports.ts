@@ -162,6 +162,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		// A sample that a store has now is new by the store's time, whatever the device's clock says.
 		const heardAtMs = online.has(deviceId) ? nowMs : nowMs - (atSeconds - value) * 1000;
 		const is = online.get(deviceId)?.value === 1;
+		const silentMs = silent.has(deviceId) || !online.has(deviceId) ? (silent.get(deviceId)?.value ?? 0) * 1000 : null;
 		const [unusableSince, refusedSince] = [unusable.get(deviceId)?.value, unfollowed.get(deviceId)?.value];
 		const beside = refusedSince === undefined ? null : 'settings-not-followed';
 		const told = problem.get(deviceId)?.labels['code'];
@@ -190,7 +191,8 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			workflowId: workflow.get(deviceId)?.labels['workflow'] ?? null,
 			heartbeatCadence: cadence.get(deviceId)?.value,
 			heardAtMs,
-			offlineSinceMs: is ? null : heardAtMs - (silent.get(deviceId)?.value ?? 0) * 1000,
+			// Of an agent that still reports and had no heartbeat the store does not know it.
+			offlineSinceMs: is || silentMs === null ? null : heardAtMs - silentMs,
 			planRevision: confirmed.get(deviceId)?.value ?? null,
 			planRefused: refusal?.value ?? null,
 			refusal: refusal?.labels['code'] ? reasonIn(refusal.labels['code'], refusal.labels['workflow']) : null,
@@ -201,7 +203,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			updateHindrance: reason === undefined || reason === 'none' ? null : reasonIn(reason),
 			fleet: fleet ?? null,
 			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 - believedAheadMs(aheadMs) } : null,
-			...(aheadMs !== 0 && { clockAheadMs: aheadMs }),
+			clockAheadMs: aheadMs,
 			agentVersion: version ?? null,
 			takenBack: (takenBack.get(deviceId) ?? []).map(({ labels: { update = '', fault = null } }) => ({
 				version: update,

@@ -784,6 +784,37 @@ describe('idv fleet status --plan', () => {
 		]);
 	});
 
+	test('a device under the number of the inventory with zeros before it is named beside it [F1515]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const inventory = await operator.file('devices.csv', 'deviceId\n7\n1001\nK-1\n');
+		const from = await lines(...['007', '01001', 'K-01', '0K-1'].map((id) => line(id, 'new')));
+		const { stderr } = await status('--plan', plan, '--inventory', inventory, '--from', from);
+		expect(stderr.match(/^Warning: .*Is one of them a slip\?$/gm)).toEqual([
+			expect.stringContaining('7 and 007 differ in zeros at the beginning only: the first is in the inventory'),
+			expect.stringContaining('1001 and 01001 differ in zeros at the beginning only: the first is in the inventory'),
+		]);
+	});
+
+	test('a wrong clock is named beside what the service says of the device [F1514]', async () => {
+		const { service } = operator;
+		await openChannel(service, await registerDevice(service, 'S-5', 'checkin'));
+		const params = { seconds: 7200, direction: 'fast' };
+		const device = line('S-5', 'checkin', { warnings: [{ code: 'clock-wrong', message: 'Wrong.', params }] });
+		const plan = await planFile({ defaults: { workflowId: 'checkin' } });
+		const from = await lines(device);
+		const store = await storeOf([JSON.parse(device)], () => [
+			{ name: 'idv_agent_clock_skew_seconds', type: 'gauge', help: '', samples: [{ value: 7200 }] },
+		]);
+		for (const source of [
+			['--from', from],
+			['--prometheus', store],
+		])
+			for (const more of [[], ['--service']])
+				expect((await status('--plan', plan, ...source, ...more)).stderr).toContain(
+					'1 device with a wrong clock (S-5: its clock is 2 h fast)',
+				);
+	});
+
 	test('a plan that a device refuses is not why it is offline [F1493]', async () => {
 		const { service } = operator;
 		const { socket } = await openChannel(service, await registerDevice(service, 'S-4', 'checkin'));
@@ -949,6 +980,16 @@ describe('idv fleet status --plan', () => {
 		const agoMs = Date.now() - Date.parse(reports[0].at);
 		expect(agoMs).toBeGreaterThan(7_100_000);
 		expect(agoMs).toBeLessThan(7_400_000);
+	});
+
+	test('a store that knows no heartbeat of a device does not say since when it is offline [F1513]', async () => {
+		const offline = JSON.parse(line('K-1', 'old', { state: 'offline' }));
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const args = ['--plan', plan, '--prometheus', await storeOf([offline])];
+		expect((await status(...args)).stdout).toMatch(/^Offline +1 +K-1$/m);
+		const { reports, judged } = succeeded(await status(...args, '--json', '--devices'));
+		expect(reports).toMatchObject([{ standing: 'offline', at: null }]);
+		expect(judged).toMatchObject({ failed: 1 });
 	});
 
 	test('--watch in a pipe says a warning again only when it has changed [F1464]', async () => {
