@@ -1,6 +1,6 @@
 /** The record of a rollout, beside its plan: what was signed and when, and what was seen since. Pure; other versions read it, so fields are only added. */
 import * as z from 'zod';
-import { parseJson } from '../protocol/json.ts';
+import { isObject, parseJson } from '../protocol/json.ts';
 import type { FleetPlan, PlanRollout } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
 import type { DeviceStanding, FleetProgress } from './progress.ts';
@@ -11,7 +11,7 @@ const FORMAT = 'idv-fleet-record/1';
 /** Signings that are kept; the oldest go. */
 const MAX_SIGNED = 100;
 
-/** Of what signings have changed, all together: a record with more could not be read. The oldest go. */
+/** Of the parts that all signings have changed: a record with more could not be read. The oldest go. */
 const MAX_BEFORE = 4 * 1024 * 1024;
 
 const signingSchema = z.looseObject({
@@ -37,8 +37,16 @@ const signingSchema = z.looseObject({
 	moves: z.array(z.unknown()),
 	/** The command that has held the fleet back with it, also one that only a later version has; left out where it goes forward. */
 	brake: z.string().optional(),
-	/** What it has changed: each such part in JSON as it was before, `null` for one that was not there; and the order of the rules, where that was another one. */
-	before: z.record(z.string(), z.string().nullable()).optional(),
+	/** The parts that it has changed: each in JSON as it was before, `null` for one that was not there; and the order of the rules, where that was another one. */
+	before: z
+		.record(
+			z.string(),
+			z
+				.string()
+				.refine((text) => isObject(parseJson(text)))
+				.nullable(),
+		)
+		.optional(),
 	order: z.array(z.string()).optional(),
 	/** Of a step back: of each part that went back, the digest of the signing that was taken back; empty where the record did not know it. */
 	back: z.record(z.string(), z.string()).optional(),
@@ -90,7 +98,7 @@ export function withSigning(
 	return { ...record, signed: bounded([...others, signing].slice(-MAX_SIGNED)) };
 }
 
-/** Without what the oldest have changed, where that is too much. */
+/** Without the parts that the oldest have changed, where these are too much. */
 function bounded(signed: readonly Signing[]): Signing[] {
 	let left = MAX_BEFORE;
 	const kept = signed.toReversed().map(({ before, ...one }) => {

@@ -1,4 +1,5 @@
-/** What a signing changes in a plan, and what takes the newest change back. Pure. A part is a rule, or the defaults under an empty name. */
+/** The parts of a plan that a signing changes, and the way back of the newest change. Pure. A part is a rule, or the defaults under an empty name. */
+import { parseJson } from '../protocol/json.ts';
 import type { RolloutRecord, Signing } from './rollout-record.ts';
 
 /** A plan's document, with each number as it is written. */
@@ -39,11 +40,11 @@ export function changedBy(before: WrittenPlan, after: WrittenPlan): Pick<Signing
 	};
 }
 
-/** What takes the newest step back that is in force: the parts that it has changed become what they were. More or fewer rings of the same are one step
+/** The way back of the newest step that is in force: the parts that it has changed become what they were. More or fewer rings of the same are one step
  * with what they are rings of. `null` where the record knows no step. @param only the only part to go back. */
 export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: WrittenPlan, only?: string): WayBack | null {
 	const words = new Map<string, string | null>(partsIn(plan));
-	/** Parts that have gone back, each up to the signing that was taken back; it, and what was after it, is no step any more. */
+	/** Parts that have gone back, each up to the signing that was taken back; it, and all after it, count no more. */
 	const gone = new Map<string, string>();
 	const steps = new Map<string, { readonly words: string | null; readonly digest: string }>();
 	let taken: readonly string[] | null = null;
@@ -79,7 +80,7 @@ export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: Writt
 /** Whether a part says to some device what it did not say before; more or fewer devices of the same are none. */
 function isOtherStep(before: string | null, after: string | null): boolean {
 	if (before === null || after === null) return true;
-	const [{ rollout: old, ...base }, { rollout, ...own }] = [before, after].map((text) => JSON.parse(text)) as [
+	const [{ rollout: old, ...base }, { rollout, ...own }] = [before, after].map((text) => parseJson(text)) as [
 		WrittenPart,
 		WrittenPart,
 	];

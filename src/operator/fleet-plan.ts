@@ -181,7 +181,7 @@ export async function publishSigned(
 		let before = NO_RECORD;
 		// A rollback that the record knows no way of ends what can be taken back by it.
 		const changes = inForce && !step?.startsWith('rollback') ? changedBy(writtenIn(inForce), writtenIn(plan)) : {};
-		// What is damaged was seen before, and may be paused.
+		// A damaged plan was seen before, and may be paused.
 		const replaced = inForce ?? plan.previous;
 		const sign = (record: RolloutRecord) =>
 			withSigning(record, plan, {

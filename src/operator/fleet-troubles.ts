@@ -40,7 +40,7 @@ export function settingsTrouble(
 	return words.length === 0 ? null : words.join('; and ');
 }
 
-/** What was signed and is not published, and what is paused. */
+/** Names the signing that is not published, and the pauses. */
 export function warnOfRecord(shell: Pick<Shell, 'warn'>, record: RolloutRecord, file: PlanFile): void {
 	const unpublished = signedSince(record, file);
 	const pauses = Object.entries(pausedIn(record, file));
