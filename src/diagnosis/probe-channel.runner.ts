@@ -115,10 +115,11 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 			if (event.type !== 'ended') return;
 			const canRegister = credentials.reusable !== null && event.failure.code === 'credential-refused';
 			const remedy = 'Nothing to do: the agent registers again with its credential when it starts.';
-			opened.resolve(
-				canRegister ? warning({ ...event.failure, remedy }) : failed(asMet(event.failure, saved?.worked === true)),
-			);
-			answered.resolve(failed(event.failure));
+			const found = canRegister
+				? warning({ ...event.failure, remedy })
+				: failed(asMet(event.failure, saved?.worked === true));
+			opened.resolve(found);
+			answered.resolve(found);
 			ended.resolve();
 		},
 	);

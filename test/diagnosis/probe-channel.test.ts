@@ -197,6 +197,16 @@ describe('without an agent, the saved Connection', () => {
 		expectSkipped(report, 'channel', 'heartbeat');
 	});
 
+	test('that is refused on the open channel is told as one that is refused at once [F1529]', async () => {
+		const { service, home } = await givenStopped();
+		service.on('device-online', () => setImmediate(() => service.closeChannels(1008, 'no')));
+		const { checks } = await examine({ home }, 'heartbeat');
+		const found = [checks.channel, checks.heartbeat].find((check) => check?.status === 'failed');
+		expect(found).toMatchObject({
+			remedy: expect.stringMatching(/^Wait a few minutes: this device was online lately/),
+		});
+	});
+
 	test('that is refused is only a warning where a credential can register again', async () => {
 		const service = await givenService();
 		const { stop, home, untilState } = await givenAgent({
