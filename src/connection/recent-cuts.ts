@@ -22,6 +22,8 @@ export interface Cut {
 	readonly replaced?: Replaced | null;
 	/** Whether the next channel could not be opened at once. */
 	readonly hindered?: boolean;
+	/** Whether the next attempt has shown at once that its Connection is good no more. */
+	readonly isGone?: boolean;
 	/** Which end of a row that another device may have caused: each that it may be. Set by {@link withCut}. */
 	readonly turns?: readonly number[];
 }
@@ -53,9 +55,8 @@ export function withHindrance(cuts: readonly Cut[], refusal?: string): readonly 
 	const newest = cuts.at(-1);
 	if (!newest) return cuts;
 	const cause = refusal ?? newest.cause;
-	// A Connection that was good until its channel was ended may have been replaced by that of another device.
-	const isTaken = cause === 'credential-refused' && newest.replaced === 'possibly' && !newest.hindered;
-	return [...cuts.slice(0, -1), { ...newest, hindered: true, cause, ...(isTaken && { replaced: 'perhaps' }) }];
+	const isGone = cause === 'credential-refused' && !newest.hindered;
+	return [...cuts.slice(0, -1), { ...newest, hindered: true, cause, ...(isGone && { isGone }) }];
 }
 
 /** The cause in the words of {@link Cut}. */
@@ -154,11 +155,10 @@ export function duplicateWarning(
 	const taken = recent.filter(isTakeover);
 	const isTaken = taken.length >= CUTS_TO_WARN && spanOf(taken) >= LASTS_MS;
 	const isSaid = taken.some(({ replaced }) => replaced === 'said');
-	// What became of the newest one is known after the next attempt.
-	const isGuess = recent.some(({ replaced, hindered }, at) => replaced === 'possibly' && (hindered || recent[at + 1]));
-	if (isTaken && (isSaid || (!haveEqualLives(taken) && !isGuess)))
+	if (isTaken && (isSaid || (!haveEqualLives(taken) && recent.every(({ replaced }) => replaced !== 'possibly'))))
 		return duplicate(`the service ended the channel ${times(taken)}, as it does where another channel takes its place`);
-	if (!recent.at(-1)?.turns?.some((turn) => turn >= TURNS_TO_WARN)) return null;
+	const least = recent.at(-2)?.isGone ? TURNS_TO_WARN.isGone : TURNS_TO_WARN.usual;
+	if (!recent.at(-1)?.turns?.some((turn) => turn >= least)) return null;
 	return duplicate(`the channel ended ${times(recent)}, each time as the other one would come back`);
 }
 
@@ -175,23 +175,34 @@ const endsAsSecond = ({ lifeMs, cause, replaced, hindered }: Cut, newest: Cut | 
 const ENDS_SECOND = /^(1000|1008|4(?!40[13])\d{3})$/;
 
 /**
- * Which end of a row this may be that another device causes where the service does not say so. Such a row has one cause, no attempt fails
- * meanwhile, and each channel lives for as long as the other device waits after its first end, its second and so on (`backoff.ts`).
- * Whatever else cuts does not grow like that.
+ * Which end of a row this may be that another device causes where the service does not say so. Such a row has one cause, and each channel
+ * lives for as long as the other device waits after its first end, its second and so on (`backoff.ts`). Either no attempt fails meanwhile,
+ * or each finds its Connection gone, which is a failure as well. Whatever else cuts does not grow like that.
  */
 function turnsOf(cut: Cut, before: Cut | undefined): readonly number[] {
 	if (!cut.replaced || cut.replaced === 'said') return [];
-	const follows = before && !before.hindered && before.cause === cut.cause;
+	const isGone = before?.isGone === true;
+	const follows = before && (isGone || (!before.hindered && before.cause === cut.cause));
 	const turns = [1, ...((follows && before.turns) || []).map((turn) => turn + 1)];
-	return turns.filter((turn) => isOtherWait(turn, cut));
+	return turns.filter((turn) => isOtherWait(turn, cut) || ((isGone || turn === 1) && isOtherReturn(turn, cut)));
 }
+
+/** After that many failures in a row (`backoff.ts`). */
+const windowOf = (failures: number) => Math.min(30_000, 2 ** failures * 1000);
 
 /** @param turn from 1. */
 function isOtherWait(turn: number, { lifeMs, cause }: Cut): boolean {
-	const windowMs = Math.min(30_000, 2 ** turn * 1000);
+	const windowMs = windowOf(turn);
 	const fromMs = turn === 1 ? 0 : windowMs / 2;
 	const toMs = Math.max(windowMs, RESTARTS.has(cause) ? 15_000 : turn === 1 ? 5000 : 0);
 	return lifeMs >= fromMs - 500 && lifeMs <= toMs + HANDSHAKE_MS;
+}
+
+/** The same of a device whose channel ends and whose Connection is refused in each turn; the newer one has begun with a refusal. */
+function isOtherReturn(turn: number, { lifeMs }: Cut): boolean {
+	const fromMs = (windowOf(2 * turn - 1) + windowOf(2 * turn)) / 2;
+	const toMs = windowOf(2 * turn) + windowOf(2 * turn + 1);
+	return lifeMs >= (turn === 1 ? 0 : fromMs - 500) && lifeMs <= toMs + 2 * HANDSHAKE_MS;
 }
 
 function spanOf(cuts: readonly Cut[]): number {
@@ -208,8 +219,8 @@ const TAKEN_WITHIN_MS = 2 * 60 * 1000;
 /** After these codes a device comes back spread over 15 s. */
 const RESTARTS: ReadonlySet<string> = new Set(['1001', '1012', '1013']);
 const HANDSHAKE_MS = 2000;
-/** Most ends of a channel have other causes: only these many in turn speak for a second device. */
-const TURNS_TO_WARN = 9;
+/** Most ends of a channel have other causes, fewer where the Connection is gone as well: only these many in turn speak for a second device. */
+const TURNS_TO_WARN = { usual: 9, isGone: 6 } as const;
 const duplicate = (because: string) =>
 	failure('duplicate-device', `Another device may use the deviceId of this one: ${because}.`);
 
