@@ -6,6 +6,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import { type Entry, sizeOf } from '../events/event.ts';
 import { formatEnd, formatEvent, formatHead, formatPart } from '../events/feed.runner.ts';
 import { PIECE, STRIDE } from './memory-budget.ts';
+import { OvertakenError } from './server/answers.ts';
 
 /** Bytes: an event that may have as many in JSON is written in pieces, for each reader alone. */
 const LARGE = 64 * 1024;
@@ -73,7 +74,7 @@ function* textsOf(agent: Agent, event: Light): Generator<string> {
 	const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 	for (let left = event.bytes; left > 0; left -= STRIDE) {
 		const bytes = agent.events.rest(event.number, left, STRIDE);
-		if (!bytes) throw new Error(`The event ${event.id} has made room for newer ones while it was read.`);
+		if (!bytes) throw new OvertakenError(`The event ${event.id} has made room for newer ones while it was read.`);
 		// Whole characters: the others are begun in one stride and written with the next.
 		yield formatPart(event, decoder.decode(bytes, { stream: true }));
 	}

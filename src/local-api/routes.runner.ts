@@ -209,7 +209,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		}),
 		row('POST', LOCAL_ROUTES.leases, APPLICATIONS, 'holdLease', {
 			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
-			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise, and never longer than workflow.maxDeferSeconds. A restart of the agent leaves it what is left of it, a boot of the machine ends it: renew it while the work continues.`,
+			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise; a change waits for it no longer than workflow.maxDeferSeconds. A restart of the agent leaves it what is left of it, a boot of the machine ends it: renew it while the work continues.`,
 			body: leaseRequestSchema,
 			answers: LEASES,
 			handle(request) {

@@ -134,3 +134,23 @@ test('an event that is erased while it is read ends its stream and its page, and
 	const { json } = await ask(device, `${LOCAL_ROUTES.events}?since=${start}`);
 	expect(json.events.map(({ type }: { type: string }) => type)).toEqual(['gap']);
 });
+
+test('a page of an event that goes while it is read is cut off, which is no fault of the agent [F1536]', async () => {
+	const { device, append, start } = await givenDevice();
+	await append('text', '\u0001'.repeat(4 * KIB * KIB));
+	const socket = connect(join(device.home.paths.runDir, LOCAL_SOCKETS.agent));
+	onTestFinished(() => void socket.destroy());
+	socket.write(`GET ${LOCAL_ROUTES.events}?since=${start} HTTP/1.0\r\nHost: agent\r\n\r\n`);
+	const [first] = await once(socket, 'data');
+	socket.pause();
+	await device.agent.events.erase(() => true);
+	let text = String(first);
+	socket.on('data', (bytes: Buffer) => {
+		text += bytes;
+	});
+	socket.resume();
+	await once(socket, 'close');
+	expect(text).toMatch(/^HTTP\/1\.[01] 200/);
+	expect(text.length).toBeLessThan(20 * KIB * KIB);
+	expect(device.log.filter(({ level }) => level === 'error')).toEqual([]);
+});

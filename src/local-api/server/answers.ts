@@ -88,7 +88,7 @@ async function sendPieces(
 		}
 	} catch (error) {
 		// Its length is not told: only a cut says that this is not all.
-		context.fault(error);
+		if (!(error instanceof OvertakenError)) context.fault(error);
 		response.destroy();
 	} finally {
 		await iterator.return?.();
@@ -147,6 +147,9 @@ function untilDrained(response: Response): Promise<void> {
 
 /** A comment of a stream. */
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
+
+/** What a slow reader asked for has made room for something else: its answer is cut off, and nothing is wrong. */
+export class OvertakenError extends Error {}
 
 export function openStream(context: Answering, response: Response, start: (sink: EventSink) => () => void): void {
 	if (response.req.method === 'HEAD') {
