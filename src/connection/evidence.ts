@@ -8,6 +8,8 @@ import { type Backoff, EARLY_ENDS_TO_REFUSE, type NextAttempt } from './backoff.
 export function asPassing(told: Failure, { outweighed }: NextAttempt): Failure {
 	if (!outweighed || SAYS_NEXT.has(told.remedy)) return told;
 	const { code, message, remedy } = told;
+	// It says itself what comes first.
+	if (remedy.startsWith('If ')) return failure(code, message, { ...told, recovers: true });
 	const wait = `Wait a few minutes: ${OTHER_CAUSE[outweighed]}.`;
 	return failure(code, message, { ...told, recovers: true, remedy: `${wait} If it lasts: ${remedy}` });
 }

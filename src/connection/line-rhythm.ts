@@ -41,7 +41,7 @@ export interface LineRhythm {
 	readonly silencesMs: readonly number[];
 	readonly idleMs: number | null;
 	/** The shortest silence after which the newest lines were dead, longer than any that each had borne, and how many they were. */
-	readonly deaths: (SilentDeath & { readonly count: number }) | null;
+	readonly deaths: (SilentDeath & { readonly count: number; readonly isOutlived?: true }) | null;
 	/** The deaths that taught the present ping, until a line lives longer than all that died of it. */
 	readonly unproved: SilentDeath | null;
 	/** Cuts since then that the idle timeout does not explain. */
@@ -77,9 +77,12 @@ export interface LineStore {
 	save(line: SavedLine | null): void;
 }
 
-/** A ping was answered on a line that has lived for longer than those that died: the pings come in time. */
+/** A ping was answered on a line that has lived for longer than those that died: the pings come in time, or nothing was wrong with them. */
 export function afterAnswer(rhythm: LineRhythm, lifeMs: number): LineRhythm {
-	return rhythm.unproved && lifeMs > rhythm.unproved.lifeMs ? { ...rhythm, unproved: null } : rhythm;
+	const { deaths, unproved } = rhythm;
+	if (unproved && lifeMs > unproved.lifeMs) return { ...rhythm, unproved: null };
+	// It may have had traffic: they still teach something together with later ones.
+	return deaths && lifeMs > deaths.lifeMs ? { ...rhythm, deaths: { ...deaths, isOutlived: true } } : rhythm;
 }
 
 export function afterEnd(rhythm: LineRhythm, end: ChannelEnd): LineRhythm {

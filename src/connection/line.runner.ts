@@ -68,7 +68,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 	let occupied: Occupied | null = null;
 	let [openedAtMs, isOpen] = [0, false];
 	let told: Failure['code'] | null = null;
-	/** What was known before the newest channel was found dead, until it is clear that the next one can be opened. */
+	/** The rhythm before the newest channel was found dead, until it is clear that the next one can be opened. */
 	let beforeDeath: LineRhythm | null = null;
 
 	function become(next: LineRhythm): void {

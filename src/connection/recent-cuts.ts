@@ -84,10 +84,11 @@ export function recentCuts(cuts: readonly Cut[], nowMs: number): RecentCuts | nu
 
 /** While lines have died of silence lately, and how often to ping them is not known or not proved yet, or nothing would help; else `null`. */
 export function riskWarning(
-	{ deaths, unproved, idleMs }: Pick<LineRhythm, 'deaths' | 'unproved' | 'idleMs'>,
+	{ deaths: died, unproved, idleMs }: Pick<LineRhythm, 'deaths' | 'unproved' | 'idleMs'>,
 	cuts: readonly Cut[],
 	nowMs: number,
 ): Failure | null {
+	const deaths = died?.isOutlived ? null : died;
 	const silent = cuts.filter(({ cause, atMs }) => cause === SILENCE && nowMs - atMs < WINDOW_MS);
 	// Where the next one cannot be opened at once, it is an outage.
 	const count = silent.filter(({ hindered }) => !hindered).length;

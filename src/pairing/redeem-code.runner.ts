@@ -89,7 +89,7 @@ export async function redeemCode(
 	const isOver = result.failure.code === 'code-expired-or-used';
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
 	// A refusal may leave the code in doubt: status and page say so as of a lost answer.
-	if (result.worth === 'uncertain' && !result.workflows) options.answers.tell();
+	if (result.worth === 'uncertain' && result.failure.code !== 'workflow-unknown') options.answers.tell();
 	else await forgetAttempt(before, options, isSame && (spent !== null || !isOver));
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });

@@ -165,3 +165,24 @@ test('an outage in which a young line dies, so that none can be opened for a whi
 		expect([warning?.code === 'notifications-at-risk', idleTimeoutSeconds]).toEqual([false, null]);
 	}
 });
+
+test('after one death in a short outage notifications are at risk until a line has lived for longer [F1537]', () => {
+	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
+	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 60_000, longestInboundMs: 0 };
+	const lived = { lifeMs: 61_000, ...silent, withoutCloseFrame: true, deadAfterMs: 13_000 };
+	const says = (atMs: number) => line.facts(atMs).warning?.code ?? null;
+	const dies = (atMs: number) => {
+		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
+		line.ended({ ...ended, timedOut: true, line: { ...lived, saidGoodbye: false, sleptMs: 0 } }, atMs);
+	};
+	line.opened('https://id.example', '192.0.2.7', 0);
+	dies(61_000);
+	line.opened('https://id.example', '192.0.2.7', 65_000);
+	line.answered(65_000 + 60_000);
+	expect(says(126_000)).toBe('notifications-at-risk');
+	line.answered(65_000 + 90_000);
+	expect(says(156_000)).toBeNull();
+	// A second one like it teaches how often to ping all the same.
+	dies(400_000);
+	expect(line.facts(400_000)).toMatchObject({ idleTimeoutSeconds: 10, warning: { code: 'notifications-at-risk' } });
+});

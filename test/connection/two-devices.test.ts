@@ -184,7 +184,7 @@ test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two be
 });
 
 test.each(CODES.filter((code) => code < 4000 && code !== 1008))(
-	'a device that is alone is not taken for two because its Connections last 30 s, or any time, and are refused then, ended with %i [F613]',
+	'a device that is alone is not taken for two because its Connections last 30 s, or any time, and are refused then, ended with %i [F1538]',
 	(code) => {
 		for (const [least, most] of [
 			[30, 30],

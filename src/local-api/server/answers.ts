@@ -148,7 +148,7 @@ function untilDrained(response: Response): Promise<void> {
 /** A comment of a stream. */
 const KEEP_ALIVE = Buffer.from(': keep-alive\n\n');
 
-/** What a slow reader asked for has made room for something else: its answer is cut off, and nothing is wrong. */
+/** A record that a slow reader asked for has made room for another one: its answer is cut off, and nothing is wrong. */
 export class OvertakenError extends Error {}
 
 export function openStream(context: Answering, response: Response, start: (sink: EventSink) => () => void): void {
