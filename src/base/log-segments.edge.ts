@@ -36,16 +36,25 @@ export function createSegments(
 		return last ? Math.max(last.isEmpty ? 0 : last.last, (last.head?.next ?? 1) - 1) : 0;
 	}
 
-	function* state(): Iterable<Uint8Array> {
+	/** What a start needs to know, oldest first, and whether a part of it may be lost. */
+	const state = { payloads: [] as Uint8Array[], isPartial: false };
+
+	function readState(): void {
 		const from = list.findLastIndex((segment) => segment.head !== null && segment.readAt(0)?.payload);
-		// Without records and notes the power went while it was begun.
-		for (const segment of list.slice(from + 1))
-			segment.isDamaged ||= segment.head !== null && !(segment.isEmpty && segment.notes.length === 0);
-		for (const segment of list.slice(Math.max(0, from)))
+		// A file or a place that cannot be read may have had notes.
+		state.isPartial = unreadable.some(({ sequence }) => sequence > (list[from]?.sequence ?? 0));
+		for (const segment of list.slice(Math.max(0, from))) {
+			state.isPartial ||= segment.isDamaged || segment.end < segment.bytes;
 			for (const at of segment.head ? [0, ...segment.notes] : segment.notes) {
 				const payload = segment.readAt(at)?.payload;
-				if (payload) yield payload;
+				if (payload) state.payloads.push(payload);
+				// Without records and notes the power went while it was begun.
+				else if (segment.isEmpty && segment.notes.length === 0) continue;
+				else segment.isDamaged = true;
+				// What a head says is in the head and the notes before it as well.
+				state.isPartial ||= !payload && (at > 0 || from < 0);
 			}
+		}
 	}
 
 	/** The list, and the numbers on which each has the newest word. */
@@ -180,6 +189,10 @@ export function createSegments(
 				} catch (error) {
 					unreadable.push({ ...each, error });
 				}
+			readState();
+			const last = list.at(-1);
+			// A write that was cut off, or damage: at least one record is not what it was.
+			if (last && last.end < last.bytes) last.addLost(newest() + 1);
 		},
 		removeAll(): void {
 			for (const { descriptor } of list.splice(0)) files.closeSync(descriptor);

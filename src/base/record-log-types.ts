@@ -47,6 +47,8 @@ export interface RecordLog {
 	 * read, which else is told only where it is missing.
 	 */
 	damages(reads?: boolean): readonly { readonly file: string; readonly error: unknown }[];
+	/** Whether notes for this start, or the head that they add to, may be lost. */
+	lacksNotes(): boolean;
 	/**
 	 * Numbers a record and stores it with the others of this turn. @param timeMs any time that the owner wants to know without the payload.
 	 * @param tag up to 24 bytes that outlive an erasure.

@@ -53,12 +53,11 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		isLoaded = true;
 		const newest = segments.at(-1);
 		const isHidden = unreadable.some(({ sequence }) => sequence > (newest?.sequence ?? 0));
-		if (newest?.isWritable && !isHidden && newest.readAt(0)?.payload) current = newest;
-		// A write that was cut off, or damage: at least one record is not what it was.
-		if (newest && newest.end < newest.bytes) newest.addLost(disk.newest() + 1);
+		// The head of a new one tells later starts what is lost.
+		if (newest?.isWritable && !isHidden && !disk.state.isPartial && newest.readAt(0)?.payload) current = newest;
 		stored = Math.max(stored, disk.newest());
 		given = Math.max(given, stored + (isHidden ? JUMP : 0));
-		options.onFound?.(disk.state());
+		options.onFound?.(disk.state.payloads);
 		if (access !== 'memory') return;
 		for (const found of after(0))
 			if ('payload' in found)
@@ -337,6 +336,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		},
 		bytes: () => disk.bytes() + waitingBytes,
 		damages: disk.damages,
+		lacksNotes: () => disk.state.isPartial,
 		append(payload, timeMs, tag = NO_TAG) {
 			given += 1;
 			keep({ kind: 'record', number: given, timeMs, tag, payload });

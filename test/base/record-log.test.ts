@@ -274,6 +274,15 @@ describe('damage at rest', () => {
 		expect([read(log), log.found]).toEqual([[...ten, '[11-11]'], ['head after 0']]);
 	});
 
+	test('a damaged note is told, with the file, also to a reader beside it, until a new file has what is known [F1532]', async () => {
+		const log = await damaged(() => flip(names()[0], placeOf('note') + 1));
+		for (const each of [log, open({ access: 'read' })])
+			expect([each.lacksNotes(), each.damages()]).toMatchObject([true, [{ file: at(names()[0]) }]]);
+		await add(log, 'more');
+		const later = await reopen(log);
+		expect([read(later), names().length, later.lacksNotes()]).toEqual([[...ten, 'more'], 2, false]);
+	});
+
 	test('a sector of zeros costs what was in it', async () => {
 		const log = open();
 		await add(log, ...Array.from({ length: 10 }, (_, index) => `${index} ${'x'.repeat(1000)}`));

@@ -24,7 +24,7 @@ export function readInboxFile(stateDir: string): StoredEvent[] {
 	if (!fs.existsSync(stateDir)) return [];
 	const segments = createSegments(stateDir, 'events', 'read', fs, null);
 	segments.read();
-	const { epochs } = foldStates(segments.state());
+	const { epochs } = foldStates(segments.state.payloads);
 	const found: StoredEvent[] = [];
 	for (const { segment, from, to } of segments.ranges())
 		for (let number = from; number <= to; number += 1) {
