@@ -39,8 +39,8 @@ export function keepAges(clock: { wallMs(): number; monotonicMs(): number }, bel
 	}
 
 	return {
-		/** The steps that matter to events from a number on. */
-		shifts: (first: number) => shifts.filter(({ upTo }) => upTo >= first),
+		/** The steps that matter to events from a number on, and to an older one. */
+		shifts: (first: number, older = first) => shifts.filter(({ upTo }) => upTo >= Math.min(first, older)),
 		/** How far the clock is ahead of the right time by the service's word; `null` without one. */
 		skewMs: () => (isTold ? shifts.slice(found.shifts).reduce((sum, { ms }) => sum + ms, aheadMs ?? 0) : null),
 		/** @param skewMs how far the clock was ahead when the run before was last heard of: from here on what it stored has the right times. */

@@ -48,15 +48,15 @@ export function createConsumers(wallMs: () => number, silentMs: () => number) {
 						seenMs: found.seenMs,
 					});
 		},
-		/** @throws AgentError `body-invalid` for a bad name, and when there are too many. */
-		join(name: string): void {
+		/** @param number where a new one begins. @throws AgentError `body-invalid` for a bad name, and when there are too many. */
+		join(name: string, number = 0): void {
 			if (!OWN_NAME.test(name))
 				throw new AgentError('body-invalid', 'The name of a consumer is not valid.', {
 					remedy: 'Use 1 to 64 letters, digits, dots, hyphens and underscores.',
 				});
 			const known = positions.get(name);
 			if (!known) makeRoom(name);
-			positions.set(name, { number: 0, ...known, seenMs: wallMs() });
+			positions.set(name, { number, ...known, seenMs: wallMs() });
 			if (!known) changed.add(name);
 		},
 		/** Moves a known one on, never back. */

@@ -79,8 +79,8 @@ export interface EventWriter {
 
 /** Also named consumers, and how far each has read. */
 export interface EventStore extends EventWriter {
-	/** From now on events are kept for it. @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many. */
-	join(consumer: string): void;
+	/** From now on events are kept for it; a new one `atEnd` has nothing to read yet, unless it may have been known before. @throws AgentError `body-invalid` for a name that is not 1 to 64 of `A-Z a-z 0-9 . _ -`, or one too many. */
+	join(consumer: string, atEnd?: boolean): void;
 	/** A position never goes back. @returns `false` for an id of no event that was stored here. @throws AgentError as `join`. */
 	acknowledge(consumer: string, id: string): boolean;
 	/** Where to resume: the last acknowledged id; `null` before the first and for an unknown consumer. */

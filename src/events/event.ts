@@ -82,6 +82,12 @@ export function withEpoch(epochs: readonly Epoch[], epoch: string, first: number
 	return epochs.at(-1)?.epoch === epoch ? epochs : [...epochs, { first, epoch }];
 }
 
+/** Where the note is damaged that said so, an event itself says which epoch it is of. */
+export function withEpochOf(epochs: readonly Epoch[], epoch: string, number: number): readonly Epoch[] {
+	if (epochs.findLast(({ first }) => first <= number)?.epoch === epoch) return epochs;
+	return [...epochs, { first: number, epoch }].sort((one, other) => one.first - other.first);
+}
+
 /** Without the old ones to which neither a kept event (`oldest` or newer) nor a position refers. */
 export function neededEpochs(epochs: readonly Epoch[], oldest: number, positions: readonly number[]): readonly Epoch[] {
 	return epochs.filter(({ first }, at) => {

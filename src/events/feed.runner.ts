@@ -74,13 +74,6 @@ export function createEventsFeed(
 			return store.settled();
 		},
 		join: store.join,
-		/** As `join`, but a consumer that is new has nothing to read yet. @throws as `join`. */
-		joinAtEnd(consumer: string): void {
-			const newest = store.newest();
-			const isKnown = store.consumers().some(({ name }) => name === consumer);
-			if (isKnown || newest === null) store.join(consumer);
-			else store.acknowledge(consumer, newest);
-		},
 		acknowledge: store.acknowledge,
 		positionOf: store.positionOf,
 		forget: store.forget,

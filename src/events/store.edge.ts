@@ -14,7 +14,7 @@ import { createConsumers } from './consumers.ts';
 import { damagedEvents, unerasableEvents, unwritableEvents } from './damage.ts';
 import { keyOf, rememberMessages } from './duplicates.ts';
 import { DELETED_BEFORE } from './erasure.ts';
-import { type Entry, type Epoch, gapOf, idOf, neededEpochs, numberOf, withEpoch } from './event.ts';
+import { type Entry, type Epoch, gapOf, idOf, neededEpochs, numberOf, withEpoch, withEpochOf } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { readAfter } from './reading.ts';
 import { keepShares } from './shares.ts';
@@ -50,6 +50,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	let newestHandedOn: string | null = null;
 	/** Up to here events are deleted for every reader; and up to here because all consumers have acknowledged them. */
 	let [gone, done] = [0, 0];
+	let lost: stored.StoredState['lost'];
 	const cleaning = planCleaning(() => options.cleanAfterMs ?? 30_000);
 	/** When the oldest event that is kept was stored. */
 	let oldestMs: number | null = null;
@@ -95,6 +96,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		given = Math.max(given, last);
 		gone = Math.max(gone, state.gone ?? 0);
 		done = Math.max(done, state.done ?? 0, log.doneUpTo());
+		lost = log.lacksNotes() ? { upTo: last, ms: wallMs() } : state.lost;
 		keysFound = state.keys;
 		areKeysLoaded = false;
 		consumers.load(state.consumers ?? {}, last, log.doneUpTo());
@@ -117,21 +119,27 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 
 	function wholeState(): stored.StoredState {
 		const { positions } = consumers;
-		const referred = Array.from(positions.values(), ({ number }) => number);
-		const first = opened?.first() ?? 0;
 		return {
-			epochs: neededEpochs(epochs, first, referred),
+			epochs: neededEpochs(
+				epochs,
+				opened?.first() ?? 0,
+				Array.from(positions.values(), ({ number }) => number),
+			),
 			consumers: Object.fromEntries(positions),
 			gone,
 			done,
-			...clockState(first),
+			...(lacksConsumer() && { lost }),
+			...clockState(),
 			...(taken && { taken }),
 			keys: knownKeys(),
 			isWhole: true,
 		};
 	}
 
-	const clockState = (first: number) => ({ shifts: ages.shifts(first), skewMs: ages.skewMs() });
+	const clockState = () => ({ shifts: ages.shifts(opened?.first() ?? 0, lost?.upTo), skewMs: ages.skewMs() });
+
+	/** Whether a consumer may be missing: to each that is not known, what was deleted is a gap. */
+	const lacksConsumer = () => lost !== undefined && ages.keptSince(lost.upTo, lost.ms) + bounds.maxAgeMs > wallMs();
 
 	/** The warning ends when the damaged files are gone. */
 	function noticeDamage(damages: ReturnType<RecordLog['damages']>): void {
@@ -150,9 +158,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				continue;
 			}
 			const { epoch: own, ...entry } = stored.decodeEvent(each.number, each.payload);
-			// Where the note is damaged that said so, the event itself says which epoch it is of.
-			if (epochs.findLast(({ first }) => first <= entry.number)?.epoch !== own)
-				epochs = [...epochs, { first: entry.number, epoch: own }].sort((one, other) => one.first - other.first);
+			epochs = withEpochOf(epochs, own, entry.number);
 			yield entry;
 		}
 	}
@@ -176,7 +182,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** When the clock was set meanwhile, events are as old as before. @param skewMs how far it is ahead of the right time, where that was told. */
 	function noticeClock(log: RecordLog, skewMs: number | null = null): void {
 		const isChanged = [ages.look(given), skewMs !== null && ages.told(skewMs)].includes(true);
-		if (isChanged && given > 0) log.note(stored.encodeState(clockState(log.first())));
+		if (isChanged && given > 0) log.note(stored.encodeState(clockState()));
 	}
 
 	/** Deletes events that all have acknowledged, that are too old or too many (see `shares.ts`); the newest can only be too old. */
@@ -258,21 +264,14 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	function nextId(log: RecordLog): string {
 		if (epochs.at(-1)?.epoch !== epoch) {
 			epochs = withEpoch(epochs, epoch, log.next());
-			log.note(stored.encodeState({ epochs, ...clockState(log.first()) }));
+			log.note(stored.encodeState({ epochs, ...clockState() }));
 		}
 		return `${epoch}-${log.next()}`;
 	}
 
 	function newestAt(): string | null {
 		const log = ready();
-		if (newestHandedOn !== null) return newestHandedOn;
-		// Of a record at the very end that was cut off, the time is lost as well: the newest one that has one counts.
-		for (const limit of [1, REMEMBERED_EVENTS])
-			for (const { number, tag } of log.tags(limit).reverse()) {
-				const ms = stored.decodeTag(tag).atMs || log.timeOf(number);
-				if (ms !== null) return new Date(ms).toISOString();
-			}
-		return null;
+		return newestHandedOn ?? stored.newestTime(log, REMEMBERED_EVENTS);
 	}
 
 	return {
@@ -294,7 +293,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			const log = ready();
 			const first = log.first();
 			const shelf = {
-				...{ epochs, running: epoch, last: log.last(), oldest: first <= log.last() ? first : null, done },
+				...{ epochs, running: epoch, last: log.last(), oldest: first <= log.last() ? first : null },
+				done: lacksConsumer() ? 0 : done,
 				entries: (number: number) => entriesAfter(log, number),
 				newestAt: () => newestAt() ?? new Date(wallMs()).toISOString(),
 			};
@@ -308,9 +308,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return () => listeners.delete(listener);
 		},
 		settled: () => opened?.settled() ?? Promise.resolve(),
-		join(consumer) {
+		join(consumer, atEnd = false) {
 			const log = ready();
-			consumers.join(consumer);
+			consumers.join(consumer, atEnd && !lacksConsumer() ? log.last() : 0);
 			storeConsumers(log);
 		},
 		acknowledge(consumer, id) {

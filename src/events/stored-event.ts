@@ -1,5 +1,5 @@
 /** An event as a record of the log: its parts, its tag, and the state that heads and notes carry. Pure. */
-import type { Found } from '../base/record-log-types.ts';
+import type { Found, RecordLog } from '../base/record-log-types.ts';
 import type { Shift } from './ages.ts';
 import { KEY_BYTES, type MessageKey, readKey, writeKey } from './duplicates.ts';
 import type { Entry, Epoch } from './event.ts';
@@ -22,6 +22,8 @@ export interface StoredState {
 	readonly gone?: number;
 	/** Up to here all consumers have acknowledged. */
 	readonly done?: number;
+	/** When notes were lost, perhaps with a consumer, and the newest number then. */
+	readonly lost?: Shift | undefined;
 	/** Of the newest messages up to a number; those of later ones are in their tags. */
 	readonly keys?: { readonly upTo: number; readonly known: readonly MessageKey[] };
 	/** A head says everything. */
@@ -73,6 +75,16 @@ export function encodeTag(at: string, key: MessageKey | null): Uint8Array {
 export function decodeTag(tag: Uint8Array): { readonly atMs: number; readonly key: MessageKey | null } {
 	const view = new DataView(tag.buffer, tag.byteOffset, tag.byteLength);
 	return { atMs: view.getFloat64(0), key: readKey(view, 8) };
+}
+
+/** When the newest record was received; of one that was cut off at the very end the time is lost as well: the newest one that has one counts. */
+export function newestTime(log: Pick<RecordLog, 'tags' | 'timeOf'>, limit: number): string | null {
+	for (const count of [1, limit])
+		for (const { number, tag } of log.tags(count).reverse()) {
+			const ms = decodeTag(tag).atMs || log.timeOf(number);
+			if (ms !== null) return new Date(ms).toISOString();
+		}
+	return null;
 }
 
 export const encodeState = (state: StoredState): Uint8Array => new TextEncoder().encode(JSON.stringify(state));

@@ -84,7 +84,7 @@ export function keepHookCalls(parts: {
 	function reevaluate(): void {
 		try {
 			if (settings().onNotification.length === 0) agent.events.forget(HOOKS_CONSUMER);
-			else agent.events.joinAtEnd(HOOKS_CONSUMER);
+			else agent.events.join(HOOKS_CONSUMER, true);
 		} catch (error) {
 			agent.warn('hooks', toFailure(error));
 		}

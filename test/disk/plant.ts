@@ -12,6 +12,11 @@ export const PLANTS = {
 		from: 'if (earlier && missing >= next) lost =',
 		to: 'if (!earlier && missing >= next) lost =',
 	},
+	'a consumer whose note is lost is forgotten': {
+		file: 'src/events/store.edge.ts',
+		from: 'done: lacksConsumer() ? 0 : done',
+		to: 'done',
+	},
 } as const;
 
 /** Absent in the process of the suite itself. */

@@ -81,7 +81,9 @@ async function makeDevice(name: string) {
 		if (number === EVENTS / 2) fs.cpSync(stateDir, half, { recursive: true });
 	}
 	const ids = [...contents.keys()];
-	agent.events.acknowledge('kiosk', ids[whole(50, 150)] ?? '');
+	// Known by notes in the newest file alone.
+	agent.events.acknowledge('slow', ids[whole(40, 50)] ?? '');
+	agent.events.acknowledge('kiosk', ids[whole(60, 150)] ?? '');
 	await agent.events.settled();
 	const unread = [...agent.events.after(null, 1000, 1e9).entries];
 	const killed = path.join(root, `${name}-killed`);
@@ -101,6 +103,12 @@ const DAMAGES = {
 			const at = whole(0, bytes.length - 1);
 			bytes.writeUInt8((bytes[at] ?? 0) ^ (1 << whole(0, 7)), at);
 		}
+		fs.writeFileSync(file, bytes);
+	},
+	'a note'(file: string) {
+		const bytes = fs.readFileSync(file);
+		const slow = '"slow"';
+		for (let at = bytes.indexOf(slow); at !== -1; at = bytes.indexOf(slow, at + 1)) bytes.writeUInt8(0, at);
 		fs.writeFileSync(file, bytes);
 	},
 	'zeroed sectors'(file: string) {
@@ -208,7 +216,7 @@ function drawCases(count: number): readonly Case[] {
 		name: older,
 		damage,
 	}));
-	drawn.push({ name: newest, damage: 'bits' }, { name: before, damage: 'gone' });
+	drawn.push({ name: newest, damage: 'bits' }, { name: newest, damage: 'a note' }, { name: before, damage: 'gone' });
 	drawn.push({ name: 'state.json', damage: 'bits' }, { name: 'state.json.bak', damage: 'bits' });
 	while (drawn.length < count)
 		for (const rest = [...all]; rest.length > 0; ) drawn.push(...rest.splice(whole(0, rest.length - 1), 1));
