@@ -121,3 +121,25 @@ test('the gap comes also after further starts, is over once it is acknowledged, 
 	clock.advance(DAY);
 	expect(reads(next, 'last')).toEqual([]);
 });
+
+test('a file that is filled with zeros while the agent runs: the gap begins at no known time, not at the end of the run [F1534]', async () => {
+	const { withBit, name } = await killed();
+	const directory = withBit(null);
+	const running = open(directory);
+	const file = path.join(directory, name);
+	expect(reads(running, 'z')).toEqual(from(6));
+	const zeroed = fs.openSync(file, 'r+');
+	fs.writeSync(zeroed, Buffer.alloc(fs.statSync(file).size), 0);
+	fs.closeSync(zeroed);
+	const newest = running.store.append(event(21));
+	await running.store.settled();
+	running.store.acknowledge('k', newest?.id ?? '');
+	await running.store.close();
+	const next = open(directory);
+	const start = '{"from":"2026-11-29T12:00:00.000Z","to":"2026-11-29T12:01:00.000Z"}';
+	next.store.append({ ...event(22), type: 'gap', content: start });
+	await next.store.settled();
+	next.store.join('z');
+	const contents = next.feed.after(next.store.positionOf('z')).entries.map(({ content }) => content);
+	expect(contents).toEqual([expect.stringContaining('"from":null'), start]);
+});
