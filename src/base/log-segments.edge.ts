@@ -36,7 +36,7 @@ export function createSegments(
 		return last ? Math.max(last.isEmpty ? 0 : last.last, (last.head?.next ?? 1) - 1) : 0;
 	}
 
-	/** What a start needs to know, oldest first, and whether a part of it may be lost. */
+	/** Heads and notes for a start, oldest first, and whether a part of them may be lost. */
 	const state = { payloads: [] as Uint8Array[], isPartial: false };
 
 	function readState(): void {
