@@ -9,7 +9,11 @@ export interface WrittenPlan {
 }
 interface WrittenPart {
 	readonly name?: string;
-	readonly rollout?: { readonly to?: object; readonly rings: readonly object[] };
+	readonly rollout?: { readonly rings: readonly WrittenRing[] };
+}
+interface WrittenRing {
+	readonly percent?: number;
+	readonly startAt?: string;
 }
 
 /** The way back of a few parts: each with its words in JSON, `null` for one that was not there, `undefined` where the record does not know. */
@@ -58,11 +62,13 @@ export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: Writt
 			const after = words.get(name) ?? null;
 			if (until !== undefined || before === after) return [];
 			words.set(name, before);
-			const isStep = isOtherStep(before, after);
+			const isStep = one.brake !== 'pause' && isOtherStep(before, after);
 			const isMeant = only === undefined ? isStep || one.brake === undefined : name === only;
 			return (taken ? taken.includes(name) : isMeant) ? [{ name, before, isStep }] : [];
 		});
 		const isWhole = !taken && changes.some(({ isStep }) => isStep);
+		// Only the order of the rules is another one: there is no part to go back.
+		if (!taken && one.order && Object.keys(one.before).length === 0 && one.brake === undefined) taken = [];
 		if (!taken && changes.length > 0) taken = changes.map(({ name }) => name);
 		if (isWhole) order = one.order;
 		for (const { name, before, isStep } of changes)
@@ -77,22 +83,22 @@ export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: Writt
 	};
 }
 
-/** Whether a part says to some device what it did not say before; more or fewer devices of the same are none. */
+/** Whether a part does not only say the same to more devices. */
 function isOtherStep(before: string | null, after: string | null): boolean {
 	if (before === null || after === null) return true;
 	const [{ rollout: old, ...base }, { rollout, ...own }] = [before, after].map((text) => parseJson(text)) as [
 		WrittenPart,
 		WrittenPart,
 	];
-	if (wordsOf(base) !== wordsOf(own)) return true;
-	if (!rollout) return false;
-	const ringsOf = ({ rings }: { readonly rings: readonly object[] }) =>
-		rings.map((ring) => wordsOf({ ...ring, percent: undefined, startAt: undefined }));
-	const known = old ? ringsOf(old) : [];
+	if (!old || !rollout) return old !== rollout || wordsOf(base) !== wordsOf(own);
+	const [{ rings: earlier, ...was }, { rings, ...is }] = [old, rollout];
+	const plain = ({ percent: _, startAt: __, ...ring }: WrittenRing) => wordsOf(ring);
+	const known = earlier.map(plain);
+	const widest = (all: readonly WrittenRing[]) => Math.max(...all.map(({ percent = 0 }) => percent));
 	return (
-		!old ||
-		wordsOf(old.to ?? {}) !== wordsOf(rollout.to ?? {}) ||
-		!ringsOf(rollout).every((ring) => known.includes(ring))
+		wordsOf({ ...base, was }) !== wordsOf({ ...own, was: is }) ||
+		!rings.every((ring) => known.includes(plain(ring))) ||
+		widest(rings) <= widest(earlier)
 	);
 }
 

@@ -879,6 +879,8 @@ describe('rollback takes back the newest step, whatever it was', () => {
 		of(rings, undefined, { match: { deviceIds: ['K-2*'] }, ...more });
 	const [slow, fast] = [90, 60].map((heartbeatCadence) => ({ settings: { heartbeatCadence } }));
 	const hall = { name: 'hall', match: { deviceIds: ['K-1*'] }, workflowId: 'other' };
+	const second = { ...two([{ percent: 50 }]), name: 'second' };
+	const { rollout: _, ...withoutRollout } = of(all);
 
 	async function givenSteps(...steps: readonly (readonly object[] | string)[]) {
 		const all = await given();
@@ -927,11 +929,26 @@ describe('rollback takes back the newest step, whatever it was', () => {
 		['a rule before another one', [of(all)], [hall, of(all)], /rule hall +to other/],
 		['the end of a rule before another one', [hall, of(all)], [of(all)], /rule hall/],
 		['a rule under another name', [hall, of(all)], [hall, { ...of(all), name: 'foyer' }], /rule lobby/],
+		['fewer devices', [second, of(all)], [second, of([{ percent: 10 }])], /rule lobby/],
+		['a rollout that was taken out', [second, of(all)], [second, withoutRollout], /rule lobby/],
+		[
+			'a ring that may begin now',
+			[second, of([{ percent: 50, startAt: '2020-01-01T00:00:00Z' }])],
+			[second, of([{ percent: 50 }])],
+			/rule lobby/,
+		],
 	])('%s [F1506]', async (_, before, now, said) => {
 		const { step, rules } = await givenSteps(before, now);
 		const back = await step('rollback', 2);
 		expect(back).toMatchObject({ status: 0, stdout: expect.stringMatching(said) });
 		expect(await rules()).toEqual(before);
+	});
+
+	test('that has only changed the order of the rules takes nothing back, and says so [F1506]', async () => {
+		const { step, rules } = await givenSteps([hall, second], [second, hall]);
+		const back = await step('rollback', 2);
+		expect(`${back.stdout}${back.stderr}`).toContain('It has no rollout to take back');
+		expect(await rules()).toEqual([second, hall]);
 	});
 
 	test('of one rule, all that its rings have reached, and of the others nothing, step by step [F1506]', async () => {
