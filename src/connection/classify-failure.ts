@@ -5,7 +5,7 @@ import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
-import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
+import { looksLikeToken, readAnswerTexts, withoutSent } from '../protocol/registration-answer.ts';
 import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate, readServiceMs } from './clock-skew.ts';
 import { type CodeFate, codeFateIn } from './code-fate.ts';
@@ -208,7 +208,11 @@ function unexpectedSuccess(answer: HttpAnswer): Failure {
 	if (purpose === 'channel')
 		return failure('channel-rejected', `${host} answered ${status} instead of opening the channel.`, { params });
 	if (purpose === 'register' && (answer.isUndone || refusalIn(answer) !== null)) return saidNo(answer);
-	if (purpose === 'register') return unreadAnswer({ ...answer, texts: readAnswerTexts(answer) });
+	if (purpose === 'register') {
+		const all = readAnswerTexts(answer);
+		const texts = withoutSent(all, answer.secrets ?? []);
+		return unreadAnswer({ ...answer, texts, isRepeated: texts.length < all.length });
+	}
 	return failure('bad-response', `${host} answered ${status} in a form that is not known.`, { params });
 }
 

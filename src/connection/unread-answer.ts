@@ -57,12 +57,14 @@ export interface UnreadAnswer {
 	readonly texts: readonly AnswerText[];
 	/** Only for the words about one without any text. */
 	readonly body?: string;
+	/** Whether it repeats what the device has sent: that is not among the texts. */
+	readonly isRepeated?: boolean;
 	/** Where the settings say that the token is. */
 	readonly tokenPointer?: string | null | undefined;
 }
 
 /** The service said yes and sent no token where one is looked for: the places at which texts are, never what they say. */
-export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: UnreadAnswer): Failure {
+export function unreadAnswer({ status, host, texts, body = '', isRepeated, tokenPointer }: UnreadAnswer): Failure {
 	const named = (places: readonly AnswerText[], maxLength: number) =>
 		places.slice(0, MAX_NAMED_PLACES).map(({ place }) => (place === '' ? WHOLE_BODY : cleanText(place, maxLength)));
 	const likely = named(likelyFirst(texts).filter(looksLikeToken), MAX_LIKELY_PLACE);
@@ -77,11 +79,13 @@ export function unreadAnswer({ status, host, texts, body = '', tokenPointer }: U
 	const found = isWide
 		? 'The answer is in UTF-16, and JSON is in UTF-8 (RFC 8259)'
 		: texts.length === 0
-			? body.trim().startsWith('<')
-				? 'The answer is XML'
-				: body.trim() !== '' && parseJson(body) === undefined
-					? 'The answer cannot be read, or was cut'
-					: 'The answer holds no text at all'
+			? isRepeated
+				? 'The answer only repeats the code'
+				: body.trim().startsWith('<')
+					? 'The answer is XML'
+					: body.trim() !== '' && parseJson(body) === undefined
+						? 'The answer cannot be read, or was cut'
+						: 'The answer holds no text at all'
 			: likely.length > 0
 				? `What looks like a token is at: ${likely.join(', ')}${others.length > 0 ? `; other texts are at: ${others.join(', ')}` : ''}`
 				: `Texts are at: ${others.join(', ')}`;

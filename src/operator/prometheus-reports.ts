@@ -15,8 +15,8 @@ import { withClient } from './service-call.ts';
 const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 const QUERY_DEADLINE_MS = 60_000;
 
-/** When each device was heard last, by the store's own time: a device's clock may be wrong. Of a day each report, and of a month one an hour, which a store of many devices can answer. */
-const HEARD = ['1d:5m', '30d:1h']
+/** When each device was heard last, by the store's own time: a device's clock may be wrong. Of the last minutes and of a day each report, and of a month one an hour, which a store of many devices can answer. */
+const HEARD = ['10m:15s', '1d:5m', '30d:1h']
 	.map((range) => `max_over_time(timestamp(idv_agent_report_time_seconds)[${range}])`)
 	.join(' or ');
 

@@ -52,8 +52,9 @@ const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
 const LEAST_WORDS = 20;
 /** A long word with a digit, which is neither a time nor a path of short parts, or bytes of another encoding: such a text is never shown. */
 const PERHAPS_SECRET = /(?:^|\s)(?!\d{4}-\d\d-\d\d|(?:\/[\w.-]{0,11})+(?:\s|$))(?=\S*\d)\S{12,}|[\0\uFFFD]/;
-/** A number of a status, a version, a time or a path. */
-const NO_SECRET = /^(?:.{1,3}|v?\d+(?:\.\d+)+|\d{4}-\d\d-\d\d(?:[T ].*)?|(?:\/[\w.-]{0,11})+)$/;
+/** A number of a status, a version, a time, a path or the name of a file. */
+const NO_SECRET =
+	/^(?:.{1,3}|v?\d+(?:\.\d+)+|\d{4}-\d\d-\d\d(?:[T ].*)?|(?:\/[\w.-]{0,11})+|[\w-]+\.(?:html?|php|aspx?|txt|js(?:on)?|css|xml))$/i;
 /** What the request has said of the device: the answer may repeat it. */
 const OF_THE_REQUEST = /(?:device|workflow)_?(?:id|type)$|serial|mac_?address/i;
 const NAME_OF_WORDS = /(?:message|msg|detail|reason|title|description|faultstring|hint|error)s?$/i;
@@ -82,7 +83,9 @@ export function tokenIn(texts: readonly AnswerText[], tokenPointer?: string | nu
 		if (token !== null) return token;
 	}
 	const bare = credible(at('')?.text ?? '');
-	return bare !== null && bare.length >= LEAST_BARE_TOKEN && !BARE_NUMBER.test(bare) ? bare : null;
+	return bare !== null && bare.length >= LEAST_BARE_TOKEN && !BARE_NUMBER.test(bare) && !NO_SECRET.test(bare)
+		? bare
+		: null;
 }
 
 /** Every text of an answer, in the order of the document, headers last; none of a page or of JSON whose end is missing. */

@@ -3,7 +3,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { AgentError } from '../../src/base/errors.ts';
+import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import {
 	createServiceClient,
@@ -131,6 +131,17 @@ describe('registering', () => {
 		const key: Authorization = { scheme: 'ApiKey', credential: CODE.credential };
 		expect(await register(url, { authorization: key })).toMatchObject({ ok: true, token: token ?? CODE.credential });
 		expect(await register(url, { tokenPointer: '/pass/word' })).toMatchObject(token ? { ok: false } : { token: jwt });
+	});
+
+	test('names no place of a code that is all that the answer repeats [F1540]', async () => {
+		for (const answer of [`{"token":"Token ${CODE.credential}"}`, `"${CODE.credential}"`, CODE.credential]) {
+			const { url } = await service(saying(201, answer));
+			const result = await register(url);
+			expect(result).toMatchObject({ ok: false, failure: { code: 'answer-unreadable' } });
+			const { message, remedy } = (result as { failure: Failure }).failure;
+			expect(`${message} ${remedy}`).toMatch(/The answer only repeats the code\. No setting reads/);
+			expect(remedy).not.toContain('tokenPointer');
+		}
 	});
 
 	test('finds the token where it is told to look', async () => {

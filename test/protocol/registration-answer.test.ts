@@ -110,6 +110,8 @@ describe('the Connection token in an answer', () => {
 		['the reason for a refusal in small letters', 'quota_exceeded'],
 		['the name of a thing in capitals', '{"token":"CONNECTION_TOKEN"}'],
 		['a name of an error in the web', 'urn:ietf:params:oauth:error:42'],
+		['the name of a page', 'login.html'],
+		['a date', '2026-11-29'],
 		['a token that is masked', '{"token":"kq7Z****"}'],
 	])('%s is none, unless its place is named [F1478]', (_what, body) => {
 		const texts = readAnswerTexts({ body });
