@@ -95,7 +95,7 @@ export function describeKept(
 			: `The answer could not be saved (${unsaved}) and is kept in memory only: ${next}${isUsed ? ' for 24 hours, unless the agent ends before' : ''}`;
 	const remedy = isUsed || isEarlier ? unread.remedy : `Try the same code again. If it is refused: ${unread.remedy}`;
 	return failure('answer-unreadable', joinSentences(`${whose} ${unread.message}`.trim(), where), {
-		remedy: joinSentences(remedy, 'The device then pairs with this answer.'),
+		remedy: joinSentences(remedy, 'The device then pairs with the answer that is kept.'),
 		// A person has to set it; the agent asks the service for nothing meanwhile.
 		recovers: false,
 		params: {

@@ -88,13 +88,16 @@ export async function redeemCode(
 	const isSame = attemptId === options.answers.attempt?.attemptId;
 	const isOver = result.failure.code === 'code-expired-or-used';
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
+	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
+	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
 	// A refusal may leave the code in doubt: status and page say so as of a lost answer.
 	if (result.worth === 'uncertain' && result.failure.code !== 'workflow-unknown') options.answers.tell();
-	else await forgetAttempt(before, options, isSame && (spent !== null || !isOver));
+	else await forgetAttempt(before, options, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
 	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
-	throw asError(withReading(withWorth(result.failure, result.worth), plan.sent));
+	const told = withReading(withWorth(result.failure, result.worth), plan.sent);
+	throw asError(first ? { ...told, remedy: joinSentences(first.remedy, `If not: ${told.remedy}`) } : told);
 }
 
 /**

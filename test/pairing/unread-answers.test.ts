@@ -75,7 +75,7 @@ describe('an answer that could not be read', () => {
 		expect(refusal).toMatchObject({
 			code: 'answer-unreadable',
 			message: expect.stringMatching(/token is at: .*The answer is kept for 24 hours: no other code is needed\.$/),
-			remedy: `Set service.tokenPointer to the place of the Connection token, such as "service": {"tokenPointer": "${place}"}. The device then pairs with this answer.`,
+			remedy: `Set service.tokenPointer to the place of the Connection token, such as "service": {"tokenPointer": "${place}"}. The device then pairs with the answer that is kept.`,
 			params: { status: 201, places: expect.stringContaining(place) },
 		});
 		expect(refusal.recovers).toBeUndefined();
@@ -208,6 +208,11 @@ describe('an answer that could not be read', () => {
 		const again = await refusalOf(device.pair(link));
 		expect(again).toMatchObject({ code, message: expect.stringMatching(told) });
 		expect(/Ask for a new/i.test(again.remedy)).toBe(code === 'code-expired-or-used');
+		// The line that the first refusal named still pairs.
+		expect(again.remedy).toMatch(
+			/^Set service\.tokenPointer .+"tokenPointer".+ The device then pairs with the answer that is kept\./,
+		);
+		expect(device.agent.status().warnings).toMatchObject([{ code: 'answer-unreadable' }]);
 		// Another code is refused for its own sake.
 		const other = await refusalOf(device.pair(link.replace('tr-0', 'tr-1')));
 		expect(other.code).toBe('code-expired-or-used');
