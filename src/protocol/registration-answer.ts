@@ -141,6 +141,9 @@ function mayBeToken(one: AnswerText): boolean {
 	if (OF_THE_REQUEST.test(nameOf(one.place)) || OF_REQUEST.test(one.place)) return false;
 	if (OUTSIDE.test(one.place) || looksLikeToken(one)) return looksLikeToken(one);
 	if (PERHAPS_SECRET.test(one.text)) return true;
+	const sent = asToken(one.text);
+	// A Connection of letters alone, where the place says what it is: a person may name that place.
+	if (sent !== null && sent.length >= LEAST_BARE_TOKEN && isUsualPlace(one.place) && !isFailure(sent)) return true;
 	const token = credible(one.text);
 	if (token === null || NO_SECRET.test(token) || /id$/i.test(nameOf(one.place))) return false;
 	return !(WORDS.test(token) && (token.length < LEAST_WORDS || NAME_OF_WORDS.test(nameOf(one.place))));
@@ -154,9 +157,12 @@ function credible(text: string): string | null {
 	if (token === null || OF_PROGRAM.test(token)) return null;
 	if (token.length < LEAST_WORDS && /^[a-z]+$/i.test(token) && WORDS.test(token)) return null;
 	if (/^[A-Z]+(?:[_-][A-Z]+)+$/.test(token)) return null;
-	const isFailure = /^[A-Za-z_.-]+$/.test(token) && FAILURE.test(token.replace(/([a-z])([A-Z])/g, '$1_$2'));
-	return isFailure ? null : token;
+	return isFailure(token) ? null : token;
 }
+
+const isUsualPlace = (place: string) => (TOKEN_POINTERS as readonly string[]).includes(place);
+const isFailure = (token: string) =>
+	/^[A-Za-z_.-]+$/.test(token) && FAILURE.test(token.replace(/([a-z])([A-Z])/g, '$1_$2'));
 
 /** The texts that could be the token first: those that say so by name or form, then others, then ids, which rarely are one. */
 export function likelyFirst(texts: readonly AnswerText[]): AnswerText[] {

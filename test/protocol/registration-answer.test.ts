@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { isCredential } from '../../src/protocol/authorization.ts';
 import {
+	holdsWordsOnly,
 	likelyFirst,
 	looksLikeToken,
 	type RegistrationAnswer,
@@ -130,6 +131,13 @@ describe('the Connection token in an answer', () => {
 			expect(tokenIn(texts, '/connection/token')).toBe(word.split(' ').at(-1));
 		},
 	);
+
+	test('of letters alone, in a place that says what it is, is none, and a person may name that place [F1541]', () => {
+		expect(findConnectionToken({ body: '{"token":"kjhsdfkjhqwe"}' })).toBeNull();
+		expect(holdsWordsOnly([{ place: '/token', text: 'kjhsdfkjhqwe' }])).toBe(false);
+		for (const words of ['notAllowed', 'device_blocked', 'OK'])
+			expect(holdsWordsOnly([{ place: '/token', text: words }])).toBe(true);
+	});
 
 	test.each([
 		'tr-01HX',
