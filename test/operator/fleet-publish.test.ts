@@ -904,10 +904,20 @@ describe('rollback takes back the newest step, whatever it was', () => {
 	}
 
 	test.each<[string, object[], object[], RegExp]>([
-		['a heartbeat beside a workflow', [of(all)], [of(all, { workflowId: 'new', ...fast })], /lobby +to other settings/],
-		['another heartbeat', [of(all, fast)], [of(all, slow)], /lobby +to other settings/],
+		[
+			'a heartbeat beside a workflow',
+			[of(all)],
+			[of(all, { workflowId: 'new', ...fast })],
+			/lobby +its newest change +→ +as it was signed before/,
+		],
+		['another heartbeat', [of(all, fast)], [of(all, slow)], /lobby +its newest change +→ +as it was signed before/],
 		['a workflow beside a heartbeat', [of(all, fast)], [of(all, { workflowId: 'new', ...fast })], /lobby +to new/],
-		['the settings of a rule', [of(all)], [of(all, undefined, fast)], /lobby +to other settings/],
+		[
+			'the settings of a rule',
+			[of(all)],
+			[of(all, undefined, fast)],
+			/lobby +its newest change +→ +as it was signed before/,
+		],
 		[
 			'another `to` in fewer devices',
 			[of(all)],
