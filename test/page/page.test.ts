@@ -365,6 +365,20 @@ test.each([
 	},
 );
 
+test('a channel that the service has closed itself sends no one to the cable, and one that was cut does [F1542]', async () => {
+	const { agent, text } = await givenScreen();
+	const summary = { code: 'offline', params: { problem: 'connection-lost', host: 'h', seconds: 5 } } as const;
+	for (const [params, next] of [
+		[{ host: 'h', closeCode: 1012 }, /^Wait a few minutes; if it lasts, tell your support\./],
+		[{ host: 'h' }, /^Check the network cable/],
+	] as const) {
+		const problem = { code: 'connection-lost', message: 'm', remedy: 'r', recovers: false, params } as const;
+		agent.tell({ status: { ...VIEW.status, state: 'offline', problem, summary } });
+		await expect.poll(() => text('next'), LOOK).toMatch(next);
+		expect(text('sentence')).toContain('The connection was interrupted.');
+	}
+});
+
 test('a device that was refused once may try again, beside another code, and a counter is not read aloud [F1308]', async () => {
 	const { agent, at, text } = await givenScreen();
 	const problem = { code: 'credential-refused', message: 'm', remedy: 'r', recovers: true } as const;

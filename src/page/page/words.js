@@ -145,6 +145,8 @@ const REFUSALS = ['access-forbidden', 'request-rejected'];
  */
 function toldWords({ code, recovers, params }) {
 	const [what, todo] = problemWords(code);
+	// The service has ended the channel itself: no cable is at fault.
+	if (code === 'connection-lost' && params?.closeCode !== undefined) return [what, problemWords('service-failed')[1]];
 	const isRefused = todo === problemWords('credential-refused')[1] || REFUSALS.includes(code);
 	// Another code would not help where the service has just issued what it refuses.
 	if (isRefused && !recovers && params?.shown === 'fresh') return [text('refusedForNow'), problemWords('internal')[1]];
