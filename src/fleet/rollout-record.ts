@@ -151,16 +151,13 @@ export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan)
 	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
 }
 
-/** The pauses of the plan in force, without those of parts that the next plan brings further. A rule under a new name keeps that of the one that is gone. */
+/** The pauses of the plan in force, without those of parts that the next plan brings further. A part that had no rollout keeps that of one that it repeats: rules are renamed, split and put together. */
 export function pausesKept(record: RolloutRecord, before: KnownPlan, after: FleetPlan): Signing['paused'] {
-	const [old, now] = [partsOf(before.plan), partsOf(after)];
-	const isIn = (parts: typeof now, part: string) => parts.some(({ name }) => name === part);
+	const old = new Map(partsOf(before.plan).map(({ name, rollout }) => [name, rollout]));
 	const pauses = Object.entries(pausedIn(record, before));
-	const kept = now.flatMap(({ name, rollout }) => {
+	const kept = partsOf(after).flatMap(({ name, rollout }) => {
 		const [pause] = pauses.filter(
-			([part]) =>
-				(part === name || !(isIn(now, part) || isIn(old, name))) &&
-				isNoFurther(rollout, old.find((one) => one.name === part)?.rollout),
+			([part]) => (part === name || (rollout && !old.get(name))) && isNoFurther(rollout, old.get(part)),
 		);
 		return pause ? [[name, pause[1]] as const] : [];
 	});

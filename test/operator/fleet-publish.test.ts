@@ -397,6 +397,23 @@ describe('a pause that was published', () => {
 		expect((await step('next-ring')).stdout).toMatch(/^rule lobby +to new +50 % +→ +100 %/m);
 	});
 
+	test('holds a rule that is split, and one whose rollout moves to the defaults [F1543]', async () => {
+		const { plan, sign, out, of, step } = await givenPause();
+		const words = of();
+		const [lobby] = words.rules.filter(({ name }) => name === 'lobby');
+		const again = { ...lobby, name: 'lobby-b', match: { deviceIds: ['K-9*'] } };
+		expect(
+			(await sign(await plan(3, 'new', { ...words, rules: [again, ...words.rules] }), out, '--allow-empty-ring'))
+				.status,
+		).toBe(0);
+		expect((await step('next-ring')).stdout).toMatch(/Paused .*: rule lobby-b since 2\S+Z, rule lobby since/);
+		const together = { ...words, defaults: { ...words.defaults, rollout: lobby?.rollout }, rules: [] };
+		expect((await sign(await plan(4, 'new', together), out, '--allow-empty-ring', '--allow-moves', '100')).status).toBe(
+			0,
+		);
+		expect((await step('next-ring')).stdout).toMatch(/revision 4: Paused .*: the defaults since/);
+	});
+
 	test('is not passed where the record is lost: a person names the plan in force [F1509]', async () => {
 		const { out, record, step, published } = await givenPause();
 		await rm(record);
