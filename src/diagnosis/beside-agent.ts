@@ -1,6 +1,8 @@
-/** A finding of the doctor on the way to the service in the light of what the agent tells. Pure. */
-import type { ErrorCode } from '../base/errors.ts';
+/** A finding of the doctor on the way to the service in the light of what the agent tells, or would tell. Pure. */
+import { type ErrorCode, type Failure, retryClassOf } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
+import { afterFailure, NO_FAILURES } from '../connection/backoff.ts';
+import { asPassing } from '../connection/evidence.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Finding } from './checks.ts';
 
@@ -17,4 +19,13 @@ export function besideAgent(found: Finding, { state, problem }: Pick<Status, 'st
 	if (state !== 'online') return found;
 	if (found.code === 'connect-timeout') return { ...found, message: joinSentences(found.message, STILL_OPEN) };
 	return LATE.has(found.code) ? { ...found, status: 'warning', remedy: SLOW } : found;
+}
+
+/** While no agent runs: as it would tell its first attempt. */
+export function asFirstMet(met: Failure, wasOnline: boolean): Failure {
+	const first = { retryClass: retryClassOf(met.code), atMs: 0, timedOut: false, serviceRestarts: false, wasOnline };
+	return asPassing(
+		met,
+		afterFailure(NO_FAILURES, first, () => 0),
+	);
 }

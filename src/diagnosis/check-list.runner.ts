@@ -22,7 +22,7 @@ import { EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { missingFor, UPDATES_PROGRAM } from '../updates/package.ts';
 import { keptWithoutSettings, serviceOf } from '../workflow/desired-registration.ts';
-import { besideAgent } from './beside-agent.ts';
+import { asFirstMet, besideAgent } from './beside-agent.ts';
 import {
 	assessAnswer,
 	assessCertificate,
@@ -105,7 +105,7 @@ export function openContext(options: DoctorOptions) {
 	});
 	const reach = once(async (url: URL, limitMs: number) => (await runtime()).network.reach(url, limitMs));
 	const inspection = once(async (url: URL, limitMs: number) => (await runtime()).network.inspect(url, limitMs));
-	const channel = once(async () => tryChannel(await runtime(), await savedState(), userAgent));
+	const channel = once(async () => tryChannel(await runtime(), await savedState(), userAgent, asFirstMet));
 	return {
 		...options,
 		paths,

@@ -3,12 +3,10 @@
  * own. Without one the saved Connection opens a channel, which is closed again; nothing is registered, nothing is saved.
  */
 import { plainDuration } from '../base/durations.ts';
-import { asFailure, type Failure, failure, retryClassOf } from '../base/errors.ts';
+import { asFailure, type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
-import { afterFailure, NO_FAILURES } from '../connection/backoff.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { channelAddress } from '../connection/channel-address.ts';
-import { asPassing } from '../connection/evidence.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import { statusSentence } from '../status/sentence.ts';
@@ -70,8 +68,16 @@ export function checkHeartbeat(
 	return ok(`The last one was sent ${plainDuration(agoMs)} ago, and the service keeps the channel open.`);
 }
 
-/** Opens a channel with the saved Connection. `answered` tells whether the service answers on the open channel. */
-export async function tryChannel(runtime: Runtime, device: DeviceState, userAgent: string) {
+/**
+ * Opens a channel with the saved Connection. `answered` tells whether the service answers on the open channel.
+ * @param told a failure of it. Default: as it is.
+ */
+export async function tryChannel(
+	runtime: Runtime,
+	device: DeviceState,
+	userAgent: string,
+	told = (met: Failure, _wasOnline: boolean) => met,
+) {
 	const { resolved, credentials, network } = runtime;
 	const { service } = resolved.settings;
 	const baseUrl = serviceOf(resolved.settings, device);
@@ -117,7 +123,7 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 			const remedy = 'Nothing to do: the agent registers again with its credential when it starts.';
 			const found = canRegister
 				? warning({ ...event.failure, remedy })
-				: failed(asMet(event.failure, saved?.worked === true));
+				: failed(told(event.failure, saved?.worked === true));
 			opened.resolve(found);
 			answered.resolve(found);
 			ended.resolve();
@@ -132,13 +138,4 @@ export async function tryChannel(runtime: Runtime, device: DeviceState, userAgen
 			await ended.promise;
 		},
 	};
-}
-
-/** As the agent would tell it after a first attempt. */
-function asMet(met: Failure, wasOnline: boolean): Failure {
-	const first = { retryClass: retryClassOf(met.code), atMs: 0, timedOut: false, serviceRestarts: false, wasOnline };
-	return asPassing(
-		met,
-		afterFailure(NO_FAILURES, first, () => 0),
-	);
 }
