@@ -280,7 +280,7 @@ async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowM
 
 function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {
 	const name = rule === null ? 'defaults' : `rule ${rule}`;
-	// Settings, whom it is for, or all of a rule: the way back says no more of it than the plan.
+	// Settings, the devices of a rule, or all of it: the way back says no more of it than the plan.
 	if (to === null && version === null && versionAfter !== undefined)
 		return [name, 'its newest change', '', '→', 'as it was signed before'];
 	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
