@@ -66,8 +66,8 @@ export interface Backoff {
 	readonly refusedForMs: number;
 	/** Monotonic time of the newest refusal; `null` before the first. */
 	readonly refusedAtMs: number | null;
-	/** Whether the newest failure was a refusal. */
-	readonly wasRefused: boolean;
+	/** How long the newest refusals in a row have lasted, in milliseconds; `null` where the newest failure was none. */
+	readonly rowMs: number | null;
 	/** Monotonic time of the first answer that only a person can mend; `null` while there was none. */
 	readonly surprisedAtMs: number | null;
 	/** Whether the last registration was refused: then a new Connection cannot be had. */
@@ -90,7 +90,7 @@ export const NO_FAILURES: Backoff = {
 	timedOut: false,
 	refusedForMs: 0,
 	refusedAtMs: null,
-	wasRefused: false,
+	rowMs: null,
 	surprisedAtMs: null,
 	registerRefused: false,
 	inTurn: false,
@@ -136,6 +136,7 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 	const keptWindowMs = before.inTurn ? before.overloadWindowMs : 0;
 	const isOutage = isSurprising && failed.wasOnline === true && failed.atMs - (surprisedAtMs ?? 0) < OUTAGE_MS;
 	const sinceMs = before.refusedAtMs === null ? 0 : failed.atMs - before.refusedAtMs;
+	const countedMs = Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS);
 	const backoff: Backoff = {
 		...before,
 		failures: before.failures + 1,
@@ -144,9 +145,9 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
 				: keptWindowMs,
 		timedOut: before.timedOut || failed.timedOut,
-		refusedForMs: before.refusedForMs + (isRefused ? Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS) : 0),
+		refusedForMs: before.refusedForMs + (isRefused ? countedMs : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,
-		wasRefused: isRefused,
+		rowMs: !isRefused ? null : before.rowMs === null ? 0 : before.rowMs + countedMs,
 		surprisedAtMs,
 	};
 	const patienceMs = failed.wasOnline ? PATIENCE_MS.wasOnline : PATIENCE_MS.usual;
@@ -163,8 +164,7 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 			: [Math.min(floorMs, 45 * SECOND), Math.min(2 * floorMs, MINUTE)];
 	const askedMs = floorMs > 0 ? between(fromMs, toMs) : 0;
 	// What refuses a good Connection between other answers is most likely what gives those.
-	const isAmongOthers = isPatient && !before.wasRefused;
-	const paced = isAmongOthers ? { ...backoff, refusedForMs: 0 } : backoff;
+	const paced = isPatient ? { ...backoff, refusedForMs: backoff.rowMs ?? 0 } : backoff;
 	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, paced, blocked, between)));
 	return { backoff, delayMs, blocked, outweighed };
 }

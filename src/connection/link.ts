@@ -374,6 +374,7 @@ function settled(state: State<'online'>, atMs: number, outlived = false): State<
 		isOther: false,
 		refusedForMs: 0,
 		refusedAtMs: null,
+		rowMs: null,
 	};
 	const isStable = outlived || lifeMs >= STABLE_AFTER_MS;
 	return { ...state, onlineAtMs: atMs, backoff: { ...(isStable ? NO_FAILURES : proved), hasCounted: true } };

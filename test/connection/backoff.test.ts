@@ -144,6 +144,21 @@ describe('when the credential is refused', () => {
 		expect(following(everyMinute(9), LEAST).blocked).toBe(false);
 	});
 
+	test('between other answers a device that was online lately waits as for those, and after two in a row 30 to 60 s, for ten minutes [F1544]', () => {
+		const wasOnline = { wasOnline: true };
+		const among: FailedAttempt[] = [];
+		for (let minute = 0; minute < 10; minute += 1) {
+			const [first, second, third] = [0, 20, 40].map((seconds) => ({
+				atMs: minute * MINUTE + seconds * SECOND,
+				...wasOnline,
+			}));
+			among.push(failed('unreachable', first), failed('refused', second));
+			expect(range(...among)[1]).toBeLessThanOrEqual(30);
+			among.push(failed('refused', third));
+			expect(range(...among)).toEqual([30, 60]);
+		}
+	});
+
 	test('for ten minutes it needs a person, and goes on at waits that grow to an hour', () => {
 		expect(PATIENCE_MS.usual).toBe(10 * MINUTE);
 		expect(following(everyMinute(10), LEAST).blocked).toBe(true);
@@ -232,7 +247,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		timedOut: false,
 		refusedForMs: 0,
 		refusedAtMs: null,
-		wasRefused: false,
+		rowMs: null,
 		surprisedAtMs: null,
 		registerRefused: false,
 		inTurn: false,
