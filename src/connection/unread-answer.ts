@@ -80,7 +80,7 @@ export function unreadAnswer({ status, host, texts, body = '', isRepeated, token
 		? 'The answer is in UTF-16, and JSON is in UTF-8 (RFC 8259)'
 		: texts.length === 0
 			? isRepeated
-				? 'The answer only repeats the code'
+				? 'The answer only repeats what the device has sent'
 				: body.trim().startsWith('<')
 					? 'The answer is XML'
 					: body.trim() !== '' && parseJson(body) === undefined

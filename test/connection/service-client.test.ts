@@ -139,7 +139,7 @@ describe('registering', () => {
 			const result = await register(url);
 			expect(result).toMatchObject({ ok: false, failure: { code: 'answer-unreadable' } });
 			const { message, remedy } = (result as { failure: Failure }).failure;
-			expect(`${message} ${remedy}`).toMatch(/The answer only repeats the code\. No setting reads/);
+			expect(`${message} ${remedy}`).toMatch(/The answer only repeats what the device has sent\. No setting reads/);
 			expect(remedy).not.toContain('tokenPointer');
 		}
 	});

@@ -1,12 +1,22 @@
 /** What the ends of channels say of a second device with the same id: two devices on virtual time, and others that are alone. */
 import { expect, test } from 'vitest';
-import { createWorld, type VirtualChannel, type VirtualDevice } from './virtual-channels.ts';
+import { createWorld, type VirtualChannel, type VirtualDevice, type VirtualWorld } from './virtual-channels.ts';
 import { ANSWERS } from './virtual-fleet.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const CODES = [1000, 1001, 1002, 1005, 1006, 1008, 1011, 1012, 1013, 4001, 4401, 4409, 4999];
 const SEEDS = Array.from({ length: 20 }, (_, index) => index + 1);
+
+/** When the last of them has said within an hour that there is another one. */
+function saidByAllMs(world: VirtualWorld, devices: readonly VirtualDevice[]): number {
+	const silent = new Set(devices);
+	const saidMs = world.run(60 * MINUTE, () => {
+		for (const device of silent) if (device.says() === 'duplicate-device') silent.delete(device);
+		return silent.size === 0;
+	});
+	return saidMs ?? Number.POSITIVE_INFINITY;
+}
 
 test.each(CODES)(
 	'two devices whose service ends the older channel with %i both say so within 10 min [F690]',
@@ -25,12 +35,7 @@ test.each(CODES)(
 				const beginsMs = 5 * MINUTE * world.random();
 				both[0]?.begin(0);
 				both[1]?.begin(beginsMs);
-				const silent = new Set(both);
-				const saidMs = world.run(60 * MINUTE, () => {
-					for (const device of silent) if (device.says() === 'duplicate-device') silent.delete(device);
-					return silent.size === 0;
-				});
-				const minutes = ((saidMs ?? Number.POSITIVE_INFINITY) - beginsMs) / MINUTE;
+				const minutes = (saidByAllMs(world, both) - beginsMs) / MINUTE;
 				expect.soft(minutes, `key ${hasKey}, seed ${seed}`).toBeLessThan(10);
 			}
 	},
@@ -61,12 +66,7 @@ test.each(CODES.filter((code) => ![1001, 1012, 1013].includes(code)))(
 			const beginsMs = 5 * MINUTE * world.random();
 			both[0]?.begin(0);
 			both[1]?.begin(beginsMs);
-			const silent = new Set(both);
-			const saidMs = world.run(60 * MINUTE, () => {
-				for (const device of silent) if (device.says() === 'duplicate-device') silent.delete(device);
-				return silent.size === 0;
-			});
-			const minutes = ((saidMs ?? Number.POSITIVE_INFINITY) - beginsMs) / MINUTE;
+			const minutes = (saidByAllMs(world, both) - beginsMs) / MINUTE;
 			expect.soft(minutes, `seed ${seed}`).toBeLessThan(10);
 		}
 	},
