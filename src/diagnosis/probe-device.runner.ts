@@ -81,8 +81,9 @@ export async function checkState(
 	daemon: DaemonWord,
 	look: () => Promise<LoadedState>,
 ): Promise<Finding> {
-	const info = await stat(stateDir).catch(() => null);
-	if (info === null) return checkMissingState(stateDir);
+	const info = await stat(stateDir).catch((error: NodeJS.ErrnoException) => error.code ?? '');
+	if (info === 'ENOENT' && daemon.kind === 'runs') return warning(goneState(stateDir));
+	if (typeof info === 'string') return checkMissingState(stateDir);
 	const told = daemon.kind === 'runs' ? daemon.status.warnings.filter(({ code }) => code.startsWith('state-')) : [];
 	const isClosed = await access(stateDir, constants.R_OK | constants.X_OK).then(
 		() => false,
@@ -135,6 +136,13 @@ async function findDamagedLogs(stateDir: string, isUnused: boolean): Promise<Fai
 	const remedy = joinSentences('Check the disk.', ...damaged.map(([name]) => MISSING[name]), old ? MISSING.events : '');
 	return failure('state-corrupt', `Files of the log are damaged: ${told.join('; ')}.`, { remedy });
 }
+
+/** An agent that was started with another directory says the same. */
+const goneState = (stateDir: string) =>
+	failure('state-unwritable', `${stateDir} is gone, or is not that of the agent, which runs.`, {
+		remedy:
+			'If it was removed or its disk is not mounted, put it back before the agent is restarted: a restart without it is that of a device that was never paired.',
+	});
 
 /** The agent creates the directory when it first starts, if it may. */
 async function checkMissingState(stateDir: string): Promise<Finding> {

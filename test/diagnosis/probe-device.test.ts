@@ -1,4 +1,4 @@
-import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, test } from 'vitest';
@@ -153,6 +153,18 @@ describe('the state directory', () => {
 		expect(checks.state).toMatchObject({
 			status: 'ok',
 			message: expect.stringMatching(/does not exist yet: the agent/),
+		});
+	});
+
+	test('that is gone while the agent runs is told, before a restart makes another device of this one [F1545]', async () => {
+		const { home } = await givenPairedAgent(await givenService());
+		await rename(home.paths.stateDir, join(home.directory, 'away'));
+		const { checks } = await examine({ home }, 'state');
+		await rename(join(home.directory, 'away'), home.paths.stateDir);
+		expect(checks.state).toMatchObject({
+			status: 'warning',
+			code: 'state-unwritable',
+			remedy: expect.stringMatching(/put it back before the agent is restarted/),
 		});
 	});
 
