@@ -11,7 +11,8 @@ import type { RetryClass } from '../base/errors.ts';
  * | a place that is still held: `occupied` | the service has another channel of this device | 5 to 30 s | 60 s |
  * | refusal: `refused` | 401, 1008, a private close code again and again | the Connection and 0 to 5 s later the credential, every 30 to 120 s, after another failure as an outage; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
  * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min; twice the `Retry-After` where that is more |
- * | never worked yet: `surprising` without evidence, `slow` | it asks for a person at once | 5 to 10 min | 10 min |
+ * | never worked yet: `surprising` without evidence | it asks for a person at once | T/2 to T, 15 s to 10 min | 60 s or T, at most 10 min |
+ * | `slow` | the device's own side: it waits for a person | 5 to 10 min | 10 min |
  *
  * Up to 10 min the `Retry-After` of an overload is the least wait, spread over as much again; of any other class, or of one of
  * several addresses, up to 45 s of it, spread to 60 s. Where another address of the name was not tried yet, any class is an outage.
@@ -165,7 +166,8 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 	const askedMs = floorMs > 0 ? between(fromMs, toMs) : 0;
 	// What refuses a good Connection between other answers is most likely what gives those.
 	const paced = isPatient ? { ...backoff, refusedForMs: backoff.rowMs ?? 0 } : backoff;
-	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, paced, blocked, between)));
+	const surprisedMs = failed.atMs - (surprisedAtMs ?? failed.atMs);
+	const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, paced, blocked, surprisedMs, between)));
 	return { backoff, delayMs, blocked, outweighed };
 }
 
@@ -173,11 +175,15 @@ function ownDelay(
 	failed: FailedAttempt,
 	backoff: Backoff,
 	blocked: boolean,
+	surprisedMs: number,
 	between: (from: number, to: number) => number,
 ): number {
-	if (failed.retryClass === 'surprising' && blocked && failed.wasOnline) return between(2.5 * MINUTE, 5 * MINUTE);
-	if (failed.retryClass === 'slow' || (failed.retryClass === 'surprising' && blocked))
-		return between(5 * MINUTE, 10 * MINUTE);
+	if (failed.retryClass === 'surprising' && blocked) {
+		// A service has bad seconds, and what is asked for the first time may fall into one.
+		const windowMs = failed.wasOnline ? 5 * MINUTE : Math.min(10 * MINUTE, Math.max(30 * SECOND, surprisedMs));
+		return between(windowMs / 2, windowMs);
+	}
+	if (failed.retryClass === 'slow') return between(5 * MINUTE, 10 * MINUTE);
 	if (failed.retryClass === 'refused' && backoff.refusedForMs > 0) {
 		const windowMs = refusedWindowMs(backoff.refusedForMs, blocked, failed.wasOnline ?? false);
 		return between(windowMs / 2, windowMs);

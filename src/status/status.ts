@@ -157,9 +157,8 @@ function hopesForNext({ current, next }: Supervision): boolean {
 /** The link whose trouble is the device's trouble. */
 /** Where the new link is tried first, its attempt is the next one. */
 function nextAttemptMsOf({ current, next }: Supervision): number | null {
-	if (!current || !('untilMs' in current.state)) return null;
-	const { untilMs } = current.state;
-	return next && 'untilMs' in next.state ? Math.min(untilMs, next.state.untilMs) : untilMs;
+	const waits = [current, next].flatMap((link) => (link && 'untilMs' in link.state ? link.state.untilMs : []));
+	return waits.length > 0 ? Math.min(...waits) : null;
 }
 
 function linkThatMatters(supervision: Supervision): Link | null {

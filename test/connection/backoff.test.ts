@@ -194,7 +194,17 @@ test('what only a person can change is tried again after five minutes or more', 
 	expect(following([failed('slow')], LEAST).blocked).toBe(true);
 	expect(range(failed('slow'))).toEqual([300, 600]);
 	expect(range(...times(20, failed('slow', { wasOnline: true })))).toEqual([300, 600]);
-	expect(range(failed('surprising'))).toEqual([300, 600]);
+});
+
+test('a request that the service has never taken is tried again after as long as it has failed for [F1556]', () => {
+	const first = failed('surprising');
+	const after = (seconds: number) => failed('surprising', { atMs: seconds * SECOND });
+	expect(following([first], LEAST).blocked).toBe(true);
+	expect(range(first)).toEqual([15, 30]);
+	expect(range(first, after(30))).toEqual([15, 30]);
+	expect(range(first, after(30), after(60))).toEqual([30, 60]);
+	expect(range(first, after(240))).toEqual([120, 240]);
+	expect(range(first, after(86_400))).toEqual([300, 600]);
 });
 
 describe('what only a person could change, of a device that was online lately,', () => {

@@ -160,11 +160,11 @@ describe('registering', () => {
 		expect(effects).toHaveLength(1);
 	});
 
-	test('an unknown workflow waits for a person, at the slow pace', () => {
+	test('an unknown workflow waits for a person, and is tried again for as long as it has been unknown', () => {
 		const unknown = failure('workflow-unknown', 'No such workflow.');
 		const { state, effects } = tell(states.registering, registerFailed(unknown));
 		expect(state).toMatchObject({ name: 'blocked', next: 'register' });
-		expect(effects).toMatchObject([{ type: 'wait', delayMs: 7.5 * MINUTE }]);
+		expect(effects).toMatchObject([{ type: 'wait', delayMs: 22_500 }]);
 	});
 });
 

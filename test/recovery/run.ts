@@ -31,7 +31,7 @@ export function limitOf(cause: Pick<Cause, 'class' | 'retryAfterSeconds'>, secon
 		outage: seconds <= 900 ? 60 : 300,
 		refusal: Math.max(130, Math.min(1800, seconds)),
 		overload: Math.max(60, Math.min(1800, seconds)),
-		first: 600,
+		first: Math.max(60, Math.min(600, seconds)),
 	};
 	return Math.max(limits[cause.class], asked);
 }

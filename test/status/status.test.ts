@@ -222,6 +222,12 @@ describe('what a technician reads while something changes', () => {
 	const elsewhere = withKey('w2', { baseUrl: 'https://other.example' });
 	const renewing = happen(online, { type: 'renewalDue', generation: 1, atMs: 0 });
 
+	test('the next attempt is named, also of a move beside a channel that is online [F1557]', () => {
+		const waiting = describeStatus(snapshot(tell(moving, 'next', registerFailed(unknown)), { hasBeenOnline: true }));
+		expect(waiting.channel).toMatchObject({ state: 'online', nextAttemptAt: expect.any(String) });
+		expect(describeStatus(snapshot(moving, { hasBeenOnline: true })).channel.nextAttemptAt).toBeNull();
+	});
+
 	test.each<[string, Supervision, string]>([
 		['a move', moving, 'Online with id.example, workflow w1; moving to workflow w2.'],
 		[

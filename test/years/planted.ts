@@ -306,7 +306,7 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'no-backoff',
 		'dials-seldom',
 		'connection/backoff.ts',
-		'const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, paced, blocked, between)));',
+		'const delayMs = Math.ceil(Math.max(askedMs, ownDelay(failed, paced, blocked, surprisedMs, between)));',
 		'const delayMs = 50;',
 	),
 	one(
