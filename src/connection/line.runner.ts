@@ -123,7 +123,7 @@ export function keepLine(store: LineStore, log: Pick<Log, 'info' | 'warn'>): Lin
 			rhythm = afterAnswer(rhythm, atMs - openedAtMs);
 		},
 		ended({ failure, closeCode, line }, atMs, replaced = null) {
-			const cause = causeOf(failure.code, closeCode);
+			const cause = causeOf(failure, closeCode);
 			if (!line) {
 				// An attempt that follows at once tells why the last channel was cut.
 				const isRefusal = REFUSALS.has(failure.code);

@@ -60,9 +60,10 @@ export function withHindrance(cuts: readonly Cut[], refusal?: string): readonly 
 }
 
 /** The cause in the words of {@link Cut}. */
-export function causeOf(code: Failure['code'], closeCode: number | null): string {
-	if (closeCode !== null) return String(closeCode);
-	return CAUSES[code] ?? code;
+export function causeOf({ code, params }: Failure, closeCode: number | null): string {
+	// 1005: the close frame had none.
+	const ended = closeCode ?? (params?.['closeCode'] === 1005 ? 1005 : null);
+	return ended === null ? (CAUSES[code] ?? code) : String(ended);
 }
 const SILENCE = 'silence';
 const CAUSES: Partial<Record<Failure['code'], string>> = {

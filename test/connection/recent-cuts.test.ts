@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { classifyClose } from '../../src/connection/classify-failure.ts';
 import { asMeant } from '../../src/connection/evidence.ts';
-import { type Cut, duplicateWarning, replacedBy, withCut } from '../../src/connection/recent-cuts.ts';
+import { type Cut, causeOf, duplicateWarning, replacedBy, withCut } from '../../src/connection/recent-cuts.ts';
 
 const SECOND = 1000;
 
@@ -107,4 +107,11 @@ describe('a second device with the same id', () => {
 		expect(heldFor(8)).toBeUndefined();
 		expect(heldFor(9)).toBe('duplicate-device');
 	});
+});
+
+test('a cut is named by its close code, one without a code as well [F1560]', () => {
+	for (const code of [1005, 1006, 1011, 4001]) {
+		const ended = classifyClose({ code, reason: '', host: 'id.example' });
+		expect(causeOf(ended, code === 1005 || code === 1006 ? null : code)).toBe(String(code));
+	}
 });
