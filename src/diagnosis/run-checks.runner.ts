@@ -56,7 +56,12 @@ export async function diagnose<Context>(options: DiagnoseOptions<Context>) {
 		const cancel = clock.schedule(limitMs, () => late.resolve(tooLate));
 		try {
 			// A little less than the limit: a check that ends on its own says more than one that is cut off.
-			return await Promise.race([check.run(context, Math.ceil(limitMs * 0.95), before), late.promise]);
+			const run = check.run(context, Math.ceil(limitMs * 0.95), () => {
+				// Those have limits of their own.
+				cancel();
+				return before();
+			});
+			return await Promise.race([run, late.promise]);
 		} catch (error) {
 			return failed(toFailure(error));
 		} finally {

@@ -1,6 +1,6 @@
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { CheckId } from '../../src/diagnosis/check-list.runner.ts';
 import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from '../connection/network-peers.ts';
@@ -93,6 +93,22 @@ describe('the way to the service', () => {
 		expect(report.checks.http).toMatchObject({ status: 'skipped', blockedBy: 'tls' });
 	});
 
+	test('on which a handshake is lost after another one was made is not told as a port that is closed [F1558]', async () => {
+		const service = await tlsPort('server');
+		let made = 0;
+		const port = await listen(
+			createServer((socket) => {
+				made += 1;
+				// The connection alone, and the look at the certificate.
+				if (made <= 2) socket.pipe(connect(service)).pipe(socket);
+				socket.on('error', () => {});
+			}),
+		);
+		const report = await look({ baseUrl: `https://localhost:${port}`, ...trusting }, 'http');
+		expect(report.checks).toMatchObject({ tcp: { status: 'ok' }, tls: { status: 'ok' } });
+		expectProblem(report.checks.http, 'failed', 'connect-timeout', /accepted a connection, but did not finish its TLS/);
+	});
+
 	const answering = async (listener: RequestListener) => ({
 		baseUrl: `http://127.0.0.1:${await listen(createHttpServer(listener))}`,
 	});
@@ -102,6 +118,11 @@ describe('the way to the service', () => {
 			response.setHeader('content-type', 'text/html').end('<html>Accept our terms</html>'),
 		);
 		expectProblem((await look(portal, 'http')).checks.http, 'failed', 'captive-portal', /web page/);
+	});
+
+	test('leads to a service that has too much to do, and asks for a wait [F1561]', async () => {
+		const busy = await answering((_request, response) => response.writeHead(503, { 'retry-after': '3600' }).end());
+		expectProblem((await look(busy, 'http')).checks.http, 'failed', 'service-overloaded', /It asks to wait for 60 min\.$/);
 	});
 
 	test('leads to a portal that sends elsewhere', async () => {

@@ -48,6 +48,19 @@ describe('the running of checks', () => {
 		expect(clock.pending).toBe(0);
 	});
 
+	test('one that looks at what the others have found does not fail because they took long [F1559]', async () => {
+		const clock = createSteppedClock();
+		const slow = async () => {
+			await Promise.resolve();
+			clock.advance(4000);
+			return ok('It took its time.');
+		};
+		const agent: Check<null>['run'] = async (_, __, before) => ok(`${(await before()).length} before it.`);
+		const list = listWith({ tls: slow, http: slow, agent });
+		const { checks } = await diagnose({ list, context, checks: ['http', 'agent'], warningsAsErrors: false, clock });
+		expect(checks.find(({ id }) => id === 'agent')).toMatchObject({ status: 'ok', message: '6 before it.' });
+	});
+
 	test('all together end within their limit, however long each takes', async () => {
 		const clock = createSteppedClock();
 		const limits: number[] = [];
