@@ -1,4 +1,5 @@
 /** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
+import path from 'node:path';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
@@ -36,9 +37,14 @@ export function ownTexts(
 	].filter((text): text is string => typeof text === 'string' && text.length > 1);
 }
 
-/** Texts of the device in its settings files, the names of these files, and those of all settings. */
+/** Texts of the device in its settings files, the names of these files and their directories, and those of all settings. */
 export function textsOfFiles({ settings, documents, problems }: ResolvedSettings): string[] {
 	const bad = problems.map(({ params, message }) => params?.['path'] ?? /^(\/\S+?):? /.exec(message)?.[1]);
 	const files = [...documents.map(({ where }) => where), ...bad].filter((file) => typeof file === 'string');
-	return [...ownTexts(settings, EMPTY_STATE), ...files, ...listSettings().keys()];
+	return [
+		...ownTexts(settings, EMPTY_STATE),
+		...files,
+		...files.map((file) => path.dirname(file)),
+		...listSettings().keys(),
+	];
 }

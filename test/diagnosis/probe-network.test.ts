@@ -122,7 +122,12 @@ describe('the way to the service', () => {
 
 	test('leads to a service that has too much to do, and asks for a wait [F1561]', async () => {
 		const busy = await answering((_request, response) => response.writeHead(503, { 'retry-after': '3600' }).end());
-		expectProblem((await look(busy, 'http')).checks.http, 'failed', 'service-overloaded', /It asks to wait for 60 min\.$/);
+		expectProblem(
+			(await look(busy, 'http')).checks.http,
+			'failed',
+			'service-overloaded',
+			/It asks to wait for 60 min\.$/,
+		);
 	});
 
 	test('leads to a portal that sends elsewhere', async () => {
