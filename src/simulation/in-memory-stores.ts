@@ -16,6 +16,7 @@ export const NULL_STATE_STORE: StateStore = {
 	logMark: '',
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
+	isGone: () => false,
 	probe: async () => {},
 	close: async () => {},
 };

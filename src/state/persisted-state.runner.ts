@@ -19,7 +19,7 @@ const PACE_MS = 1000;
  */
 export function keepPersistedState(
 	initial: DeviceState,
-	store: Pick<StateStore, 'save'>,
+	store: Pick<StateStore, 'save'> & Partial<Pick<StateStore, 'isGone'>>,
 	clock: Clock,
 	onSaved: (failure: Failure | null) => void,
 	isUnwritable = false,
@@ -123,7 +123,7 @@ export function keepPersistedState(
 		close(): void {
 			closed = true;
 			cancelRetry();
-			if (cancelPaced || isBehind) save();
+			if (cancelPaced || isBehind || store.isGone?.()) save();
 		},
 	};
 }

@@ -159,6 +159,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			() => null,
 		);
 
+	const isGone = () => durable !== null && !fs.existsSync(at(STATE));
 	const readWith = (name: string) => readCopy(at(name), checked, lock !== null);
 
 	/** Neither copy is whole. @throws AgentError `state-unreadable` where one of them may be, and is not to be touched. */
@@ -241,7 +242,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		// What belonged to a service goes with it.
 		if (state.pairing === null) newer = {};
 		try {
-			if (contentOf(state, newer) !== durable) await writeBoth(state);
+			if (isGone() || contentOf(state, newer) !== durable) await writeBoth(state);
 			if (!forget) return;
 			for (const name of listQuarantined()) removeAll(at(name));
 			await files.syncDirectory(stateDir);
@@ -359,6 +360,8 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 					await files.remove(at(TEMPORARY)).catch(() => undefined);
 				}
 			}),
+		/** Whether what was saved was removed by another. */
+		isGone,
 		/** Of the logs beside this state, once it was loaded. */
 		get logMark() {
 			return markOf(stamp);

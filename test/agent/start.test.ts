@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, rename, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rmdir, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
@@ -77,6 +77,15 @@ describe('a damaged state', () => {
 		await device.pair(service.createPairingCode('check-in').url);
 		await device.untilLive('check-in');
 	});
+});
+
+test('what was removed while the agent ran is saved again when it stops: the device stays paired [F1563]', async () => {
+	const device = await givenPairedAgent(await givenService());
+	for (const name of await readdir(device.home.paths.stateDir))
+		if (name.startsWith('state')) await unlink(join(device.home.paths.stateDir, name));
+	await device.stop();
+	const again = await givenAgent({ home: device.home });
+	expect(await again.untilLive('check-in')).toMatchObject({ state: 'online', warnings: [] });
 });
 
 test('an agent that stops never tells its applications that the device is not paired [F556]', async () => {
