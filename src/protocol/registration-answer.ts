@@ -52,9 +52,9 @@ const WORDS = /^(?:[A-Z]?[a-z]+(?:[A-Z_.-]+[a-z]{2,})*|[A-Z_-]+)$/;
 const LEAST_WORDS = 20;
 /** A long word with a digit, which is neither a time nor a path of short parts, or bytes of another encoding: such a text is never shown. */
 const PERHAPS_SECRET = /(?:^|\s)(?!\d{4}-\d\d-\d\d|(?:\/[\w.-]{0,11})+(?:\s|$))(?=\S*\d)\S{12,}|[\0\uFFFD]/;
-/** A number of a status, a version, a time, a path or the name of a file. */
+/** A number of a status, a version, also of a program, a date, a time, a path, the name of a file, a host with its port or the address of a card. */
 const NO_SECRET =
-	/^(?:.{1,3}|v?\d+(?:\.\d+)+|\d{4}-\d\d-\d\d(?:[T ].*)?|(?:\/[\w.-]{0,11})+|[\w-]+\.(?:html?|php|aspx?|txt|js(?:on)?|css|xml))$/i;
+	/^(?:.{1,3}|(?:[a-z]+\/)?v?\d+(?:\.\d+)+|\d{4}-\d\d-\d\d(?:[T ].*)?|\d\d?:\d\d(?::\d\d)?|(?:\/[\w.-]{0,11})+|[\w-]+\.(?:html?|php|aspx?|txt|js(?:on)?|css|xml)|[\w.-]+:\d{1,5}|[\da-f]{2}(?:[:-][\da-f]{2}){5})$/i;
 /** What the request has said of the device: the answer may repeat it. */
 const OF_THE_REQUEST = /(?:device|workflow)_?(?:id|type)$|serial|mac_?address/i;
 const NAME_OF_WORDS = /(?:message|msg|detail|reason|title|description|faultstring|hint|error)s?$/i;
@@ -108,9 +108,15 @@ export function readAnswerTexts({ body, headers = {} }: RegistrationAnswer): Ans
 
 /** The texts without those that only repeat what the device has sent itself, with a scheme, in an address or in capitals, too. */
 export function withoutSent(texts: readonly AnswerText[], sent: readonly string[]): AnswerText[] {
-	const known = sent.map((one) => one.toLowerCase());
+	const inBase64 = sent.filter((one) => /^[ -~]+$/.test(one)).map((one) => btoa(one));
+	const known = [...sent, ...inBase64].map((one) => one.toLowerCase());
+	const lastOf = (text: string) =>
+		text
+			.trim()
+			.split(/[\s/]+/)
+			.at(-1) ?? '';
 	return texts.filter(
-		({ text }) => !known.includes((asToken(text) ?? text.trim().split(/\s+/).at(-1) ?? '').toLowerCase()),
+		({ text }) => ![asToken(text) ?? '', lastOf(text)].some((one) => known.includes(one.toLowerCase())),
 	);
 }
 

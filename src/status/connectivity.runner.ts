@@ -226,6 +226,8 @@ export function trackConnectivity({ clock, log, events, stateWriter, dates, sile
 			else if (!line.saidGoodbye) {
 				const nowMs = clock.monotonicMs();
 				const { workflowId } = registration.request;
+				// What this run has kept is not what an earlier one has received.
+				readBefore();
 				const from = isoAt(clock, nowMs - line.inboundSilenceMs - line.sleptMs);
 				keepGap(events, from, { workflowId, at: isoNow(clock) });
 			}

@@ -1,5 +1,4 @@
 /** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
-import path from 'node:path';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
@@ -44,7 +43,7 @@ export function textsOfFiles({ settings, documents, problems }: ResolvedSettings
 	return [
 		...ownTexts(settings, EMPTY_STATE),
 		...files,
-		...files.map((file) => path.dirname(file)),
+		...files.map((file) => file.replace(/\/[^/]*$/, '')),
 		...listSettings().keys(),
 	];
 }

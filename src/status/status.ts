@@ -157,6 +157,7 @@ function hopesForNext({ current, next }: Supervision): boolean {
 /** The link whose trouble is the device's trouble. */
 /** Where the new link is tried first, its attempt is the next one. */
 function nextAttemptMsOf({ current, next }: Supervision): number | null {
+	if (current?.state.name === 'registering' || current?.state.name === 'connecting') return null;
 	const waits = [current, next].flatMap((link) => (link && 'untilMs' in link.state ? link.state.untilMs : []));
 	return waits.length > 0 ? Math.min(...waits) : null;
 }

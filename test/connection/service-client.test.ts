@@ -134,7 +134,9 @@ describe('registering', () => {
 	});
 
 	test('names no place of a code that is all that the answer repeats [F1540]', async () => {
-		for (const answer of [`{"token":"Token ${CODE.credential}"}`, `"${CODE.credential}"`, CODE.credential]) {
+		const inBase64 = Buffer.from(CODE.credential).toString('base64');
+		const said = [`Token ${CODE.credential}`, CODE.credential, inBase64, `/t/${CODE.credential}`];
+		for (const answer of [...said.map((token) => JSON.stringify({ token })), `"${CODE.credential}"`, CODE.credential]) {
 			const { url } = await service(saying(201, answer));
 			const result = await register(url);
 			expect(result).toMatchObject({ ok: false, failure: { code: 'answer-unreadable' } });

@@ -113,6 +113,9 @@ describe('the Connection token in an answer', () => {
 		['a name of an error in the web', 'urn:ietf:params:oauth:error:42'],
 		['the name of a page', 'login.html'],
 		['a date', '2026-11-29'],
+		['a host with its port', 'id.example.com:8443'],
+		['a program with its version', 'nginx/1.25.3'],
+		['the address of a card', '00:11:22:33:44:55'],
 		['a token that is masked', '{"token":"kq7Z****"}'],
 	])('%s is none, unless its place is named [F1478]', (_what, body) => {
 		const texts = readAnswerTexts({ body });

@@ -390,3 +390,11 @@ test.each(['move', 'renew'] as const)(
 		await run([{ do: 'killLine' }, { do: 'pass', ms: 25_000 }, { do: how }, { do: 'pass', ms: 10_000 }], 'all', 1000);
 	},
 );
+
+test('a move whose line dies before the first one was ever online leaves no time before it out of the first gap', async () => {
+	const stalls = [
+		{ do: 'stall', ms: 1000 },
+		{ do: 'stall', ms: 65_982 },
+	] as const;
+	await run([{ do: 'move' }, { do: 'pass', ms: 10 }, { do: 'killOnceOpen' }, ...stalls], 'newest', 1991, false);
+});
