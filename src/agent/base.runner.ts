@@ -211,8 +211,8 @@ export function openBase(options: AgentOptions) {
 		/** Settings that were good enough to be used are kept, for the day when a push breaks them; what is only tried, once it has worked. */
 		keepSettings() {
 			dates.save();
-			const { documents, holdsTogether } = inForce();
-			if (holdsTogether) stateWriter.keep((state) => withLastSettings(state, documents));
+			const good = inForce();
+			if (good.holdsTogether) stateWriter.keep((state) => withLastSettings(state, good));
 			const { pin, resolved } = tried ?? runtime;
 			// Any other text stands for one that could not be read.
 			const { pinFile } = resolved.settings.page;

@@ -107,14 +107,15 @@ export function createCommands(parts: CommandParts) {
 		/** @param options.keepEvents whether the events of the service stay. Default `false`. */
 		async unpair({ keepEvents = false }: { readonly keepEvents?: boolean } = {}) {
 			ensureFree();
-			const { lastSettings, lastPieces, plan } = stateWriter.state;
+			const { lastSettings, lastVariables, lastPieces, plan } = stateWriter.state;
 			links.drop();
 			parts.connectivity.forget();
 			parts.line.forget();
 			parts.time.forget();
 			parts.publish();
 			try {
-				await parts.leaving.unpair({ ...EMPTY_STATE, lastSettings, lastPieces, plan }, keepEvents);
+				const kept = { lastSettings, ...(lastVariables && { lastVariables }), lastPieces, plan };
+				await parts.leaving.unpair({ ...EMPTY_STATE, ...kept }, keepEvents);
 				parts.log.info('unpaired');
 			} finally {
 				parts.tryOnlyBeside();

@@ -3,7 +3,9 @@
  * brought the device online, is not what it goes back to. Pure.
  */
 import { isObject } from '../protocol/json.ts';
-import { mend, type ResolvedSettings } from '../settings/resolve.ts';
+import type { LoadedSettings } from '../settings/load.runner.ts';
+import { mend } from '../settings/resolve.ts';
+import { variablesIn } from '../settings/setting-kinds.ts';
 import { isSame, listSettings } from '../settings/table.ts';
 import type { DeviceState } from '../state/device-state.ts';
 import type { Runtime } from './runtime.runner.ts';
@@ -29,10 +31,10 @@ export function triedSettings(
 }
 
 /** The same settings, and documents of their files, with the values from before in place of those that are only tried. */
-export function withLastGood<Loaded extends ResolvedSettings>(
+export function withLastGood<Loaded extends LoadedSettings>(
 	wanted: Loaded,
 	tried: readonly string[],
-	before: Pick<ResolvedSettings, 'settings' | 'origins' | 'documents'> | null,
+	before: Pick<LoadedSettings, 'settings' | 'origins' | 'documents' | 'variables'> | null,
 ): Loaded {
 	if (!before || tried.length === 0) return wanted;
 	const origins = new Map(wanted.origins);
@@ -49,7 +51,14 @@ export function withLastGood<Loaded extends ResolvedSettings>(
 		const last = before.documents.find((one) => one.where === where);
 		return { where, document: put(document, last?.document) };
 	});
-	return { ...wanted, settings: put(wanted.settings, before.settings) as Loaded['settings'], origins, documents };
+	const variables = variablesIn(origins, (path, name) => (tried.includes(path) ? before : wanted).variables[name]);
+	return {
+		...wanted,
+		variables,
+		settings: put(wanted.settings, before.settings) as Loaded['settings'],
+		origins,
+		documents,
+	};
 }
 
 const read = (document: unknown, keys: readonly string[]): unknown =>

@@ -258,12 +258,13 @@ export interface FirstRuntime {
  */
 export async function openFirstRuntime(
 	load: (before: LoadedBefore | null) => Promise<LoadedSettings>,
-	state: Pick<DeviceState, 'lastSettings' | 'lastWay' | 'lastPieces' | 'connections'>,
+	state: Pick<DeviceState, 'lastSettings' | 'lastVariables' | 'lastWay' | 'lastPieces' | 'connections'>,
 	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
 ): Promise<FirstRuntime> {
 	// They were valid when they were kept. A newer version knew the ones that this one does not know.
-	const last = state.lastSettings && resolveWith(state.lastSettings, sources);
+	const then = { ...sources, env: state.lastVariables ?? sources.env };
+	const last = state.lastSettings && resolveWith(state.lastSettings, then);
 	const loaded = await load(last && { loaded: last });
 	const problem = loaded.problems.find((one) => !loaded.unknown.includes(one));
 	if (problem && !last)

@@ -124,6 +124,7 @@ function describeState({
 	connections,
 	attempt,
 	lastSettings,
+	lastVariables,
 	lastWay,
 	lastPieces,
 	identity,
@@ -137,6 +138,7 @@ function describeState({
 		workedCredential: workedCredential && { id: workedCredential.id },
 		attempt: attempt && { at: attempt.at, host: attempt.host },
 		lastSettings: lastSettings?.map(({ where }) => where) ?? null,
+		...(lastVariables && { lastVariables: Object.keys(lastVariables) }),
 		lastPieces: Object.keys(lastPieces),
 		// The files hold keys, and a proxy's address its password.
 		lastWay: lastWay && { id: lastWay.id, files: Object.keys(lastWay.files) },

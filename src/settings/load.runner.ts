@@ -16,6 +16,7 @@ import {
 	resolveSettings,
 	type SettingsLayer,
 } from './resolve.ts';
+import { variablesIn } from './setting-kinds.ts';
 import { environmentName, listSettings, valueAt } from './table.ts';
 
 export interface SettingsSources {
@@ -30,6 +31,8 @@ export interface SettingsSources {
 export interface LoadedSettings extends ResolvedSettings {
 	/** Things that are probably not meant, such as a variable that names no setting. */
 	readonly notices: readonly Failure[];
+	/** The texts of the environment's settings that are in force, by variable. */
+	readonly variables: Readonly<Record<string, string>>;
 }
 
 /** The settings in force before, and which of their files stay in force when they are gone. */
@@ -119,7 +122,11 @@ export function resolveWith(
 		{ source: 'environment', texts: fromEnv.texts },
 		{ source: 'flag', texts: readSets(sets) },
 	];
-	return { ...resolveSettings(layers, checked, before, unread, missing), notices: fromEnv.notices };
+	const resolved = resolveSettings(layers, checked, before, unread, missing);
+	const variables = variablesIn(resolved.origins, (path, name) =>
+		resolved.refused.has(path) ? before?.variables[name] : (fromEnv.texts.get(path)?.value ?? before?.variables[name]),
+	);
+	return { ...resolved, notices: fromEnv.notices, variables };
 }
 
 /** A channel that is well is heard at each ping, and pings have a least interval (`livenessOf`). */

@@ -61,3 +61,15 @@ export interface SettingOrigin {
 	readonly source: 'default' | 'file' | 'environment' | 'flag';
 	readonly where: string | null;
 }
+
+/** The variables that settings come from, with their texts. @param textOf `undefined` where none is known. */
+export const variablesIn = (
+	origins: ReadonlyMap<string, SettingOrigin>,
+	textOf: (path: string, name: string) => string | undefined,
+): Record<string, string> =>
+	Object.fromEntries(
+		[...origins].flatMap(([path, { source, where }]) => {
+			const text = source === 'environment' && where !== null ? textOf(path, where) : undefined;
+			return text === undefined ? [] : [[where, text]];
+		}),
+	);

@@ -130,6 +130,8 @@ export const deviceStateSchema = later(() =>
 		confirmedOrigins: z.array(z.string()).max(16),
 		/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
 		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
+		/** The variables of the environment that settings came from then. */
+		lastVariables: z.record(z.string(), z.string()).optional(),
 		/** By which the device was online last: other settings are tried beside it before it is given up. */
 		lastWay: waySchema.nullable().default(null),
 		/** By setting, what was used last of a file that the setting names, or the port: a start with a bad one goes on with it. Holds secrets. */
@@ -298,8 +300,15 @@ export function withLastPiece(state: DeviceState, setting: string, text: string 
 type Documents = readonly { readonly where: string; readonly document: unknown }[];
 
 /** The state with the settings that were good enough to be used; the same one if it has them already. */
-export function withLastSettings(state: DeviceState, documents: Documents): DeviceState {
-	const kept = isTooLongToKeep(documents) ? [] : [...documents];
-	const unchanged = JSON.stringify(kept) === JSON.stringify(state.lastSettings);
-	return unchanged ? state : { ...state, lastSettings: kept };
+export function withLastSettings(
+	state: DeviceState,
+	{ documents, variables }: { readonly documents: Documents; readonly variables: Readonly<Record<string, string>> },
+): DeviceState {
+	const isTooLong = isTooLongToKeep([documents, variables]);
+	const lastSettings = isTooLong ? [] : [...documents];
+	const { lastVariables, ...others } = state;
+	const kept = isTooLong || Object.keys(variables).length === 0 ? {} : { lastVariables: { ...variables } };
+	const before = JSON.stringify([state.lastSettings, lastVariables]);
+	const isUnchanged = JSON.stringify([lastSettings, kept.lastVariables]) === before;
+	return isUnchanged ? state : { ...others, lastSettings, ...kept };
 }

@@ -194,3 +194,37 @@ test('changes while the disk is full are taken or told, cost no moment offline, 
 	await device.untilStatus(() => warnings(device).length === 0);
 	expect(offline).toEqual([]);
 });
+
+test.each<[string, Record<string, string>]>([
+	['cannot be used', { IDV_AGENT_BASE_URL: 'htp:/x', IDV_AGENT_HEARTBEAT_CADENCE: 'abc' }],
+	['are empty', { IDV_AGENT_BASE_URL: '', IDV_AGENT_HEARTBEAT_CADENCE: '' }],
+	['are gone', {}],
+])('variables that %s at a start cost a device neither its key nor its way back [F1564]', async (what, then) => {
+	const service = await givenService();
+	const home = await givenHome();
+	const settings = {
+		workflowId: 'check-in',
+		credential: { apiKeyFile: await home.secretFile('key', service.credentials.apiKey) },
+	};
+	const env = { IDV_AGENT_BASE_URL: service.url, IDV_AGENT_HEARTBEAT_CADENCE: '41' };
+	const first = await givenAgent({ home, settings, env });
+	await first.untilLive('check-in');
+	await home.untilSaved(({ lastVariables }) => lastVariables?.['IDV_AGENT_HEARTBEAT_CADENCE'] === '41');
+	await first.stop();
+	// Each start has the one before it to go back to.
+	await (await givenAgent({ home, env: then })).stop();
+	const device = await givenAgent({ home, env: then });
+	await device.untilLive('check-in');
+	expect(warnings(device).join('\n')).toContain('baseUrl');
+	const { heartbeatCadence } = device.agent.ways.runtime().resolved.settings;
+	expect(heartbeatCadence).toBe(what === 'cannot be used' ? 41 : 30);
+	const lost = device.untilState('offline');
+	service.revoke((await home.untilSaved()).connections[0]?.request.deviceId ?? '');
+	service.dropSockets();
+	await lost;
+	const back = device.untilState('online');
+	for (let waits = 0; waits < 40 && device.agent.status().state !== 'online'; waits += 1)
+		await Promise.race([device.passWait(), back]);
+	await back;
+	await device.stop();
+});
