@@ -26,6 +26,8 @@ export interface Runtime {
 	readonly client: ServiceClient;
 	/** Those of `service.headers` and `service.headersFile`; of the file only for the service of the settings, and for that at which the device was online last with the same file. */
 	readonly headersFor: (baseUrl: string) => Headers;
+	/** The values of `service.headersFile` that are long enough to be looked for. Default: none. */
+	readonly secretValues?: readonly string[];
 	/** When its key and its client certificate begin and end, as far as they say so. */
 	readonly ends?: readonly CredentialEnd[];
 	/** The way by which links go; left out, they are not told apart by it. */
@@ -289,6 +291,9 @@ export async function besideLast(
 	return old ? { runtime: old, tried: runtime } : { runtime, tried: null };
 }
 
+/** A shorter text stands in many answers. */
+const LEAST_SECRET = 8;
+
 function assemble(
 	{ resolved, network, headers: secretHeaders, way }: MadeWay,
 	credentials: Credentials,
@@ -313,6 +318,7 @@ function assemble(
 		pin,
 		client,
 		headersFor,
+		secretValues: Object.values(secretHeaders).filter(({ length }) => length >= LEAST_SECRET),
 		way,
 		ends: endsOf(resolved, credentials, network),
 		problems,

@@ -214,6 +214,7 @@ export async function startDaemon(options: DaemonOptions) {
 			allow: () => settings().forward.allow,
 			headers: () => settings().forward.headers,
 			serviceHeaders: (baseUrl) => runtime().headersFor(baseUrl),
+			secretValues: () => runtime().secretValues ?? [],
 			registrationPath: () => settings().service.registrationPath,
 			limits: () => ({ maxBytes: settings().forward.maxBytes, idleMs: settings().forward.idleSeconds * 1000 }),
 		});

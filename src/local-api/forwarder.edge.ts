@@ -48,6 +48,8 @@ export interface ForwarderOptions {
 	readonly headers?: () => readonly string[];
 	/** Headers of the settings that every request to this service has. Default: none. */
 	readonly serviceHeaders?: (baseUrl: string) => Readonly<Record<string, string>>;
+	/** What no answer may hold besides the Connection. Default: nothing. */
+	readonly secretValues?: () => readonly string[];
 	/** Path at which this device registers: no application may ask for it. Default: the published one. */
 	readonly registrationPath?: () => string;
 	/** Where they differ from the usual ones, as they are now. */
@@ -149,7 +151,9 @@ export function createForwarder(options: ForwarderOptions): Forward {
 				remedy: 'Add it to allow= in its line of the applications file if it should be.',
 			});
 		const added = options.serviceHeaders?.(service.baseUrl) ?? {};
-		return { method, url: decision.url, path: decision.path, more: options.headers?.() ?? [], added, ...service };
+		const secrets = [service.token, ...(options.secretValues?.() ?? [])];
+		const more = options.headers?.() ?? [];
+		return { method, url: decision.url, path: decision.path, more, added, secrets, ...service };
 	}
 }
 
@@ -175,6 +179,8 @@ interface Exchange {
 	readonly path: string;
 	readonly baseUrl: string;
 	readonly token: string;
+	/** What no answer may hold. */
+	readonly secrets: readonly string[];
 	readonly more: readonly string[];
 	readonly added: Readonly<Record<string, string>>;
 	readonly maxBytes: number;
@@ -186,7 +192,7 @@ interface Exchange {
 async function exchange(
 	request: IncomingMessage,
 	response: ServerResponse,
-	{ method, url, path, baseUrl, token, more, added, maxBytes, headMs, name }: Exchange,
+	{ method, url, path, baseUrl, token, secrets, more, added, maxBytes, headMs, name }: Exchange,
 	parts: {
 		readonly network: ForwarderOptions['network'];
 		readonly progress: Progress;
@@ -216,7 +222,8 @@ async function exchange(
 			return;
 		}
 		const body = bounded(plain ?? answer, maxBytes, tooLargeAnswer);
-		const pieces = progress.pass(withoutSecret(body, token, holdsConnection), 'service');
+		const searched = (from: AsyncIterable<Uint8Array>, secret: string) => withoutSecret(from, secret, holdsConnection);
+		const pieces = progress.pass(secrets.reduce(searched, body), 'service');
 		const begin = () => {
 			response.writeHead(statusCode, headers);
 			hasBegun = true;
@@ -271,8 +278,9 @@ async function exchange(
 
 	function checkAnswer({ statusCode = 0, headers }: Answer): Record<string, string | string[]> {
 		const names = Object.keys(headers).join('\n');
-		const isNamed = names.includes(token.toLowerCase());
-		if (isNamed || createLeakGuard(token).push(Buffer.from(JSON.stringify(headers))) === null) throw holdsConnection();
+		const head = Buffer.from(JSON.stringify(headers));
+		const isIn = (one: string) => names.includes(one.toLowerCase()) || createLeakGuard(one).push(head) === null;
+		if (secrets.some(isIn)) throw holdsConnection();
 		const coding = headers['transfer-encoding'] ?? 'chunked';
 		if (!/^(?:chunked|identity)$/i.test(coding)) throw packedUnasked(coding);
 		const location = typeof headers['location'] === 'string' ? headers['location'] : null;
@@ -304,7 +312,7 @@ async function exchange(
 	}
 
 	function holdsConnection(): AgentError {
-		const message = `The answer of ${url.host} holds the Connection of this device, and is not passed on.`;
+		const message = `The answer of ${url.host} holds the Connection of this device or a secret header, and is not passed on.`;
 		return new AgentError('answer-withheld', message, { params: { host: url.host } });
 	}
 
@@ -330,7 +338,7 @@ async function* bounded(source: AsyncIterable<Buffer>, maxBytes: number, tooLarg
 	}
 }
 
-async function* withoutSecret(source: AsyncIterable<Buffer>, secret: string, found: () => AgentError) {
+async function* withoutSecret(source: AsyncIterable<Uint8Array>, secret: string, found: () => AgentError) {
 	const guard = createLeakGuard(secret);
 	for await (const chunk of source) {
 		const safe = guard.push(chunk);

@@ -7,6 +7,7 @@ import { createForwarder, type ForwardLimits } from '../../src/local-api/forward
 import { listen, refusedPort } from '../connection/network-peers.ts';
 
 const TOKEN = 'connection-token-0123456789';
+const GATE = 'gate-7f3k-secret-of-the-site';
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -44,6 +45,8 @@ async function forwarding({
 		network,
 		target: () => (unpaired ? null : { baseUrl: base, token: TOKEN }),
 		allow: () => allow,
+		serviceHeaders: () => ({ 'x-gate': GATE }),
+		secretValues: () => [GATE],
 		...(limits && { limits: () => limits }),
 	});
 	const failures: Failure[] = [];
@@ -69,6 +72,22 @@ async function ask(url: string, options: RequestInit = {}) {
 }
 
 const echo: Answer = (request, response) => void request.pipe(response);
+
+test.each<[string, Answer]>([
+	['the body', ({ headers }, response) => response.end(JSON.stringify({ sent: headers }))],
+	['a header', ({ headers }, response) => response.setHeader('x-echo', headers['x-gate'] ?? '').end('ok')],
+	['a picture', ({ headers }, response) => response.setHeader('content-type', 'image/png').end(headers['x-gate'])],
+])('an answer that holds a secret header in %s is not passed on [F1565]', async (_where, answer) => {
+	const { url } = await forwarding({
+		answer(request, response) {
+			delete request.headers.authorization;
+			answer(request, response);
+		},
+	});
+	const { status, headers, text } = await ask(`${url}/echo`);
+	expect([status, JSON.parse(text).code]).toEqual([599, 'answer-withheld']);
+	expect(text + JSON.stringify([...headers])).not.toContain(GATE);
+});
 
 describe('an answer that holds the Connection', () => {
 	const escaped = Array.from(TOKEN, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
