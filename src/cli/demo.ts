@@ -151,7 +151,7 @@ async function startSession({ shell, service, daemon }: DemoContext): Promise<vo
 	const response = await fetch(url, {
 		method: 'POST',
 		headers: { authorization, 'content-type': 'application/json' },
-		body: JSON.stringify({ metadata: { visitor: 'Ada' }, ttl: 600 }),
+		body: JSON.stringify({ metadata: { visitor: 'V-104' }, ttl: 600 }),
 	});
 	const record = (await response.json()) as HandOffRecord;
 	say(shell, `POST ${url.pathname} answered ${response.status}: the hand-off URL ends at ${record.expiresAt}.`);

@@ -39,7 +39,7 @@ const SESSION_COMMANDS: Subcommands = {
 			.option('--qr', 'draw the URL as a QR code')
 			.examples({
 				'idv session start --workflow checkin --qr': 'a phone scans it',
-				[`idv session start --workflow checkin --metadata '{"visitor":"Ada"}' --ttl 10m`]: '',
+				[`idv session start --workflow checkin --metadata '{"visitor":"V-104"}' --ttl 10m`]: '',
 				'idv session start --workflow checkin --json | jq -r .url': 'for a backend',
 			})
 			.runs(async () => (await import('./session.ts')).startSession),

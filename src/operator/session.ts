@@ -79,7 +79,7 @@ async function readRequest({ metadata, locale, ttl }: SessionFlags): Promise<Han
 }
 
 const MAX_METADATA_BYTES = 1024 * 1024;
-const METADATA_FORM = `Write it as '{"visitor":"Ada"}', or @FILE for a file that holds such an object.`;
+const METADATA_FORM = `Write it as '{"visitor":"V-104"}', or @FILE for a file that holds such an object.`;
 
 async function readMetadata(given: string): Promise<unknown> {
 	const file = given.startsWith('@') ? given.slice(1) : null;

@@ -17,6 +17,13 @@ test('the words are read also where the working directory is gone [F1474]', () =
 	expect(readWords()).toContain(' agent ');
 });
 
+test('no given name of a person is among the words that pass, but those that are words of programs too, such as Max [F1566]', () => {
+	const names =
+		'Ada Adam Ahmed Aisha Alan Alice Ali Amir Ana Andrea Anna Anne Ben Carlos Chen Clara David Diana Elena Emma Eva Fatima Felix Fritz Grace Hans Ibrahim Ivan Jan Jean Jim Jo John Jose Juan Julia Karl Kim Lea Leon Li Lisa Luca Maria Mark Mia Mina Mohamed Nina Noah Olga Omar Otto Pablo Paul Peter Petra Priya Rosa Sam Sara Sofia Tim Tom Uwe Wang Will Yuki Zoe';
+	const known = readWords();
+	expect(names.split(' ').filter((name) => known.includes(` ${name} `))).toEqual([]);
+});
+
 describe('a sentence', () => {
 	test.each([
 		'Offline: The connection to id.example.com was lost.',
