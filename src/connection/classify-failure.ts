@@ -289,10 +289,12 @@ const pathOf = (address: string) => URL.parse(address)?.pathname ?? address;
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 	if (answer.status === 401 || answer.status === 407 || answer.purpose === 'other') return false;
 	if (problemCode(answer.body) === 'workflow-unknown') return true;
-	if (![400, 404, 409, 422].includes(answer.status)) return false;
-	return /\bworkflow\b.{0,150}\b(?:unknown|not found|not exist|invalid)|\b(?:unknown|no such|invalid) workflow\b/i.test(
-		readErrorDetail(answer.body),
-	);
+	if (![400, 403, 404, 409, 422].includes(answer.status)) return false;
+	const detail = readErrorDetail(answer.body);
+	if (/\bworkflow\b.{0,150}\b(?:unknown|not found|not exist)|\b(?:unknown|no such) workflow\b/i.test(detail))
+		return true;
+	// What 403 calls invalid for a workflow is the credential.
+	return answer.status !== 403 && /\bworkflow\b.{0,150}\binvalid|\binvalid workflow\b/i.test(detail);
 }
 
 /** The `code` of a problem document; empty for a body that is none: then its words are all there is. */

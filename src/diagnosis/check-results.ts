@@ -83,11 +83,9 @@ export function assessAnswer(answer: Pick<HttpAnswer, 'status' | 'headers' | 'bo
 	const { status, host } = answer;
 	const said = classifyHttpAnswer({ ...answer, purpose: 'other' });
 	const isInTheWay = IN_THE_WAY.includes(said.code) || status === 407;
-	const wait = said.retryAfterMs ? `It asks to wait for ${plainDuration(said.retryAfterMs)}` : '';
-	return isInTheWay
-		? failed({ ...said, message: joinSentences(said.message, wait) })
-		: ok(`${host} answers (${status}, without a credential).`);
+	return isInTheWay ? failed(said) : ok(`${host} answers (${status}, without a credential).`);
 }
+
 const IN_THE_WAY: readonly ErrorCode[] = [
 	'captive-portal',
 	'redirect-refused',

@@ -1,5 +1,7 @@
 /** A check of `idv-agent doctor`: what it needs, what it may find, and what all findings together mean. Pure. */
+import { plainDuration } from '../base/durations.ts';
 import { type ErrorCode, EXIT, exitStatusOf, type Failure, type Params } from '../base/errors.ts';
+import { joinSentences } from '../base/sentences.ts';
 
 /** One row of the list of checks. */
 export interface Check<Context> {
@@ -29,7 +31,13 @@ export type Finding =
 	| { readonly status: 'skipped'; readonly message: string; readonly blockedBy: string | null };
 
 export const ok = (message: string, params?: Params): Finding => ({ status: 'ok', message, ...(params && { params }) });
-const said = ({ code, message, remedy, params }: Failure) => ({ code, message, remedy, ...(params && { params }) });
+/** With the wait that the service has asked for. */
+const said = ({ code, message, remedy, params, retryAfterMs }: Failure) => ({
+	code,
+	message: retryAfterMs ? joinSentences(message, `It asks to wait for ${plainDuration(retryAfterMs)}`) : message,
+	remedy,
+	...(params && { params }),
+});
 export const failed = (failure: Failure): Finding => ({ status: 'failed', ...said(failure) });
 export const warning = (failure: Failure): Finding => ({ status: 'warning', ...said(failure) });
 /** There is nothing of this kind to check; the checks that need this one still run. */

@@ -37,9 +37,9 @@ export function checkChannel(daemon: Exclude<DaemonWord, { kind: 'notRunning' }>
 	const other = { ...daemon.status, problem: problem && { ...problem, remedy: '', recovers: false } };
 	// Of another address that is only tried, the settings tell it.
 	const isOfTry = daemon.status.warnings.some(({ code }) => code === 'settings-not-followed');
+	const next = channel.nextAttemptAt ? `The next try is at ${channel.nextAttemptAt}.` : '';
 	if (problem && state === 'online' && !(isOfTry && summary.code === 'online-moving-service'))
-		return failed(asFailure({ ...problem, message: statusSentence(other) }));
-	const next = channel.nextAttemptAt && problem?.recovers ? `The next try is at ${channel.nextAttemptAt}.` : '';
+		return failed(asFailure({ ...problem, message: joinSentences(statusSentence(other), next) }));
 	if (problem && state !== 'online')
 		return failed(asFailure({ ...problem, message: joinSentences(problem.message, next) }));
 	const unsteady = daemon.status.warnings.find(({ code }) => UNSTEADY.has(code));

@@ -205,6 +205,8 @@ describe('an HTTP answer', () => {
 		[404, 'workflow-unknown', { body: '{"code":"workflow-unknown"}' }],
 		[422, 'workflow-unknown', { body: '{"detail":"The workflow kyc-1 is unknown."}' }],
 		[400, 'workflow-unknown', { body: 'no such workflow' }],
+		[403, 'workflow-unknown', { body: 'unknown workflow w2' }],
+		[403, 'access-forbidden', { body: 'the key is for another workflow and invalid here' }],
 		[401, 'credential-refused', { body: '{"code":"workflow-unknown"}' }],
 		[400, 'request-rejected', {}],
 		[409, 'request-rejected', {}],

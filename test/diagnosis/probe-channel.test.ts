@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { checkChannel, checkHeartbeat } from '../../src/diagnosis/probe-channel.runner.ts';
 import { askDaemon, type DaemonWord } from '../../src/diagnosis/probe-device.runner.ts';
+import type { Status } from '../../src/protocol/local-api.ts';
 import type { EmbeddedService } from '../../src/service/embedded-service.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenLine, givenPairedAgent, type Home } from '../harness/harness.ts';
@@ -146,6 +147,22 @@ describe('beside an agent that is not online', () => {
 		expect(JSON.stringify(checks.channel)).not.toMatch(/Pair this device/);
 	});
 
+	test('one whose move is refused is told when that is tried again [F1567]', async () => {
+		const service = await givenService({ workflows: ['check-in'] });
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+		const device = await givenAgent({ home, settings });
+		await device.untilLive('check-in');
+		await home.writeSettings({ ...settings, workflowId: 'no-such' });
+		await device.daemon.reload();
+		const isRefused = ({ problem, channel }: Status) => problem !== null && channel.nextAttemptAt !== null;
+		const { channel } = await device.untilStatus(isRefused);
+		const { checks } = await examine({ home, clock: device.clock }, 'channel');
+		expect(checks.channel?.message).toContain('does not succeed: ');
+		expect(checks.channel?.message).toContain(`The next try is at ${channel.nextAttemptAt}.`);
+	});
+
 	test('one that was never paired has no channel to check, and no service on the way', async () => {
 		const { home, clock } = await givenAgent();
 		const report = await examine({ home, clock }, 'heartbeat', 'pairing', 'clock');
@@ -204,6 +221,16 @@ describe('without an agent, the saved Connection', () => {
 		const found = [checks.channel, checks.heartbeat].find((check) => check?.status === 'failed');
 		expect(found).toMatchObject({
 			remedy: expect.stringMatching(/^Wait a few minutes: this device was online lately/),
+		});
+	});
+
+	test('that meets an overload says for how long to wait [F1568]', async () => {
+		const { service, home } = await givenStopped();
+		service.failNext({ path: '/ws/device' }, { status: 503, headers: { 'retry-after': '900' } });
+		const { checks } = await examine({ home }, 'channel');
+		expect(checks.channel).toMatchObject({
+			code: 'service-overloaded',
+			message: expect.stringContaining('It asks to wait for 15 min.'),
 		});
 	});
 
