@@ -1,6 +1,7 @@
 /** The settings for editors: `docs/settings.schema.json`, a JSON Schema (draft 2020-12) of `config.json` and `conf.d`, which `node scripts/settings-schema.ts` writes again. */
 import { realpathSync, writeFileSync } from 'node:fs';
 import * as z from 'zod';
+import { made } from '../src/protocol/later.ts';
 import { listSettings } from '../src/settings/table.ts';
 
 interface Group {
@@ -28,7 +29,7 @@ export function settingsSchema(): object {
 			into.properties[each] ??= group();
 			into = into.properties[each] as Group;
 		}
-		const { $schema: _, ...form } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+		const { $schema: _, ...form } = z.toJSONSchema(made(schema), { io: 'input', unrepresentable: 'any' });
 		into.properties[name] = { description: about, ...form, ...(fallback !== null && { default: fallback }) };
 	}
 	const title = 'Settings of idv-agent';

@@ -17,7 +17,7 @@ const name = (max: number) =>
 		.min(1, 'must not be empty')
 		.max(max, `must have at most ${max} characters`)
 		.regex(VISIBLE, 'must not have control or invisible characters')
-		.refine((text) => text.trim() === text, 'must not begin or end with white space');
+		.regex(/^(\S([\s\S]*\S)?)?$/, 'must not begin or end with white space');
 
 /** Whether {@link serialSchema} takes the text: every start asks, and needs no schema for it. */
 export const isSerial = (text: string): boolean =>

@@ -1,4 +1,5 @@
 /** Where the service's endpoints are under a base URL. */
+import { anyCase } from './later.ts';
 
 /** Source: service-interface, Endpoints 1, 2, 3 and 5. */
 export const ENDPOINTS = {
@@ -51,8 +52,19 @@ export function normalizeBaseUrl(text: string): string | null {
 	return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
 
+const OWN_HOST = /localhost|\[::1\]|127(?:[.][0-9]{1,3}){3}/.source;
+
 /** Whether the host can only be this machine: the one place where plain http is allowed. */
 export function isLoopback(baseUrl: string): boolean {
-	const hostname = URL.parse(baseUrl)?.hostname ?? '';
-	return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);
+	return new RegExp(`^(?:${OWN_HOST})$`).test(URL.parse(baseUrl)?.hostname ?? '');
 }
+
+/** A host with its port in such an address. */
+export const HOST = String.raw`[^\s/\\?#@]+`;
+
+/** Addresses with TLS, or to a host that may go without, as patterns for editors. The check parses them. @param rest what may follow the host. */
+export const addressPattern = (
+	scheme: 'http' | 'ws',
+	rest: string,
+	plainHost = `(?:${anyCase(OWN_HOST)})(?::[0-9]+)?`,
+) => String.raw`^\s*${anyCase(scheme)}(?:[Ss]:[/\\]*${HOST}|:[/\\]*${plainHost})(?:${rest})?\s*$`;

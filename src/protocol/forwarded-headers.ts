@@ -1,6 +1,6 @@
 /** The headers of an application's request that may go on to the service. */
 import * as z from 'zod';
-import { later } from './later.ts';
+import { anyCase, later } from './later.ts';
 
 /** Headers that belong to one connection. */
 export const HOP_BY_HOP =
@@ -20,7 +20,8 @@ export const forwardedHeaderSchema = later(() =>
 		.string('must be a text')
 		.regex(/^[A-Za-z0-9-]{1,64}$/, 'must be the name of a header such as X-Tenant: letters, digits and hyphens')
 		.toLowerCase()
-		.refine(mayBeNamed, 'must not be a header of the connection, of a credential, or of another address or method'),
+		.refine(mayBeNamed, 'must not be a header of the connection, of a credential, or of another address or method')
+		.meta({ not: { pattern: anyCase(`${HOP_BY_HOP.source}|${NEVER.source}`) } }),
 );
 
 /** @param name in lower case. @param more names that settings add. */

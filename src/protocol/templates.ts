@@ -75,6 +75,10 @@ export function templateProblem(template: string, purpose: TemplatePurpose): str
 	return 'must be JSON once its {fields} are filled in, or a text that does not begin with { or [';
 }
 
+/** Fields that nothing fills in, as a pattern for editors. */
+export const unknownField = (purpose: TemplatePurpose) =>
+	NAMED.replaceAll(String.raw`(\w+)`, String.raw`(?!(?:${FILLED[purpose].join('|')})\b)\w+`);
+
 function fieldsOf(template: string): string[] {
 	return [...template.matchAll(FIELD)].map(([, ...names]) => names.find((name) => name !== undefined) ?? '');
 }

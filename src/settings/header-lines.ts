@@ -1,15 +1,22 @@
 /** Headers that a deployment asks for, as `Name: value`: in settings, or on the lines of a file. Pure; repeats no value. */
+import { anyCase } from '../protocol/later.ts';
 
 /** Headers that belong to the request itself. */
-const OF_REQUEST = /^(content-.*|host|connection|transfer-encoding|expect|te|upgrade)$/i;
+const OF_REQUEST = /^(?:content-.*|host|connection|transfer-encoding|expect|te|upgrade)$/i;
 /** Besides, those by which the agent shows who it is. */
-const OF_AGENT = /^(authorization|user-agent|sec-websocket-.*)$/i;
+const OF_AGENT = /^(?:authorization|user-agent|sec-websocket-.*)$/i;
+const LINE = /^([\w!#$%&'*+.^`|~-]+):\s*([\x20-\x7e]*?)\s*$/;
+/** A line of the service, for editors. */
+export const SERVICE_LINE = {
+	pattern: LINE.source,
+	not: { pattern: anyCase(`${OF_REQUEST.source}|${OF_AGENT.source}`).replaceAll('$', ':') },
+};
 
 export type Headers = Readonly<Record<string, string>>;
 
 /** @returns name and value, or what is wrong with the line, as the end of a sentence. */
 export function readHeader(line: string, forService: boolean): readonly [name: string, value: string] | string {
-	const [, name, value] = /^([\w!#$%&'*+.^`|~-]+):\s*([\x20-\x7e]*?)\s*$/.exec(line) ?? [];
+	const [, name, value] = LINE.exec(line) ?? [];
 	if (name === undefined || value === undefined) return 'is not Name: value';
 	if (OF_REQUEST.test(name) || (forService && OF_AGENT.test(name))) return `names ${name}, which the agent sets itself`;
 	return [name.toLowerCase(), value];

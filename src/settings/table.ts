@@ -13,7 +13,7 @@ import {
 } from '../protocol/device-connection.ts';
 import { DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
-import { later } from '../protocol/later.ts';
+import { later, made } from '../protocol/later.ts';
 import {
 	file,
 	flag,
@@ -131,7 +131,7 @@ export const SETTINGS = {
 		),
 		firstMessages: setting(
 			'list',
-			later(() => z.array(messageTemplate('first')).max(8, 'must have at most 8 entries')),
+			later(() => z.array(made(messageTemplate('first'))).max(8, 'must have at most 8 entries')),
 			[],
 			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. A change is tried beside the live channel.',
 		),

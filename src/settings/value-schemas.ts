@@ -1,15 +1,15 @@
 /** The forms of values that settings have, in words for the person who wrote them. Made when a value is checked. */
 import * as z from 'zod';
 import { CLOSE_MEANINGS } from '../protocol/channel.ts';
-import { isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
+import { addressPattern, HOST, isLoopback, normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { FRAME_CONTENTS, type FrameContents } from '../protocol/frame-messages.ts';
 import { later } from '../protocol/later.ts';
-import { type TemplatePurpose, templateProblem } from '../protocol/templates.ts';
-import { readHeader } from './header-lines.ts';
+import { type TemplatePurpose, templateProblem, unknownField } from '../protocol/templates.ts';
+import { readHeader, SERVICE_LINE } from './header-lines.ts';
 
 const anyText = later(() => z.string('must be a text').max(4096, 'must have at most 4096 characters'));
 export const text = later(() => anyText.min(1, 'must not be empty'));
-export const filePath = later(() => text.refine((path) => path.startsWith('/'), 'must be an absolute path'));
+export const filePath = later(() => text.regex(/^\//, 'must be an absolute path'));
 export const frameContents = later(
 	() =>
 		text.regex(
@@ -37,21 +37,30 @@ export const messageTemplate = (purpose: TemplatePurpose) =>
 			.superRefine((template, context) => {
 				const problem = templateProblem(template, purpose);
 				if (problem !== null) context.addIssue(problem);
-			});
+			})
+			.meta({ not: { pattern: unknownField(purpose) } });
 	});
 /** A path under baseUrl that may have a query, and fields of the device in it. */
-export const registrationPath = later(() => placeSchema(pathProblem));
+export const registrationPath = later(() => placeSchema(pathProblem, PATH.source));
 /** The same, or a whole address: wss, or ws to this machine itself. */
 export const channelPlace = later(() =>
-	placeSchema((place) => (place.startsWith('/') ? pathProblem(place) : channelAddressProblem(place))),
+	placeSchema(
+		(place) => (place.startsWith('/') ? pathProblem(place) : channelAddressProblem(place)),
+		`${PATH.source}|${addressPattern('ws', QUERIED)}`,
+	),
 );
-const placeSchema = (problemOf: (place: string) => string | null) =>
-	text.superRefine((place, context) => {
-		const problem = problemOf(place) ?? templateProblem(place, 'path');
-		if (problem !== null) context.addIssue(problem);
-	});
+const placeSchema = (problemOf: (place: string) => string | null, pattern: string) =>
+	text
+		.superRefine((place, context) => {
+			const problem = problemOf(place) ?? templateProblem(place, 'path');
+			if (problem !== null) context.addIssue(problem);
+		})
+		.meta({ pattern, not: { pattern: unknownField('path') } });
+const PATH = /^\/[^#\s]*$/;
+/** What may follow the host of an address, for editors. */
+const QUERIED = String.raw`[/\\?][^#]*`;
 const pathProblem = (place: string) =>
-	/^\/[^#\s]*$/.test(place) ? null : 'must be a path such as /ws/device or /devices/{deviceId}/channel';
+	PATH.test(place) ? null : 'must be a path such as /ws/device or /devices/{deviceId}/channel';
 function channelAddressProblem(address: string): string | null {
 	const url = URL.parse(address);
 	if (
@@ -69,29 +78,39 @@ function channelAddressProblem(address: string): string | null {
 }
 /** An extra header of the requests to the service. */
 export const serviceHeader = later(() =>
-	text.superRefine((line, context) => {
-		const read = readHeader(line, true);
-		if (typeof read === 'string') context.addIssue(read === 'is not Name: value' ? 'must be Name: value' : read);
-	}),
+	text
+		.superRefine((line, context) => {
+			const read = readHeader(line, true);
+			if (typeof read === 'string') context.addIssue(read === 'is not Name: value' ? 'must be Name: value' : read);
+		})
+		.meta(SERVICE_LINE),
 );
 const closeMeaning = later(() => z.enum(CLOSE_MEANINGS, 'must be "refused", "replaced" or "retry"'));
+const CODE = /^[1-4]\d{3}$/;
 /** Close codes and what each means. */
 export const closeCodes = later(() =>
-	z.record(z.string(), closeMeaning).superRefine((codes, context) => {
-		const wrong = Object.keys(codes).find((code) => !/^[1-4]\d{3}$/.test(code));
-		if (wrong !== undefined) context.addIssue('must name close codes from 1000 to 4999');
-	}),
+	z
+		.record(z.string(), closeMeaning)
+		.refine((codes) => Object.keys(codes).every((code) => CODE.test(code)), 'must name close codes from 1000 to 4999')
+		.meta({ propertyNames: { pattern: CODE.source } }),
 );
 export const whole = (min: number, max: number) =>
 	z.int('must be a whole number').min(min, `must be at least ${min}`).max(max, `must be at most ${max}`);
 export const kindOfMessage = later(() => text.max(256, 'must have at most 256 characters'));
+const FIELD = /\{\w+\}/;
 /** Texts that look like templates and are taken as they are. */
 const notFilledIn = (value: string, context: z.RefinementCtx) => {
-	const [field] = /\{\w+\}/.exec(value) ?? [];
+	const [field] = FIELD.exec(value) ?? [];
 	if (field !== undefined) context.addIssue(`names ${field}, which nothing fills in`);
 };
+const UNFILLED = { not: { pattern: FIELD.source } };
 export const urlPath = (example: string) =>
-	later(() => text.regex(/^\/[^?#]*$/, `must be a path such as ${example}`).superRefine(notFilledIn));
+	later(() =>
+		text
+			.regex(/^\/[^?#]*$/, `must be a path such as ${example}`)
+			.superRefine(notFilledIn)
+			.meta(UNFILLED),
+	);
 const nameOf = (form: RegExp, problem: string) =>
 	later(() =>
 		z
@@ -123,9 +142,13 @@ export const timeWindow = later(() =>
 	text.regex(/^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$/, 'must be two times of the day such as 02:00-05:00'),
 );
 
+const BARE = String.raw`[/\\][^?#]*`;
+const address = (...form: Parameters<typeof addressPattern>) =>
+	z.string('must be a text').meta({ pattern: addressPattern(...form) });
+
 /** Address of the service: https, or http to this machine itself. */
 export const baseUrl = later(() =>
-	z.string('must be a text').transform((value, context) => {
+	address('http', BARE).transform((value, context) => {
 		const url = normalizeBaseUrl(value);
 		if (url && (url.startsWith('https:') || isLoopback(url))) return url;
 		context.addIssue(
@@ -138,7 +161,7 @@ export const baseUrl = later(() =>
 );
 /** Where pairing codes may come from. */
 export const origin = later(() =>
-	z.string('must be a text').transform((value, context) => {
+	address('http', BARE, HOST).transform((value, context) => {
 		const url = normalizeBaseUrl(value);
 		if (url) return url;
 		context.addIssue('must be an origin such as https://id.example.com, with the path of the service if it has one');
@@ -148,14 +171,18 @@ export const origin = later(() =>
 
 /** Address of a plan or a metrics store: https, or http to this machine itself, without user and fragment. */
 export const fetchedUrl = later(() =>
-	z.string('must be a text').transform((value, context) => {
-		notFilledIn(value, context);
-		const url = URL.parse(value);
-		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
-		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
-		context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
-		return z.NEVER;
-	}),
+	address('http', QUERIED)
+		.meta(UNFILLED)
+		.transform((value, context) => {
+			notFilledIn(value, context);
+			const url = URL.parse(value);
+			const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
+			if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
+			context.addIssue(
+				'must be an https address without user and fragment (plain http is only for this machine itself)',
+			);
+			return z.NEVER;
+		}),
 );
 
 export const isPin = (text: string) => /^\d{6,64}$/.test(text);
