@@ -2,7 +2,9 @@
  * The identity of this device: its serial number, MAC address and deviceId, and whether the machine is still the one that
  * was paired. Decides from facts that are handed in; reads nothing, makes no id and never changes what is pinned.
  */
+
 import { AgentError, type Failure, failure } from '../base/errors.ts';
+import { OF_ONE_CARD } from '../protocol/device-connection.ts';
 import type { IdentityReport } from '../protocol/local-api.ts';
 import type { DeviceState, Fingerprint, PinnedIdentity } from '../state/device-state.ts';
 import { whySerialRejected } from './serial-numbers.ts';
@@ -193,7 +195,7 @@ const DEFAULT_MAC =
 /** Why an interface's MAC address does not stand for this device; `null` if it does. */
 export function whyInterfaceRejected(nic: InterfaceFacts): string | null {
 	if (nic.type !== null && nic.type !== 1) return 'is not an Ethernet or Wi-Fi interface';
-	if (!/^(?!00(:00){5}$|ff(:ff){5}$)[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(nic.mac)) return 'has no MAC address';
+	if (!OF_ONE_CARD.test(nic.mac)) return 'has no MAC address';
 	if (DEFAULT_MAC.test(nic.mac)) return 'has the MAC address that cards of its kind come with, not one of its own';
 	if (nic.hasDevice === false) return 'is virtual: no hardware behind it';
 	const firstByte = Number.parseInt(nic.mac.slice(0, 2), 16);

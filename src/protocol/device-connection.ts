@@ -28,15 +28,15 @@ export const workflowIdSchema = later(() => name(128));
 export const serialSchema = later(() => name(MAX_NAME_LENGTH));
 export const deviceTypeSchema = later(() => name(64));
 /** Six pairs of hexadecimal digits with `:` or `-` between them; kept in lower case with `:`. */
-export const macAddressSchema = later(() =>
+const macAddress = (form: RegExp, besides = '') =>
 	z
 		.string()
-		.regex(
-			/^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$/,
-			'must be six pairs of hexadecimal digits such as 00:1b:21:0a:0b:0c',
-		)
-		.transform((text) => text.toLowerCase().replaceAll('-', ':')),
-);
+		.regex(form, `must be six pairs of hexadecimal digits such as 00:1b:21:0a:0b:0c${besides}`)
+		.transform((text) => text.toLowerCase().replaceAll('-', ':'));
+export const macAddressSchema = later(() => macAddress(/^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$/));
+/** Systems show all zeros for none, and all ff is the address of every card. */
+export const OF_ONE_CARD = /^(?!00([:-]00){5}$|[Ff]{2}([:-][Ff]{2}){5}$)[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$/;
+export const cardAddressSchema = later(() => macAddress(OF_ONE_CARD, ', but not all 0 or all f: no card has those'));
 export const heartbeatCadenceSchema = later(() =>
 	z
 		.int('must be a whole number of seconds')

@@ -3,11 +3,11 @@ import * as z from 'zod';
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import {
+	cardAddressSchema,
 	DEFAULT_HEARTBEAT_CADENCE,
 	deviceIdSchema,
 	deviceTypeSchema,
 	heartbeatCadenceSchema,
-	macAddressSchema,
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
@@ -59,7 +59,7 @@ export const SETTINGS = {
 	workflowId: optionalText(workflowIdSchema, 'Workflow of this device; once set here, nothing else changes it.'),
 	deviceId: optionalText(deviceIdSchema, 'Device identifier; left out, the serial number or a generated id.'),
 	serial: optionalText(serialSchema, 'Serial number, for hardware that reports none or a wrong one.'),
-	macAddress: optionalText(macAddressSchema, 'MAC address to report instead of the one that is found.'),
+	macAddress: optionalText(cardAddressSchema, 'MAC address to report instead of the one that is found.'),
 	deviceType: setting('text', deviceTypeSchema, 'kiosk', 'Type of the device, in the words of the service.'),
 	heartbeatCadence: setting(
 		'number',

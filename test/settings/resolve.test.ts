@@ -224,7 +224,7 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		[
 			'a bad MAC address',
 			{ macAddress: '00:11' },
-			'macAddress must be six pairs of hexadecimal digits such as 00:1b:21:0a:0b:0c.',
+			'macAddress must be six pairs of hexadecimal digits such as 00:1b:21:0a:0b:0c, but not all 0 or all f: no card has those.',
 		],
 		[
 			'a text for a list',
@@ -315,6 +315,16 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		expect(problems).toHaveLength(3);
 		expect(JSON.stringify(problems)).not.toContain('hunter2');
 	});
+});
+
+describe('what can only be a mistake', () => {
+	test.each(['00:00:00:00:00:00', '00-00-00-00-00-00', 'ff:ff:ff:ff:ff:ff', 'FF-FF-FF-FF-FF-FF'])(
+		'%s, the address of no network card [F1549]',
+		(macAddress) => {
+			expect(complaint({ macAddress })).toEqual([expect.stringContaining('no card has those')]);
+			expect(complaint({ macAddress: macAddress.replace(/.$/, '1') })).toEqual([]);
+		},
+	);
 });
 
 describe('a base URL', () => {

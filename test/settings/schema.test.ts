@@ -13,15 +13,15 @@ const nested = (path: string, value: unknown) =>
 
 /** Texts that one setting or another takes, and that people write in the place of such a text: with `_` for a blank. */
 const TEXTS =
-	`_ _x x_ x a_b / /a /a/ /a_b /a?b=1 /a#b //a a/b ./a ~/a /{deviceId}/{{_workflowId_}} /{tenant} {tenant} {{_tenant_}}
+	`_ _x x_ x a_b / /a /a/ /a_b /a/../b /./a /a.b/..c /a//b /%2f /a;b /a\\b /ä /a?b=1 /a#b //a a/b ./a ~/a /{deviceId}/{{_workflowId_}} /{tenant} {tenant} {{_tenant_}}
 {"a":"{token}"} {"a":"{id}"} {"a":"{sentAtMs}"} {"a":"{sentAtMsx}"} /\${deviceId} /\${tenant} https:// https://x.example HTTPS://X.EXAMPLE/
 _https://x.example/a_ https:/x.example https:x.example https://x.example:8443/a/ https://x.example/@a https://x.example/a?b=1
-https://x.example/a#b https://u:p@x.example https://x.example/{tenant} ftp://x.example file:///x http://x.example http://10.0.0.5:3128
+https://x.example/a#b https://u:p@x.example https://x.example/{tenant} https://*.example.com http://*:80 wss://*.example.com/a https://x.example/* https://{tenant}.example ftp://x.example file:///x http://x.example http://10.0.0.5:3128
 http://127.0.0.1.example http://127.0.0.1:8080/a http://LOCALHOST http://[::1]:1 http://localhost.example http://u@localhost
 wss://x.example/ws?a=1 WSS://x.example ws://x.example ws://localhost:1/a wss://x.example/#a wss://u:p@x.example
 wss://x.example/{deviceId} wss://x.example/{tenant} X-Tenant:_north X-Tenant: X_Tenant:_a X-Tenant Host:_x HOST:_x Content-Type:_a
 AUTHORIZATION:_x Hosting:_x Authorization COOKIE X-Forwarded-For Upgrade Upgraded 4001 999 5000 x4001 02:11:22:33:44:55
-02-11-22-33-44-55 021122334455 header:X cookie:a 02:00-05:00 24:00-01:00 auto serial planRing X-A lines ed25519:${'A'.repeat(43)}=
+02-11-22-33-44-55 021122334455 00:00:00:00:00:00 ff-ff-FF-ff-ff-ff header:X cookie:a 02:00-05:00 24:00-01:00 auto serial planRing X-A lines ed25519:${'A'.repeat(43)}=
 ed25519:${'A'.repeat(44)} ${'ä'.repeat(64)} ${'x'.repeat(65)} ${'x'.repeat(129)} ${'x'.repeat(4097)} a\0b a\u200bb`
 		.split(/\s+/)
 		.map((text) => text.replaceAll('_', ' '))
