@@ -43,12 +43,12 @@ export function channelUrl(baseUrl: string, channelPath: string, query?: URLSear
 
 /**
  * The base URL in the one form in which it is stored and compared: scheme, punycode host, port and path without a
- * trailing slash. `null` for anything but plain http(s) without user, password, query or fragment.
+ * trailing slash. `null` for anything but plain http(s) to one host without user, password, query or fragment.
  */
 export function normalizeBaseUrl(text: string): string | null {
 	const url = URL.parse(text.trim());
 	if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return null;
-	if (url.username || url.password || url.search || url.hash || !url.hostname) return null;
+	if (url.username || url.password || url.search || url.hash || !/^[^*]+$/.test(url.hostname)) return null;
 	return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
 
@@ -60,7 +60,7 @@ export function isLoopback(baseUrl: string): boolean {
 }
 
 /** A host with its port in such an address. */
-export const HOST = String.raw`[^\s/\\?#@]+`;
+export const HOST = String.raw`[^\s/\\?#@*]+`;
 
 /** Addresses with TLS, or to a host that may go without, as patterns for editors. The check parses them. @param rest what may follow the host. */
 export const addressPattern = (

@@ -61,8 +61,11 @@ const PATH = /^\/[^#\s]*$/;
 const QUERIED = String.raw`[/\\?][^#]*`;
 const pathProblem = (place: string) =>
 	PATH.test(place) ? null : 'must be a path such as /ws/device or /devices/{deviceId}/channel';
+const ONE_HOST = 'must name one host: a * in it stands for no other';
+const isPattern = (url: URL | null) => url?.hostname.includes('*') ?? false;
 function channelAddressProblem(address: string): string | null {
 	const url = URL.parse(address);
+	if (isPattern(url)) return ONE_HOST;
 	if (
 		!/^wss?:/i.test(address) ||
 		!url?.hostname ||
@@ -103,13 +106,12 @@ const notFilledIn = (value: string, context: z.RefinementCtx) => {
 	const [field] = FIELD.exec(value) ?? [];
 	if (field !== undefined) context.addIssue(`names ${field}, which nothing fills in`);
 };
-const UNFILLED = { not: { pattern: FIELD.source } };
 export const urlPath = (example: string) =>
 	later(() =>
 		text
 			.regex(/^\/[^?#]*$/, `must be a path such as ${example}`)
 			.superRefine(notFilledIn)
-			.meta(UNFILLED),
+			.meta({ not: { pattern: FIELD.source } }),
 	);
 const nameOf = (form: RegExp, problem: string) =>
 	later(() =>
@@ -144,7 +146,13 @@ export const timeWindow = later(() =>
 
 const BARE = String.raw`[/\\][^?#]*`;
 const address = (...form: Parameters<typeof addressPattern>) =>
-	z.string('must be a text').meta({ pattern: addressPattern(...form) });
+	z
+		.string('must be a text')
+		.superRefine((value, context) => {
+			notFilledIn(value, context);
+			if (isPattern(URL.parse(value))) context.addIssue(ONE_HOST);
+		})
+		.meta({ pattern: addressPattern(...form), not: { pattern: FIELD.source } });
 
 /** Address of the service: https, or http to this machine itself. */
 export const baseUrl = later(() =>
@@ -171,18 +179,13 @@ export const origin = later(() =>
 
 /** Address of a plan or a metrics store: https, or http to this machine itself, without user and fragment. */
 export const fetchedUrl = later(() =>
-	address('http', QUERIED)
-		.meta(UNFILLED)
-		.transform((value, context) => {
-			notFilledIn(value, context);
-			const url = URL.parse(value);
-			const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
-			if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
-			context.addIssue(
-				'must be an https address without user and fragment (plain http is only for this machine itself)',
-			);
-			return z.NEVER;
-		}),
+	address('http', QUERIED).transform((value, context) => {
+		const url = URL.parse(value);
+		const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.href));
+		if (url && isSafe && !url.username && !url.password && !url.hash) return url.href;
+		context.addIssue('must be an https address without user and fragment (plain http is only for this machine itself)');
+		return z.NEVER;
+	}),
 );
 
 export const isPin = (text: string) => /^\d{6,64}$/.test(text);

@@ -318,6 +318,18 @@ describe('a complaint names the file, the setting and what it must be', () => {
 });
 
 describe('what can only be a mistake', () => {
+	test.each(['baseUrl', 'pairing.trustedOrigins', 'service.channelPath', 'fleet.planUrl', 'telemetry.otlpUrl'])(
+		'a pattern of hosts in %s [F1548]',
+		(path) => {
+			const scheme = path === 'service.channelPath' ? 'wss' : 'https';
+			const told = (value: string) =>
+				messages(resolveSettings([texts('flag', { [path]: value })])).map((one) => one.replace(/^.* must/, 'must'));
+			expect(told(`${scheme}://*.example.com/a`)).toEqual(['must name one host: a * in it stands for no other.']);
+			expect(told(`${scheme}://id.example.com/a`)).toEqual([]);
+			expect(told(`${scheme}://{tenant}.example.com/a`)).toHaveLength(1);
+		},
+	);
+
 	test.each(['00:00:00:00:00:00', '00-00-00-00-00-00', 'ff:ff:ff:ff:ff:ff', 'FF-FF-FF-FF-FF-FF'])(
 		'%s, the address of no network card [F1549]',
 		(macAddress) => {
