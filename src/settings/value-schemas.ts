@@ -106,10 +106,13 @@ const notFilledIn = (value: string, context: z.RefinementCtx) => {
 	const [field] = FIELD.exec(value) ?? [];
 	if (field !== undefined) context.addIssue(`names ${field}, which nothing fills in`);
 };
+/** No request has another, which could be read in two ways; `/.` alone stands for none. */
+const PLAIN_PATH = /^(?:\/\.|(?:\/(?!\.*(?:\/|$))[^/%;\\\s]+)*\/?)$/;
 export const urlPath = (example: string) =>
 	later(() =>
 		text
 			.regex(/^\/[^?#]*$/, `must be a path such as ${example}`)
+			.regex(PLAIN_PATH, 'must be as requests are compared with it: without %, blanks and empty or dot segments')
 			.superRefine(notFilledIn)
 			.meta({ not: { pattern: FIELD.source } }),
 	);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { decideForward } from '../../src/local-api/forward-rules.ts';
 import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
 import { environmentName, listSettings } from '../../src/settings/table.ts';
 
@@ -317,7 +318,25 @@ describe('a complaint names the file, the setting and what it must be', () => {
 	});
 });
 
+const BASE = 'https://id.example.com';
+
 describe('what can only be a mistake', () => {
+	test('a path of forward.allow that no forwarded request can have [F1547]', () => {
+		const never = ['/a/../b', '/./a', '/a/...', '/a//b', '//a', '/%2f', '/caf%C3%A9', '/a;b', '/a\\b', '/a b'];
+		for (const path of never) {
+			expect(complaint({ forward: { allow: [path] } })).toEqual([
+				'forward.allow [0] must be as requests are compared with it: without %, blanks and empty or dot segments.',
+			]);
+			expect(decideForward(encodeURI(path), BASE, [path]).ok, path).toBe(false);
+			expect(decideForward(path, BASE, [path]).ok, path).toBe(false);
+		}
+		expect(complaint({ forward: { allow: ['/.'] } }), 'what stands for no path').toEqual([]);
+		for (const path of ['/', '/a', '/a/', '/a.b/..c', '/café', '/a|b', '/~a/@b']) {
+			expect(complaint({ forward: { allow: [path] } })).toEqual([]);
+			expect(decideForward(encodeURI(path), BASE, [path]).ok, path).toBe(true);
+		}
+	});
+
 	test.each(['baseUrl', 'pairing.trustedOrigins', 'service.channelPath', 'fleet.planUrl', 'telemetry.otlpUrl'])(
 		'a pattern of hosts in %s [F1548]',
 		(path) => {
