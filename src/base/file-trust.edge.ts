@@ -11,7 +11,7 @@ export interface TrustRule {
 	readonly secret: boolean;
 	/** Users besides root that it may belong to. Default: the one of this process. */
 	readonly owners?: readonly number[];
-	/** A mode for it lets others enter. Default `false`. */
+	/** A mode for it lets others enter. Default `false`; for a path, whatever is there. */
 	readonly isDirectory?: boolean;
 }
 
@@ -52,6 +52,8 @@ export function exposureOf(
 export async function findExposure(file: string, rule: TrustRule): Promise<Exposure | null> {
 	const stat = statOf(file);
 	if (!stat) return null;
+	// In the place of a file it is not read: another mode for it would mend nothing, and open it to others.
+	if (rule.isDirectory === false && stat.isDirectory()) return null;
 	const own = exposureOf(file, stat, { ...rule, isDirectory: stat.isDirectory() });
 	// Only a file loses rights: behind a link there may be a device that all programs use.
 	if (own && !stat.isFile() && !stat.isDirectory())

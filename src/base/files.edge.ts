@@ -21,6 +21,11 @@ export type FileFault = 'too-large' | 'not-regular' | 'not-utf8';
 /** Why a file is not taken although it could be read. */
 const unusable = (code: FileFault, message: string) => Object.assign(new Error(message), { code });
 
+function refuseOthers(stat: Stats): void {
+	const words = `it is not a regular file${stat.isDirectory() ? ', but a directory' : ''}`;
+	if (!stat.isFile()) throw unusable('not-regular', words);
+}
+
 export interface ReadOptions {
 	/** A link in the place of the file is an error (`ELOOP`). Default `false`. */
 	readonly refuseLink?: boolean;
@@ -34,7 +39,7 @@ export async function readBytes(file: string, maxBytes: number, options: ReadOpt
 	const descriptor = fs.openSync(file, flags);
 	try {
 		const stat = fs.fstatSync(descriptor);
-		if (!stat.isFile()) throw unusable('not-regular', 'it is not a regular file');
+		refuseOthers(stat);
 		await options.inspect?.(stat, descriptor);
 		return readOpen(descriptor, stat.size, maxBytes);
 	} finally {
@@ -62,7 +67,7 @@ export function readTextNow(file: string, maxBytes: number): string {
 	const descriptor = fs.openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
 	try {
 		const stat = fs.fstatSync(descriptor);
-		if (!stat.isFile()) throw unusable('not-regular', 'it is not a regular file');
+		refuseOthers(stat);
 		return readOpen(descriptor, stat.size, maxBytes).toString('utf8');
 	} finally {
 		fs.closeSync(descriptor);
@@ -244,7 +249,7 @@ export function inWords(error: unknown): string {
 }
 
 const REMEDIES: Readonly<Record<FileFault, string>> = {
-	'not-regular': 'Put a text file in its place.',
+	'not-regular': 'Put a text file in its place, or name one.',
 	'not-utf8': 'Save it again as UTF-8.',
 	'too-large': 'Make it shorter.',
 };

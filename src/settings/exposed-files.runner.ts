@@ -47,15 +47,17 @@ export async function findExposedFiles(
 	const owners = [own, ...(owner ? [owner.uid] : [])];
 	const named = [...listSettings().keys()].flatMap((path) => {
 		const file = path.endsWith('File') ? valueAt(settings, path) : null;
-		return typeof file === 'string' ? [{ file, what: path, secret: !PUBLIC_FILES.includes(path) }] : [];
+		return typeof file === 'string'
+			? [{ file, what: path, secret: !PUBLIC_FILES.includes(path), isDirectory: false }]
+			: [];
 	});
 	const files = documents.map(({ where }) => ({ file: where, what: 'settings', secret: false }));
 	const directories = new Set(files.map(({ file }) => dirname(file)));
 	if (places) directories.add(places.confDirectory);
 	const all = [...[...directories].map((file) => ({ file, what: 'settings', secret: false })), ...files, ...named];
 	const found: Failure[] = [];
-	for (const { file, what, secret } of all) {
-		const exposure = await findExposure(file, { secret, owners });
+	for (const { file, what, ...rule } of all) {
+		const exposure = await findExposure(file, { ...rule, owners });
 		// One directory is one problem, however many files are in it.
 		if (!exposure || found.some(({ remedy }) => remedy === exposure.remedy)) continue;
 		const message = `${file} (${what}) is not safe: ${exposure.reason}.`;

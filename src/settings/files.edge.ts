@@ -136,7 +136,7 @@ async function readCredential(file: string, what: string): Promise<string> {
 		return await readNamed(file, 2 * MAX_CREDENTIAL_LENGTH, 'credential', what);
 	} catch (cause) {
 		const beside = path.join(path.dirname(file), UNDECRYPTABLE);
-		const names = (await readText(beside, MAX_CREDENTIAL_LENGTH).catch(() => '')).split('\n');
+		const names = (await readText(beside, MAX_CREDENTIAL_LENGTH).catch(() => '')).split('\n').filter(Boolean);
 		const name = path.basename(file);
 		if (!names.includes(name)) throw cause;
 		const message = `The credential ${name} cannot be decrypted on this machine: it was encrypted by another machine, or the TPM or the host key has changed since.`;

@@ -247,7 +247,7 @@ describe('a read', () => {
 		expect(await reasonOf(at('large'))).toBe('too-large: it is larger than 4 bytes');
 		expect(await reasonOf(at('latin'))).toBe('not-utf8: it is not UTF-8');
 		expect(await reasonOf(at('pipe'))).toBe('not-regular: it is not a regular file');
-		expect(await reasonOf(directory)).toBe('not-regular: it is not a regular file');
+		expect(await reasonOf(directory)).toBe('not-regular: it is not a regular file, but a directory');
 		expect(await reasonOf(at('none'))).toBe('ENOENT: it is not there (ENOENT)');
 		expect(await reasonOf(at('link'))).toContain('ELOOP: it is a link');
 	});

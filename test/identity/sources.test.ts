@@ -246,7 +246,7 @@ describe('what can not be read', () => {
 		expect(facts.machineIdHash).toBeNull();
 		expect(facts.unreadable).toContainEqual({
 			source: 'dmi product_serial',
-			reason: 'cannot be read: it is not a regular file',
+			reason: 'cannot be read: it is not a regular file, but a directory',
 		});
 		expect(facts.unreadable).toContainEqual({
 			source: 'dmi board_serial',

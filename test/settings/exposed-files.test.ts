@@ -2,8 +2,10 @@ import { chmod, chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { toFailure } from '../../src/base/errors.ts';
 import { findExposure } from '../../src/base/file-trust.edge.ts';
 import { findExposedFiles } from '../../src/settings/exposed-files.runner.ts';
+import { readSecretFile } from '../../src/settings/files.edge.ts';
 import { resolveWith } from '../../src/settings/load.runner.ts';
 
 async function givenFile(mode: number, directoryMode = 0o755): Promise<string> {
@@ -107,4 +109,18 @@ test('each file that decides what the device does is looked at, with its own rul
 	);
 	await chmod(dirname(config ?? ''), 0o777);
 	expect(await found()).toContain(`file-exposed ${dirname(config ?? '')}`);
+});
+
+test('a directory in the place of a secret or a certificate is named, and its mode is left alone [F1550]', async () => {
+	const open = dirname(await givenFile(0o600, 0o777));
+	for (const place of ['/', open]) {
+		const read = await readSecretFile(place).then(expect.unreachable, toFailure);
+		expect(read).toMatchObject({
+			code: 'credential-unreadable',
+			message: `The credential file ${place} cannot be read: it is not a regular file, but a directory.`,
+			remedy: 'Put a text file in its place, or name one.',
+		});
+		const document = { page: { pinFile: place }, network: { caFile: place } };
+		expect(await findExposedFiles(resolveWith([{ where: '/none', document }], { env: {}, sets: [] }))).toEqual([]);
+	}
 });

@@ -322,7 +322,7 @@ test.each([
 	const told = status.warnings.find(({ message }) => message.includes(name));
 	expect([told?.message, told?.remedy]).toEqual([
 		expect.stringContaining('it is not a regular file'),
-		'Put a text file in its place.',
+		'Put a text file in its place, or name one.',
 	]);
 	expect(offline).toEqual([]);
 });
