@@ -233,9 +233,10 @@ function meantBy(word: string, parent: Command): string | null {
 	// A slip in such a word as well; a word behind a command may be a name.
 	// A slip in a short one is another word: "setup" is not "stop".
 	const verbs = UNIT_VERBS.filter((verb) => parent.name() === 'idv-agent' && (verb.length > 4 || verb === typed));
-	const names = [...parent.commands.map((known) => known.name()), ...Object.keys(own), ...verbs];
+	const names = [...parent.commands.map((known) => known.name()), ...Object.keys(own), ...verbs, 'version'];
 	const near = (parent.parent ? null : nearestName(typed, names)) ?? '';
 	if (verbs.includes(near)) return `systemctl ${near} idv-agent`;
+	if (near === 'version' && !commandOf(parent, near)) return `${parent.name()} --version`;
 	const meant = [typed, ...[typed, near].map((name) => (Object.hasOwn(own, name) ? own[name] : name))].find(
 		(name) => name !== undefined && commandOf(parent, name),
 	);

@@ -85,6 +85,18 @@ test.each([
 	expectRefusal(await run(program as 'idv', words), { status: 64, code: 'usage', words: said });
 });
 
+test.each(['version', 'VERSION', 'verson', 'help version'])(
+	'idv %s, which only idv-agent has as a command, is answered with the flag [F1551]',
+	async (words) => {
+		const said = /^Error: Unknown command ['"].*['"]\. Did you mean idv --version\? See/;
+		expectRefusal(await run('idv', words.split(' ')), { status: 64, code: 'usage', words: said });
+		expect(await run('idv-agent', ['version'])).toMatchObject({
+			status: 0,
+			stdout: expect.stringMatching(/^Version /),
+		});
+	},
+);
+
 test.each([
 	['idv-agent', 'qr', 'pair'],
 	['idv-agent', 'qrcode', 'pair'],
