@@ -7,11 +7,10 @@ import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOU
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { asGivenCode, MAX_CODE_LENGTH, readPairingCode, SHORT_TOKEN_FORM } from '../protocol/pairing-code.ts';
-import { readSecretFile } from '../settings/files.edge.ts';
 import { didYouMean, nearestName } from '../settings/resolve.ts';
 import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
 import { isGood, type Purpose, refusal, sendOnce, unreadAnswer, withClient } from './service-call.ts';
-import { checkUrl, resolveTarget, type Target, type TargetFlags } from './service-target.ts';
+import { checkUrl, readFileOfUser, resolveTarget, type Target, type TargetFlags } from './service-target.ts';
 
 export interface ApiKeyFlags extends TargetFlags {
 	readonly name: string;
@@ -118,13 +117,14 @@ export async function targetOfCode(
 			remedy: 'Use one of them.',
 		});
 	const isInput = codeFile === '-';
-	const text = await (isInput ? readStandardInput(shell, MAX_CODE_LENGTH) : readSecretFile(codeFile));
+	const remedy = `Give the whole link of a pairing code, or its Short Token (${SHORT_TOKEN_FORM}), as text with --code-file FILE (- for standard input); a picture is not read: idv qrcode --json has the link of a new code as url.`;
+	const text = await (isInput
+		? readStandardInput(shell, MAX_CODE_LENGTH)
+		: readFileOfUser(codeFile, 'pairing code', remedy));
 	const code = readPairingCode(asGivenCode(text));
 	const from = isInput ? 'standard input' : codeFile;
 	if (code.kind === 'notACode')
-		throw new AgentError('credential-unreadable', `There is no pairing code in ${from}.`, {
-			remedy: `Give the whole link of a pairing code, or its Short Token (${SHORT_TOKEN_FORM}), with --code-file FILE (- for standard input).`,
-		});
+		throw new AgentError('credential-unreadable', `There is no pairing code in ${from}.`, { remedy });
 	const baseUrl = checkUrl(url ?? code.baseUrl ?? undefined, url === undefined ? 'The address in the code' : '--url');
 	const origin = code.baseUrl === null ? null : new URL(code.baseUrl).origin;
 	if (origin !== null && origin !== new URL(baseUrl).origin)

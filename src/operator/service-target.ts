@@ -64,6 +64,13 @@ export function checkUrl(text: string | undefined, where: string): string {
 	return baseUrl;
 }
 
+/** A file that the user of a command names: the agent's user has nothing to do with it. */
+export async function readFileOfUser(file: string, what: string, remedy: string): Promise<string> {
+	return readSecretFile(file, what).catch((cause: unknown) => {
+		throw cause instanceof AgentError ? new AgentError(cause.code, cause.message, { remedy, cause }) : cause;
+	});
+}
+
 /** From a file, standard input or the variable; `null` where none of them is named. @throws AgentError `credential-unreadable`. */
 export async function readGivenCredential(shell: Shell, flags: TargetFlags): Promise<FoundCredential | null> {
 	const { authorizationFile: file } = flags;
@@ -72,13 +79,8 @@ export async function readGivenCredential(shell: Shell, flags: TargetFlags): Pro
 		return { authorization: parseCredential(text, 'Standard input'), credentialFrom: 'standard input' };
 	}
 	if (file !== undefined) {
-		const text = await readSecretFile(file).catch((cause: unknown) => {
-			if (!(cause instanceof AgentError)) throw cause;
-			throw new AgentError(cause.code, cause.message, {
-				remedy: 'Name a file that is there and that this user may read, with one credential in it.',
-				cause,
-			});
-		});
+		const remedy = 'Name a file that is there and that this user may read, with one credential in it.';
+		const text = await readFileOfUser(file, 'credential', remedy);
 		const authorization = parseCredential(text, file);
 		warnIfOpen(shell, file, await stat(file));
 		return { authorization, credentialFrom: file };

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -145,6 +145,28 @@ describe('apikey create', () => {
 		}
 		expect(service.requests.length).toBe(before);
 	});
+
+	test.each([
+		['a PNG', 'it is not UTF-8', '\x89PNG\r\n\x1a\n'],
+		['an SVG', 'has more than one line', '<svg xmlns="http://www.w3.org/2000/svg">\n</svg>\n'],
+		['nothing', 'it is not there', null],
+	])(
+		'with %s in the place of the code says that it reads text, and where it is [F1552]',
+		async (_, reason, content) => {
+			const file = await operator.file('picture', '');
+			await (content === null ? rm(file) : writeFile(file, Buffer.from(content, 'latin1')));
+			for (const command of [create, ['probe', '--url', operator.service.url, '--yes']]) {
+				const args = [...command, '--json', '--code-file', file];
+				const { stdout } = await idv(args, { XDG_CONFIG_HOME: operator.directory });
+				const { code, message, remedy } = JSON.parse(stdout).error;
+				expect(code).toBe('credential-unreadable');
+				expect(message).toContain(reason);
+				expect(remedy).toMatch(
+					/as text with --code-file FILE .*; a picture is not read: idv qrcode --json has the link/,
+				);
+			}
+		},
+	);
 
 	test('refuses a permission that is nearly a known one before a key is made, unless it is meant', async () => {
 		const before = operator.service.requests.length;
