@@ -10,6 +10,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 import * as zod from 'zod';
+import { inWords } from '../src/base/files.edge.ts';
 import { readWords } from '../src/base/shapes.edge.ts';
 import { PAGE_LANGUAGES } from '../src/settings/table.ts';
 
@@ -378,6 +379,16 @@ const COPY_OF_MODULE =
 	/([\w$]+)=\((\w),(\w),(\w)\)=>\(\4=\2!=null\?[\w$]+\([\w$]+\(\2\)\):\{\},[\w$]+\(\3\|\|!\2\|\|!\2\.__esModule\?[\w$]+\(\4,"default",\{value:\2,enumerable:!0\}\):\4,\2\)\)/;
 const VIEW_OF_MODULE = '$1=($2,$3)=>$3||!$2.__esModule?Object.create($2,{default:{value:$2}}):$2';
 
+/** The script is right where a place cannot be written: a sentence names it, in place of a stack trace. */
+export async function buildOrTell(build: () => Promise<void>): Promise<void> {
+	await build().catch((error: NodeJS.ErrnoException) => {
+		if (!error.path || !/^(?:EACCES|EPERM|EROFS|ENOSPC|EDQUOT|ENOTDIR)$/.test(error.code ?? '')) throw error;
+		const remedy = 'Build in a checkout that this user may write to, with room on its disk.';
+		process.stderr.write(`${error.path} cannot be written: ${inWords(error)}. ${remedy}\n`);
+		process.exitCode = 1;
+	});
+}
+
 async function main(): Promise<void> {
 	const root = resolve(import.meta.dirname, '..');
 	for (const { path, bytes } of await bundle({ root, entries: ENTRIES, outDir: join(root, 'dist') }))
@@ -386,4 +397,4 @@ async function main(): Promise<void> {
 	await writeDeclarations(root);
 }
 
-if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === import.meta.filename) void main();
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === import.meta.filename) void buildOrTell(main);

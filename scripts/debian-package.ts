@@ -10,6 +10,7 @@ import { cp, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
+import { buildOrTell } from './bundle.ts';
 import { readCommandTree } from './command-tree.ts';
 import { writeBashCompletion, writeFishCompletion, writeZshCompletion } from './completions.ts';
 import { gzip, MAINTAINER, openTree, packTree, putDocuments, type Tree } from './debian-tree.ts';
@@ -238,4 +239,4 @@ async function main(): Promise<void> {
 	await tell(await buildUpdatesPackage({ root, version, epoch, outDir }));
 }
 
-if (import.meta.main) void main();
+if (import.meta.main) void buildOrTell(main);

@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { bundle } from './bundle.ts';
+import { buildOrTell, bundle } from './bundle.ts';
 import { launcherSource, wrapped } from './launcher.ts';
 import { checkNodeBinary } from './sbom.ts';
 
@@ -198,4 +198,4 @@ async function main(): Promise<void> {
 	}
 }
 
-if (import.meta.main) void main();
+if (import.meta.main) void buildOrTell(main);

@@ -7,7 +7,7 @@ import { execFile } from 'node:child_process';
 import { copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { bundle } from './bundle.ts';
+import { buildOrTell, bundle } from './bundle.ts';
 import { writeDeclarations } from './declarations.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
@@ -100,7 +100,9 @@ if (process.argv[2] === 'instead') {
 	process.stderr.write(INSTEAD);
 	process.exitCode = 1;
 } else if (import.meta.main)
-	for (const file of await buildNpmPackages())
-		process.stdout.write(
-			`${relative(ROOT, file).padEnd(36)}${((await stat(file)).size / 1024).toFixed(0).padStart(8)} KiB\n`,
-		);
+	await buildOrTell(async () => {
+		for (const file of await buildNpmPackages())
+			process.stdout.write(
+				`${relative(ROOT, file).padEnd(36)}${((await stat(file)).size / 1024).toFixed(0).padStart(8)} KiB\n`,
+			);
+	});

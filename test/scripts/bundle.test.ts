@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type BuiltFile, bundle } from '../../scripts/bundle.ts';
 
 const run = promisify(execFile);
@@ -162,4 +162,25 @@ describe('a bundle', () => {
 	])('is not made with %s', async (_what, entry, words) => {
 		await expect(bundle({ root, entries: { x: entry }, outDir: join(root, 'dist-bad') })).rejects.toThrow(words);
 	});
+});
+
+test.each([
+	['npm-packages.ts', 'build/npm'],
+	['executable.ts', 'build'],
+])('%s in a checkout that cannot be written says so in one sentence [F1553]', async (script, place) => {
+	const checkout = await mkdtemp(join(tmpdir(), 'blocked-'));
+	onTestFinished(() => rm(checkout, { recursive: true, force: true }));
+	await cp(join(project, 'scripts'), join(checkout, 'scripts'), { recursive: true });
+	for (const name of ['src', 'node_modules', 'package.json']) await symlink(join(project, name), join(checkout, name));
+	// For root as well, there is no directory below a device.
+	await symlink('/dev/null', join(checkout, 'build'));
+	const { code, stderr } = await run(process.execPath, [join(checkout, 'scripts', script)]).then(
+		() => expect.unreachable(),
+		(error: { code: number; stderr: string }) => error,
+	);
+	expect(stderr).toMatch(
+		new RegExp(`^\\S*${place}\\S* cannot be written: .*\\. Build in a checkout that this user may write to`),
+	);
+	expect(stderr.trim()).not.toContain('\n');
+	expect(code).toBe(1);
 });
