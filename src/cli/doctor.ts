@@ -1,6 +1,6 @@
 /** `idv-agent doctor`: a list for a person, one document for programs. The exit status is that of the first failure. */
 import { systemClock } from '../base/clock.edge.ts';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, EXIT } from '../base/errors.ts';
 import { CHECK_IDS, CHECKS, type CheckId, openContext } from '../diagnosis/check-list.runner.ts';
 import { hintsOf } from '../diagnosis/check-results.ts';
 import {
@@ -25,6 +25,8 @@ export async function doctor(shell: Shell, flags: DoctorFlags): Promise<void> {
 	const inspected = await findInspectionTarget(flags, shell.env);
 	becomeServiceUser(inspected);
 	const screen = shell.isJson ? null : openScreen(shell, await nameOfUser());
+	// For as long as there is no verdict: a reader that leaves ends the doctor.
+	shell.caller.exitCode = EXIT.io;
 	const report = await examine(inspected, {
 		checks: checks.length > 0 ? checks : CHECK_IDS,
 		warningsAsErrors: flags.warningsAsErrors ?? false,

@@ -1,5 +1,7 @@
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { givenHome } from './command.ts';
+import { BIN, givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
 
 interface Check {
@@ -32,4 +34,15 @@ test('a check that does not exist is a mistake of whoever asked', async () => {
 		code: 'usage',
 		words: /Did you mean http/,
 	});
+});
+
+test.each([
+	['head -0', 74],
+	['cat', 69],
+])('the doctor of a device that fails, into %s, ends with status %i [F1554]', async (reader, expected) => {
+	const home = await givenHome({ baseUrl: 'https://nowhere.invalid' });
+	const { PATH = '' } = process.env;
+	const words = ['--norc', '-c', `set -o pipefail; "$0" doctor | ${reader}`, join(BIN, 'idv-agent')];
+	const { status, stderr } = spawnSync('bash', words, { env: { PATH, ...home.env }, encoding: 'utf8' });
+	expect({ status, stderr }).toEqual({ status: expected, stderr: '' });
 });
