@@ -10,14 +10,14 @@ import { inWords } from '../base/files.edge.ts';
 import { openRecordLog } from '../base/record-log.edge.ts';
 import type { Shaper } from '../base/shapes.ts';
 import type { AuditEntry } from '../protocol/local-api.ts';
-import { leftOutOf, NO_PACES, paced } from './pace.ts';
+import { leftOutOf, NO_PACES, PACE, paced } from './pace.ts';
 
 /** What is recorded; time and version are added. */
 export type AuditFact = Omit<AuditEntry, 'at' | 'version'>;
 
 export type Audit = Awaited<ReturnType<typeof openAudit>>;
 
-/** These destroy, move or change who may: each is written, however many came before. Of others repetitions are counted. */
+/** These destroy, move or change who may: of one kind so many in a row are written that a flood of it leaves room for the others. */
 const LASTING = [
 	'acceptIdentity',
 	'eraseEvents',
@@ -31,6 +31,7 @@ const LASTING = [
 	'settingTaken',
 	'unpair',
 ];
+const LASTING_PACE = { ...PACE, burst: 100 };
 const NAME = 'audit';
 /** On the disk: some 1,400 entries. */
 export const MAX_AUDIT_BYTES = 512 * 1024;
@@ -110,12 +111,14 @@ export async function openAudit(parts: {
 		/** Resolves when what was recorded so far is on the disk, or cannot be. */
 		settled: () => log.settled(),
 		record(fact: AuditFact): void {
-			if (fact.result === 'ok' && LASTING.includes(fact.action)) {
+			// Erasures are told one by one: there is an end of what can be erased.
+			if ((fact.count ?? 0) > 0) {
 				write(fact);
 				return;
 			}
 			const key = keyOf(fact);
-			const pace = paced(paces, key, clock.monotonicMs());
+			const isLasting = fact.result === 'ok' && LASTING.includes(fact.action);
+			const pace = paced(paces, key, clock.monotonicMs(), isLasting ? LASTING_PACE : PACE);
 			paces = pace.paces;
 			if (pace.leftOut > 0) writeCounts({ [key]: pace.leftOut });
 			if (pace.isAllowed) write(fact);

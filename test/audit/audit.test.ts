@@ -261,6 +261,23 @@ test('what destroys or moves is written, and the first request of its kind as we
 	]);
 });
 
+test('no flood of one kind pushes an erasure or an unpairing out, whatever that kind is [F1569]', async () => {
+	const { directory } = await givenHome();
+	const audit = await open(directory);
+	audit.record({ ...SET, action: 'eraseEvents', count: 1 });
+	audit.record({ ...SET, action: 'unpair' });
+	for (const action of ['setWorkflow', 'acceptIdentity', 'forgetPlan', 'eraseEvents', 'moved', 'pair'])
+		for (let asked = 0; asked < 5000; asked += 1)
+			audit.record({ ...SET, action, ...(action === 'eraseEvents' && { count: 0 }) });
+	for (let session = 0; session < 50; session += 1) audit.record({ ...SET, action: 'eraseEvents', count: 2 });
+	await audit.close();
+	const entries = (await readAuditLog(directory)).documents;
+	expect(entries[0]).toMatchObject({ action: 'eraseEvents', count: 1 });
+	expect(entries[1]).toMatchObject({ action: 'unpair' });
+	expect(entries.filter(({ count, action }) => count === 2 && action === 'eraseEvents')).toHaveLength(50);
+	expect(entries.find(({ of }) => of === 'setWorkflow')).toMatchObject({ action: 'leftOut', count: 4900 });
+});
+
 test('the count of what was left out survives a kill but for a ninth, says so, and takes few notes [F708]', async () => {
 	const { directory } = await givenHome();
 	for (const leftOut of [1, 15, 31, 100, 5000]) {
