@@ -31,9 +31,11 @@ export function readWords(root = join(import.meta.dirname, '..')): string {
 	return ` ${wordsOf(sources).join(' ')} `;
 }
 
+/** Of the marks of equal texts. */
+export const newKey = () => randomBytes(32).toString('hex');
+
 /** @param own hosts, ids and paths of this device. @param keepsShapes for texts that were written by another writer. */
-export function openShaper(own: () => readonly string[] = () => [], keepsShapes = false): Shaper {
-	const key = randomBytes(32).toString('hex');
+export function openShaper(own: () => readonly string[] = () => [], keepsShapes = false, key = newKey()): Shaper {
 	const hash = (text: string) => digest('sha256', `${key}${text}`, 'hex').slice(0, 6);
 	return createShaper({ isKnown, hash, own, now: Date.now, keepsShapes });
 }

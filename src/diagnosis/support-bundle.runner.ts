@@ -4,7 +4,7 @@ import { arch, cpus, hostname, loadavg, networkInterfaces, release, uptime } fro
 import { join } from 'node:path';
 import { readAuditLog } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
-import { openShaper } from '../base/shapes.edge.ts';
+import { newKey, openShaper } from '../base/shapes.edge.ts';
 import { createLocalClient } from '../client/local-client.edge.ts';
 import { readMachineFacts } from '../identity/machine-facts.edge.ts';
 import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-api.ts';
@@ -53,7 +53,9 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 	const identity = await ask('agent', LOCAL_ROUTES.identity);
 	const events = await listEvents(ask);
 	const own = ownOf(parts, state, [system.machine, system.interfaces, system.system, identity, epochsOf(events)]);
-	const shaper = openShaper(() => own, true);
+	const key = newKey();
+	// The shapes in the journal are the agent's; a service can write some as well, in what has no shapes yet.
+	const [{ document }, { line }] = [openShaper(() => own, false, key), openShaper(() => own, true, key)];
 	const contents: Contents = [
 		['status.json', 'the status of the agent', await ask('agent', LOCAL_ROUTES.status)],
 		['doctor.json', 'the findings of idv-agent doctor', parts.doctor],
@@ -67,8 +69,8 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		['system.json', 'versions, this machine, its systemd unit, and files with their modes', system],
 	];
 	const files = contents.map(([name, , content]) => {
-		if (typeof content !== 'string') return { name, text: json(shaper.document(content)) };
-		return { name, text: keepNewest(keepNewest(content).split('\n').map(shaper.line).join('\n')) };
+		if (typeof content !== 'string') return { name, text: json(document(content)) };
+		return { name, text: keepNewest(keepNewest(content).split('\n').map(line).join('\n')) };
 	});
 	return [{ name: 'README.txt', text: readme(parts, contents) }, ...files];
 }

@@ -130,6 +130,18 @@ describe('a support bundle', () => {
 		expect(text).not.toContain('"sent"');
 	});
 
+	test('keeps the shapes of the journal, and none that others have written elsewhere; equal texts have one mark in all of it [F1570]', async () => {
+		const { bundle } = await givenDevice();
+		const written = '[word-6-739164]';
+		const checks = [`closed: ${written}`, 'closed: zanzibar4711'].map((message) => ({ id: 'channel', message }));
+		const files = await bundle(`closed: ${written}\nclosed: zanzibar4711`, { checks });
+		const of = (name: string) => files.find((one) => one.name === name)?.text ?? '';
+		expect(of('log.txt')).toContain(written);
+		expect(of('doctor.json')).not.toContain('739164');
+		const mark = /\[\w+-12-[0-9a-f]{6}\]/;
+		expect(mark.exec(of('doctor.json'))?.[0]).toBe(mark.exec(of('log.txt'))?.[0] ?? 'none');
+	});
+
 	test('has nothing of texts that nobody knows', async () => {
 		const { bundle } = await givenDevice();
 		const jwt = `${Buffer.from('{"alg":"none"}').toString('base64url')}.${secret()}.${secret()}`;
