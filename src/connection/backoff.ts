@@ -61,6 +61,8 @@ export interface Backoff {
 	readonly failures: number;
 	/** The window for an overloaded service; 0 when it was not overloaded. */
 	readonly overloadWindowMs: number;
+	/** Monotonic time of the failure that it has grown by last; `null` before the first. */
+	readonly overloadedAtMs: number | null;
 	/** Whether an attempt since the last stable channel ran into its deadline. */
 	readonly timedOut: boolean;
 	/** How long refusals have lasted, in milliseconds; 0 with the first. */
@@ -88,6 +90,7 @@ export interface Backoff {
 export const NO_FAILURES: Backoff = {
 	failures: 0,
 	overloadWindowMs: 0,
+	overloadedAtMs: null,
 	timedOut: false,
 	refusedForMs: 0,
 	refusedAtMs: null,
@@ -138,13 +141,15 @@ export function afterFailure(before: Backoff, told: FailedAttempt, random: () =>
 	const isOutage = isSurprising && failed.wasOnline === true && failed.atMs - (surprisedAtMs ?? 0) < OUTAGE_MS;
 	const sinceMs = before.refusedAtMs === null ? 0 : failed.atMs - before.refusedAtMs;
 	const countedMs = Math.min(Math.max(0, sinceMs), REFUSAL_COUNTS_MS);
+	const isOverloaded = failed.retryClass === 'overloaded';
+	// A person who has it tried again and again must not make the device stay away for as long as ten waits would have.
+	const isEarly = failed.atMs - (before.overloadedAtMs ?? Number.NEGATIVE_INFINITY) < 0.4 * before.overloadWindowMs;
+	const grownMs = isEarly ? before.overloadWindowMs : 1.5 * before.overloadWindowMs;
 	const backoff: Backoff = {
 		...before,
 		failures: before.failures + 1,
-		overloadWindowMs:
-			failed.retryClass === 'overloaded'
-				? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, 1.5 * before.overloadWindowMs))
-				: keptWindowMs,
+		overloadWindowMs: isOverloaded ? Math.min(MAX_OVERLOAD_WINDOW_MS, Math.max(30 * SECOND, grownMs)) : keptWindowMs,
+		overloadedAtMs: isOverloaded && !isEarly ? failed.atMs : before.overloadedAtMs,
 		timedOut: before.timedOut || failed.timedOut,
 		refusedForMs: before.refusedForMs + (isRefused ? countedMs : 0),
 		refusedAtMs: isRefused ? failed.atMs : before.refusedAtMs,

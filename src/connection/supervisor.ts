@@ -2,20 +2,19 @@
  * Which links there should be: compares the wanted registration with the links that exist and moves the device from one
  * to the next without a moment offline. Pure; the links' own lives are in `link.ts`, everything performed is in `agent/`.
  */
-import { failure } from '../base/errors.ts';
+import { admitted } from './admission.ts';
 import { asSeenBeside, goesElsewhere, hasCountedBeside, sharedConnection } from './beside.ts';
 import {
 	type Connection,
 	type Credential,
 	connectionOf,
-	failureOf,
 	type LinkEffect,
 	type LinkEvent,
 	type Step,
 	startLink,
 	transition,
 } from './link.ts';
-import { type RegistrationBudget, refund, spend } from './registration-budget.ts';
+import { refund } from './registration-budget.ts';
 import {
 	asHeld,
 	changedBack,
@@ -227,38 +226,6 @@ function credentialsFor(registration: Registration, { desired, current }: Superv
 		credentials.push({ kind: 'selfRegistration' });
 	return credentials;
 }
-
-/**
- * The step of a link as far as it may register: with a credential which is not its own any more, or more often than the
- * budget allows, the registration has failed before it is sent.
- */
-function admitted(
-	step: Step,
-	{ desired, budget, by }: Pick<Supervision, 'desired' | 'budget'> & { readonly by: 'site' | 'service' },
-	registration: Registration,
-	atMs: number,
-	random: () => number,
-): { readonly step: Step; readonly budget: RegistrationBudget } {
-	const asked = step.effects.find((effect) => effect.type === 'register');
-	if (!asked) return { step, budget };
-	const mayUse = { reusable: mayUseReusable, earlier: mayUseEarlier, connection: null, selfRegistration: null };
-	const isWithheld = mayUse[asked.credential.kind]?.(registration, desired) === false;
-	const spent = isWithheld ? { budget, heldBack: NO_LONGER_SET } : spend(budget, atMs, by);
-	if (!spent.heldBack) return { step, budget: spent.budget };
-	const failed = { type: 'registerFailed', attempt: asked.attempt, timedOut: false, atMs } as const;
-	const after = transition(step.state, { ...failed, failure: spent.heldBack }, random);
-	const effects = [...step.effects.filter((effect) => effect !== asked), ...after.effects];
-	// What has the device register again stays the cause: the pace is told by a warning of its own.
-	const cause = isWithheld ? null : failureOf(step.state);
-	const state = cause && 'untilMs' in after.state ? { ...after.state, failure: cause } : after.state;
-	// A credential that is withheld leaves the next one to be tried.
-	return admitted({ state, effects }, { desired, budget: spent.budget, by }, registration, atMs, random);
-}
-
-const NO_LONGER_SET = failure(
-	'credential-refused',
-	'The credential that this registration was made with is no longer set.',
-);
 
 function stepBoth(supervision: Supervision, event: LinkEvent, random: () => number): SupervisorStep {
 	const first = stepLink(supervision, supervision.current, event, random);

@@ -210,6 +210,6 @@ export function registrationFor(inputs: RegistrationInputs, baseUrl: string, wor
 		hasReusableCredential: credentials.isReusable,
 		selfRegistration: credential.selfRegistration,
 		...(way !== undefined && { way }),
-		...(earlier === baseUrl && { earlierAt: baseUrl }),
+		...(earlier !== null && { earlierAt: earlier }),
 	};
 }

@@ -75,6 +75,15 @@ describe('when the service is not reached', () => {
 });
 
 describe('when the service is overloaded', () => {
+	const hourly = (count: number) =>
+		Array.from({ length: count }, (_, hour) => failed('overloaded', { atMs: hour * 60 * MINUTE }));
+
+	test('tries that a person asks for meanwhile do not open it further [F1571]', () => {
+		const pressed = Array.from({ length: 10 }, (_, press) => failed('overloaded', { atMs: press * SECOND }));
+		expect(range(...pressed)).toEqual([15, 30]);
+		expect(range(...pressed, failed('overloaded', { atMs: 40 * SECOND }))).toEqual([22.5, 45]);
+	});
+
 	test.each([
 		[1, 30],
 		[2, 45],
@@ -85,13 +94,13 @@ describe('when the service is overloaded', () => {
 		[12, 1800],
 		[50, 1800],
 	])('failure %i opens a window of %d s, and the delay is its second half', (count, window) => {
-		const [from, to] = range(...times(count, failed('overloaded')));
+		const [from, to] = range(...hourly(count));
 		expect(from).toBeCloseTo(window / 2, 2);
 		expect(to).toBeCloseTo(window, 2);
 	});
 
 	test('another kind of failure in between closes the window', () => {
-		expect(range(...times(4, failed('overloaded')), failed('unreachable'), failed('overloaded'))).toEqual([15, 30]);
+		expect(range(...hourly(4), failed('unreachable'), failed('overloaded'))).toEqual([15, 30]);
 	});
 });
 
@@ -254,6 +263,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 	expect(NO_FAILURES).toEqual({
 		failures: 0,
 		overloadWindowMs: 0,
+		overloadedAtMs: null,
 		timedOut: false,
 		refusedForMs: 0,
 		refusedAtMs: null,

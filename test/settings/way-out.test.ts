@@ -689,3 +689,21 @@ test('beside an address that was refused, a workflow that no file names goes liv
 	});
 	expect(isRefused(device.agent.status())).toBe(true);
 });
+
+test('a device whose Connection is revoked while another address is tried with another key comes back by the key from before [F1572]', async () => {
+	const { service, home, good, device } = await given();
+	const apiKeyFile = await home.secretFile('other-key', OTHER_KEY);
+	await home.writeSettings({ ...good, baseUrl: 'https://127.0.0.1:1', credential: { apiKeyFile } });
+	await device.daemon.reload();
+	await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
+	const lost = device.untilState('offline');
+	service.revoke('KIOSK-0001');
+	service.dropSockets();
+	await lost;
+	const back = device.untilState('online');
+	for (let waits = 0; waits < 60 && device.agent.status().state !== 'online'; waits += 1)
+		await Promise.race([device.passWait(), back]);
+	await back;
+	expect(device.agent.status()).toMatchObject({ baseUrl: good.baseUrl });
+	expect(service.requests.filter(({ method }) => method === 'POST').length).toBeGreaterThanOrEqual(2);
+});
