@@ -186,8 +186,10 @@ export function superviseLinks(
 		if (!other) return;
 		changes -= isLate ? 0 : 1;
 		isLate = false;
+		// The settings, and this device at this service, have worked by the one before it.
+		const worked = connections.known().some(({ connection }) => connection.worked);
 		step(desiring(null));
-		dispatch(desiring(desired, [other]));
+		dispatch(desiring(desired, [worked ? { ...other, connection: { ...other.connection, worked } } : other]));
 	}
 
 	/** Beside a channel that is open, other settings are tried by a Connection that it has shown to be good, where theirs is refused. */

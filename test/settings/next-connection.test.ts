@@ -13,6 +13,8 @@ interface SingleUse {
 	move(): void;
 	/** The next upgrade with a subprotocol cuts the channels that are open, and is answered once another one was refused. */
 	raceOnce(): void;
+	/** Whether every upgrade is refused, with no Connection spent by it. */
+	refuse(isOn: boolean): void;
 }
 
 type Answer = (isIn: boolean, code?: number, body?: string, headers?: Record<string, string>) => void;
@@ -25,6 +27,7 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	let handed = 0;
 	let header = 'X-Next';
 	let isRace = false;
+	let refusesAll = false;
 	let answerLast: (() => void) | null = null;
 	const next = () => {
 		handed += 1;
@@ -36,7 +39,7 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	const sockets = new WebSocketServer({
 		server,
 		verifyClient({ req }: { req: IncomingMessage }, answer: Answer) {
-			const isIn = valid.delete(String(req.headers.authorization).replace('Connection ', ''));
+			const isIn = !refusesAll && valid.delete(String(req.headers.authorization).replace('Connection ', ''));
 			const give = () => answer(isIn, 401, '{"title":"refused"}', { 'Content-Type': 'application/json' });
 			if (isRace && isIn && req.headers['sec-websocket-protocol']) {
 				isRace = false;
@@ -78,6 +81,9 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 		},
 		raceOnce() {
 			isRace = true;
+		},
+		refuse(isOn) {
+			refusesAll = isOn;
 		},
 	};
 }
@@ -199,4 +205,23 @@ test('the answer that names the next Connection is awaited, though the other lin
 	await passing(device, offline);
 	await passing(device, device.untilState('online'));
 	await cutAndReturn(service, device);
+});
+
+test('a bad minute of a service that names the next Connection is waited for, before a new code is asked for [F1573]', async () => {
+	const service = await givenSingleUse('header');
+	const { device } = await givenDevice(service, 'header:X-Next');
+	await cutAndReturn(service, device);
+	const lost = device.untilState('offline');
+	service.refuse(true);
+	service.cut();
+	await lost;
+	for (let seconds = 0; seconds < 60; seconds += 1) {
+		device.clock.advance(1000);
+		await device.client.request('agent', 'GET', '/v1/status');
+	}
+	service.refuse(false);
+	await passing(device, device.untilState('online'));
+	const asked = device.statuses.filter(({ problem }) => problem?.code === 'credential-refused');
+	expect(asked.length).toBeGreaterThan(0);
+	expect(asked.filter(({ problem }) => !problem?.remedy.startsWith('Wait a few minutes'))).toEqual([]);
 });
