@@ -111,7 +111,10 @@ export function cutsWarning(cuts: readonly Cut[], nowMs: number, remedy: string 
 	const recent = cuts.filter(({ atMs }) => nowMs - atMs < WINDOW_MS);
 	const after = `${haveEqualLives(recent) ? 'each' : 'typically'} after ${plainDuration(medianLife(recent))}`;
 	const message = `The channel was cut ${told.count} times in ${plainDuration(WINDOW_MS)}, ${after} (${told.cause}).`;
-	return failure('channel-flapping', message, remedy === null ? {} : { remedy });
+	// No line does that: the service itself sends what ends its channels.
+	const isPoison = told.cause === ('poison-message' satisfies Failure['code']);
+	const named = isPoison ? failure('poison-message', '').remedy : remedy;
+	return failure('channel-flapping', message, named === null ? {} : { remedy: named });
 }
 
 /** @param ended as the settings have its close code. */

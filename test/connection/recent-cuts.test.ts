@@ -2,7 +2,14 @@
 import { describe, expect, test } from 'vitest';
 import { classifyClose } from '../../src/connection/classify-failure.ts';
 import { asMeant } from '../../src/connection/evidence.ts';
-import { type Cut, causeOf, duplicateWarning, replacedBy, withCut } from '../../src/connection/recent-cuts.ts';
+import {
+	type Cut,
+	causeOf,
+	cutsWarning,
+	duplicateWarning,
+	replacedBy,
+	withCut,
+} from '../../src/connection/recent-cuts.ts';
 
 const SECOND = 1000;
 
@@ -114,4 +121,13 @@ test('a cut is named by its close code, one without a code as well [F1560]', () 
 		const ended = classifyClose({ code, reason: '', host: 'id.example' });
 		expect(causeOf(ended, code === 1005 || code === 1006 ? null : code)).toBe(String(code));
 	}
+});
+
+test('cuts by messages that cannot be taken send no one to the line [F1574]', () => {
+	const cuts = (cause: string): Cut[] =>
+		Array.from({ length: 9 }, (_, at) => ({ atMs: at * 1000, lifeMs: 500, cause }));
+	expect(cutsWarning(cuts('poison-message'), 10_000, null)?.remedy).toMatch(
+		/^The operator must look at what the service/,
+	);
+	expect(cutsWarning(cuts('1006'), 10_000, null)?.remedy).toMatch(/^Check the line/);
 });
