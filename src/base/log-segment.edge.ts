@@ -99,6 +99,10 @@ export function openSegment(
 		get descriptor() {
 			return descriptor;
 		},
+		/** Whether its name is gone: the next start would not find it. */
+		get isUnlinked() {
+			return files.fstatSync(descriptor).nlink === 0;
+		},
 		get isWritable() {
 			return isWritable;
 		},

@@ -574,6 +574,22 @@ describe('a disk that fails', () => {
 		expect(read(killed())).toEqual(['before', 'a', 'b']);
 	});
 
+	test('a file that was removed while it is open takes nothing more: what comes goes to a new one, and a directory that is gone is told [F1575]', async () => {
+		const log = open();
+		await add(log, 'before');
+		fs.unlinkSync(at(names()[0]));
+		await add(log, 'a');
+		await add(log, 'b');
+		expect(names()).toHaveLength(1);
+		expect(read(log)).toEqual(['before', 'a', 'b']);
+		expect(read(killed()).slice(-2)).toEqual(['a', 'b']);
+		expect(log.failures).toEqual([]);
+		fs.rmSync(directory, { recursive: true });
+		await add(log, 'c');
+		expect(log.failures).toMatchObject([{ code: 'ENOENT' }]);
+		fs.mkdirSync(directory);
+	});
+
 	test('what it holds in memory is bounded: the oldest go first', async () => {
 		const disk = lossyFiles(directory);
 		const log = open({ files: disk.files, maxBytes: () => 65_536 });
