@@ -26,7 +26,7 @@ export interface Runtime {
 	readonly client: ServiceClient;
 	/** Those of `service.headers` and `service.headersFile`; of the file only for the service of the settings, and for that at which the device was online last with the same file. */
 	readonly headersFor: (baseUrl: string) => Headers;
-	/** The values of `service.headersFile` that are long enough to be looked for. Default: none. */
+	/** The values of `service.headersFile`, and the parts of those, that are long enough to be looked for. Default: none. */
 	readonly secretValues?: readonly string[];
 	/** When its key and its client certificate begin and end, as far as they say so. */
 	readonly ends?: readonly CredentialEnd[];
@@ -293,6 +293,14 @@ export async function besideLast(
 
 /** A shorter text stands in many answers. */
 const LEAST_SECRET = 8;
+/** Each is looked for in each answer. */
+const MOST_PARTS = 16;
+/** A credential behind its scheme, and each value of a cookie, is a secret alone as well. */
+export function secretParts(value: string): string[] {
+	const parts = value.split(/[\s;,]+/);
+	const all = [value, ...parts, ...parts.map((part) => part.replace(/^[^=]*=/, ''))];
+	return [...new Set(all)].filter(({ length }) => length >= LEAST_SECRET).slice(0, MOST_PARTS);
+}
 
 function assemble(
 	{ resolved, network, headers: secretHeaders, way }: MadeWay,
@@ -318,7 +326,7 @@ function assemble(
 		pin,
 		client,
 		headersFor,
-		secretValues: Object.values(secretHeaders).filter(({ length }) => length >= LEAST_SECRET),
+		secretValues: Object.values(secretHeaders).flatMap(secretParts),
 		way,
 		ends: endsOf(resolved, credentials, network),
 		problems,

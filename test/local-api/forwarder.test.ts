@@ -3,6 +3,7 @@ import { createServer, request as httpRequest, type IncomingMessage, type Server
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
+import { secretParts } from '../../src/connection/runtime.runner.ts';
 import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
 import { listen, refusedPort } from '../connection/network-peers.ts';
 
@@ -87,6 +88,15 @@ test.each<[string, Answer]>([
 	const { status, headers, text } = await ask(`${url}/echo`);
 	expect([status, JSON.parse(text).code]).toEqual([599, 'answer-withheld']);
 	expect(text + JSON.stringify([...headers])).not.toContain(GATE);
+});
+
+test('a credential behind its scheme and each value of a cookie are secrets alone as well [F1576]', () => {
+	expect(secretParts('Basic dXNlcjpwYXNzd29yZA==')).toEqual(['Basic dXNlcjpwYXNzd29yZA==', 'dXNlcjpwYXNzd29yZA==']);
+	const cookie = secretParts('sess=4f9a1c7be2; other=88d0e4aa31; lang=de');
+	for (const part of ['sess=4f9a1c7be2', '4f9a1c7be2', '88d0e4aa31']) expect(cookie).toContain(part);
+	expect(cookie).not.toContain('de');
+	expect(secretParts(GATE)).toEqual([GATE]);
+	expect(secretParts('short')).toEqual([]);
 });
 
 describe('an answer that holds the Connection', () => {
