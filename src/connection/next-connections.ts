@@ -68,7 +68,9 @@ export function withNextProven<Kept extends State>(state: Kept, baseUrl: string,
 /** The state once the service has refused a channel: each Connection counts once, and one that has worked does not. */
 export function withNextRefused<Kept extends State>(state: Kept, baseUrl: string, { token, from }: Shown): Kept {
 	const saved = state.connections.find((one) => one.token === token);
-	if (from === undefined || saved?.worked || saved?.refused) return state;
+	// Its channel was open where the service has named the next one on it.
+	const hasNamedNext = saved !== state.connections.at(-1);
+	if (from === undefined || saved?.worked || saved?.refused || hasNamedNext) return state;
 	const known = knownOf(state, baseUrl);
 	const times = known.refused === from ? known.times + 1 : 1;
 	const worked = known.worked === from && times >= TOLD_AFTER ? null : known.worked;

@@ -15,6 +15,8 @@ interface SingleUse {
 	raceOnce(): void;
 	/** Whether every upgrade is refused, with no Connection spent by it. */
 	refuse(isOn: boolean): void;
+	/** Ends every channel with this code as soon as it is open; `null` ends that. */
+	endWith(code: number | null): void;
 }
 
 type Answer = (isIn: boolean, code?: number, body?: string, headers?: Record<string, string>) => void;
@@ -28,6 +30,7 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 	let header = 'X-Next';
 	let isRace = false;
 	let refusesAll = false;
+	let endsWith: number | null = null;
 	let answerLast: (() => void) | null = null;
 	const next = () => {
 		handed += 1;
@@ -61,6 +64,7 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 		if (where === 'header') headers.push(`${header}: ${next()}`);
 	});
 	sockets.on('connection', (socket) => {
+		if (endsWith !== null) setImmediate(() => socket.close(endsWith ?? 1000));
 		if (where === 'message') socket.send(JSON.stringify({ id: 'an-id-that-opens-no-channel', next: next() }));
 	});
 	const cut = () => {
@@ -81,6 +85,9 @@ async function givenSingleUse(where: 'header' | 'message'): Promise<SingleUse> {
 		},
 		raceOnce() {
 			isRace = true;
+		},
+		endWith(code) {
+			endsWith = code;
 		},
 		refuse(isOn) {
 			refusesAll = isOn;
@@ -224,4 +231,23 @@ test('a bad minute of a service that names the next Connection is waited for, be
 	const asked = device.statuses.filter(({ problem }) => problem?.code === 'credential-refused');
 	expect(asked.length).toBeGreaterThan(0);
 	expect(asked.filter(({ problem }) => !problem?.remedy.startsWith('Wait a few minutes'))).toEqual([]);
+});
+
+test('channels that open, name the next Connection and are ended with 1008 for a bad minute say nothing against the setting [F1577]', async () => {
+	const service = await givenSingleUse('header');
+	const { device } = await givenDevice(service, 'header:X-Next');
+	const lost = device.untilState('offline');
+	service.endWith(1008);
+	service.cut();
+	await lost;
+	for (let seconds = 0; seconds < 60; seconds += 1) {
+		device.clock.advance(1000);
+		await device.client.request('agent', 'GET', '/v1/status');
+	}
+	service.endWith(null);
+	await passing(device, device.untilState('online'));
+	const accused = device.statuses.filter(({ warnings }) =>
+		warnings.some(({ message }) => message.startsWith('service.nextConnection')),
+	);
+	expect(accused).toEqual([]);
 });
