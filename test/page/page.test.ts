@@ -164,7 +164,7 @@ const SORTED: Record<ErrorCode, typeof PERSON | typeof SUPPORT> = {
 	'not-found': SUPPORT,
 	'method-not-allowed': SUPPORT,
 	'open-to-first-comer': SUPPORT,
-	'workflow-fixed': PERSON,
+	'workflow-fixed': SUPPORT,
 	'file-exposed': SUPPORT,
 	'fleet-key-invalid': SUPPORT,
 	'settings-invalid': SUPPORT,

@@ -105,7 +105,14 @@ export function problemWords(code) {
  * Problems that a person at the screen cannot mend, beside those of which the words say to call support.
  * @type {readonly string[]} @satisfies {ErrorCode[]}
  */
-const FOR_SUPPORT = ['state-corrupt', 'credential-refused', 'restart-needed', 'state-in-use', 'memory-low'];
+const FOR_SUPPORT = [
+	'state-corrupt',
+	'credential-refused',
+	'restart-needed',
+	'state-in-use',
+	'memory-low',
+	'workflow-fixed',
+];
 
 /** Those for a person at the device. @param {PageView} view */
 export function warningsOf({ status }) {
