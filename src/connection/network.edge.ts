@@ -16,6 +16,7 @@ import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { nameCertificate, type TrustedNames } from './certificates.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
+import { resuming } from './tls-sessions.edge.ts';
 
 /** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
 const KEEP_ALIVE_MS = 30_000;
@@ -131,12 +132,11 @@ function createAgent(
 		: new HttpAgent(kept);
 	// A server may have named a shorter time.
 	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
-	const { destroy, getName } = agent;
+	const { createConnection, destroy, getName } = agent;
 	agent.getName = (options) => `${getName.call(agent, options)} ${(options as { keptFor?: string }).keptFor}`;
 	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), names);
-	const begin = agent.createConnection.bind(agent);
-	const inTls = (options: AgentConnectOptions, socket: Socket) =>
-		begin({ ...options, socket } as typeof options) as TLSSocket;
+	const handshake = resuming((options: AgentConnectOptions) => createConnection.call(agent, options) as TLSSocket);
+	const inTls = (options: AgentConnectOptions, socket: Socket) => handshake({ ...options, socket } as typeof options);
 	// In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service.
 	agent.createConnection = (options, done = () => {}) => {
 		way.open(options, (error, socket) => {

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { connect, type Server, type Socket } from 'node:net';
+import { connect, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buffer, text } from 'node:stream/consumers';
@@ -520,3 +520,48 @@ describe('closing ends what is still open:', () => {
 		await left;
 	});
 });
+
+/** Whether a ClientHello offers an earlier session. Source: RFC 8446, 4.1.2 and 4.2.11 (`pre_shared_key` is the last extension). */
+function offersSession(hello: Buffer): boolean {
+	let at = 5 + 4 + 2 + 32;
+	at += 1 + hello.readUInt8(at);
+	at += 2 + hello.readUInt16BE(at);
+	at += 1 + hello.readUInt8(at);
+	const end = at + 2 + hello.readUInt16BE(at);
+	at += 2;
+	for (; at < end; at += 4 + hello.readUInt16BE(at + 2)) if (hello.readUInt16BE(at) === 41) return true;
+	return false;
+}
+
+test.each(['resets', 'never answers'])(
+	'a front that %s a handshake which offers an earlier session is met with whole ones from then on [F1578]',
+	async (how) => {
+		const { cert, key } = identity('server');
+		const service = await listen(createHttpsServer({ cert, key }, (_request, response) => void response.end('ok')));
+		const offered: boolean[] = [];
+		const front = await listen(
+			createTcpServer((socket) => {
+				socket.on('error', () => {});
+				socket.once('data', (hello: Buffer) => {
+					offered.push(offersSession(hello));
+					if (offered.at(-1)) return how === 'resets' ? void socket.resetAndDestroy() : undefined;
+					const behind = connect(service).on('error', () => {});
+					behind.write(hello);
+					socket.pipe(behind).pipe(socket);
+				});
+			}),
+		);
+		const made = await network({ caFile: fixture('ca.pem') });
+		const url = `https://localhost:${front}/`;
+		const ask = async () => {
+			const signal = AbortSignal.timeout(2000);
+			const asked = { method: 'GET', url: new URL(url), headers: {}, body: null, idleMs: 5000, signal } as const;
+			return made.ask(asked).then(
+				(answer) => text(answer),
+				() => 'failed',
+			);
+		};
+		expect([await ask(), await ask(), await ask(), await ask()]).toEqual(['ok', 'failed', 'ok', 'ok']);
+		expect(offered).toEqual([false, true, false, false]);
+	},
+);
