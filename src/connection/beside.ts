@@ -69,7 +69,9 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	const { next } = supervision;
 	if (next === null || next.state.name === 'blocked') return event;
 	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
-	const isRegistered = connectionOf(next.state) !== null;
+	const connection = connectionOf(next.state);
+	// With the same one, tried by another way, nothing has registered since.
+	const isRegistered = connection !== null && connection.token !== connectionOf(link.state)?.token;
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;

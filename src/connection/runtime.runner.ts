@@ -4,8 +4,14 @@ import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { unreadable } from '../base/files.edge.ts';
 import { type Credentials, NO_CREDENTIALS, naming, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
-import { type Headers, readHeader, readHeaderLines } from '../settings/header-lines.ts';
-import { type LoadedBefore, type LoadedSettings, resolveWith, type SettingsSources } from '../settings/load.runner.ts';
+import { type Headers, readHeader, readHeaderLines, secretParts } from '../settings/header-lines.ts';
+import {
+	givenThen,
+	type LoadedBefore,
+	type LoadedSettings,
+	resolveWith,
+	type SettingsSources,
+} from '../settings/load.runner.ts';
 import { valueAt } from '../settings/table.ts';
 import type { Unusable } from '../settings/told-problems.ts';
 import { isPin } from '../settings/value-schemas.ts';
@@ -265,7 +271,7 @@ export async function openFirstRuntime(
 	parts: RuntimeParts,
 ): Promise<FirstRuntime> {
 	// They were valid when they were kept. A newer version knew the ones that this one does not know.
-	const then = { ...sources, env: state.lastVariables ?? sources.env };
+	const then = { ...sources, ...(state.lastVariables && givenThen(state.lastVariables)) };
 	const last = state.lastSettings && resolveWith(state.lastSettings, then);
 	const loaded = await load(last && { loaded: last });
 	const problem = loaded.problems.find((one) => !loaded.unknown.includes(one));
@@ -289,17 +295,6 @@ export async function besideLast(
 	const differs = last !== null && last.way.id !== runtime.way.id;
 	const old = differs ? await openByWay(runtime, last.way, parts).catch(() => null) : null;
 	return old ? { runtime: old, tried: runtime } : { runtime, tried: null };
-}
-
-/** A shorter text stands in many answers. */
-const LEAST_SECRET = 8;
-/** Each is looked for in each answer. */
-const MOST_PARTS = 16;
-/** A credential behind its scheme, and each value of a cookie, is a secret alone as well. */
-export function secretParts(value: string): string[] {
-	const parts = value.split(/[\s;,]+/);
-	const all = [value, ...parts, ...parts.map((part) => part.replace(/^[^=]*=/, ''))];
-	return [...new Set(all)].filter(({ length }) => length >= LEAST_SECRET).slice(0, MOST_PARTS);
 }
 
 function assemble(

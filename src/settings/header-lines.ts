@@ -38,3 +38,14 @@ export function readHeaderLines(
 		}),
 	);
 }
+
+/** A shorter text stands in many answers. */
+const LEAST_SECRET = 8;
+/** Each is looked for in each answer. */
+const MOST_PARTS = 16;
+/** A credential behind its scheme, and each value of a cookie, is a secret alone as well. */
+export function secretParts(value: string): string[] {
+	const parts = value.split(/[\s;,]+/);
+	const all = [value, ...parts, ...parts.map((part) => part.replace(/^[^=]*=/, ''))];
+	return [...new Set(all)].filter(({ length }) => length >= LEAST_SECRET).slice(0, MOST_PARTS);
+}

@@ -31,7 +31,7 @@ export interface SettingsSources {
 export interface LoadedSettings extends ResolvedSettings {
 	/** Things that are probably not meant, such as a variable that names no setting. */
 	readonly notices: readonly Failure[];
-	/** The texts of the environment's settings that are in force, by variable. */
+	/** The texts of settings of the environment and of `--set` that are in force, by variable or flag. */
 	readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -116,15 +116,16 @@ export function resolveWith(
 	unread: readonly string[] = [],
 	missing?: ReadonlySet<string>,
 ): LoadedSettings {
-	const fromEnv = readEnvironment(env);
+	const [fromEnv, flag] = [readEnvironment(env), readSets(sets)];
 	const layers: SettingsLayer[] = [
 		...documents.map((file) => ({ ...file, source: 'file' as const })),
 		{ source: 'environment', texts: fromEnv.texts },
-		{ source: 'flag', texts: readSets(sets) },
+		{ source: 'flag', texts: flag },
 	];
 	const resolved = resolveSettings(layers, checked, before, unread, missing);
-	const variables = variablesIn(resolved.origins, (path, name) =>
-		resolved.refused.has(path) ? before?.variables[name] : (fromEnv.texts.get(path)?.value ?? before?.variables[name]),
+	const texts = { environment: fromEnv.texts, flag };
+	const variables = variablesIn(resolved.origins, (path, name, source) =>
+		resolved.refused.has(path) ? before?.variables[name] : (texts[source].get(path)?.value ?? before?.variables[name]),
 	);
 	return { ...resolved, notices: fromEnv.notices, variables };
 }
@@ -197,12 +198,25 @@ function readEnvironment(env: SettingsSources['env']): { texts: Texts; notices: 
 	return { texts, notices };
 }
 
+const SET = '--set ';
+
+/** The variables and flags of an earlier start, from {@link LoadedSettings.variables}. */
+export function givenThen(variables: LoadedSettings['variables']): Pick<SettingsSources, 'env' | 'sets'> {
+	const [sets, env] = [true, false].map((isSet) =>
+		Object.entries(variables).filter(([name]) => name.startsWith(SET) === isSet),
+	);
+	return {
+		env: Object.fromEntries(env ?? []),
+		sets: (sets ?? []).map(([name, text]) => `${name.slice(SET.length)}=${text}`),
+	};
+}
+
 function readSets(sets: readonly string[]): Texts {
 	return new Map(
 		sets.map((set) => {
 			const equals = set.indexOf('=');
 			const path = equals < 0 ? set : set.slice(0, equals);
-			return [path, { value: equals < 0 ? '' : set.slice(equals + 1), where: `--set ${path}` }];
+			return [path, { value: equals < 0 ? '' : set.slice(equals + 1), where: `${SET}${path}` }];
 		}),
 	);
 }

@@ -62,14 +62,15 @@ export interface SettingOrigin {
 	readonly where: string | null;
 }
 
-/** The variables that settings come from, with their texts. @param textOf `undefined` where none is known. */
+/** The variables and flags that settings come from, with their texts. @param textOf `undefined` where none is known. */
 export const variablesIn = (
 	origins: ReadonlyMap<string, SettingOrigin>,
-	textOf: (path: string, name: string) => string | undefined,
+	textOf: (path: string, name: string, source: 'environment' | 'flag') => string | undefined,
 ): Record<string, string> =>
 	Object.fromEntries(
 		[...origins].flatMap(([path, { source, where }]) => {
-			const text = source === 'environment' && where !== null ? textOf(path, where) : undefined;
+			const isText = source === 'environment' || source === 'flag';
+			const text = isText && where !== null ? textOf(path, where, source) : undefined;
 			return text === undefined ? [] : [[where, text]];
 		}),
 	);

@@ -130,7 +130,7 @@ export const deviceStateSchema = later(() =>
 		confirmedOrigins: z.array(z.string()).max(16),
 		/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
 		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
-		/** The variables of the environment that settings came from then. */
+		/** The variables of the environment and the `--set` that settings came from then. */
 		lastVariables: z.record(z.string(), z.string()).optional(),
 		/** By which the device was online last: other settings are tried beside it before it is given up. */
 		lastWay: waySchema.nullable().default(null),

@@ -3,8 +3,8 @@ import { createServer, request as httpRequest, type IncomingMessage, type Server
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
-import { secretParts } from '../../src/connection/runtime.runner.ts';
 import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
+import { secretParts } from '../../src/settings/header-lines.ts';
 import { listen, refusedPort } from '../connection/network-peers.ts';
 
 const TOKEN = 'connection-token-0123456789';

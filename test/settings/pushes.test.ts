@@ -228,3 +228,18 @@ test.each<[string, Record<string, string>]>([
 	await back;
 	await device.stop();
 });
+
+test('a value of --set that cannot be used at a start stays as it was before [F1580]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { apiKeyFile } };
+	const first = await givenAgent({ home, settings, sets: ['heartbeatCadence=41'] });
+	await first.untilLive('check-in');
+	await home.untilSaved(({ lastVariables }) => lastVariables?.['--set heartbeatCadence'] === '41');
+	await first.stop();
+	const device = await givenAgent({ home, sets: ['heartbeatCadence=abc'] });
+	await device.untilLive('check-in');
+	expect(warnings(device).join('\n')).toMatch(/--set heartbeatCadence.*Its value from before stays in force/);
+	expect(device.agent.ways.runtime().resolved.settings.heartbeatCadence).toBe(41);
+});
