@@ -70,12 +70,13 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	if (next === null || next.state.name === 'blocked') return event;
 	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
 	const connection = connectionOf(next.state);
-	// With the same one, tried by another way, nothing has registered since.
-	const isRegistered = connection !== null && connection.token !== connectionOf(link.state)?.token;
+	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
+	// With the same one, that is only shown in another way, nothing has registered.
+	const isOther = registeredAtMs !== null || connection?.token !== connectionOf(link.state)?.token;
+	const isRegistered = connection !== null && isOther;
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;
-	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
 	// Otherwise the words of the service stay: an old Connection also expires while the new one is on its way.
 	if (registeredAtMs === null || event.atMs - registeredAtMs >= FOLLOWS_MS) return { ...event, isFollowed: true };
 	const message = 'The service ended the old channel because of the new registration.';
