@@ -143,7 +143,7 @@ describe('beside an agent that is online', () => {
 			return report.checks['channel']?.status;
 		};
 		await expect.poll(looked).toBe('failed');
-		const words = /^Online with .*; moving to workflow nosuch does not succeed: .*\(404\)\.$/;
+		const words = /^Online with .*; moving to workflow nosuch does not succeed: .*\(404\)\. The next try is at \S+Z\.$/;
 		expectFailure(report, 'channel', 'workflow-unknown', words);
 	});
 });
