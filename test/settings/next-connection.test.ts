@@ -119,6 +119,17 @@ async function cutAndReturn(service: SingleUse, device: RunningAgent) {
 	await passing(device, device.untilState('online'));
 }
 
+async function badMinute(service: SingleUse, device: RunningAgent, begin: () => void) {
+	const lost = device.untilState('offline');
+	begin();
+	service.cut();
+	await lost;
+	for (let seconds = 0; seconds < 60; seconds += 1) {
+		device.clock.advance(1000);
+		await device.client.request('agent', 'GET', '/v1/status');
+	}
+}
+
 const told = ({ agent }: RunningAgent) =>
 	agent.status().warnings.filter(({ message }) => message.startsWith('service.nextConnection'));
 
@@ -218,14 +229,7 @@ test('a bad minute of a service that names the next Connection is waited for, be
 	const service = await givenSingleUse('header');
 	const { device } = await givenDevice(service, 'header:X-Next');
 	await cutAndReturn(service, device);
-	const lost = device.untilState('offline');
-	service.refuse(true);
-	service.cut();
-	await lost;
-	for (let seconds = 0; seconds < 60; seconds += 1) {
-		device.clock.advance(1000);
-		await device.client.request('agent', 'GET', '/v1/status');
-	}
+	await badMinute(service, device, () => service.refuse(true));
 	service.refuse(false);
 	await passing(device, device.untilState('online'));
 	const asked = device.statuses.filter(({ problem }) => problem?.code === 'credential-refused');
@@ -236,14 +240,7 @@ test('a bad minute of a service that names the next Connection is waited for, be
 test('channels that open, name the next Connection and are ended with 1008 for a bad minute say nothing against the setting [F1577]', async () => {
 	const service = await givenSingleUse('header');
 	const { device } = await givenDevice(service, 'header:X-Next');
-	const lost = device.untilState('offline');
-	service.endWith(1008);
-	service.cut();
-	await lost;
-	for (let seconds = 0; seconds < 60; seconds += 1) {
-		device.clock.advance(1000);
-		await device.client.request('agent', 'GET', '/v1/status');
-	}
+	await badMinute(service, device, () => service.endWith(1008));
 	service.endWith(null);
 	await passing(device, device.untilState('online'));
 	const accused = device.statuses.filter(({ warnings }) =>

@@ -30,9 +30,10 @@ async function cutAndReturn(service: EmbeddedService, device: RunningAgent) {
 const OTHER_KEY = 'another-key-of-this-device-0123456789';
 const LIMIT = { changeLimitSeconds: 20 };
 
-async function given() {
+/** @param own what the service wants of a TLS client, and the network settings for it. */
+async function given(own: { readonly tls?: object; readonly network?: object } = {}) {
 	const service = await givenService({
-		tls: identity('server'),
+		tls: { ...identity('server'), ...own.tls },
 		workflows: ['check-in', 'boarding'],
 		apiKeys: [{ name: 'other', permissions: ['ephemeral_device:write'], token: OTHER_KEY }],
 	});
@@ -41,10 +42,28 @@ async function given() {
 	await cp(fixture('ca.pem'), caFile);
 	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
 	const baseUrl = service.url.replace('127.0.0.1', 'localhost');
-	const good = { baseUrl, workflowId: 'check-in', credential: { apiKeyFile }, network: { caFile }, fleet: LIMIT };
+	const good = {
+		baseUrl,
+		workflowId: 'check-in',
+		credential: { apiKeyFile },
+		network: { caFile, ...own.network },
+		fleet: LIMIT,
+	};
 	const device = await givenAgent({ home, settings: good });
 	await device.untilLive('check-in');
 	return { service, home, caFile, good, device };
+}
+
+/** The service takes the Connection away, and the device registers again. */
+async function revokedAndBack({ service, device }: Awaited<ReturnType<typeof given>>): Promise<void> {
+	const lost = device.untilState('offline');
+	service.revoke('KIOSK-0001');
+	service.dropSockets();
+	await lost;
+	const back = device.untilState('online');
+	for (let waits = 0; waits < 60 && device.agent.status().state !== 'online'; waits += 1)
+		await Promise.race([device.passWait(), back]);
+	await back;
 }
 
 /** Lets the time of the try pass. */
@@ -461,18 +480,14 @@ test.each([
 ])(
 	'a device whose Connection is revoked while %s is refused registers again at the service from before [F955]',
 	async (_what, bad) => {
-		const { service, home, good, device } = await given();
+		const made = await given();
+		const { home, good, device } = made;
 		await home.writeSettings({ ...good, ...bad });
 		await device.daemon.reload();
 		await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
 		device.clock.advance(20_000);
 		await device.untilStatus(isRefused);
-		const lost = device.untilState('offline');
-		service.revoke('KIOSK-0001');
-		service.dropSockets();
-		await lost;
-		const back = device.untilState('online');
-		while (device.agent.status().state !== 'online') await Promise.race([device.passWait(), back]);
+		await revokedAndBack(made);
 		expect(device.agent.status()).toMatchObject({ baseUrl: good.baseUrl });
 	},
 );
@@ -691,19 +706,26 @@ test('beside an address that was refused, a workflow that no file names goes liv
 });
 
 test('a device whose Connection is revoked while another address is tried with another key comes back by the key from before [F1572]', async () => {
-	const { service, home, good, device } = await given();
+	const made = await given();
+	const { service, home, good, device } = made;
 	const apiKeyFile = await home.secretFile('other-key', OTHER_KEY);
 	await home.writeSettings({ ...good, baseUrl: 'https://127.0.0.1:1', credential: { apiKeyFile } });
 	await device.daemon.reload();
 	await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
-	const lost = device.untilState('offline');
-	service.revoke('KIOSK-0001');
-	service.dropSockets();
-	await lost;
-	const back = device.untilState('online');
-	for (let waits = 0; waits < 60 && device.agent.status().state !== 'online'; waits += 1)
-		await Promise.race([device.passWait(), back]);
-	await back;
+	await revokedAndBack(made);
 	expect(device.agent.status()).toMatchObject({ baseUrl: good.baseUrl });
 	expect(service.requests.filter(({ method }) => method === 'POST').length).toBeGreaterThanOrEqual(2);
+});
+
+test('a device whose Connection is revoked while a client certificate is refused registers again by the one from before [F1579]', async () => {
+	const network = { clientCertificateFile: fixture('client.pem'), clientKeyFile: fixture('client.key') };
+	const made = await given({ tls: { requestCert: true, rejectUnauthorized: true }, network });
+	const { home, caFile, good, device } = made;
+	await home.writeSettings({ ...good, network: { caFile } });
+	await device.daemon.reload();
+	await device.untilStatus(({ problem, warnings }) => problem !== null || warnings.length > 0);
+	device.clock.advance(20_000);
+	await device.untilStatus(isRefused);
+	await revokedAndBack(made);
+	expect(device.agent.status()).toMatchObject({ baseUrl: good.baseUrl });
 });
