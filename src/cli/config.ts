@@ -1,16 +1,12 @@
 /** `idv-agent config`: the settings with where each came from, and what is wrong with them. */
 import { access, constants } from 'node:fs/promises';
-import { AgentError, EXIT, type Failure, failure, toFailure } from '../base/errors.ts';
+import { AgentError, EXIT, type Failure, failure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
-import { tellEnds } from '../connection/credential-ends.ts';
-import { openRuntime } from '../connection/runtime.runner.ts';
-import { hooksThatCannotRun } from '../diagnosis/hook-programs.edge.ts';
 import { becomeServiceUser, findInspectionTarget } from '../diagnosis/inspection-target.runner.ts';
-import { findUnusable } from '../diagnosis/named-files.runner.ts';
+import { checkSettings } from '../diagnosis/settings-check.runner.ts';
 import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
-import { findUnused } from '../settings/contradictions.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
@@ -128,20 +124,17 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 	const found = await findExposedFiles(loaded, choosePaths(flags, shell.env));
 	// That the applications file cannot be used then is an error of its own.
 	const exposed = found.filter(({ params }) => params?.['path'] !== loaded.settings.local.http.applicationsFile);
-	const { faults, ends } = await tryOut(shell, loaded);
+	const verdict = await checkSettings(loaded, shell.env);
 	const unread = await findUnreadable(shell, flags, loaded);
 	// A file that is looked at before it is put in place belongs to its author yet.
 	const isElsewhere = flags.config !== undefined;
 	const [unreadable, warned] = isElsewhere
 		? [unread.named, unread.settings]
 		: [[...unread.settings, ...unread.named], []];
-	const problems = [...loaded.problems, ...faults, ...exposed, ...unreadable];
+	const problems = [...verdict.problems, ...exposed, ...unreadable];
 	const valid = problems.length === 0;
-	const isTold = ({ message }: Failure) => loaded.notices.some((notice) => notice.message === message);
-	const hooks = hooksThatCannotRun(loaded.settings, shell.env['PATH']).filter((hook) => !isTold(hook));
 	const kept = await findKept(loaded, choosePaths(flags, shell.env).stateDir);
-	const ended = tellEnds(ends, Date.now());
-	const notices = [...loaded.notices, ...warned, ...kept, ...findUnused(loaded), ...hooks, ...ended];
+	const notices = [...warned, ...kept, ...verdict.notices];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');
 	reportProblems(shell, { notices }, problems);
@@ -172,22 +165,6 @@ async function findUnreadable(shell: Shell, flags: AskFlags, { documents, settin
 	});
 	const own = documents.map(({ where }) => unread(where, 'settings'));
 	return { settings: (await Promise.all(own)).flat(), named: (await Promise.all(named)).flat() };
-}
-
-/** The files that the settings name, one by one, and when what they hold ends. */
-async function tryOut(shell: Shell, loaded: LoadedSettings) {
-	const parts = { userAgent: 'idv-agent', env: shell.env };
-	const { settings } = loaded;
-	const { clientCertificateFile, clientKeyFile } = settings.network;
-	// A certificate without its key has been told.
-	const isHalf = (clientCertificateFile === null) !== (clientKeyFile === null);
-	const network = { ...settings.network, ...(isHalf && { clientCertificateFile: null, clientKeyFile: null }) };
-	const tried = { ...loaded, settings: { ...settings, network } };
-	const runtime = await openRuntime(tried, parts, { barely: true }).catch(toFailure);
-	const isOpen = 'problems' in runtime;
-	if (isOpen) await runtime.close();
-	const ofLinks = isOpen ? runtime.problems.map(({ told }) => told) : [runtime];
-	return { faults: [...ofLinks, ...(await findUnusable(settings))], ends: isOpen ? (runtime.ends ?? []) : [] };
 }
 
 function reportProblems(

@@ -1,6 +1,7 @@
 /** `idv-agent provision`: takes a `provision.json` into use. Root runs it; `idv-agent-provision.service` does at each start. */
 import { join } from 'node:path';
 import { sentenceOf } from '../base/sentences.ts';
+import { checkSettings } from '../diagnosis/settings-check.runner.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { encryptCredential } from '../provisioning/encrypt-credential.edge.ts';
 import { type ProvisionResult, type ProvisionSource, provision } from '../provisioning/provision.runner.ts';
@@ -26,6 +27,7 @@ export async function takeProvision(
 		credstore: flags.credstore,
 		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
 		seal: encryptCredential,
+		check: (settings) => checkSettings(settings, shell.env),
 		readFacts: () => readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined }),
 		now: new Date().toISOString(),
 	});

@@ -5,13 +5,14 @@
  */
 import { existsSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
-import { namedFiles, openRuntime } from '../connection/runtime.runner.ts';
+import { tellEnds } from '../connection/credential-ends.ts';
 import { chooseIdentity, type IdentityChoice, type IdentityFacts, keptId } from '../identity/identity.ts';
 import { openToFirstComer } from '../pairing/rules.ts';
 import { isObject } from '../protocol/json.ts';
-import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
+import { readTokenTimes } from '../protocol/token-life.ts';
+import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { readProvisionFile, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
@@ -44,6 +45,8 @@ export interface ProvisionParts {
 	readonly credentialsDirectory: string;
 	/** Encrypts for this machine; `null` where that cannot be done. */
 	readonly seal: (name: string, secret: string) => Promise<Uint8Array | null>;
+	/** The check of settings, with the files that they name. */
+	readonly check: (settings: LoadedSettings) => Promise<Record<'problems' | 'notices', readonly Failure[]>>;
 	/** What this machine is known by. */
 	readonly readFacts: () => Promise<IdentityFacts>;
 	/** Now, ISO 8601. */
@@ -126,10 +129,11 @@ async function apply(
 	if (refusal) throw asError(refusal);
 	// With any name for the secret's file: whether it fits the other settings does not depend on it.
 	const isFirst = state.lastSettings === null;
-	notices.push(
-		...(await checkTogether(provisionedSettings(provision, NO_FILE_YET), where, settingsFile, isFirst, parts)),
-	);
-	const kept = provision.secret ? await registerSecret(provision.secret, parts, notices) : null;
+	const tried = provisionedSettings(provision, NO_FILE_YET);
+	notices.push(...(await checkTogether(tried, where, settingsFile, isFirst, parts)));
+	const { secret } = provision;
+	if (secret) notices.push(...endOf(secret, where, parts.now));
+	const kept = secret ? await registerSecret(secret, parts, notices) : null;
 	const settings = provisionedSettings(provision, kept?.readAs ?? null);
 	// After the secret: who reads these settings looks for it at once.
 	await writeDurably(settingsFile, `${JSON.stringify(settings, null, '\t')}\n`, 0o644);
@@ -137,61 +141,52 @@ async function apply(
 }
 
 /**
- * What other settings make of these.
- * @returns notices of what takes precedence, and of a device that stays open to the first comer.
+ * Checks these beside the other settings.
+ * @returns notices of what they bring with them, of what takes precedence, and of a device that stays open to the first comer.
  * @throws AgentError `provision-invalid` when they do not go together: a device must not be stranded by its provisioning.
  */
 async function checkTogether(
-	document: object,
+	document: Readonly<Record<string, unknown>>,
 	where: string,
 	settingsFile: string,
 	isFirst: boolean,
-	{ paths }: ProvisionParts,
+	{ paths, check }: ProvisionParts,
 ): Promise<Failure[]> {
-	const sources = { env: {}, sets: [] };
-	const { documents, ...loaded } = await loadSettings({ paths, ...sources });
-	const others = documents.filter((other) => other.where !== settingsFile);
-	const isBelow = ({ where }: { where: string }) => where === paths.configFile || basename(where) < PROVISION_SETTINGS;
-	const above = others.filter((other) => !isBelow(other));
-	const merged = resolveWith([...others.filter(isBelow), { where: settingsFile, document }, ...above], sources);
-	const messages = (problems: readonly Failure[]) => problems.map(({ message }) => message);
-	const before = messages(resolveWith(others, sources).problems);
-	const ofValues = resolveWith(documents, sources).problems;
+	const load = (document: Readonly<Record<string, unknown>>) =>
+		loadSettings({ paths, env: {}, sets: [], instead: { where: settingsFile, document } });
+	const loaded = await load(document);
+	const [before, after] = [await check(await load({})), await check(loaded)];
+	const isNew = (old: readonly Failure[]) => (one: Failure) =>
+		one.params?.['path'] !== NO_FILE_YET && !old.some(({ message }) => message === one.message);
 	// Before there were valid settings the agent does not start with any fault, such as a file beside it that is broken.
-	const ofFiles = loaded.problems.slice(0, loaded.problems.length - ofValues.length);
-	const stops = isFirst ? messages(ofFiles.filter(({ code, params }) => code === 'settings-invalid' || params)) : [];
-	const fresh = [
-		...messages(merged.problems).filter((message) => !before.includes(message)),
-		...stops,
-		...(await unusableFiles(merged, isFirst ? null : JSON.stringify(document))),
-	];
+	const faulty = after.problems.filter(isNew(isFirst ? [] : before.problems));
+	// A directory that cannot be read has no path: that it cannot be written either is told when it is written.
+	const fresh = faulty.filter(({ code, params }) => code !== 'settings-unreadable' || params);
 	if (fresh.length > 0) {
-		const message = `${where} does not go together with the other settings of this device: ${fresh.join(' ')}`;
+		const faults = fresh.map(({ message }) => message).join(' ');
+		const message = `${where} does not go together with the other settings of this device: ${faults}`;
 		throw new AgentError('provision-invalid', message);
 	}
-	const open = openToFirstComer(merged.settings);
 	const overruled = pathsOf(document).flatMap((path) => {
-		const winner = merged.origins.get(path)?.where ?? settingsFile;
+		const winner = loaded.origins.get(path)?.where ?? settingsFile;
 		if (winner === settingsFile) return [];
 		const remedy = 'Take it out there if the provisioning is meant to decide.';
 		const message = `${path} is set by ${winner} as well, which takes precedence.`;
 		return [failure('settings-invalid', message, { remedy })];
 	});
-	return open ? [...overruled, open] : overruled;
+	const open = openToFirstComer(loaded.settings);
+	return [...after.notices.filter(isNew(before.notices)), ...overruled, ...(open ? [open] : [])];
 }
 
 /** The secret is written after the check. */
 const NO_FILE_YET = '/';
 
-/** Why files that the settings name cannot be used. @param only where this text names them; default all. */
-async function unusableFiles(settings: LoadedSettings, only: string | null): Promise<string[]> {
-	const isMeant = (file: string) => file !== NO_FILE_YET && (only === null || only.includes(JSON.stringify(file)));
-	if (!namedFiles(settings).some(isMeant)) return [];
-	const parts = { userAgent: 'idv-agent', env: {}, registerSecret() {} };
-	const runtime = await openRuntime(settings, parts, { barely: true }).catch((error) => toFailure(error));
-	if ('message' in runtime) return [runtime.message];
-	await runtime.close();
-	return runtime.problems.flatMap(({ told }) => (told.params?.['path'] === NO_FILE_YET ? [] : [told.message]));
+/** That the secret has ended, or ends soon. */
+function endOf({ kind, value }: ProvisionedSecret, path: string, now: string): Failure[] {
+	const { notBeforeSeconds, expiresAtSeconds } = readTokenTimes(value);
+	const [fromMs, atMs] = [notBeforeSeconds, expiresAtSeconds].map((at) => at && at * 1000);
+	const what = kind === 'api-key' ? 'The API key' : 'The Connection';
+	return tellEnds([{ what, path, fromMs, atMs }], Date.parse(now));
 }
 
 function pathsOf(document: object): string[] {

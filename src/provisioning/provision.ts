@@ -52,13 +52,17 @@ export function readProvision(text: string, where: string): Provision {
 		const hint = nearest ? `did you mean ${nearest}?` : 'other settings stand under "settings".';
 		faults.push(`${at(name)}: ${shortened(name)} is not known here; ${hint}`);
 	}
-	const { replace = false, settings: further = {}, baseUrl, trustedOrigins, workflowId } = document;
+	for (const { path, offset } of places.repeated)
+		faults.push(`${where}: ${lineAndColumn(text, offset)}: ${shortened(path.join('.'))} is there twice.`);
+	const { replace = false, settings: further = {}, baseUrl, trustedOrigins } = document;
 	if (typeof replace !== 'boolean') faults.push(`${at('replace')}: replace must be true or false.`);
 	if (!isObject(further)) faults.push(`${at('settings')}: settings must be a group of settings: { … }.`);
 
 	const settings: Record<string, unknown> = isObject(further) ? { ...further } : {};
-	if (baseUrl !== undefined) settings['baseUrl'] = baseUrl;
-	if (workflowId !== undefined) settings['workflowId'] = workflowId;
+	for (const name of ['baseUrl', 'workflowId'].filter((name) => document[name] !== undefined)) {
+		if (settings[name] !== undefined) faults.push(`${at('settings', name)}: ${name} stands above "settings" already.`);
+		settings[name] = document[name];
+	}
 	if (trustedOrigins !== undefined)
 		settings['pairing'] = { ...(isObject(settings['pairing']) && settings['pairing']), trustedOrigins };
 	const pathOf = (name: string) => {
@@ -95,7 +99,10 @@ export function readProvision(text: string, where: string): Provision {
 }
 
 /** The settings with the file in which the agent finds the secret. */
-export function provisionedSettings({ settings, secret }: Provision, secretFile: string | null): object {
+export function provisionedSettings(
+	{ settings, secret }: Provision,
+	secretFile: string | null,
+): Readonly<Record<string, unknown>> {
 	if (!secret || secretFile === null) return settings;
 	return { ...settings, credential: { [secret.kind === 'api-key' ? 'apiKeyFile' : 'connectionFile']: secretFile } };
 }

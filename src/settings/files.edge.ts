@@ -26,6 +26,8 @@ export interface SettingsPlaces {
 	readonly confDirectory?: string;
 	/** A config file that is not there is a problem, since it was named. Default `false`. */
 	readonly mustExist?: boolean;
+	/** One of `conf.d` as it is to be, in place of what is there. Default: none. */
+	readonly instead?: { readonly where: string; readonly document: Readonly<Record<string, unknown>> } | undefined;
 }
 
 export interface SettingsFiles {
@@ -70,8 +72,11 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 		const message = `${path.join(confDirectory, name)} is not read: only names in UTF-8 that end in .json are.`;
 		notices.push(failure('settings-invalid', message, { remedy: 'Rename it, or take it away.' }));
 	}
+	const { instead } = places;
+	if (instead) layers.push({ source: 'file', ...instead });
 	const files = [places.configFile, ...ours.map((name) => path.join(confDirectory, name))];
 	for (const [at, source] of files.entries()) {
+		if (source === instead?.where) continue;
 		try {
 			const text = withoutComments(await readNamed(source, MAX_SETTINGS_BYTES, 'settings'));
 			const read = readJsonObject(text, 'settings');

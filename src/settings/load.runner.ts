@@ -5,7 +5,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { isTooLongToKeep } from '../base/json-text.ts';
 import { findGroup } from '../base/unix.edge.ts';
 import { findContradictions, relativeHooks } from './contradictions.ts';
-import { readSettingsLayers } from './files.edge.ts';
+import { readSettingsLayers, type SettingsPlaces } from './files.edge.ts';
 import type { bearGone } from './gone-files.ts';
 import type { AgentPaths } from './paths.runner.ts';
 import {
@@ -26,6 +26,8 @@ export interface SettingsSources {
 	readonly sets: readonly string[];
 	/** What has been checked before; default nothing. */
 	readonly checked?: Checked;
+	/** A settings file as it is to be; default: all as they are. */
+	readonly instead?: SettingsPlaces['instead'];
 }
 
 export interface LoadedSettings extends ResolvedSettings {
@@ -50,8 +52,9 @@ export async function loadSettings(
 	sources: SettingsSources,
 	before: LoadedBefore | null = null,
 ): Promise<LoadedSettings> {
+	const { instead } = sources;
 	const { configFile, configFileIsExplicit, confDirectory } = sources.paths;
-	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit });
+	const files = await readSettingsLayers({ configFile, confDirectory, mustExist: configFileIsExplicit, instead });
 	const isRead = new Set(files.layers.map(({ where }) => where));
 	// What an earlier start has read elsewhere is not gone: it is not asked for.
 	const isAsked = (where: string) => where === configFile || dirname(where) === confDirectory;

@@ -38,7 +38,7 @@ export const messageTemplate = (purpose: TemplatePurpose) =>
 				const problem = templateProblem(template, purpose);
 				if (problem !== null) context.addIssue(problem);
 			})
-			.meta({ not: { pattern: unknownField(purpose) } });
+			.meta({ not: { type: 'string', pattern: unknownField(purpose) } });
 	});
 /** A path under baseUrl that may have a query, and fields of the device in it. */
 export const registrationPath = later(() => placeSchema(pathProblem, PATH.source));

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
+import { checkSettings } from '../../src/diagnosis/settings-check.runner.ts';
 import { wipe } from '../../src/provisioning/files.edge.ts';
 import { type ProvisionParts, provision } from '../../src/provisioning/provision.runner.ts';
+import type { LoadedSettings } from '../../src/settings/load.runner.ts';
 import { type AgentPaths, choosePaths } from '../../src/settings/paths.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
@@ -32,6 +34,7 @@ const MACHINE = { serials: [], interfaces: [], machineIdHash: 'ab'.repeat(32), u
 const PARTS = {
 	credentialsDirectory: '/run/credentials/idv-agent.service',
 	seal: async (name: string, secret: string) => Buffer.from(`${name}:${[...secret].reverse().join('')}`),
+	check: (settings: LoadedSettings) => checkSettings(settings, process.env),
 	readFacts: async () => MACHINE,
 	now: '2026-11-21T00:00:00.000Z',
 };
@@ -260,6 +263,56 @@ describe('a provisioning file', () => {
 		expect(await place.take()).toMatchObject({ outcome: 'applied' });
 	});
 
+	test.each([
+		[{ telemetry: { otlpUrl: 'https://o.example.com', headersFile: '/nowhere/headers' } }, '/nowhere/headers'],
+		[{ local: { http: { port: 8090, applicationsFile: '/nowhere/applications' } } }, '/nowhere/applications'],
+		[{ local: { agentGroup: 'no-such-group' } }, 'no-such-group'],
+		[{ page: { port: 8080, pinFile: '/nowhere/pin' } }, '/nowhere/pin'],
+	])(
+		'that the settings of the agent refuse is refused before the medium is wiped: %j [F1581]',
+		async (settings, word) => {
+			const place = await givenPlace();
+			await place.bring({ ...FILE, settings });
+			await expect(place.take()).rejects.toThrow(word);
+			expect(await readFile(place.medium, 'utf8')).toContain(SECRET);
+			expect(await place.filesWith(SECRET)).toEqual(['boot/provision.json']);
+		},
+	);
+
+	test('is taken with a word on what is probably not meant in it, or between it and what is there [F1581]', async () => {
+		const place = await givenPlace();
+		await mkdir(join(place.directory, 'etc/conf.d'), { recursive: true });
+		await writeFile(join(place.directory, 'etc/conf.d/50-site.json'), '{"local":{"metricsPort":8080}}');
+		const payload = Buffer.from(JSON.stringify({ exp: 1_700_000_000 })).toString('base64url');
+		const apiKey = `eyJhbGciOiJIUzI1NiJ9.${payload}.${'x'.repeat(43)}`;
+		const hooks = { onOnline: ['/nowhere/hook'] };
+		await place.bring({ ...FILE, apiKey, settings: { hooks, page: { port: 8080 }, service: { pongBody: 'x' } } });
+		const { outcome, notices } = await place.take();
+		expect(outcome).toBe('applied');
+		expect(notices.map(({ message }) => message).join(' ')).toMatch(
+			/same port, 8080.*pongBody has no effect.*nowhere\/hook cannot be run.*The API key in .*provision\.json has ended at 2023-11-14/,
+		);
+	});
+
+	test.each([
+		[
+			'a key',
+			'{"baseUrl":"https://id.example.com","apiKey":"ak-1111111111","apiKey":"ak-2222222222"}',
+			'apiKey is there twice',
+		],
+		['an address', '{"baseUrl":"https://a.example.com","baseUrl":"https://b.example.com"}', 'baseUrl is there twice'],
+		[
+			'an address among the settings',
+			'{"baseUrl":"https://a.example.com","settings":{"baseUrl":"https://b.example.com"}}',
+			'baseUrl stands above "settings" already',
+		],
+	])('that says %s twice is refused: which one is meant [F1582]', async (_what, text, word) => {
+		const place = await givenPlace();
+		await place.bring(text);
+		await expect(place.take()).rejects.toThrow(word);
+		expect(await readFile(place.medium, 'utf8')).toBe(text);
+	});
+
 	test('tells which of its settings are set elsewhere, too', async () => {
 		const place = await givenPlace();
 		await mkdir(join(place.directory, 'etc/conf.d'), { recursive: true });
@@ -409,6 +462,7 @@ describe('an agent that runs unprovisioned', () => {
 				paths: home.paths,
 				credstore: join(home.directory, 'credstore'),
 				readFacts: PARTS.readFacts,
+				check: PARTS.check,
 				credentialsDirectory: join(home.directory, 'credstore'),
 				// As it is when systemd has decrypted it.
 				seal: async (_name, secret) => Buffer.from(secret),

@@ -55,6 +55,35 @@ describe('the schema of the settings', () => {
 		expect(judged.filter(({ taken }) => taken).length).toBeGreaterThan(1000);
 	});
 
+	test('takes and refuses of each setting alone the same numbers, lists and objects, such as a message as an object [F1583]', () => {
+		const message = { type: 'auth', of: { at: [1, null] } };
+		const values: unknown[] = [
+			0,
+			1,
+			-1,
+			1.5,
+			1e9,
+			true,
+			null,
+			[],
+			{},
+			[1],
+			[[]],
+			[null],
+			message,
+			[message],
+			[[message]],
+		];
+		const judged = [...listSettings()].flatMap(([path, { schema }]) =>
+			values.map((value) => {
+				const [taken, unmarked] = [schema.safeParse(value).success, judge(nested(path, value))];
+				return { path, value, taken, unmarked };
+			}),
+		);
+		expect(judged.filter(({ taken, unmarked }) => taken !== unmarked)).toEqual([]);
+		expect(judged.filter(({ value, taken }) => value === message && taken).length).toBeGreaterThan(2);
+	});
+
 	test('takes the settings that the documents show', () => {
 		const shown = globSync('docs/*.md', { cwd: ROOT }).flatMap((page) => [
 			...readFileSync(join(ROOT, page), 'utf8').matchAll(
