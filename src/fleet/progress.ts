@@ -51,6 +51,8 @@ export interface DeviceReport {
 	readonly problemSince?: string | null | undefined;
 	/** All that was refused on it or cannot be read, where more than `problem` is told. */
 	readonly troubles?: readonly Trouble[] | undefined;
+	/** That a key or a client certificate ends soon or has ended, in words. */
+	readonly credentialEnding?: string | undefined;
 	/** What another report under this id has that no one device can have. */
 	readonly otherDevice?: string | undefined;
 	/** How another report under this id contradicts the one that counts. */

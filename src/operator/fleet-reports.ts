@@ -225,6 +225,7 @@ function reportOf(status: StatusLine & { readonly deviceId: string }): DeviceRep
 		problem: named?.code ?? null,
 		problemSince: named?.params?.since ?? null,
 		...(troubles.length > 0 && { troubles }),
+		credentialEnding: warnings?.find(({ code }) => code === 'credential-ending')?.message ?? undefined,
 	};
 }
 

@@ -70,6 +70,11 @@ export function warnOfTroubles(shell: Pick<Shell, 'warn'>, reports: readonly Dev
 		shell.warn(
 			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,
 		);
+	const ending = reports.flatMap(({ deviceId, credentialEnding: words }) =>
+		words ? [`${deviceId}: ${words.replace(/\.$/, '')}`] : [],
+	);
+	if (ending.length > 0)
+		shell.warn(`${counted(ending.length, 'device')} with a credential that ends soon or has ended (${list(ending)}).`);
 	const refusing = reports.flatMap(({ deviceId, servedRefusal: why }) =>
 		why ? [`${deviceId}: ${why.replace(/\.$/, '')}`] : [],
 	);

@@ -90,6 +90,7 @@ const QUERIES = {
 		'idv_agent_problem == 1 or on(device) label_replace(idv_agent_credential_refused == 1, "code", "credential-refused", "", "")',
 	// Of a credential that is refused, or cannot be read.
 	unusable: 'idv_agent_credential_unusable_time_seconds > 0',
+	ending: 'idv_agent_credential_ends_time_seconds > 0',
 	// Of a way out or a workflow.
 	unfollowed: 'idv_agent_settings_refused_time_seconds > 0',
 	confirmed: 'idv_agent_plan_confirmed_revision',
@@ -144,6 +145,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		problem,
 		unusable,
 		unfollowed,
+		ending,
 		refused,
 		servedRefused,
 		revision,
@@ -174,6 +176,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			['settings-not-followed', isOf.settings && !isOf.credential ? undefined : refusedSince],
 		] as const;
 		const troubles = others.flatMap(([one, at]) => (at === undefined ? [] : [{ code: one, since: isoOf(at) }]));
+		const endsAt = ending.get(deviceId)?.value;
 		const refusal = refused.get(deviceId);
 		const served = servedRefused.get(deviceId)?.labels;
 		const servedRefusal = served ? (served['message'] ?? reasonIn(served['code'] ?? '')) : null;
@@ -212,6 +215,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			problem: code,
 			problemSince: since === undefined ? null : isoOf(since),
 			...(troubles.length > 0 && { troubles }),
+			...(endsAt !== undefined && { credentialEnding: `a key or a client certificate ends at ${isoOf(endsAt)}` }),
 		};
 	});
 }

@@ -178,6 +178,30 @@ describe('idv fleet status --plan', () => {
 		expect((await status('--from', from)).stderr).toContain(`K-1: ${words}`);
 	});
 
+	test('a key or a certificate that ends soon is named, from lines and from a store [F1584]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const ends = '2026-12-24T00:00:00.000Z';
+		const message = `The client certificate in /etc/c.pem ends at ${ends}.`;
+		const warnings = [{ code: 'credential-ending', message, params: { path: '/etc/c.pem', at: ends, days: 25 } }];
+		const devices = [line('K-1', 'new', { warnings }), line('K-2', 'new')];
+		const from = await lines(...devices);
+		const store = await storeOf(
+			devices.map((device) => JSON.parse(device)),
+			({ deviceId }) => {
+				const samples = deviceId === 'K-1' ? [{ value: Date.parse(ends) / 1000 }] : [];
+				return [{ name: 'idv_agent_credential_ends_time_seconds', type: 'gauge', help: '', samples }];
+			},
+		);
+		const named = '1 device with a credential that ends soon or has ended (K-1: ';
+		for (const args of [['--plan', plan], []]) {
+			const { stderr } = await status(...args, '--from', from);
+			expect(stderr).toContain(`${named}${message.slice(0, -1)}).`);
+			expect(stderr).not.toContain('cannot register');
+		}
+		const { stderr } = await status('--plan', plan, '--prometheus', store);
+		expect(stderr).toContain(`${named}a key or a client certificate ends at ${ends}).`);
+	});
+
 	test('all that was refused on one device is named, also while it is offline [F904]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const params = { since: at(-HOUR) };
