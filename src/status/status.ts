@@ -173,6 +173,8 @@ function tellsWhy({ current, next }: Supervision): boolean {
 	const ended = current && failureOf(current.state);
 	if (!ended || !next || !('backoff' in current.state)) return false;
 	if (next.registration.baseUrl !== current.registration.baseUrl) return false;
+	// Of another way, which settings want, what fails there is a warning of its own; this one registers by its own.
+	if (!isSameWay(current.registration, next.registration)) return false;
 	const isOnlyEnded = dispositionOf(ended.code) === 'reregister' && !current.state.backoff.registerRefused;
 	return isOnlyEnded && failureOf(next.state) !== null;
 }

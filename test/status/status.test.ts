@@ -7,6 +7,7 @@ import type { LinkEvent } from '../../src/connection/link.ts';
 import { FULL_BUDGET } from '../../src/connection/registration-budget.ts';
 import {
 	type DesiredRegistration,
+	type Link,
 	NOTHING_SUPERVISED,
 	type Supervision,
 	type SupervisorEvent,
@@ -395,6 +396,15 @@ describe('the fields', () => {
 		// Until the first answer only the end is known.
 		const early = tell(moving, 'current', ended(expired, 1008));
 		expect(describeStatus(snapshot(early, gone)).problem?.message).toBe(expired.message);
+	});
+
+	test('whose Connection ends while settings of the network are tried name the answer to the way in force [F1585]', () => {
+		const untrusted = failure('certificate-untrusted', 'Not trusted.');
+		const refused = failure('credential-refused', 'id.example closed the channel with 4401.');
+		const by = (link: Link | null, way: string) => link && { ...link, registration: { ...link.registration, way } };
+		const trying = { ...moving, current: by(moving.current, 'in force'), next: by(moving.next, 'tried') };
+		const ends = tell(tell(trying, 'next', registerFailed(untrusted)), 'current', ended(refused, 4401));
+		expect(describeStatus(snapshot(ends, gone)).problem?.message).toBe(refused.message);
 	});
 
 	test('of a device whose old channel has made room for the new one say when the new one is tried', () => {
