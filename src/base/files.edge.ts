@@ -49,6 +49,9 @@ export async function readBytes(file: string, maxBytes: number, options: ReadOpt
 
 function readOpen(descriptor: number, bytes: number, maxBytes: number): Buffer {
 	const chunks: Buffer[] = [];
+	const tooLarge = () => unusable('too-large', `it is larger than ${maxBytes} bytes`);
+	// Where a file of nothing but holes is named, none of it is read.
+	if (bytes > Math.max(maxBytes, CHUNK)) throw tooLarge();
 	// The size that the system names is not to be relied on: /proc says 0, /sys a page, and a file may grow.
 	for (let size = bytes || CHUNK, left = maxBytes + 1; ; size = CHUNK) {
 		const buffer = Buffer.allocUnsafe(Math.min(left, size + 1));
@@ -57,7 +60,7 @@ function readOpen(descriptor: number, bytes: number, maxBytes: number): Buffer {
 			bytesRead = fs.readSync(descriptor, buffer, length, buffer.length - length, null);
 		chunks.push(buffer.subarray(0, length));
 		left -= length;
-		if (left === 0) throw unusable('too-large', `it is larger than ${maxBytes} bytes`);
+		if (left === 0) throw tooLarge();
 		if (length < buffer.length) return Buffer.concat(chunks);
 	}
 }

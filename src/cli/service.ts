@@ -15,8 +15,8 @@ import { isWildcard } from '../service/options.ts';
 import { startReplay } from '../service/replay.ts';
 import { counted, type Shell } from './output.ts';
 
-/** Of a recording of many days. */
-const MAX_TRANSCRIPT_BYTES = 256 * 1024 * 1024;
+/** A recording of a day; it is kept as a whole, and costs many times its size. */
+const MAX_TRANSCRIPT_BYTES = 16 * 1024 * 1024;
 /** Of the file of a trial's credentials, and of that of a key. */
 const MAX_CREDENTIAL_BYTES = 64 * 1024;
 

@@ -252,6 +252,13 @@ describe('a read', () => {
 		expect(await reasonOf(at('link'))).toContain('ELOOP: it is a link');
 	});
 
+	test('of a file that is too large reads nothing, also of one of nothing but holes [F1586]', async () => {
+		fsSync.writeFileSync(at('holes'), '');
+		fsSync.truncateSync(at('holes'), 2 ** 42);
+		// So much that no buffer could be had for it.
+		expect(await reasonOf(at('holes'), 2 ** 41)).toBe(`too-large: it is larger than ${2 ** 41} bytes`);
+	});
+
 	test('is bounded by what is read, not by the size that the system names', async () => {
 		expect(fsSync.statSync('/proc/self/maps').size).toBe(0);
 		expect(await reasonOf('/proc/self/maps')).toBe('too-large: it is larger than 4 bytes');
