@@ -185,7 +185,7 @@ export function keepTaken(parts: {
 				const isOfPlan = path === 'heartbeatCadence' && isPlanned() && (heartbeatCadence ?? value) !== value;
 				return {
 					...{ path, value: shownValue(path, inUse), source, where },
-					...(isOfPlan && { value: heartbeatCadence, source: 'connection' }),
+					...(isOfPlan && { value: heartbeatCadence, source: 'plan' }),
 					// When it was opened is not known.
 					...(!portOut && { since: since.get(path) ?? startedAt }),
 					...(isRead &&

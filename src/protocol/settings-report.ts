@@ -7,7 +7,9 @@ const settingRowSchema = z.object({
 	value: z.unknown().describe('In force.'),
 	source: z
 		.string()
-		.describe('default, file, environment, flag, or connection: what no setting names, and the Connection is for.'),
+		.describe(
+			'default, file, environment, flag, plan, or connection: what no setting names, and the Connection is for.',
+		),
 	where: z.string().nullable().describe('The file or the variable.'),
 	since: z.string().optional().describe('When it was taken, or the start of the agent.'),
 	disk: z.unknown().optional().describe('The value on the disk, where it is another one.'),

@@ -287,7 +287,7 @@ describe('a device with a fleet plan', () => {
 			const report = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
 			return report.settings.find(({ path }) => path === 'heartbeatCadence');
 		};
-		expect(await shown()).toMatchObject({ value: 7, source: 'connection' });
+		expect(await shown()).toMatchObject({ value: 7, source: 'plan' });
 		expect(await shown()).not.toHaveProperty('waitsFor');
 		const back = service.waitFor('request');
 		await device.home.writeSettings({ heartbeatCadence: 30, fleet: { planUrl: server.url } });
