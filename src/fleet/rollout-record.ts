@@ -141,7 +141,10 @@ export function withoutSigning(
 
 type VersionRing = Signing['rings'][string][number];
 
-export const partsOf = ({ defaults, rules }: FleetPlan) => [{ name: '', rollout: defaults?.rollout }, ...rules];
+export const partsOf = ({ defaults, rules }: FleetPlan) => [
+	{ name: '', rollout: defaults?.rollout, match: undefined },
+	...rules,
+];
 
 type KnownPlan = Parameters<typeof signedSince>[1];
 
@@ -151,14 +154,16 @@ export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan)
 	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
 }
 
-/** The pauses of the plan in force, without those of parts that the next plan brings further. A part that had no rollout keeps that of one that it repeats: rules are renamed, split and put together. */
+/** The pauses of the plan in force, without those of parts that the next plan brings further. A part that had no rollout, or that takes over the devices of a paused one, keeps that of one that it repeats: rules are renamed, split, put together and exchanged. */
 export function pausesKept(record: RolloutRecord, before: KnownPlan, after: FleetPlan): Signing['paused'] {
-	const old = new Map(partsOf(before.plan).map(({ name, rollout }) => [name, rollout]));
+	const old = new Map(partsOf(before.plan).map((part) => [part.name, part]));
 	const pauses = Object.entries(pausedIn(record, before));
-	const kept = partsOf(after).flatMap(({ name, rollout }) => {
-		const [pause] = pauses.filter(
-			([part]) => (part === name || (rollout && !old.get(name))) && isNoFurther(rollout, old.get(part)),
-		);
+	const kept = partsOf(after).flatMap(({ name, rollout, match }) => {
+		const isOf = (part: string) =>
+			part === name ||
+			(rollout && !old.get(name)?.rollout) ||
+			(match && JSON.stringify(match) === JSON.stringify(old.get(part)?.match));
+		const [pause] = pauses.filter(([part]) => isOf(part) && isNoFurther(rollout, old.get(part)?.rollout));
 		return pause ? [[name, pause[1]] as const] : [];
 	});
 	return kept.length === 0 ? undefined : Object.fromEntries(kept);

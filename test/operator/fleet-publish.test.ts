@@ -414,6 +414,15 @@ describe('a pause that was published', () => {
 		expect((await step('next-ring')).stdout).toMatch(/revision 4: Paused .*: the defaults since/);
 	});
 
+	test('of one rule holds its devices also where it exchanges names with another [F1587]', async () => {
+		const { plan, sign, out, of, step } = await givenPause('--rule', 'lobby');
+		const words = of();
+		const other: Record<string, string> = { lobby: 'hall', hall: 'lobby' };
+		const exchanged = words.rules.map((rule) => ({ ...rule, name: `${other[rule.name]}` }));
+		expect((await sign(await plan(3, 'new', { ...words, rules: exchanged }), out)).status).toBe(0);
+		expect((await step('next-ring')).stdout).toMatch(/revision 3: Paused .*: rule hall since 2\S+Z, rule lobby since/);
+	});
+
 	test('is not passed where the record is lost: a person names the plan in force [F1509]', async () => {
 		const { out, record, step, published } = await givenPause();
 		await rm(record);
