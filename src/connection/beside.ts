@@ -71,9 +71,8 @@ function asSuperseded(supervision: Supervision, link: Link, event: LinkEvent): L
 	if (next.registration.baseUrl !== link.registration.baseUrl) return event;
 	const connection = connectionOf(next.state);
 	const registeredAtMs = 'backoff' in next.state ? next.state.backoff.registeredAtMs : null;
-	// With the same one, that is only shown in another way, nothing has registered.
-	const isOther = registeredAtMs !== null || connection?.token !== connectionOf(link.state)?.token;
-	const isRegistered = connection !== null && isOther;
+	// With the same one, that is only shown in another way, nothing has registered, or what has is refused as well.
+	const isRegistered = connection !== null && connection.token !== connectionOf(link.state)?.token;
 	if (!isRegistered && next.state.name !== 'registering') return event;
 	if (event.type === 'connectionRevoked') return isRegistered ? null : event;
 	if (event.type !== 'channelEnded' || dispositionOf(event.failure.code) !== 'reregister') return event;

@@ -179,9 +179,10 @@ function tellsWhy({ current, next }: Supervision): boolean {
 	return isOnlyEnded && failureOf(next.state) !== null;
 }
 
-/** Whether the next link only tries another way to the same: what comes of it is a warning of its own. */
+/** Whether the next link only tries another way to the same, beside a channel or without success: what comes of it is a warning of its own. */
 function triesWay({ current, next }: Supervision): boolean {
-	if (current?.state.name !== 'online' || next?.reason !== 'desired') return false;
+	if (!current || next?.reason !== 'desired') return false;
+	if (current.state.name !== 'online' && failureOf(next.state) === null) return false;
 	return (
 		!isSameWay(current.registration, next.registration) && servesRegistration(current.registration, next.registration)
 	);

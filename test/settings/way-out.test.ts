@@ -729,3 +729,18 @@ test('a device whose Connection is revoked while a client certificate is refused
 	await revokedAndBack(made);
 	expect(device.agent.status()).toMatchObject({ baseUrl: good.baseUrl });
 });
+
+test.each([1, 2, 3])(
+	'a device whose Connections are all revoked while a wrong channel path is tried is back soon, after %i waits of the try [F1588]',
+	async (tries) => {
+		const made = await given();
+		const { home, good, device } = made;
+		await home.writeSettings({ ...good, service: { channelPath: '/nope' } });
+		await device.daemon.reload();
+		await device.untilStatus(({ warnings }) => warnings.length > 0);
+		for (let waits = 0; waits < tries; waits += 1) await device.passWait();
+		const fromMs = device.clock.wallMs();
+		await revokedAndBack(made);
+		expect(device.clock.wallMs() - fromMs).toBeLessThan(45_000);
+	},
+);

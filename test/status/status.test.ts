@@ -310,7 +310,8 @@ describe('what a technician reads while something changes', () => {
 	});
 
 	test('an old channel that was replaced is not the trouble', () => {
-		const replaced = tell(tell(moving, 'next', registered), 'current', ended(refused, 1008));
+		const newer: Told = { type: 'registered', connection: { ...connection, token: 'token-3' } };
+		const replaced = tell(tell(moving, 'next', newer), 'current', ended(refused, 1008));
 		expect(describeStatus(snapshot(replaced, gone)).sentence).toBe(
 			'Offline for 14 min: connecting to id.example again.',
 		);
