@@ -222,7 +222,10 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 }
 
 function withRegistered<From extends Entered>(from: From, atMs: number): From {
-	return { ...from, backoff: { ...from.backoff, registerRefused: false, inTurn: false, registeredAtMs: atMs } };
+	return {
+		...from,
+		backoff: { ...from.backoff, registerRefused: false, inTurn: false, showsAgain: false, registeredAtMs: atMs },
+	};
 }
 
 const forgiven = ({ isOther }: Backoff): Backoff => ({ ...NO_FAILURES, isOther });
@@ -313,13 +316,15 @@ function afterChannelEnded(
 	const registers = renews && !isFollowed;
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
-	const then = registers ? 'register' : 'connect';
+	const isUnseen = early.registeredAtMs !== null && early.earlyEnds === null;
+	const showsAgain = registers && !wantsFresh && isUnseen && !early.showsAgain;
+	const then = registers && !showsAgain ? 'register' : 'connect';
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
-	const isSecond = registers && state.name === 'connecting' && state.backoff.inTurn;
+	const isSecond = registers && state.name === 'connecting' && (state.backoff.inTurn || state.backoff.showsAgain);
 	const delayMs = isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
-	return wait({ ...state, backoff: next.backoff }, cause, Math.ceil(delayMs), blocked, then, atMs);
+	return wait({ ...state, backoff: { ...next.backoff, showsAgain } }, cause, Math.ceil(delayMs), blocked, then, atMs);
 }
 
 function withEarlyEnd(

@@ -271,6 +271,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		surprisedAtMs: null,
 		registerRefused: false,
 		inTurn: false,
+		showsAgain: false,
 		registeredAtMs: null,
 		hasCounted: false,
 		isOther: false,

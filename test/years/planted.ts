@@ -509,7 +509,7 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'link-2-never-registers-again',
 		LINK,
-		"const then = registers ? 'register' : 'connect';",
+		"const then = registers && !showsAgain ? 'register' : 'connect';",
 		"const then = 'connect';",
 	),
 	any(

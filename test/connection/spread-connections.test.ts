@@ -1,0 +1,54 @@
+/** A service of several nodes, some of which know a new Connection late or never: a device on virtual time. */
+import { expect, test } from 'vitest';
+import { createWorld, type VirtualChannel, type VirtualDevice } from './virtual-channels.ts';
+import { ANSWERS } from './virtual-fleet.ts';
+
+const SECOND = 1000;
+const SEEDS = Array.from({ length: 20 }, (_, index) => index + 1);
+
+/** How long the device is offline after its Connection was taken away. @param knows whether the service knows the new one. */
+function backAfterMs(seed: number, knows: (sinceMs: number) => boolean, registers: () => void = () => {}): number {
+	const world = createWorld(seed);
+	let isRevoked = false;
+	let registeredAtMs = Number.NEGATIVE_INFINITY;
+	let live: VirtualChannel | null = null;
+	const device: VirtualDevice = world.device(true, {
+		registered() {
+			registeredAtMs = world.now();
+			registers();
+		},
+		handshake(channel) {
+			const isKnown = channel.isFresh ? knows(world.now() - registeredAtMs) : !isRevoked;
+			if (isKnown) live = channel;
+			return isKnown ? null : ANSWERS.unauthorized;
+		},
+	});
+	device.begin(0);
+	world.run(120 * SECOND);
+	isRevoked = true;
+	(live as VirtualChannel | null)?.end(4401);
+	const fromMs = world.now();
+	const isOnline = () => device.supervision.current?.state.name === 'online';
+	return (world.run(fromMs + 30 * 60 * SECOND, isOnline) ?? Number.POSITIVE_INFINITY) - fromMs;
+}
+
+test.each([0.3, 2, 5, 20, 30])(
+	'a device with an API key is back where the channel knows a new Connection only after %d s [F1590]',
+	(seconds) => {
+		for (const seed of SEEDS) {
+			const afterMs = backAfterMs(seed, (sinceMs) => sinceMs >= seconds * SECOND);
+			expect.soft(afterMs / SECOND, `seed ${seed}`).toBeLessThan(seconds + 75);
+		}
+	},
+);
+
+test('a device with an API key is back where every second request meets a node that knows no Connection [F1590]', () => {
+	for (const seed of SEEDS) {
+		let requests = 0;
+		const isGood = () => {
+			requests += 1;
+			return requests % 2 === 1;
+		};
+		expect.soft(backAfterMs(seed, isGood, isGood) / SECOND, `seed ${seed}`).toBeLessThan(75);
+	}
+});
