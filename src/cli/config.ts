@@ -2,13 +2,14 @@
 import { access, constants } from 'node:fs/promises';
 import { AgentError, EXIT, type Failure, failure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
+import { lastSettings, openRuntime } from '../connection/runtime.runner.ts';
+import { differences, lastOnline } from '../connection/way.ts';
 import { becomeServiceUser, findInspectionTarget } from '../diagnosis/inspection-target.runner.ts';
 import { checkSettings } from '../diagnosis/settings-check.runner.ts';
 import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
 import { assumptionsOf } from '../protocol/assumptions.ts';
 import { LOCAL_ROUTES, type SettingsReport } from '../protocol/local-api.ts';
-import { findExposedFiles } from '../settings/exposed-files.runner.ts';
-import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
+import { firstSettings, type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { shownValue } from '../settings/shown.runner.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
@@ -24,12 +25,12 @@ function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
 
 /** As the running agent uses them; where none runs, as the next start would. */
 export async function showConfig(shell: Shell, flags: AskFlags & { readonly explain?: boolean | undefined }) {
-	const loaded = await load(shell, flags);
+	const { loaded, rows: next } = await ofNextStart(shell, flags);
 	// Flags are for an agent that is to be started.
 	const asked = flags.set?.length ? null : await askAgent(shell, flags);
 	const shown = asked && 'settings' in asked ? asked : null;
 	const unasked = asked && 'code' in asked ? asked : null;
-	const rows: SettingsReport['settings'] = shown?.settings ?? rowsOf(loaded);
+	const rows: SettingsReport['settings'] = shown?.settings ?? next;
 	const { stateDir } = choosePaths(flags, shell.env);
 	const bytes = diskNeed(loaded.settings);
 	const { problems } = shown ?? loaded;
@@ -68,6 +69,31 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 }
 
 const aboutOf = (path: string) => listSettings().get(path)?.about ?? 'Variable of the agent, for proxies.';
+
+/** As a start would take them: what cannot be used keeps its value from before, and another way is tried beside the one that worked. */
+async function ofNextStart(shell: Shell, flags: AskFlags) {
+	const paths = choosePaths(flags, shell.env);
+	const sources = { paths, env: shell.env, sets: flags.set ?? [] };
+	const onDisk = await loadSettings(sources);
+	const state = await lookAtState(paths.stateDir).then(
+		(found) => found.state,
+		() => null,
+	);
+	const last = state && lastSettings(state, sources);
+	const stays = { bears: () => true, looked() {} };
+	const loaded = await firstSettings(onDisk, sources, last && { loaded: last }, stays);
+	const way = state && lastOnline(state)?.way;
+	const parts = { userAgent: 'idv-agent', env: shell.env };
+	const runtime = way ? await openRuntime(loaded, parts, { barely: true }).catch(() => null) : null;
+	await runtime?.close();
+	const tried = way && runtime ? differences(way, runtime.way) : [];
+	const rows = rowsOf(loaded).map((row): SettingsReport['settings'][number] => {
+		const { value, ...origin } = way?.settings[row.path] ?? {};
+		if (!tried.includes(row.path) || !('source' in origin)) return row;
+		return { path: row.path, value: shownValue(row.path, value), ...origin, disk: row.value, waitsFor: 'try' };
+	});
+	return { loaded, rows };
+}
 
 function rowsOf({ settings, origins }: LoadedSettings): SettingsReport['settings'] {
 	return [...listSettings().keys()].map((path) => {
@@ -121,17 +147,14 @@ export function remarkOf({ path, disk, waitsFor, refused, since }: SettingsRepor
 /** Goes as far as the agent does: the files that settings name are opened, too. */
 export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> {
 	const loaded = await load(shell, flags);
-	const found = await findExposedFiles(loaded, choosePaths(flags, shell.env));
-	// That the applications file cannot be used then is an error of its own.
-	const exposed = found.filter(({ params }) => params?.['path'] !== loaded.settings.local.http.applicationsFile);
-	const verdict = await checkSettings(loaded, shell.env);
+	const verdict = await checkSettings(loaded, shell.env, choosePaths(flags, shell.env));
 	const unread = await findUnreadable(shell, flags, loaded);
 	// A file that is looked at before it is put in place belongs to its author yet.
 	const isElsewhere = flags.config !== undefined;
 	const [unreadable, warned] = isElsewhere
 		? [unread.named, unread.settings]
 		: [[...unread.settings, ...unread.named], []];
-	const problems = [...verdict.problems, ...exposed, ...unreadable];
+	const problems = [...verdict.problems, ...unreadable];
 	const valid = problems.length === 0;
 	const kept = await findKept(loaded, choosePaths(flags, shell.env).stateDir);
 	const notices = [...warned, ...kept, ...verdict.notices];

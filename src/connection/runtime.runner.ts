@@ -258,6 +258,14 @@ export interface FirstRuntime {
 	readonly last: LoadedSettings | null;
 }
 
+/** Those that the state keeps. They were valid when they were kept; a newer version knew the ones that this one does not know. */
+export function lastSettings(
+	{ lastSettings: documents, lastVariables }: Pick<DeviceState, 'lastSettings' | 'lastVariables'>,
+	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
+): LoadedSettings | null {
+	return documents && resolveWith(documents, { ...sources, ...(lastVariables && givenThen(lastVariables)) });
+}
+
 /**
  * The environment to start with. A bad push never strands a device: what cannot be used gives way to what was last valid, piece
  * by piece. A credential that is not there yet does not prevent a start.
@@ -270,9 +278,7 @@ export async function openFirstRuntime(
 	sources: Pick<SettingsSources, 'env' | 'sets' | 'checked'>,
 	parts: RuntimeParts,
 ): Promise<FirstRuntime> {
-	// They were valid when they were kept. A newer version knew the ones that this one does not know.
-	const then = { ...sources, ...(state.lastVariables && givenThen(state.lastVariables)) };
-	const last = state.lastSettings && resolveWith(state.lastSettings, then);
+	const last = lastSettings(state, sources);
 	const loaded = await load(last && { loaded: last });
 	const problem = loaded.problems.find((one) => !loaded.unknown.includes(one));
 	if (problem && !last)

@@ -3,6 +3,7 @@ import { type Failure, toFailure } from '../base/errors.ts';
 import { tellEnds } from '../connection/credential-ends.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { findUnused } from '../settings/contradictions.ts';
+import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { hooksThatCannotRun } from './hook-programs.edge.ts';
 import { findUnusable } from './named-files.runner.ts';
@@ -18,8 +19,12 @@ export interface SettingsVerdict {
 export async function checkSettings(
 	loaded: LoadedSettings,
 	env: Readonly<Record<string, string | undefined>>,
+	places: NonNullable<Parameters<typeof findExposedFiles>[1]>,
 ): Promise<SettingsVerdict> {
 	const { settings } = loaded;
+	const found = await findExposedFiles(loaded, places);
+	// That the applications file cannot be used then is an error of its own.
+	const exposed = found.filter(({ params }) => params?.['path'] !== settings.local.http.applicationsFile);
 	const { clientCertificateFile, clientKeyFile } = settings.network;
 	// A certificate without its key has been told.
 	const isHalf = (clientCertificateFile === null) !== (clientKeyFile === null);
@@ -34,7 +39,7 @@ export async function checkSettings(
 	const hooks = hooksThatCannotRun(settings, env['PATH']).filter((hook) => !isTold(hook));
 	const ended = tellEnds(isOpen ? (runtime.ends ?? []) : [], Date.now());
 	return {
-		problems: [...loaded.problems, ...ofLinks, ...(await findUnusable(settings))],
+		problems: [...loaded.problems, ...ofLinks, ...(await findUnusable(settings)), ...exposed],
 		notices: [...loaded.notices, ...findUnused(loaded), ...hooks, ...ended],
 	};
 }

@@ -168,7 +168,7 @@ export async function firstSettings(
 	loaded: LoadedSettings,
 	sources: SettingsSources,
 	before: LoadedBefore | null,
-	gone: ReturnType<typeof bearGone>,
+	gone: Pick<ReturnType<typeof bearGone>, 'bears' | 'looked'>,
 ): Promise<LoadedSettings> {
 	const isWhole = !before || (loaded.problems.length === 0 && !tellGone(before.loaded.documents, loaded.documents));
 	return isWhole ? loaded : loadSettings(sources, { ...before, keepsGone: gone.bears }).finally(gone.looked);

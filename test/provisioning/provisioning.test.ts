@@ -30,11 +30,13 @@ interface Place {
 	pair(): Promise<void>;
 }
 
+/** Files of the agent are not owned by another user here. */
+const PLACES = { confDirectory: '/nowhere/conf.d', stateDir: '/nowhere' };
 const MACHINE = { serials: [], interfaces: [], machineIdHash: 'ab'.repeat(32), unreadable: [] };
 const PARTS = {
 	credentialsDirectory: '/run/credentials/idv-agent.service',
 	seal: async (name: string, secret: string) => Buffer.from(`${name}:${[...secret].reverse().join('')}`),
-	check: (settings: LoadedSettings) => checkSettings(settings, process.env),
+	check: (settings: LoadedSettings) => checkSettings(settings, process.env, PLACES),
 	readFacts: async () => MACHINE,
 	now: '2026-11-21T00:00:00.000Z',
 };
@@ -268,6 +270,7 @@ describe('a provisioning file', () => {
 		[{ local: { http: { port: 8090, applicationsFile: '/nowhere/applications' } } }, '/nowhere/applications'],
 		[{ local: { agentGroup: 'no-such-group' } }, 'no-such-group'],
 		[{ page: { port: 8080, pinFile: '/nowhere/pin' } }, '/nowhere/pin'],
+		[{ page: { port: 8080, pinFile: '/etc/hostname' } }, 'others could read it'],
 	])(
 		'that the settings of the agent refuse is refused before the medium is wiped: %j [F1581]',
 		async (settings, word) => {

@@ -2,6 +2,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import { finish } from '../cli/command.ts';
 import { givenAgent, givenHome, givenPairedAgent, type RunningAgent, registrations } from '../harness/harness.ts';
 import type { SteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
@@ -349,3 +350,23 @@ test.each<[how: string, isBefore: boolean]>([
 		expect(registrations(service).filter((one) => one === 201)).toHaveLength(2);
 	},
 );
+
+test('config show of a device whose agent is stopped says what the next start uses, after a push with a bad value and a way that is only tried [F1589]', async () => {
+	const { home, good, device } = await given();
+	await home.writeSettings({ ...good, heartbeatCadence: 44 });
+	await device.daemon.reload();
+	await device.untilStatus(({ channel }) => channel.heartbeatCadence === 44);
+	await device.stop();
+	await home.writeSettings({ ...good, heartbeatCadence: 'often', service: { channelPath: '/no/such' } });
+	const shown = async (path: string) => {
+		const { configFile, stateDir, runDir } = home.paths;
+		const flags = ['--config', configFile, '--state-dir', stateDir, '--run-dir', runDir];
+		const { stdout } = await finish('idv-agent', ['config', 'show', '--json', ...flags], {});
+		return JSON.parse(stdout).settings.find((one: { path: string }) => one.path === path);
+	};
+	const before = [await shown('heartbeatCadence'), await shown('service.channelPath')];
+	expect(before).toMatchObject([{ value: 44 }, { value: '/ws/device', disk: '/no/such', waitsFor: 'try' }]);
+	const again = await givenAgent({ home });
+	await again.untilState('online');
+	for (const { path, value } of before) expect((await row(again, path))?.value).toBe(value);
+});
