@@ -32,8 +32,7 @@ const FRESH_FOR_MS = { least: 20_000, eachFailure: 5000, most: 60 * 60 * 1000 } 
 const REGISTERS: readonly Credential['kind'][] = ['reusable', 'earlier', 'selfRegistration'];
 /** The link that has made room comes back after this, unless the other one is online. */
 const MAKES_ROOM_FOR_MS = 5000;
-
-/** Where the registration was refused, too, it follows the refusal of the Connection within this time. */
+/** Where the registration was refused, too, or the Connection twice, what comes next follows within this time. */
 const SECOND_TRY_MS = 5000;
 
 type State<Name extends LinkState['name']> = Extract<LinkState, { name: Name }>;
@@ -221,11 +220,9 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 	return { state: { name: 'online', ...entered, connection: own }, effects: [keep(own)] };
 }
 
+const UNTRIED = { registerRefused: false, inTurn: false, showsAgain: false } as const;
 function withRegistered<From extends Entered>(from: From, atMs: number): From {
-	return {
-		...from,
-		backoff: { ...from.backoff, registerRefused: false, inTurn: false, showsAgain: false, registeredAtMs: atMs },
-	};
+	return { ...from, backoff: { ...from.backoff, ...UNTRIED, registeredAtMs: atMs } };
 }
 
 const forgiven = ({ isOther }: Backoff): Backoff => ({ ...NO_FAILURES, isOther });
@@ -316,8 +313,8 @@ function afterChannelEnded(
 	const registers = renews && !isFollowed;
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
-	const isUnseen = early.registeredAtMs !== null && early.earlyEnds === null;
-	const showsAgain = registers && !wantsFresh && isUnseen && !early.showsAgain;
+	const isUnseen = early.earlyEnds === null || (state.name === 'connecting' && event.closeCode !== null);
+	const showsAgain = registers && !wantsFresh && isUnseen && early.registeredAtMs !== null && !early.showsAgain;
 	const then = registers && !showsAgain ? 'register' : 'connect';
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);

@@ -6,8 +6,16 @@ import { ANSWERS } from './virtual-fleet.ts';
 const SECOND = 1000;
 const SEEDS = Array.from({ length: 20 }, (_, index) => index + 1);
 
-/** How long the device is offline after its Connection was taken away. @param knows whether the service knows the new one. */
-function backAfterMs(seed: number, knows: (sinceMs: number) => boolean, registers: () => void = () => {}): number {
+/**
+ * How long the device is offline after its Connection was taken away. @param knows whether the service knows the new one.
+ * @param code with which it ends a channel of one that it does not know; `null`: it refuses the handshake.
+ */
+function backAfterMs(
+	seed: number,
+	knows: (sinceMs: number) => boolean,
+	registers: () => void = () => {},
+	code: number | null = null,
+): number {
 	const world = createWorld(seed);
 	let isRevoked = false;
 	let registeredAtMs = Number.NEGATIVE_INFINITY;
@@ -20,7 +28,8 @@ function backAfterMs(seed: number, knows: (sinceMs: number) => boolean, register
 		handshake(channel) {
 			const isKnown = channel.isFresh ? knows(world.now() - registeredAtMs) : !isRevoked;
 			if (isKnown) live = channel;
-			return isKnown ? null : ANSWERS.unauthorized;
+			if (!isKnown && code !== null) world.later(20, () => channel.end(code));
+			return isKnown || code !== null ? null : ANSWERS.unauthorized;
 		},
 	});
 	device.begin(0);
@@ -28,16 +37,17 @@ function backAfterMs(seed: number, knows: (sinceMs: number) => boolean, register
 	isRevoked = true;
 	(live as VirtualChannel | null)?.end(4401);
 	const fromMs = world.now();
-	const isOnline = () => device.supervision.current?.state.name === 'online';
-	return (world.run(fromMs + 30 * 60 * SECOND, isOnline) ?? Number.POSITIVE_INFINITY) - fromMs;
+	live = null;
+	const isBack = () => live !== null;
+	return (world.run(fromMs + 30 * 60 * SECOND, isBack) ?? Number.POSITIVE_INFINITY) - fromMs;
 }
 
-test.each([0.3, 2, 5, 20, 30])(
-	'a device with an API key is back where the channel knows a new Connection only after %d s [F1590]',
-	(seconds) => {
+test.each([0.3, 2, 5, 20, 30].flatMap((seconds) => [null, 4401, 1008].map((code) => [seconds, code] as const)))(
+	'a device with an API key is back where the channel knows a new Connection only after %d s (ended with %s) [F1590]',
+	(seconds, code) => {
 		for (const seed of SEEDS) {
-			const afterMs = backAfterMs(seed, (sinceMs) => sinceMs >= seconds * SECOND);
-			expect.soft(afterMs / SECOND, `seed ${seed}`).toBeLessThan(seconds + 75);
+			const afterMs = backAfterMs(seed, (sinceMs) => sinceMs >= seconds * SECOND, undefined, code);
+			expect.soft(afterMs / SECOND, `seed ${seed}`).toBeLessThan(seconds + 90);
 		}
 	},
 );
