@@ -37,7 +37,7 @@ export async function acceptIdentity(shell: Shell, flags: AskFlags & { readonly 
 	const client = clientFor(shell, flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
 	if (before.warnings.length === 0)
-		return shell.answer({ changed: false, ...before }, 'Nothing has changed: this is the machine that was paired.');
+		return shell.answer({ changed: false, ...before }, 'Nothing has changed that has to be accepted.');
 	if (!shell.isJson) for (const { message } of before.warnings) shell.line(message);
 	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
 	if (!flags.yes && (shell.isJson || !(await confirm(shell, question))))

@@ -122,7 +122,9 @@ export function chooseIdentity(
 	// An id of its own hardware or of the settings is not taken from another device, whatever else the state holds.
 	const then = pinned?.fingerprint ?? (deviceId === kept ? (kept?.on ?? null) : null);
 	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
-	const changes = then ? changedParts(facts, then, seen) : [];
+	// The serial number by which it registered is its own, whatever a person has accepted while that could not be read.
+	const isOwnId = then?.serial === null && deviceId?.value === seen.serial;
+	const changes = then && !isOwnId ? changedParts(facts, then, seen) : [];
 	const cloned = then !== null && seemsCloned(then, seen, changes);
 	// Nothing is known to have registered by it, so that there is no device to be a copy of: this machine goes by an id of its own.
 	if (cloned && deviceId?.source === GENERATED) return chooseIdentity(facts, configured, pinned, null);

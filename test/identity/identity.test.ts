@@ -529,6 +529,19 @@ describe('a state that was copied to another device', () => {
 		},
 	);
 
+	test('is none whose serial number, by which it registered, can be read again after a person has accepted that it could not [F1591]', () => {
+		const accepted = pinnedWith({ machine: HASH });
+		for (const [pinned, kept] of [
+			[accepted, null],
+			[null, { value: 'PF3K9QXZ', source: 'registered before', on: accepted.fingerprint }],
+		] as const)
+			expect(chooseIdentity(machineWith({}), {}, pinned, kept)).toMatchObject({
+				deviceId: { value: 'PF3K9QXZ' },
+				cloned: false,
+				warnings: [],
+			});
+	});
+
 	test('whose serial number is a placeholder on the other board counts as well, and is named so [F1315]', () => {
 		const placeholder = { ...other, serial: 'Default string', machine: HASH };
 		const copy = chooseIdentity(machineWith(placeholder), {}, pinnedWith(all), null);
