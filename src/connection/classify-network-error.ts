@@ -65,10 +65,16 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 			`The proxy on the way to ${host} can't be reached (${unresolved ?? timeout ?? unreachable}).`,
 			unresolved ?? timeout ?? unreachable,
 		);
-	if (facts.codes.includes('ERR_PROXY_TUNNEL'))
-		return failed('proxy-failed', `The proxy gave no connection to ${host}.`);
-
 	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
+	if (facts.codes.includes('ERR_PROXY_TUNNEL'))
+		return failed(
+			'proxy-failed',
+			certificate
+				? `The certificate of the proxy on the way to ${host} is not trusted by this device (${certificate}).`
+				: `The proxy gave no connection to ${host}.`,
+			certificate,
+		);
+
 	if (certificate)
 		return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host, facts.shown);
 	if (facts.codes.some((code) => code.endsWith('ALERT_CERTIFICATE_REQUIRED'))) return wantsClientCertificate(host);

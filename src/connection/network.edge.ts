@@ -60,7 +60,7 @@ export interface Network extends RequestNetwork {
 /**
  * Reads the files, checks the addresses and connects to nothing. HTTPS_PROXY serves https and wss, HTTP_PROXY http and ws,
  * in small letters first; NO_PROXY holds for both and for the setting as well. Loopback never goes through a proxy.
- * The proxy's own certificate is checked against the usual authorities and NODE_EXTRA_CA_CERTS only.
+ * The proxy's own certificate is checked as that of the service; a proxy that asks for a client certificate is shown the same one.
  * @param lookup finds the addresses of a name; default: as the operating system does.
  * @param read the contents of a file; default: as they are on the disk.
  * @throws AgentError `settings-unreadable` or `settings-invalid`, naming the setting.
@@ -134,7 +134,7 @@ function createAgent(
 	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
 	const { createConnection, destroy, getName } = agent;
 	agent.getName = (options) => `${getName.call(agent, options)} ${(options as { keptFor?: string }).keptFor}`;
-	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), names);
+	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), tls, names);
 	const handshake = resuming((options: AgentConnectOptions) => createConnection.call(agent, options) as TLSSocket);
 	const inTls = (options: AgentConnectOptions, socket: Socket) => handshake({ ...options, socket } as typeof options);
 	// In plain http, too, for which Node makes no tunnel: what answers inside it can only be the service.
@@ -194,12 +194,12 @@ function directWay({ lookup, taken, doubted }: Names): Way {
 	};
 }
 
-function tunnel(proxy: URL, names: Names): Way {
+function tunnel(proxy: URL, tls: SecureContext | null, names: Names): Way {
 	const { protocol, hostname, port, username, password } = proxy;
 	const isTls = protocol === 'https:';
 	const login = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64');
 	const address = withoutBrackets(hostname);
-	const toProxy = createAgent(isTls, null, null, { names });
+	const toProxy = createAgent(isTls, null, tls, { names });
 	return {
 		open(options, done) {
 			const host = options.host ?? '';

@@ -432,16 +432,23 @@ describe('requests', () => {
 		await expect(text(part)).rejects.toThrow('stopped');
 	});
 
-	test('do not go through a proxy whose certificate is not one of the usual authorities', async () => {
+	test('go through a proxy whose certificate network.caFile covers, and through no other: that is told as the certificate [F1592]', async () => {
 		const heads: string[] = [];
 		const proxy = createHttpsServer(identity('server'));
 		proxy.on('connect', ({ url }, socket) => {
 			heads.push(url ?? '');
 			socket.destroy();
 		});
-		const made = await network({ caFile: fixture('ca.pem'), proxy: `https://localhost:${await listen(proxy)}` });
-		await expect(get(made, 'https://service.test/')).rejects.toThrow();
+		const address = `https://localhost:${await listen(proxy)}`;
+		const failed = await get(await network({ proxy: address }), 'https://service.test/').catch((error) => error);
 		expect(heads).toEqual([]);
+		expect(classifyNetworkError(failed, { host: 'service.test', proxy: address })).toMatchObject({
+			code: 'proxy-failed',
+			message: expect.stringMatching(/^The certificate of the proxy on the way to service\.test is not trusted/),
+		});
+		const made = await network({ caFile: fixture('ca.pem'), proxy: address });
+		await expect(get(made, 'https://service.test/')).rejects.toThrow();
+		expect(heads).toEqual(['service.test:443']);
 	});
 });
 
