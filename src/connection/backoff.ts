@@ -77,8 +77,8 @@ export interface Backoff {
 	readonly registerRefused: boolean;
 	/** Whether the last registration failed, and the Connection from before is tried in turn with the next one. */
 	readonly inTurn: boolean;
-	/** Whether the Connection of the last registration was refused once, and is shown again before another one is made: services spread it in their own time. */
-	readonly showsAgain: boolean;
+	/** How often the Connection of the last registration was refused; it is shown thrice before another one is made: services spread it in their own time. */
+	readonly refusedShows: number;
 	/** Monotonic time of the last registration, as long as no channel of its Connection has counted; `null` otherwise. */
 	readonly registeredAtMs: number | null;
 	/** Whether a channel has counted with these settings: then a refusal does not come from how a Connection is shown. */
@@ -100,7 +100,7 @@ export const NO_FAILURES: Backoff = {
 	surprisedAtMs: null,
 	registerRefused: false,
 	inTurn: false,
-	showsAgain: false,
+	refusedShows: 0,
 	registeredAtMs: null,
 	hasCounted: false,
 	isOther: false,

@@ -16,6 +16,7 @@ import {
 	STABLE_AFTER_MS,
 } from './backoff.ts';
 import { asPassing, asRefusal, asRenewable, asShownWrong } from './evidence.ts';
+import { afterShow, isFresh } from './freshness.ts';
 import type { Connection, Credential, Entered, LinkEffect, LinkEvent, LinkState, Step, Trying } from './link-state.ts';
 
 export * from './link-state.ts';
@@ -24,10 +25,9 @@ export * from './link-state.ts';
 const NO_CREDENTIAL_MS = 24 * 60 * 60 * 1000;
 /**
  * A channel that is refused with 400, 403, 404, 410 or 422 may only want a fresh Connection: services differ in their answer to one that
- * they do not know any more. One that was made within {@link freshForMs} is fresh enough.
+ * they do not know any more.
  */
 const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channel-not-found', 'channel-rejected']);
-const FRESH_FOR_MS = { least: 20_000, eachFailure: 5000, most: 60 * 60 * 1000 } as const;
 /** With these a device has a new Connection without a person. */
 const REGISTERS: readonly Credential['kind'][] = ['reusable', 'earlier', 'selfRegistration'];
 /** The link that has made room comes back after this, unless the other one is online. */
@@ -220,7 +220,7 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 	return { state: { name: 'online', ...entered, connection: own }, effects: [keep(own)] };
 }
 
-const UNTRIED = { registerRefused: false, inTurn: false, showsAgain: false } as const;
+const UNTRIED = { registerRefused: false, inTurn: false, refusedShows: 0 } as const;
 function withRegistered<From extends Entered>(from: From, atMs: number): From {
 	return { ...from, backoff: { ...from.backoff, ...UNTRIED, registeredAtMs: atMs } };
 }
@@ -314,14 +314,15 @@ function afterChannelEnded(
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
 	const isUnseen = early.earlyEnds === null || (state.name === 'connecting' && event.closeCode !== null);
-	const showsAgain = registers && !wantsFresh && isUnseen && early.registeredAtMs !== null && !early.showsAgain;
-	const then = registers && !showsAgain ? 'register' : 'connect';
+	const shown = afterShow(early, registers && !wantsFresh && isUnseen);
+	const then = registers && !shown.again ? 'register' : 'connect';
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
-	const isSecond = registers && state.name === 'connecting' && (state.backoff.inTurn || state.backoff.showsAgain);
-	const delayMs = isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs;
-	return wait({ ...state, backoff: { ...next.backoff, showsAgain } }, cause, Math.ceil(delayMs), blocked, then, atMs);
+	const isSecond = registers && state.name === 'connecting' && (state.backoff.inTurn || shown.isSoon);
+	const delayMs = Math.ceil(isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs);
+	const backoff = { ...next.backoff, refusedShows: shown.refused };
+	return wait({ ...state, backoff }, cause, delayMs, blocked, then, atMs);
 }
 
 function withEarlyEnd(
@@ -340,14 +341,6 @@ const hasWorked = (state: Parameters<typeof hasCredential>[0]) =>
 
 function hasCredential({ credentials }: Entered, kind: Credential['kind']): boolean {
 	return credentials.some((credential) => credential.kind === kind);
-}
-
-/** A service may forget a Connection in the second after it was made. Attempts come every 10 to 15 s: each time half as long again, or twice. */
-const freshForMs = (failures: number) =>
-	Math.min(FRESH_FOR_MS.most, Math.max(FRESH_FOR_MS.least, failures * FRESH_FOR_MS.eachFailure));
-
-function isFresh({ registeredAtMs, failures }: Backoff, atMs: number): boolean {
-	return registeredAtMs !== null && atMs - registeredAtMs < freshForMs(failures);
 }
 
 function wasOnline({ onlineAtMs }: Entered, atMs: number): boolean {

@@ -271,7 +271,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		surprisedAtMs: null,
 		registerRefused: false,
 		inTurn: false,
-		showsAgain: false,
+		refusedShows: 0,
 		registeredAtMs: null,
 		hasCounted: false,
 		isOther: false,

@@ -246,8 +246,8 @@ describe('a refused channel', () => {
 			'accepted',
 		);
 		expect(blockedAtMs).toBeNull();
-		// Each new one is shown twice.
-		expect(waits.slice(0, 6)).toEqual([2500, 45_000, 2500, 45_000, 2500, 73_125]);
+		// Each new one is shown thrice.
+		expect(waits.slice(0, 6)).toEqual([2500, 2500, 45_000, 2500, 2500, 45_000]);
 		expect(waits.at(-1)).toBe(45 * MINUTE);
 	});
 

@@ -420,8 +420,8 @@ const OF_THE_FIELD: readonly Plant[] = [
 			],
 			[
 				LINK,
-				'cause, Math.ceil(delayMs), blocked, then, atMs);',
-				'cause, blocked ? 2_400_000 : Math.ceil(delayMs), blocked, then, atMs);',
+				'cause, delayMs, blocked, then, atMs);',
+				'cause, blocked ? 2_400_000 : delayMs, blocked, then, atMs);',
 			],
 			[
 				LINK,
@@ -509,7 +509,7 @@ const MUTATIONS: readonly Plant[] = [
 	any(
 		'link-2-never-registers-again',
 		LINK,
-		"const then = registers && !showsAgain ? 'register' : 'connect';",
+		"const then = registers && !shown.again ? 'register' : 'connect';",
 		"const then = 'connect';",
 	),
 	any(

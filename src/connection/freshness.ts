@@ -1,0 +1,31 @@
+/** The refusal of a Connection that was made a moment ago, and its meaning: services forget and spread it in their own time. Pure. */
+import type { Backoff } from './backoff.ts';
+
+const FRESH_FOR_MS = { least: 20_000, eachFailure: 5000, most: 60 * 60 * 1000 } as const;
+/** So often a new one is shown that is refused: at once, a moment later, and after the wait of a refusal. */
+const SHOWS = 3;
+
+/** A service may forget a Connection in the second after it was made. Attempts come every 10 to 15 s: each time half as long again, or twice. */
+const freshForMs = (failures: number) =>
+	Math.min(FRESH_FOR_MS.most, Math.max(FRESH_FOR_MS.least, failures * FRESH_FOR_MS.eachFailure));
+
+/** Whether the Connection is too new for another one to be of use. */
+export function isFresh({ registeredAtMs, failures }: Backoff, atMs: number): boolean {
+	return registeredAtMs !== null && atMs - registeredAtMs < freshForMs(failures);
+}
+
+export interface Shown {
+	/** How often it was refused. */
+	readonly refused: number;
+	/** Whether it is shown again before another one is made. */
+	readonly again: boolean;
+	/** Whether the next attempt need not wait as after a refusal. */
+	readonly isSoon: boolean;
+}
+
+/** After a Connection was refused. @param isUnseen whether the service may not know it yet. */
+export function afterShow({ registeredAtMs, refusedShows }: Backoff, isUnseen: boolean): Shown {
+	const refused = refusedShows + 1;
+	const again = isUnseen && registeredAtMs !== null && refused < SHOWS;
+	return { refused, again, isSoon: refused >= SHOWS || (again && refused === 1) };
+}
