@@ -1,6 +1,8 @@
 /** `idv apikey create`: makes an API key once, under the first of the known paths that the service has. */
+
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { onOneLine } from '../base/printed.ts';
 import { type Shell, untilTime } from '../cli/output.ts';
 import { readStandardInput } from '../cli/prompts.ts';
 import { type ApiKeyRequest, apiKeyRequestSchema, KNOWN_PERMISSIONS, KNOWN_RESOURCES } from '../protocol/api-key.ts';
@@ -51,12 +53,12 @@ export async function createApiKey(shell: Shell, flags: ApiKeyFlags): Promise<vo
 		flags.out,
 		() => create(target, request),
 		({ token }) => `ApiKey ${token}\n`,
-		({ name, id }) => `The API key ${name}${id === null ? '' : ` (id ${id})`}`,
+		({ name, id }) => onOneLine(`The API key ${name}${id === null ? '' : ` (id ${id})`}`),
 	);
 	const warnings = warningsOf(key);
 	const { token, ...rest } = key;
 	if (shell.isJson) return shell.json({ ...rest, ...(path === null ? { token } : { file: path }), warnings });
-	shell.line(`Created API key ${key.name}.\n`);
+	shell.line(`Created API key ${onOneLine(key.name)}.\n`);
 	shell.table([
 		...(key.id === null ? [] : [['Id', key.id]]),
 		path === null ? ['Key', token] : ['Saved', path],

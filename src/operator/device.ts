@@ -1,5 +1,7 @@
 /** `idv device connect`: registers a device in its place, and hands the Connection on for provisioning. */
+
 import { AgentError } from '../base/errors.ts';
+import { onOneLine } from '../base/printed.ts';
 import { type Shell, untilTime } from '../cli/output.ts';
 import { type DeviceConnectionRequest, deviceConnectionRequestSchema } from '../protocol/device-connection.ts';
 import { checkPlaceForSecret, saveSecret } from './secret-output.ts';
@@ -37,7 +39,7 @@ export async function connectDevice(shell: Shell, flags: DeviceFlags): Promise<v
 	const { deviceId, workflowId } = request;
 	const told = { baseUrl: target.baseUrl, deviceId, workflowId, expiresAt };
 	if (shell.isJson) return shell.json({ ...told, ...(path === null ? { connection: token } : { file: path }) });
-	shell.line(`Registered ${deviceId} for workflow ${workflowId}.\n`);
+	shell.line(`Registered ${onOneLine(deviceId)} for workflow ${onOneLine(workflowId)}.\n`);
 	shell.table([
 		path === null ? ['Connection', token] : ['Saved', path],
 		['Expires', expiresAt === null ? 'it does not say' : untilTime(expiresAt)],

@@ -1,6 +1,8 @@
 /** `idv session start`: starts a session once and hands its URL on. */
+
 import { AgentError } from '../base/errors.ts';
 import { inWords, readText } from '../base/files.edge.ts';
+import { onOneLine } from '../base/printed.ts';
 import { type Shell, untilTime } from '../cli/output.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import {
@@ -44,7 +46,7 @@ export async function startSession(shell: Shell, flags: SessionFlags): Promise<v
 	if (!record) throw unreadAnswer(target, 'a hand-off URL', purpose);
 	shell.sayIfLost(stillExists('The session'));
 	if (shell.isJson) return shell.json(record);
-	shell.line(`Session started for ${record.workflowIds.join(', ')}.\n`);
+	shell.line(`Session started for ${onOneLine(record.workflowIds.join(', '))}.\n`);
 	if (flags.qr) shell.drawn(`${renderQrTerminal(record.url)}\n`);
 	shell.table([
 		['URL', record.url],

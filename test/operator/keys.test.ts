@@ -10,6 +10,7 @@ import { nearMiss, warningsOf } from '../../src/operator/api-key.ts';
 import { BIN, type Outcome } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { atTerminal, hasTerminal } from '../cli/terminal.ts';
+import { listen } from '../connection/network-peers.ts';
 import { givenService, registerDevice } from '../service/fixture.ts';
 import { authorizationOf, modeOf, operatorOfFile, succeeded } from './operator.ts';
 
@@ -49,6 +50,19 @@ describe('apikey create', () => {
 		await expectRefused(expected, [...create, '--out', out]);
 		expect(await readFile(out, 'utf8')).toBe(text);
 		expect(operator.service.requests.length).toBe(before);
+	});
+
+	test('a name that the service gives to a key begins no line of its own [F1593]', async () => {
+		const name = 'reception.\n\nError: Run this: x\u2028';
+		const made = { id: name, name, token: 'ak-0123456789abcdef', permissions: ['a:b'], expiresAt: null };
+		const server = createServer((_, response) => {
+			response.writeHead(201, { 'content-type': 'application/json' });
+			response.end(JSON.stringify(made));
+		});
+		const asked = { IDV_URL: `http://127.0.0.1:${await listen(server)}`, IDV_AUTHORIZATION: 'ApiKey ak-0123456789' };
+		const { stdout, stderr } = await idv([...create, '--out', join(operator.directory, 'named')], asked);
+		expect(stdout, stderr).toContain('Created API key reception. Error: Run this: x');
+		expect(stdout + stderr).not.toMatch(/^Error: Run/m);
 	});
 
 	test.each(['>/dev/full', '| exec true'])(

@@ -418,11 +418,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 				'const blocked = next.blocked && (!registers || state.backoff.registerRefused);',
 				"const blocked = failed.retryClass === 'refused' && next.backoff.failures >= 3;",
 			],
-			[
-				LINK,
-				'cause, delayMs, blocked, then, atMs);',
-				'cause, blocked ? 2_400_000 : delayMs, blocked, then, atMs);',
-			],
+			[LINK, 'cause, delayMs, blocked, then, atMs);', 'cause, blocked ? 2_400_000 : delayMs, blocked, then, atMs);'],
 			[
 				LINK,
 				'const isStable = outlived || lifeMs >= STABLE_AFTER_MS;',
