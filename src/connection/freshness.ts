@@ -4,6 +4,14 @@ import type { Backoff } from './backoff.ts';
 const FRESH_FOR_MS = { least: 20_000, eachFailure: 5000, most: 60 * 60 * 1000 } as const;
 /** So often a new one is shown that is refused: at once, a moment later, and after the wait of a refusal. */
 const SHOWS = 3;
+/** Nodes of one service know it within this time, most often. */
+const KNOWN_AFTER_MS = 2000;
+/** What belongs to one try, such as the registration after the refusal of the Connection, follows within this time. */
+export const SECOND_TRY_MS = 5000;
+
+/** @param leastMs after which it follows at least. */
+export const withinSecondTry = (leastMs: number, random: () => number) =>
+	leastMs + (SECOND_TRY_MS - leastMs) * random();
 
 /** A service may forget a Connection in the second after it was made. Attempts come every 10 to 15 s: each time half as long again, or twice. */
 const freshForMs = (failures: number) =>
@@ -19,13 +27,14 @@ export interface Shown {
 	readonly refused: number;
 	/** Whether it is shown again before another one is made. */
 	readonly again: boolean;
-	/** Whether the next attempt need not wait as after a refusal. */
-	readonly isSoon: boolean;
+	/** After so long at least the next attempt follows, within {@link SECOND_TRY_MS}; `null` where it waits as after a refusal. */
+	readonly soonMs: number | null;
 }
 
 /** After a Connection was refused. @param isUnseen whether the service may not know it yet. */
-export function afterShow({ registeredAtMs, refusedShows }: Backoff, isUnseen: boolean): Shown {
+export function afterShow({ registeredAtMs, refusedShows, earlyEnds }: Backoff, isUnseen: boolean): Shown {
 	const refused = refusedShows + 1;
 	const again = isUnseen && registeredAtMs !== null && refused < SHOWS;
-	return { refused, again, isSoon: refused >= SHOWS || (again && refused === 1) };
+	const isSoon = refused >= SHOWS || (again && refused === 1);
+	return { refused, again, soonMs: isSoon ? (again && earlyEnds === null ? KNOWN_AFTER_MS : 0) : null };
 }

@@ -16,7 +16,7 @@ import {
 	STABLE_AFTER_MS,
 } from './backoff.ts';
 import { asPassing, asRefusal, asRenewable, asShownWrong } from './evidence.ts';
-import { afterShow, isFresh } from './freshness.ts';
+import { afterShow, isFresh, SECOND_TRY_MS, withinSecondTry } from './freshness.ts';
 import type { Connection, Credential, Entered, LinkEffect, LinkEvent, LinkState, Step, Trying } from './link-state.ts';
 
 export * from './link-state.ts';
@@ -32,8 +32,6 @@ const LOOKS_STALE: ReadonlySet<ErrorCode> = new Set(['access-forbidden', 'channe
 const REGISTERS: readonly Credential['kind'][] = ['reusable', 'earlier', 'selfRegistration'];
 /** The link that has made room comes back after this, unless the other one is online. */
 const MAKES_ROOM_FOR_MS = 5000;
-/** Where the registration was refused, too, or the Connection twice, what comes next follows within this time. */
-const SECOND_TRY_MS = 5000;
 
 type State<Name extends LinkState['name']> = Extract<LinkState, { name: Name }>;
 type Event<Type extends LinkEvent['type']> = Extract<LinkEvent, { type: Type }>;
@@ -319,8 +317,10 @@ function afterChannelEnded(
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
-	const isSecond = registers && state.name === 'connecting' && (state.backoff.inTurn || shown.isSoon);
-	const delayMs = Math.ceil(isSecond ? Math.min(next.delayMs, SECOND_TRY_MS * random()) : next.delayMs);
+	const leastMs = shown.soonMs ?? (state.backoff.inTurn ? 0 : null);
+	const isSecond = registers && state.name === 'connecting' && leastMs !== null;
+	const soonMs = isSecond ? Math.max(leastMs, Math.min(next.delayMs, withinSecondTry(leastMs, random))) : next.delayMs;
+	const delayMs = Math.ceil(soonMs);
 	const backoff = { ...next.backoff, refusedShows: shown.refused };
 	return wait({ ...state, backoff }, cause, delayMs, blocked, then, atMs);
 }

@@ -247,7 +247,7 @@ describe('a refused channel', () => {
 		);
 		expect(blockedAtMs).toBeNull();
 		// Each new one is shown thrice.
-		expect(waits.slice(0, 6)).toEqual([2500, 2500, 45_000, 2500, 2500, 45_000]);
+		expect(waits.slice(0, 6)).toEqual([2500, 3500, 45_000, 2500, 3500, 45_000]);
 		expect(waits.at(-1)).toBe(45 * MINUTE);
 	});
 
