@@ -75,8 +75,29 @@ test('the page of a known origin reads the status and follows the events, over a
 	service.notify({ type: 'session.ended', id: 'n-2' });
 	await untilShown(page, 'session.ended');
 	const shown = await page.locator('li').allTextContents();
-	expect(shown.slice(1)).toEqual(['session.started', 'session.ended']);
+	expect(shown.filter((text) => text.startsWith('session.'))).toEqual(['session.started', 'session.ended']);
 	await page.close();
+});
+
+test('the page that is loaded before the agent listens, or while all its waits are taken, follows as soon as it may [F1594]', async () => {
+	const service = await givenService();
+	const home = await givenHome();
+	let agentUrl = '';
+	const origin = await givenPage(() => agentUrl);
+	const applicationsFile = await home.secretFile('applications', `lobby ${origin} ${TOKEN} waits=1`);
+	const settings = (port: number) => ({ local: { http: { port, applicationsFile } } });
+	const device = await givenPairedAgent(service, { home, settings: settings(0) });
+	agentUrl = device.daemon.addresses.browser ?? '';
+	await device.stop();
+	const page = await visit(origin);
+	await home.writeSettings(settings(Number(new URL(agentUrl).port)));
+	const again = await givenAgent({ home, clock: device.clock });
+	await again.untilState('online');
+	await untilShown(page, 'Online with');
+	const second = await visit(origin);
+	await page.close();
+	await untilShown(second, 'Online with');
+	await second.close();
 });
 
 test('a page of another origin learns nothing, not even with the token, and moves nothing', async () => {
@@ -88,7 +109,6 @@ test('a page of another origin learns nothing, not even with the token, and move
 	});
 	const { browser: agentUrl, metrics } = device.daemon.addresses;
 	const page = await visit(await givenPage(() => agentUrl ?? ''));
-	await untilShown(page, 'failed: ');
 	const outcomes = await page.evaluate<string[]>(`Promise.all([
 		fetch('${metrics}metrics').then((answer) => 'read ' + answer.status, (error) => error.name),
 		fetch('${metrics}metrics', { mode: 'no-cors' }).then(async (answer) => answer.type + (await answer.text()), (error) => error.name),
@@ -97,5 +117,6 @@ test('a page of another origin learns nothing, not even with the token, and move
 	])`);
 	expect(outcomes).toEqual(['TypeError', 'opaque', 'opaque', 'TypeError']);
 	expect(device.agent.leases.list().leases).toEqual([]);
+	expect(await page.locator('li').allTextContents()).toEqual([]);
 	await page.close();
 });
