@@ -9,7 +9,7 @@ import type { RetryClass } from '../base/errors.ts';
  * |---|---|---|---|
  * | outage: `unreachable`, and `surprising` where it worked | no word about this credential | 0 to 30 s; a surprise after 15 min 150 to 300 s | 60 s; then 5 min |
  * | a place that is still held: `occupied` | the service has another channel of this device | 5 to 30 s | 60 s |
- * | refusal: `refused` | 401, 1008, a private close code again and again | the Connection and 0 to 5 s later the credential, every 30 to 120 s, after another failure as an outage; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
+ * | refusal: `refused` | 401, 1008, a private close code again and again | the Connection and 0 to 5 s later the credential, every 30 to 120 s (a new Connection is shown again after 2 to 5 s), after another failure as an outage; after 12 min T/2 to T, at most 30 min | 2 min; then T, at most 30 min |
  * | overload: `overloaded` | 429, 503, a message that cannot be taken | 15 s and more, half as long again each time | 60 s or T, at most 30 min; twice the `Retry-After` where that is more |
  * | never worked yet: `surprising` without evidence | it asks for a person at once | T/2 to T, 15 s to 10 min | 60 s or T, at most 10 min |
  * | `slow` | the device's own side: it waits for a person | 5 to 10 min | 10 min |

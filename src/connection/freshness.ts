@@ -6,7 +6,7 @@ const FRESH_FOR_MS = { least: 20_000, eachFailure: 5000, most: 60 * 60 * 1000 } 
 const SHOWS = 3;
 /** Nodes of one service know it within this time, most often. */
 const KNOWN_AFTER_MS = 2000;
-/** What belongs to one try, such as the registration after the refusal of the Connection, follows within this time. */
+/** The second part of a try, such as the registration after the refusal of the Connection, follows within this time. */
 export const SECOND_TRY_MS = 5000;
 
 /** @param leastMs after which it follows at least. */
