@@ -2,8 +2,9 @@
 import { access, constants } from 'node:fs/promises';
 import { AgentError, EXIT, type Failure, failure } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
+import { triedSettings } from '../connection/last-good.ts';
 import { lastSettings, openRuntime } from '../connection/runtime.runner.ts';
-import { differences, lastOnline } from '../connection/way.ts';
+import { lastOnline } from '../connection/way.ts';
 import { becomeServiceUser, findInspectionTarget } from '../diagnosis/inspection-target.runner.ts';
 import { checkSettings } from '../diagnosis/settings-check.runner.ts';
 import { diskNeed, needInWords, plainBytes } from '../events/disk-budget.ts';
@@ -86,11 +87,15 @@ async function ofNextStart(shell: Shell, flags: AskFlags) {
 	const parts = { userAgent: 'idv-agent', env: shell.env };
 	const runtime = way ? await openRuntime(loaded, parts, { barely: true }).catch(() => null) : null;
 	await runtime?.close();
-	const tried = way && runtime ? differences(way, runtime.way) : [];
+	const tried = way && runtime ? triedSettings({ ...runtime, resolved: loaded }, { way }, state) : [];
+	const [online] = state?.connections ?? [];
+	const live = { baseUrl: online?.baseUrl, workflowId: online?.request.workflowId };
 	const rows = rowsOf(loaded).map((row): SettingsReport['settings'][number] => {
-		const { value, ...origin } = way?.settings[row.path] ?? {};
-		if (!tried.includes(row.path) || !('source' in origin)) return row;
-		return { path: row.path, value: shownValue(row.path, value), ...origin, disk: row.value, waitsFor: 'try' };
+		if (!tried.includes(row.path)) return row;
+		const atService = live[row.path as keyof typeof live];
+		const before = atService ? { value: atService, source: 'connection', where: null } : way?.settings[row.path];
+		if (!before) return { ...row, waitsFor: 'try' };
+		return { path: row.path, ...before, value: shownValue(row.path, before.value), disk: row.value, waitsFor: 'try' };
 	});
 	return { loaded, rows };
 }

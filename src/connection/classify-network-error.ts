@@ -66,14 +66,13 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 			unresolved ?? timeout ?? unreachable,
 		);
 	const certificate = facts.codes.find((code) => Object.hasOwn(CERTIFICATE_CODES, code));
-	if (facts.codes.includes('ERR_PROXY_TUNNEL'))
-		return failed(
-			'proxy-failed',
-			certificate
-				? `The certificate of the proxy on the way to ${host} is not trusted by this device (${certificate}).`
-				: `The proxy gave no connection to ${host}.`,
-			certificate,
-		);
+	if (facts.codes.includes('ERR_PROXY_TUNNEL')) {
+		const told = failed('proxy-failed', `The proxy gave no connection to ${host}.`, certificate);
+		if (certificate === undefined) return told;
+		const message = `The certificate of the proxy on the way to ${host} is not trusted by this device (${certificate}).`;
+		const remedy = 'Check network.proxy; if it is the right proxy, put its authority into network.caFile.';
+		return { ...told, message, remedy };
+	}
 
 	if (certificate)
 		return certificateFailure(CERTIFICATE_CODES[certificate] ?? 'tls-failed', certificate, host, facts.shown);

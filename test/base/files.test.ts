@@ -255,6 +255,8 @@ describe('a read', () => {
 	test('of a file that is too large reads nothing, also of one of nothing but holes [F1586]', async () => {
 		fsSync.writeFileSync(at('holes'), '');
 		fsSync.truncateSync(at('holes'), 2 ** 42);
+		fsSync.writeFileSync(at('whole'), 'x'.repeat(65_536));
+		expect(await reasonOf(at('whole'), 65_536)).toMatch(/^read: x+$/);
 		// So much that no buffer could be had for it.
 		expect(await reasonOf(at('holes'), 2 ** 41)).toBe(`too-large: it is larger than ${2 ** 41} bytes`);
 	});

@@ -445,6 +445,7 @@ describe('requests', () => {
 		expect(classifyNetworkError(failed, { host: 'service.test', proxy: address })).toMatchObject({
 			code: 'proxy-failed',
 			message: expect.stringMatching(/^The certificate of the proxy on the way to service\.test is not trusted/),
+			remedy: expect.stringContaining('network.caFile'),
 		});
 		const made = await network({ caFile: fixture('ca.pem'), proxy: address });
 		await expect(get(made, 'https://service.test/')).rejects.toThrow();

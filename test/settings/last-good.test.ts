@@ -352,20 +352,28 @@ test.each<[how: string, isBefore: boolean]>([
 );
 
 test('config show of a device whose agent is stopped says what the next start uses, after a push with a bad value and a way that is only tried [F1589]', async () => {
-	const { home, good, device } = await given();
+	const { home, good, device, conf } = await given();
 	await home.writeSettings({ ...good, heartbeatCadence: 44 });
+	await writeFile(conf, '{ "page": { "support": "Ring 7" } }');
 	await device.daemon.reload();
 	await device.untilStatus(({ channel }) => channel.heartbeatCadence === 44);
 	await device.stop();
-	await home.writeSettings({ ...good, heartbeatCadence: 'often', service: { channelPath: '/no/such' } });
+	await rm(conf);
+	await home.writeSettings({ ...good, baseUrl: DEAD, heartbeatCadence: 'often', service: { channelPath: '/no/such' } });
 	const shown = async (path: string) => {
 		const { configFile, stateDir, runDir } = home.paths;
 		const flags = ['--config', configFile, '--state-dir', stateDir, '--run-dir', runDir];
 		const { stdout } = await finish('idv-agent', ['config', 'show', '--json', ...flags], {});
 		return JSON.parse(stdout).settings.find((one: { path: string }) => one.path === path);
 	};
-	const before = [await shown('heartbeatCadence'), await shown('service.channelPath')];
-	expect(before).toMatchObject([{ value: 44 }, { value: '/ws/device', disk: '/no/such', waitsFor: 'try' }]);
+	const before = [await shown('heartbeatCadence'), await shown('service.channelPath'), await shown('baseUrl')];
+	before.push(await shown('page.support'));
+	expect(before).toMatchObject([
+		{ value: 44 },
+		{ value: '/ws/device', disk: '/no/such', waitsFor: 'try' },
+		{ value: good.baseUrl, source: 'connection', disk: DEAD, waitsFor: 'try' },
+		{ value: 'Ring 7', where: conf },
+	]);
 	const again = await givenAgent({ home });
 	await again.untilState('online');
 	for (const { path, value } of before) expect((await row(again, path))?.value).toBe(value);
