@@ -312,16 +312,18 @@ describe('config check', () => {
 				'baseUrl=https://id.example.com',
 				...sets.flatMap((set) => ['--set', set]),
 			]);
-		const [missing, unusable, authority, applications] = await Promise.all([
+		const [missing, unusable, authority, applications, both] = await Promise.all([
 			check(`credential.apiKeyFile=${home.directory}/none`),
 			check(`credential.apiKeyFile=${secret}`),
 			check(`network.caFile=${secret}`),
 			check('local.http.port=8766', `local.http.applicationsFile=${secret}`),
+			check(`credential.apiKeyFile=${home.directory}/none`, `network.caFile=${secret}`),
 		]);
 		for (const [outcome, words] of [
 			[missing, /none cannot be read: it is not there/],
 			[unusable, /key has more than one line/],
 			[authority, /network\.caFile \S+ has no readable PEM certificate/],
+			[both, /none cannot be read: it is not there[\s\S]*network\.caFile \S+ has no readable PEM certificate/],
 			[applications, /applications file .*key cannot be used: line 1: it is not "name origin token"/],
 		] as const) {
 			expect(outcome.status).toBe(78);
