@@ -27,6 +27,8 @@ export function followSettings(parts: {
 	/** Of the start, and the files that the newest settings name then, also while earlier ones are in force because one cannot be used. */
 	readonly unusable: readonly Unusable[];
 	readonly files: readonly string[];
+	/** When those of the start were read. */
+	readonly readAtMs: number;
 	/** Has the rest of the device follow what is in force now. */
 	readonly onTaken: (settings: LoadedSettings) => Promise<void>;
 }) {
@@ -96,6 +98,7 @@ export function followSettings(parts: {
 		begin(): void {
 			watch = watchSettings(paths, () => void reload(false));
 			watch.follow(parts.files);
+			if (watch.changedSince(parts.readAtMs)) void reload(false);
 		},
 		/** Reads nothing any more; resolves when the last change has been applied. */
 		close(): Promise<void> {

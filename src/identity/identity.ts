@@ -122,9 +122,7 @@ export function chooseIdentity(
 	// An id of its own hardware or of the settings is not taken from another device, whatever else the state holds.
 	const then = pinned?.fingerprint ?? (deviceId === kept ? (kept?.on ?? null) : null);
 	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
-	// The serial number by which it registered is its own, whatever a person has accepted while that could not be read.
-	const isOwnId = then?.serial === null && deviceId?.value === seen.serial;
-	const changes = then && !isOwnId ? changedParts(facts, then, seen) : [];
+	const changes = then ? changedParts(facts, then, seen) : [];
 	const cloned = then !== null && seemsCloned(then, seen, changes);
 	// Nothing is known to have registered by it, so that there is no device to be a copy of: this machine goes by an id of its own.
 	if (cloned && deviceId?.source === GENERATED) return chooseIdentity(facts, configured, pinned, null);
@@ -164,14 +162,19 @@ export function pinIdentity(choice: CompleteIdentity, pinnedAt: string): PinnedI
 
 /**
  * The state after a person says that the machine, as it is now, is still the device that was paired or has registered: all
- * of its identity but the deviceId, by which the service knows the device, is taken from the machine.
+ * of its identity but the deviceId, by which the service knows the device, is taken from the machine. Where nothing of the hardware can be
+ * read, it is still known by what it had: that may be there again.
  * @param found the machine as it is now.
  * @throws AgentError `unpaired` when nothing was kept yet.
  */
 export function withAccepted(state: DeviceState, found: CompleteIdentity, pinnedAt: string): DeviceState {
-	const { identity } = state;
+	const { identity, registeredOn } = state;
+	const then = identity?.fingerprint ?? registeredOn;
+	const { machine } = found.fingerprint;
+	const known = then && isBare(then, found.fingerprint) ? ({ ...then, machine, acceptedBare: true } as const) : null;
+	if (identity && known) return { ...state, identity: { ...identity, fingerprint: known, pinnedAt } };
 	if (identity) return { ...state, identity: { ...pinIdentity(found, pinnedAt), deviceId: identity.deviceId } };
-	if (state.registeredOn) return { ...state, registeredOn: found.fingerprint };
+	if (registeredOn) return { ...state, registeredOn: known ?? found.fingerprint };
 	throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
 }
 
@@ -309,7 +312,7 @@ function stillThere(facts: IdentityFacts, best: Fingerprint, then: Fingerprint |
 	};
 }
 
-type Part = keyof Fingerprint;
+type Part = Exclude<keyof Fingerprint, 'acceptedBare'>;
 const PARTS: readonly Part[] = ['serial', 'macAddress', 'machine'];
 const HARDWARE = PARTS.filter((part) => part !== 'machine');
 
@@ -377,7 +380,7 @@ function describeChanges(
 	const reports = cloned
 		? [`This seems to be a copy of another device: ${changed.map((part) => describe[part]).join('; ')}.`]
 		: changed.map((part) => `A part of this device has changed: ${describe[part]}.`);
-	if (reports.length === 0 && isBare(then, now))
+	if (reports.length === 0 && isBare(then, now) && !then.acceptedBare)
 		reports.push(
 			`Nothing of the hardware is here by which this device was known ${when}: neither a serial number nor a network card of a maker.`,
 		);

@@ -17,6 +17,8 @@ const fingerprintSchema = later(() =>
 		macAddress: z.string().nullable(),
 		/** A keyed hash of the machine-id, never the id itself. */
 		machine: z.string().nullable(),
+		/** A person has accepted that nothing of the hardware can be read: what it was known by stays. */
+		acceptedBare: z.literal(true).optional(),
 	}),
 );
 export type Fingerprint = z.infer<typeof fingerprintSchema>;

@@ -10,11 +10,12 @@ import {
 	pinIdentity,
 	toReport,
 	whyInterfaceRejected,
+	withAccepted,
 } from '../../src/identity/identity.ts';
 import { whySerialRejected } from '../../src/identity/serial-numbers.ts';
 import { deviceIdSchema, macAddressSchema, serialSchema } from '../../src/protocol/device-connection.ts';
 import { identityReportSchema } from '../../src/protocol/local-answers.ts';
-import type { Fingerprint, PinnedIdentity } from '../../src/state/device-state.ts';
+import { type DeviceState, EMPTY_STATE, type Fingerprint, type PinnedIdentity } from '../../src/state/device-state.ts';
 
 const HASH = 'ab'.repeat(32);
 const ONBOARD: InterfaceFacts = {
@@ -529,18 +530,25 @@ describe('a state that was copied to another device', () => {
 		},
 	);
 
-	test('is none whose serial number, by which it registered, can be read again after a person has accepted that it could not [F1591]', () => {
-		const accepted = pinnedWith({ machine: HASH });
-		for (const [pinned, kept] of [
-			[accepted, null],
-			[null, { value: 'PF3K9QXZ', source: 'registered before', on: accepted.fingerprint }],
-		] as const)
-			expect(chooseIdentity(machineWith({}), {}, pinned, kept)).toMatchObject({
-				deviceId: { value: 'PF3K9QXZ' },
-				cloned: false,
-				warnings: [],
-			});
-	});
+	test.each([
+		['paired', { ...EMPTY_STATE, identity: PAIRED }],
+		['registered with a key', { ...EMPTY_STATE, registeredOn: PAIRED.fingerprint }],
+	])(
+		'is none that was %s, and whose hardware can be read again after a person has accepted that it could not; a copy stays one [F1591]',
+		(_what, state) => {
+			const kept = { value: PAIRED.deviceId, source: 'registered before' };
+			const choose = (facts: IdentityFacts, { identity, registeredOn }: DeviceState) =>
+				complete(chooseIdentity(facts, {}, identity, identity ? null : { ...kept, on: registeredOn }));
+			const unread = machineWith({ serial: null, mac: null });
+			const accepted = withAccepted(state, choose(unread, state), 'now');
+			expect([choose(unread, state).warnings.length, choose(unread, accepted).warnings.length]).toEqual([1, 0]);
+			const back = choose(machineWith({}), accepted);
+			expect(back).toMatchObject({ deviceId: { value: PAIRED.deviceId }, cloned: false, warnings: [] });
+			expect(back.macAddress.value).toBe(ONBOARD.mac);
+			const copy = { ...other, serial: 'Default string', machine: HASH };
+			expect(choose(machineWith(copy), accepted)).toMatchObject({ cloned: true });
+		},
+	);
 
 	test('whose serial number is a placeholder on the other board counts as well, and is named so [F1315]', () => {
 		const placeholder = { ...other, serial: 'Default string', machine: HASH };

@@ -1,3 +1,4 @@
+import { existsSync, writeFileSync } from 'node:fs';
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { get } from 'node:http';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import {
 	givenHome,
 	givenLine,
 	givenPairedAgent,
+	type Home,
 	type RunningAgent,
 	registrations,
 	watchOffline,
@@ -581,4 +583,20 @@ describe('a credential that is pushed later than the settings that name it', () 
 		await device.home.secretFile('key', service.credentials.apiKey);
 		expect(await device.untilLive('check-in')).toMatchObject({ warnings: [] });
 	});
+});
+
+test.each([
+	['settings file', ({ paths }: Home) => paths.configFile],
+	['file of conf.d', ({ paths }: Home) => join(paths.confDirectory, '50.json')],
+])('a %s that changes while the agent starts is taken [F1595]', async (_, fileOf) => {
+	const home = await givenHome();
+	const lock = join(home.paths.stateDir, 'lock.db');
+	await home.writeSettings({ heartbeatCadence: 33 });
+	const starting = givenAgent({ home });
+	// After the settings were read, and before they are watched.
+	await expect.poll(() => existsSync(lock), { interval: 1 }).toBe(true);
+	writeFileSync(fileOf(home), '{ "heartbeatCadence": 77 }');
+	const device = await starting;
+	const inForce = () => device.agent.ways.runtime().resolved.settings.heartbeatCadence;
+	await expect.poll(inForce).toBe(77);
 });
