@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { unreadable } from '../base/files.edge.ts';
 import { type Credentials, NO_CREDENTIALS, naming, readCredentials } from '../settings/credentials.runner.ts';
-import { readSecretFile } from '../settings/files.edge.ts';
+import { readSecretFile, stampsOf } from '../settings/files.edge.ts';
 import { type Headers, readHeader, readHeaderLines, secretParts } from '../settings/header-lines.ts';
 import {
 	givenThen,
@@ -252,8 +252,9 @@ export interface FirstRuntime {
 	readonly tried: OpenRuntime | null;
 	/** The files that could not be used; of the settings themselves, `resolved` says it. */
 	readonly problems: readonly Unusable[];
-	/** All that the newest settings name, usable or not. */
+	/** All that the newest settings name, usable or not, and how they were before they were read (`stampsOf`). */
 	readonly files: readonly string[];
+	readonly seen: string;
 	/** Those that were last good, if there ever were any. */
 	readonly last: LoadedSettings | null;
 }
@@ -284,12 +285,14 @@ export async function openFirstRuntime(
 	if (problem && !last)
 		throw new AgentError(problem.code, loaded.problems.map(({ message }) => message).join('\n'), { ...problem });
 	const withLast = { ...parts, last: lastOnline(state) };
+	const files = namedFiles(loaded);
+	const seen = stampsOf(files);
 	const runtime = await openRuntime(loaded, withLast, {
 		...{ way: state.lastWay, barely: last !== null },
 		pin: state.lastPieces['page.pinFile'] ?? null,
 	});
 	const beside = await besideLast(runtime, withLast);
-	return { ...beside, problems: runtime.problems, files: namedFiles(loaded), last };
+	return { ...beside, problems: runtime.problems, files, seen, last };
 }
 
 /** The runtime by the last way that worked, and beside it the new one, where they differ; else only the new one. */

@@ -256,7 +256,7 @@ export async function startDaemon(options: DaemonOptions) {
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		const following = followSettings({
 			...{ agent, gone, log, sources, runtimeParts: parts, unusable: first.problems, files: first.files },
-			readAtMs: loaded.readAtMs ?? 0,
+			seen: { settings: loaded.seen, files: first.seen },
 			opened(runtime, changed) {
 				open.add(runtime);
 				pushed = changed;

@@ -10,7 +10,7 @@ import {
 	openRuntime,
 	type RuntimeParts,
 } from '../connection/runtime.runner.ts';
-import { type SettingsWatch, watchSettings } from '../settings/files.edge.ts';
+import { lookAtSettings, type SettingsWatch, stampsOf, watchSettings } from '../settings/files.edge.ts';
 import type { bearGone } from '../settings/gone-files.ts';
 import { type LoadedSettings, loadSettings, type SettingsSources, tellGone } from '../settings/load.runner.ts';
 import { toldProblems, toldUnusable, type Unusable } from '../settings/told-problems.ts';
@@ -27,8 +27,8 @@ export function followSettings(parts: {
 	/** Of the start, and the files that the newest settings name then, also while earlier ones are in force because one cannot be used. */
 	readonly unusable: readonly Unusable[];
 	readonly files: readonly string[];
-	/** When those of the start were read. */
-	readonly readAtMs: number;
+	/** How both were before the start has read them. */
+	readonly seen: { readonly settings: string | undefined; readonly files: string };
 	/** Has the rest of the device follow what is in force now. */
 	readonly onTaken: (settings: LoadedSettings) => Promise<void>;
 }) {
@@ -98,7 +98,9 @@ export function followSettings(parts: {
 		begin(): void {
 			watch = watchSettings(paths, () => void reload(false));
 			watch.follow(parts.files);
-			if (watch.changedSince(parts.readAtMs)) void reload(false);
+			// Something may have changed since they were read, before they were watched.
+			const { settings, files } = parts.seen;
+			if (settings !== lookAtSettings(paths) || files !== stampsOf(parts.files)) void reload(false);
 		},
 		/** Reads nothing any more; resolves when the last change has been applied. */
 		close(): Promise<void> {

@@ -17,8 +17,6 @@ export const MAX_SETTINGS_BYTES = 256 * 1024;
 /** How long the files must be left alone before a change is reported, and how long it is put off at most. */
 const TIMES = { quietMs: 200, maxWaitMs: 2000 };
 const SLOW_LOOK_MS = 60_000;
-/** The kernel counts the times of files in ticks: they lie behind the clock by one at most. */
-const COARSE_MS = 10;
 /** Paths that are watched for one file. */
 const MAX_WAYS = 40;
 
@@ -41,8 +39,8 @@ export interface SettingsFiles {
 	readonly unread: readonly string[];
 	/** `settings-invalid` for each name that a file has twice: the last one counts. */
 	readonly notices: readonly Failure[];
-	/** When the first of them was read, milliseconds since 1970 by the clock that files have their times from. */
-	readonly readAtMs: number;
+	/** {@link lookAtSettings} before they were read. */
+	readonly seen: string;
 }
 
 /** Names that a person may take for those of settings. */
@@ -54,7 +52,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const problems: Failure[] = [];
 	const unread: string[] = [];
 	const notices: Failure[] = [];
-	const readAtMs = Date.now();
+	const seen = lookAtSettings(places);
 	const confDirectory = confDirectoryOf(places);
 	let names: Buffer[] = [];
 	try {
@@ -111,7 +109,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			unread.push(source);
 		}
 	}
-	return { layers, problems, unread, notices, readAtMs };
+	return { layers, problems, unread, notices, seen };
 }
 
 /** Whether there is nothing of that name. A link that leads nowhere is something: what it shall lead to is on its way, or lost. */
@@ -189,7 +187,7 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 		},
 	);
 	/** The files as they are now: mounts and network file systems change without a word. */
-	const look = () => all().map(stampOf).join();
+	const look = () => stampsOf(all());
 	let seen = look();
 	const slow = setInterval(() => {
 		const before = seen;
@@ -204,14 +202,6 @@ export function watchSettings(places: SettingsPlaces, onChange: () => void) {
 			named = next;
 			seen = look();
 			again();
-		},
-		/** Whether one of them, or what stands beside it, may have changed since then: a start reads the files before it watches them. */
-		changedSince(atMs: number): boolean {
-			const files = [confDirectory, ...all()].flatMap(waysTo);
-			return [...new Set([...files, ...files.map((file) => path.dirname(file))])].some((one) => {
-				const { mtimeMs = 0, ctimeMs = 0 } = statSync(one, { throwIfNoEntry: false }) ?? {};
-				return Math.max(mtimeMs, ctimeMs) >= atMs - COARSE_MS;
-			});
 		},
 		close(): void {
 			clearInterval(slow);
@@ -244,6 +234,15 @@ function waysTo(file: string): string[] {
 		}
 	return [...found];
 }
+
+/** The settings files as they are now, to see whether they are others than they were. */
+export function lookAtSettings(places: SettingsPlaces): string {
+	const confDirectory = confDirectoryOf(places);
+	return stampsOf([confDirectory, places.configFile, ...confFiles(confDirectory)]);
+}
+
+/** The same of any files. */
+export const stampsOf = (files: readonly string[]) => files.map(stampOf).join();
 
 function stampOf(file: string): string {
 	try {
