@@ -180,7 +180,8 @@ export function superviseLinks(
 		if (stopped || !desired || !isRefused(current)) return;
 		// The answer that is on its way to the other link may name the Connection that is left.
 		if (next?.state.name === 'connecting') return;
-		if (!isLate && (changes === 0 || desired.hasReusableCredential)) return;
+		const mayRegister = desired.hasReusableCredential || desired.selfRegistration;
+		if (!isLate && (changes === 0 || mayRegister)) return;
 		const used = [...[...shown.values()].map(({ token }) => token), next && connectionOf(next.state)?.token];
 		const other = connections.known().findLast(({ connection: { token } }) => !used.includes(token));
 		if (!other) return;

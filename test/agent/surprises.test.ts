@@ -92,6 +92,27 @@ test.each([
 	},
 );
 
+test.each(['API key', 'self-registration'])(
+	'a new Connection by %s that the channel refuses twice is shown again, and no other one is made [F1590]',
+	async (by) => {
+		const service = await givenService({ selfRegistration: true });
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const credential = by === 'API key' ? { apiKeyFile } : { selfRegistration: true };
+		const device = await givenAgent({ home, settings: { baseUrl: service.url, workflowId: 'check-in', credential } });
+		await device.untilState('online');
+		const before = registrations(service).length;
+		// Long enough for a channel to count.
+		device.clock.advance(4000);
+		service.revoke('KIOSK-0001');
+		service.failNext({ path: '/ws/device' }, { status: 401 }, 2);
+		service.dropSockets();
+		const { awaySeconds } = await untilBack(device, 6);
+		expect(awaySeconds).toBeLessThanOrEqual(60);
+		expect(registrations(service).slice(before)).toEqual([201]);
+	},
+);
+
 test('something else that answers after a start is an outage as well: the saved Connection has worked [F478]', async () => {
 	const service = await givenService();
 	const first = await givenPairedAgent(service);
