@@ -31,6 +31,7 @@ import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
+import { lookAtSettings } from '../settings/files.edge.ts';
 import { bearGone } from '../settings/gone-files.ts';
 import { firstSettings, type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
@@ -89,7 +90,7 @@ export async function startDaemon(options: DaemonOptions) {
 	looking.catch(() => {});
 	try {
 		const checked = openChecked(paths.stateDir);
-		const sources = { ...options, checked };
+		const sources = { ...options, checked, seen: lookAtSettings(paths) };
 		const loaded = await loadSettings(sources);
 		const store = await openStateStore(paths.stateDir, { checked });
 		closers.push(() => store.close());
@@ -255,8 +256,7 @@ export async function startDaemon(options: DaemonOptions) {
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
 		const following = followSettings({
-			...{ agent, gone, log, sources, runtimeParts: parts, unusable: first.problems, files: first.files },
-			seen: { settings: loaded.seen, files: first.seen },
+			...{ agent, gone, log, sources, runtimeParts: parts, first },
 			opened(runtime, changed) {
 				open.add(runtime);
 				pushed = changed;

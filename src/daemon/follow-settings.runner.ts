@@ -5,6 +5,7 @@ import type { Log } from '../base/log.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
 import {
 	besideLast,
+	type FirstRuntime,
 	namedFiles,
 	type OpenRuntime,
 	openRuntime,
@@ -20,15 +21,13 @@ export function followSettings(parts: {
 	/** Which of the files that are gone stay in force, also those that were gone at the start. */
 	readonly gone: ReturnType<typeof bearGone>;
 	readonly log: Pick<Log, 'setLevel' | 'warn'>;
-	readonly sources: SettingsSources;
+	/** With how the settings files were before the start has read them. */
+	readonly sources: SettingsSources & { readonly seen: string };
 	readonly runtimeParts: RuntimeParts;
 	/** Takes note of each runtime that is opened, to close it, and of what it was to have, to name it in the log. */
 	readonly opened: (runtime: OpenRuntime, pushed: LoadedSettings) => void;
-	/** Of the start, and the files that the newest settings name then, also while earlier ones are in force because one cannot be used. */
-	readonly unusable: readonly Unusable[];
-	readonly files: readonly string[];
-	/** How both were before the start has read them. */
-	readonly seen: { readonly settings: string | undefined; readonly files: string };
+	/** Of the start, with the files that the newest settings name then, also while earlier ones are in force because one cannot be used. */
+	readonly first: Pick<FirstRuntime, 'problems' | 'files' | 'seen'>;
 	/** Has the rest of the device follow what is in force now. */
 	readonly onTaken: (settings: LoadedSettings) => Promise<void>;
 }) {
@@ -91,16 +90,16 @@ export function followSettings(parts: {
 		return applied;
 	}
 
-	tell(ways.wanted().resolved.problems, parts.unusable, ways.wanted().resolved);
+	tell(ways.wanted().resolved.problems, parts.first.problems, ways.wanted().resolved);
 	return {
 		reload,
 		/** Watches the files from now on. */
 		begin(): void {
 			watch = watchSettings(paths, () => void reload(false));
-			watch.follow(parts.files);
+			const { files, seen } = parts.first;
+			watch.follow(files);
 			// Something may have changed since they were read, before they were watched.
-			const { settings, files } = parts.seen;
-			if (settings !== lookAtSettings(paths) || files !== stampsOf(parts.files)) void reload(false);
+			if (sources.seen !== lookAtSettings(paths) || seen !== stampsOf(files)) void reload(false);
 		},
 		/** Reads nothing any more; resolves when the last change has been applied. */
 		close(): Promise<void> {

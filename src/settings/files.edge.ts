@@ -39,8 +39,6 @@ export interface SettingsFiles {
 	readonly unread: readonly string[];
 	/** `settings-invalid` for each name that a file has twice: the last one counts. */
 	readonly notices: readonly Failure[];
-	/** {@link lookAtSettings} before they were read. */
-	readonly seen: string;
 }
 
 /** Names that a person may take for those of settings. */
@@ -52,7 +50,6 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 	const problems: Failure[] = [];
 	const unread: string[] = [];
 	const notices: Failure[] = [];
-	const seen = lookAtSettings(places);
 	const confDirectory = confDirectoryOf(places);
 	let names: Buffer[] = [];
 	try {
@@ -109,7 +106,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			unread.push(source);
 		}
 	}
-	return { layers, problems, unread, notices, seen };
+	return { layers, problems, unread, notices };
 }
 
 /** Whether there is nothing of that name. A link that leads nowhere is something: what it shall lead to is on its way, or lost. */

@@ -35,8 +35,6 @@ export interface LoadedSettings extends ResolvedSettings {
 	readonly notices: readonly Failure[];
 	/** The texts of settings of the environment and of `--set` that are in force, by variable or flag. */
 	readonly variables: Readonly<Record<string, string>>;
-	/** Their files before they were read (`lookAtSettings`); left out for those of no file. */
-	readonly seen?: string;
 }
 
 /** The settings in force before, and which of their files stay in force when they are gone. */
@@ -77,7 +75,6 @@ export async function loadSettings(
 	const gone = kept.filter(({ where }) => !files.unread.includes(where) && !files.unread.includes(dirname(where)));
 	return {
 		...loaded,
-		seen: files.seen,
 		problems: [...files.problems, ...loaded.problems],
 		notices: [
 			...files.notices,
