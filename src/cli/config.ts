@@ -26,12 +26,13 @@ function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
 
 /** As the running agent uses them; where none runs, as the next start would. */
 export async function showConfig(shell: Shell, flags: AskFlags & { readonly explain?: boolean | undefined }) {
-	const { loaded, rows: next } = await ofNextStart(shell, flags);
 	// Flags are for an agent that is to be started.
 	const asked = flags.set?.length ? null : await askAgent(shell, flags);
 	const shown = asked && 'settings' in asked ? asked : null;
 	const unasked = asked && 'code' in asked ? asked : null;
-	const rows: SettingsReport['settings'] = shown?.settings ?? next;
+	const { loaded, rows } = shown
+		? { loaded: await load(shell, flags), rows: shown.settings }
+		: await ofNextStart(shell, flags);
 	const { stateDir } = choosePaths(flags, shell.env);
 	const bytes = diskNeed(loaded.settings);
 	const { problems } = shown ?? loaded;

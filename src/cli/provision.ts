@@ -27,7 +27,7 @@ export async function takeProvision(
 		credstore: flags.credstore,
 		credentialsDirectory: CREDENTIALS_OF_THE_UNIT,
 		seal: encryptCredential,
-		check: (settings) => checkSettings(settings, shell.env, paths),
+		check: (settings) => checkSettings(settings, { PATH: shell.env['PATH'] }, paths),
 		readFacts: () => readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined }),
 		now: new Date().toISOString(),
 	});

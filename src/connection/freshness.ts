@@ -7,7 +7,7 @@ const SHOWS = 3;
 /** Nodes of one service know it within this time, most often. */
 const KNOWN_AFTER_MS = 2000;
 /** The second part of a try, such as the registration after the refusal of the Connection, follows within this time. */
-export const SECOND_TRY_MS = 5000;
+const SECOND_TRY_MS = 5000;
 
 /** @param leastMs after which it follows at least. */
 export const withinSecondTry = (leastMs: number, random: () => number) =>
@@ -31,10 +31,11 @@ export interface Shown {
 	readonly soonMs: number | null;
 }
 
-/** After a Connection was refused. @param isUnseen whether the service may not know it yet. */
+/** After a channel has ended. @param isUnseen whether it was refused, and the service may not know its Connection yet: what else ends it counts for nothing. */
 export function afterShow({ registeredAtMs, refusedShows, earlyEnds }: Backoff, isUnseen: boolean): Shown {
+	if (!isUnseen || registeredAtMs === null) return { refused: refusedShows, again: false, soonMs: null };
 	const refused = refusedShows + 1;
-	const again = isUnseen && registeredAtMs !== null && refused < SHOWS;
-	const isSoon = refused >= SHOWS || (again && refused === 1);
-	return { refused, again, soonMs: isSoon ? (again && earlyEnds === null ? KNOWN_AFTER_MS : 0) : null };
+	const again = refused < SHOWS;
+	if (again && refused > 1) return { refused, again, soonMs: null };
+	return { refused, again, soonMs: again && earlyEnds === null ? KNOWN_AFTER_MS : 0 };
 }

@@ -16,7 +16,7 @@ import {
 	STABLE_AFTER_MS,
 } from './backoff.ts';
 import { asPassing, asRefusal, asRenewable, asShownWrong } from './evidence.ts';
-import { afterShow, isFresh, SECOND_TRY_MS, withinSecondTry } from './freshness.ts';
+import { afterShow, isFresh, withinSecondTry } from './freshness.ts';
 import type { Connection, Credential, Entered, LinkEffect, LinkEvent, LinkState, Step, Trying } from './link-state.ts';
 
 export * from './link-state.ts';
@@ -167,7 +167,7 @@ function takeOver(
 	{ connection, atMs }: Event<'connectionChanged'>,
 	random: () => number,
 ): Step {
-	const delayMs = 1 + Math.floor(SECOND_TRY_MS * random());
+	const delayMs = 1 + Math.floor(withinSecondTry(0, random));
 	return wait({ ...state, connection }, state.failure, delayMs, false, 'connect', atMs);
 }
 

@@ -1,5 +1,4 @@
 /** `idv apikey create`: makes an API key once, under the first of the known paths that the service has. */
-
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { onOneLine } from '../base/printed.ts';

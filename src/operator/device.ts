@@ -1,5 +1,4 @@
 /** `idv device connect`: registers a device in its place, and hands the Connection on for provisioning. */
-
 import { AgentError } from '../base/errors.ts';
 import { onOneLine } from '../base/printed.ts';
 import { type Shell, untilTime } from '../cli/output.ts';

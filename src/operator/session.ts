@@ -1,5 +1,4 @@
 /** `idv session start`: starts a session once and hands its URL on. */
-
 import { AgentError } from '../base/errors.ts';
 import { inWords, readText } from '../base/files.edge.ts';
 import { onOneLine } from '../base/printed.ts';

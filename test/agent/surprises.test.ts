@@ -61,6 +61,19 @@ describe('something else that answers twice with', () => {
 	});
 });
 
+/** A device that registers so, and whose channel has counted. */
+async function givenCounted(by: string) {
+	const service = await givenService({ selfRegistration: true });
+	const home = await givenHome();
+	const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+	const credential = by === 'API key' ? { apiKeyFile } : { selfRegistration: true };
+	const device = await givenAgent({ home, settings: { baseUrl: service.url, workflowId: 'check-in', credential } });
+	await device.untilState('online');
+	const before = registrations(service).length;
+	device.clock.advance(4000);
+	return { service, device, before };
+}
+
 test.each([
 	['API key', 500],
 	['API key', 503],
@@ -69,15 +82,7 @@ test.each([
 ])(
 	'one refusal of the channel while a registration by %s gets %i: the Connection is shown again [F1331]',
 	async (by, status) => {
-		const service = await givenService({ selfRegistration: true });
-		const home = await givenHome();
-		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
-		const credential = by === 'API key' ? { apiKeyFile } : { selfRegistration: true };
-		const device = await givenAgent({ home, settings: { baseUrl: service.url, workflowId: 'check-in', credential } });
-		await device.untilState('online');
-		const before = registrations(service).length;
-		// Long enough for a channel to count.
-		device.clock.advance(4000);
+		const { service, device, before } = await givenCounted(by);
 		service.failNext({ path: '/ws/device' }, { status: 401 });
 		service.failNext({ method: 'POST' }, { status }, 50);
 		service.dropSockets();
@@ -95,15 +100,7 @@ test.each([
 test.each(['API key', 'self-registration'])(
 	'a new Connection by %s that the channel refuses twice is shown again, and no other one is made [F1590]',
 	async (by) => {
-		const service = await givenService({ selfRegistration: true });
-		const home = await givenHome();
-		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
-		const credential = by === 'API key' ? { apiKeyFile } : { selfRegistration: true };
-		const device = await givenAgent({ home, settings: { baseUrl: service.url, workflowId: 'check-in', credential } });
-		await device.untilState('online');
-		const before = registrations(service).length;
-		// Long enough for a channel to count.
-		device.clock.advance(4000);
+		const { service, device, before } = await givenCounted(by);
 		service.revoke('KIOSK-0001');
 		service.failNext({ path: '/ws/device' }, { status: 401 }, 2);
 		service.dropSockets();

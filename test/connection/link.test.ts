@@ -239,6 +239,16 @@ describe('a refused channel', () => {
 		expect(ladder.map((wait) => Math.round(wait / MINUTE))).toEqual([8, 11, 15, 19, 23, 26, 30, 34, 38, 41, 45]);
 	});
 
+	test('of a new Connection counts, and an outage between does not: then it is shown again all the same [F1590]', () => {
+		const fresh = walk(tell(startLink([REUSABLE], CONNECTION, 0).state, ended(refused)).state, timer, {
+			type: 'registered',
+			connection: RENEWED,
+		});
+		let state = fresh;
+		for (const atMs of [1000, 2000, 3000]) state = walk(tell(state, ended(lost), atMs).state, timer);
+		expect(tell(state, ended(refused), 4000).state).toMatchObject({ name: 'connectWait', connection: RENEWED });
+	});
+
 	test('again and again never waits for a person while new Connections can be had: it is made slower, up to an hour [F019]', () => {
 		const { blockedAtMs, waits } = refusedFor(
 			startLink([REUSABLE, OWN], CONNECTION, 0).state,
