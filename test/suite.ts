@@ -14,8 +14,8 @@ interface Suite {
 	readonly run: readonly string[];
 	/** CI's form: arguments and variables that make it quicker. Without it CI does not run the suite. */
 	readonly short?: { readonly args?: readonly string[]; readonly env?: Readonly<Record<string, string>> };
-	/** Whether it mostly waits: CI runs it beside the one before it. */
-	readonly waits?: true;
+	/** CI runs it beside the one before it: it mostly waits, or it needs one core and measures no time. */
+	readonly beside?: true;
 }
 
 const vitest = (config: string): readonly string[] => ['vitest', 'run', '--config', config];
@@ -74,7 +74,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		needs: 'shows more as root',
 		run: vitest('test/diagnosis/namespaces/vitest.config.ts'),
 		short: {},
-		waits: true,
+		beside: true,
 	},
 	scanners: {
 		says: 'scanners on serial lines',
@@ -99,6 +99,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		needs: 'the npm registry',
 		run: ['node', '--no-warnings', 'test/client/matrix/run.ts'],
 		short: { args: ['--short'] },
+		beside: true,
 	},
 	years: {
 		says: 'the whole agent on virtual time: weeks of drawn faults (--minutes M | --seed S --years Y)',
@@ -136,7 +137,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 	mutate: {
 		says: 'whether the tests notice faults (--changed | --seed S --count N [FOLDER…])',
 		run: ['node', '--no-warnings', 'test/mutation/run.ts'],
-		short: { args: ['--changed', '--since', 'HEAD~1', '--limit', '60'] },
+		short: { args: ['--changed', '--since', 'HEAD~1', '--limit', '40'] },
 	},
 	browser: {
 		says: "the page in Debian's browsers",
@@ -203,8 +204,8 @@ function main([first, ...rest]: readonly string[]): void {
 	}
 	if (first === '--ci') {
 		const lines: string[][] = [];
-		for (const [name, { short, waits }] of Object.entries(SUITES))
-			if (short && waits) lines.at(-1)?.push(name);
+		for (const [name, { short, beside }] of Object.entries(SUITES))
+			if (short && beside) lines.at(-1)?.push(name);
 			else if (short) lines.push([name]);
 		for (const names of lines) console.log(names.join(' '));
 		return;

@@ -24,7 +24,7 @@ test('CI runs the short form of every suite that has one', () => {
 	expect(read('.ci/run')).toContain('npm run -s suite -- --short "$1"');
 	expect(read('.ci/run')).toContain('npm run -s suite -- --short "$name"');
 	// They need no device of their own, which a machine may not permit.
-	for (const name of ['system', 'update']) expect(SUITES[name]).not.toHaveProperty('waits');
+	for (const name of ['system', 'update']) expect(SUITES[name]).not.toHaveProperty('beside');
 	expect(Object.values(SUITES).filter(({ short }) => short).length).toBeGreaterThan(10);
 });
 
