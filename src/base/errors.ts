@@ -109,7 +109,7 @@ export const CATALOGUE = {
 	}),
 	...rows(retried('surprising'), {
 		'certificate-expired':
-			"The service's operator must renew the certificate; if it is valid elsewhere, check this device's clock.",
+			"If this device's clock shows another day than it is, set it or let it reach a time server; if it is right, the service's operator must renew the certificate.",
 		'certificate-untrusted':
 			'Sign this network in if a captive portal answers. Only if the operator says that this site inspects TLS or the service has its own authority, set network.caFile or network.systemCa.',
 		'certificate-wrong-host':

@@ -35,7 +35,7 @@ async function untilHelped(device: DeviceProcess): Promise<void> {
 }
 
 test.for([
-	['expired', 'certificate-expired', 'must renew the certificate'],
+	['expired', 'certificate-expired', "If this device's clock shows another day"],
 	['not-yet-valid', 'clock-wrong', "If this device's clock shows another day"],
 	['wrong-host', 'certificate-wrong-host', 'Check the host name'],
 ] as const)(
