@@ -2,36 +2,27 @@
  * The way out of this device: proxy, certificate authorities and client certificate, once for the channel and for requests.
  * Never chooses what is sent, never prints a proxy's password.
  */
-import { X509Certificate } from 'node:crypto';
 import { lookup as systemLookup } from 'node:dns';
 import { Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { BlockList, isIP, type Socket } from 'node:net';
-import { createSecureContext, getCACertificates, type SecureContext, type TLSSocket } from 'node:tls';
+import type { SecureContext, TLSSocket } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
-import { readTextNow, unreadable } from '../base/files.edge.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { hasUntried, withDoubt } from './addresses.ts';
 import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { nameCertificate, type TrustedNames } from './certificates.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
+import { certificateLife, type ReadFile, readFileOfWay, readTls, type TlsSettings } from './tls-files.edge.ts';
 import { resuming } from './tls-sessions.edge.ts';
 
 /** When a kept connection is silent, the kernel asks so often whether it lives: Node's own second would be traffic all day. */
 const KEEP_ALIVE_MS = 30_000;
 
-export interface NetworkSettings {
+export interface NetworkSettings extends TlsSettings {
 	/** `http://` or `https://` address of a proxy, with user and password if it wants them. Empty: none, whatever the environment says. */
 	readonly proxy?: string | undefined;
-	/** PEM file with certificate authorities that are trusted besides the usual ones. */
-	readonly caFile?: string | undefined;
-	/** Trust what the operating system trusts, besides the usual ones. Default: no. */
-	readonly systemCa?: boolean | undefined;
-	/** PEM file with the certificate that this device shows; wants {@link clientKeyFile}. */
-	readonly clientCertificateFile?: string | undefined;
-	/** PEM file with the key of the client certificate, without a passphrase. */
-	readonly clientKeyFile?: string | undefined;
 }
 
 export interface Network extends RequestNetwork {
@@ -73,7 +64,6 @@ export async function createNetwork(
 ): Promise<Network> {
 	const proxyFor = readProxies(settings.proxy, env);
 	const tls = readTls(settings, read);
-	const certificateLife = lifeOfCertificate(settings, read);
 	const agents = new Map<string, HttpAgent>();
 	const names: Names = { lookup, taken: new Map(), doubted: new Map(), trusted: new Map() };
 
@@ -101,7 +91,7 @@ export async function createNetwork(
 		},
 		proxyFor,
 		reach: (url, limitMs) => reach(new URL(proxyFor(url) ?? url), lookup, limitMs),
-		...certificateLife,
+		...certificateLife(settings, read),
 		inspect(url, limitMs) {
 			const agent = createAgent(usesTls(url), proxyFor(url), tls, { names, acceptsAll: true });
 			return inspect(url, agent, limitMs);
@@ -330,71 +320,4 @@ function readExceptions(list: string): (url: URL) => boolean {
 function splitPort(entry: string): { name: string; port: string | null } {
 	const [, name = entry, port = null] = /^(.*?):(\d+)$/.exec(entry) ?? [];
 	return { name, port };
-}
-
-/** One context for all connections: building it again for each would parse all authorities each time. `null` for the plain case. */
-type ReadFile = (path: string) => string;
-/** Of a bundle of authorities: eight times those of Debian. */
-const MAX_FILE_BYTES = 2 * 1024 * 1024;
-
-/** A file that settings of the way to the service name. Never waits for the writer of a pipe. */
-export const readFileOfWay: ReadFile = (path) => readTextNow(path, MAX_FILE_BYTES);
-
-function readTls(settings: NetworkSettings, read: ReadFile): SecureContext | null {
-	const { caFile, systemCa = false, clientCertificateFile, clientKeyFile } = settings;
-	const both = 'network.clientCertificateFile and network.clientKeyFile';
-	if ((clientCertificateFile === undefined) !== (clientKeyFile === undefined))
-		throw new AgentError('settings-invalid', `${both} must be set together.`);
-	if (caFile === undefined && !systemCa && clientCertificateFile === undefined) return null;
-
-	const own = caFile === undefined ? null : readAuthorities(caFile, read);
-	const cert = readSetting('network.clientCertificateFile', clientCertificateFile, read);
-	const key = readSetting('network.clientKeyFile', clientKeyFile, read);
-	try {
-		const context = createSecureContext({ ...(cert !== null && { cert }), ...(key !== null && { key }) });
-		addAuthorities(context, [...(systemCa ? getCACertificates('system') : []), ...(own ?? [])]);
-		return context;
-	} catch {
-		// The library's words may quote the key.
-		const message = `${both} are not a PEM certificate and its key without a passphrase.`;
-		throw new AgentError('settings-invalid', message);
-	}
-}
-
-/**
- * Besides the usual ones, which stay parsed: the option `ca` replaces them, and handing all of them over as texts takes 9 ms
- * and 0.6 MiB. Node documents no other way; a test holds its function to this.
- */
-export function addAuthorities(context: SecureContext, authorities: readonly string[]): void {
-	for (const pem of authorities) (context.context as { addCACert(pem: string): void }).addCACert(pem);
-}
-
-function readAuthorities(path: string, read: ReadFile): string[] {
-	const text = readSetting('network.caFile', path, read) ?? '';
-	const certificates = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
-	try {
-		for (const certificate of certificates) new X509Certificate(certificate);
-		if (certificates.length > 0) return certificates;
-	} catch {
-		// Said below, for a damaged certificate as for none.
-	}
-	throw new AgentError('settings-invalid', `network.caFile ${path} has no readable PEM certificate.`, {
-		params: { path },
-	});
-}
-
-function lifeOfCertificate({ clientCertificateFile }: NetworkSettings, read: ReadFile) {
-	const text = readSetting('network.clientCertificateFile', clientCertificateFile, read);
-	if (text === null) return {};
-	const { validFrom, validTo } = new X509Certificate(text);
-	return { certificateStartMs: Date.parse(validFrom), certificateEndMs: Date.parse(validTo) };
-}
-
-function readSetting(name: string, path: string | undefined, read: ReadFile): string | null {
-	if (path === undefined) return null;
-	try {
-		return read(path);
-	} catch (cause) {
-		throw unreadable('settings-unreadable', name, path, cause);
-	}
 }

@@ -17,8 +17,9 @@ import type { Unusable } from '../settings/told-problems.ts';
 import { isPin } from '../settings/value-schemas.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
 import type { CredentialEnd } from './credential-ends.ts';
-import { createNetwork, type Network, type NetworkSettings, readFileOfWay } from './network.edge.ts';
+import { createNetwork, type Network, type NetworkSettings } from './network.edge.ts';
 import { createServiceClient, type ServiceClient } from './service-client.edge.ts';
+import { readFileOfWay } from './tls-files.edge.ts';
 import { headersTextOf, type LastOnline, lastOnline, proxiesOf, wayOf, withWay } from './way.ts';
 
 const MAX_HEADERS_BYTES = 16 * 1024;
@@ -64,15 +65,13 @@ export interface RuntimeParts {
 export function namedFiles({
 	settings: { credential, local, network, page, service, telemetry },
 }: LoadedSettings): readonly string[] {
-	const { apiKeyFile, basicFile, connectionFile } = credential;
-	const { caFile, clientCertificateFile, clientKeyFile } = network;
 	const files = [
-		apiKeyFile,
-		basicFile,
-		connectionFile,
-		caFile,
-		clientCertificateFile,
-		clientKeyFile,
+		credential.apiKeyFile,
+		credential.basicFile,
+		credential.connectionFile,
+		network.caFile,
+		network.clientCertificateFile,
+		network.clientKeyFile,
 		page.pinFile,
 		service.headersFile,
 		telemetry.headersFile,

@@ -65,6 +65,11 @@ const CONTRADICTIONS: readonly Rule[] = [
 		'is more than events.maxBytes: a message larger than that is kept alone, until the next event',
 	],
 	[
+		'service.confirmKind',
+		({ service }) => service.confirmKind !== null && service.confirmKind === service.pingKind,
+		'is service.pingKind as well: such a message is answered, and the channel is never confirmed',
+	],
+	[
 		'update.judgeSeconds',
 		({ update, heartbeatCadence }) => update.enabled && update.judgeSeconds < heartbeatCadence,
 		'is less than heartbeatCadence: a new version would be judged before its first heartbeat',

@@ -1,9 +1,10 @@
-import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { remarkOf } from '../../src/cli/config.ts';
 import { listSettings } from '../../src/settings/table.ts';
+import { fixture } from '../connection/network-peers.ts';
 import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { finishApart, givenHome } from './command.ts';
 import { expectRefusal } from './refusal.ts';
@@ -251,7 +252,7 @@ describe('config check', () => {
 			network: { caFile: '/nowhere/ca.pem' },
 			page: { pinFile: '/nowhere/pin' },
 			telemetry: { otlpUrl: 'https://metrics.example', headersFile: '/nowhere/headers' },
-			service: { silenceLimitSeconds: 5, queryName: 'token' },
+			service: { silenceLimitSeconds: 5, queryName: 'token', confirmKind: 'ping', pingKind: 'ping' },
 			fleet: { publicKeys: [`ed25519:${Buffer.alloc(32).toString('base64')}`] },
 		});
 		const env = { IDV_AGENT_HEARTBEAT_CADENCE: '' };
@@ -263,6 +264,7 @@ describe('config check', () => {
 		for (const told of [
 			/service\.silenceLimitSeconds is less than two pings take: a silence of 10 s/,
 			/service\.queryName has no effect: service\.channelAuth is header/,
+			/service\.confirmKind is service\.pingKind as well: .* the channel is never confirmed/,
 			/fleet\.publicKeys has no effect: fleet\.planUrl is not set/,
 			/page\.pinFile has no effect: page\.port is not set/,
 		])
@@ -304,6 +306,9 @@ describe('config check', () => {
 		const secret = join(home.directory, 'key');
 		await writeFile(secret, 'two\nlines\n');
 		await chmod(secret, 0o600);
+		const authorities = join(home.directory, 'ca.pem');
+		const certificate = await readFile(fixture('ca.pem'), 'utf8');
+		await writeFile(authorities, certificate + certificate.replace('MII', 'AAA'));
 		const check = (...sets: string[]) =>
 			home.agent([
 				'config',
@@ -312,10 +317,11 @@ describe('config check', () => {
 				'baseUrl=https://id.example.com',
 				...sets.flatMap((set) => ['--set', set]),
 			]);
-		const [missing, unusable, authority, applications, both] = await Promise.all([
+		const [missing, unusable, authority, damaged, applications, both] = await Promise.all([
 			check(`credential.apiKeyFile=${home.directory}/none`),
 			check(`credential.apiKeyFile=${secret}`),
 			check(`network.caFile=${secret}`),
+			check(`network.caFile=${authorities}`),
 			check('local.http.port=8766', `local.http.applicationsFile=${secret}`),
 			check(`credential.apiKeyFile=${home.directory}/none`, `network.caFile=${secret}`),
 		]);
@@ -323,6 +329,7 @@ describe('config check', () => {
 			[missing, /none cannot be read: it is not there/],
 			[unusable, /key has more than one line/],
 			[authority, /network\.caFile \S+ has no readable PEM certificate/],
+			[damaged, /network\.caFile \S+ has 2 certificates, and number 2 is damaged/],
 			[both, /none cannot be read: it is not there[\s\S]*network\.caFile \S+ has no readable PEM certificate/],
 			[applications, /applications file .*key cannot be used: line 1: it is not "name origin token"/],
 		] as const) {

@@ -13,12 +13,8 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { classifyNetworkError } from '../../src/connection/classify-network-error.ts';
-import {
-	addAuthorities,
-	createNetwork,
-	type Network,
-	type NetworkSettings,
-} from '../../src/connection/network.edge.ts';
+import { createNetwork, type Network, type NetworkSettings } from '../../src/connection/network.edge.ts';
+import { addAuthorities } from '../../src/connection/tls-files.edge.ts';
 import { connectProxy, fixture, identity, listen, rawServer } from './network-peers.ts';
 
 async function network(settings: NetworkSettings = {}, env: Record<string, string | undefined> = {}): Promise<Network> {

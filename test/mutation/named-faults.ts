@@ -207,7 +207,7 @@ export const NAMED: readonly NamedFault[] = [
 	},
 	{
 		name: 'what the operating system trusts is not trusted',
-		file: 'src/connection/network.edge.ts',
+		file: 'src/connection/tls-files.edge.ts',
 		from: "systemCa ? getCACertificates('system') : []",
 		to: 'systemCa ? [] : []',
 		tests: 'test/connection/network.test.ts',
