@@ -85,9 +85,9 @@ export type IdentityChoice =
 /**
  * Chooses the identity.
  *
- * - deviceId: configured, else the pinned one, else the serial number (one that it registered by before any other), else the one that this device registered with or was given
- *   before, else one made from machine-id and MAC address together, else one to be generated. A copied disk, an image or a container
- *   can share a machine-id, and containers a serial number: neither counts alone there.
+ * - deviceId: configured, else the pinned one, else the one that this device registered with before where its card or its serial number is still here, else the
+ *   serial number, else the one that it registered with or was given before, else one made from machine-id and MAC address together, else one to be
+ *   generated. A copied disk, an image or a container can share a machine-id, and containers a serial number: neither counts alone there.
  * - serial: configured, else as pinned, else the first of the facts that is a real one.
  * - macAddress: configured, else as pinned, else a permanent address of real hardware: onboard wired before Wi-Fi before
  *   USB, then by name.
@@ -118,10 +118,13 @@ export function chooseIdentity(
 	// A newer version may refuse the serial number by which the device registered, and find another one beside it.
 	const registeredBy = facts.serials.some(({ value }) => value.trim() === kept?.value);
 	const other = kept ?? idOfHardware(facts, foundMac);
-	const deviceId = chooseDeviceId(configured, pinned, serial, other, facts.isContainer || registeredBy);
+	const best = fingerprintOf(facts, foundSerial, foundMac);
+	// A serial number that can be read only since makes no other device of one that has its card.
+	const isSame = kept?.on != null && sharesHardware(kept.on, stillThere(facts, best, kept.on));
+	const deviceId = chooseDeviceId(configured, pinned, serial, other, facts.isContainer || registeredBy || isSame);
 	// An id of its own hardware or of the settings is not taken from another device, whatever else the state holds.
 	const then = pinned?.fingerprint ?? (deviceId === kept ? (kept?.on ?? null) : null);
-	const seen = stillThere(facts, fingerprintOf(facts, foundSerial, foundMac), then);
+	const seen = stillThere(facts, best, then);
 	const changes = then ? changedParts(facts, then, seen) : [];
 	const cloned = then !== null && seemsCloned(then, seen, changes);
 	// Nothing is known to have registered by it, so that there is no device to be a copy of: this machine goes by an id of its own.
@@ -178,13 +181,14 @@ export function withAccepted(state: DeviceState, found: CompleteIdentity, pinned
 	throw new AgentError('unpaired', 'This device is not paired yet: there is no identity that could have changed.');
 }
 
-/** The state with a serial number that has come to a paired device whose card is the same, so that it tells of no other machine when the card is replaced. Else the same state. */
+/** The state with a serial number that has come to a device whose card is the same, so that it tells of no other machine when the card is replaced. Else the same state. */
 export function withSerialSince(state: DeviceState, { fingerprint: seen }: IdentityChoice): DeviceState {
-	const { identity } = state;
-	if (!identity || identity.fingerprint.serial !== null || seen.serial === null) return state;
-	const { macAddress } = identity.fingerprint;
-	if (macAddress === null || macAddress !== seen.macAddress) return state;
-	return { ...state, identity: { ...identity, fingerprint: { ...identity.fingerprint, serial: seen.serial } } };
+	const { identity, registeredOn } = state;
+	const then = identity?.fingerprint ?? registeredOn;
+	if (!then || then.serial !== null || seen.serial === null) return state;
+	if (then.macAddress === null || then.macAddress !== seen.macAddress) return state;
+	const fingerprint = { ...then, serial: seen.serial };
+	return identity ? { ...state, identity: { ...identity, fingerprint } } : { ...state, registeredOn: fingerprint };
 }
 
 /** The choice as the local interface shows it. */
@@ -316,6 +320,9 @@ type Part = Exclude<keyof Fingerprint, 'acceptedBare'>;
 const PARTS: readonly Part[] = ['serial', 'macAddress', 'machine'];
 const HARDWARE = PARTS.filter((part) => part !== 'machine');
 
+const sharesHardware = (then: Fingerprint, now: Fingerprint) =>
+	HARDWARE.some((part) => then[part] !== null && then[part] === now[part]);
+
 /** Whether both was known of the hardware then, and neither is there now. Where the machine-id is not there either, nothing can be read, or it is a container. */
 const isBare = (then: Fingerprint, now: Fingerprint) =>
 	now.machine !== null && HARDWARE.every((part) => then[part] !== null && now[part] === null);
@@ -342,7 +349,7 @@ function changedParts({ serials, isContainer }: IdentityFacts, then: Fingerprint
  */
 function seemsCloned(then: Fingerprint, now: Fingerprint, changed: readonly Part[]): boolean {
 	if (isBare(then, now) && changed.includes('machine')) return true;
-	if (HARDWARE.some((part) => then[part] !== null && then[part] === now[part])) return false;
+	if (sharesHardware(then, now)) return false;
 	return changed.length > 1 || (changed.length === 1 && changed[0] !== 'macAddress');
 }
 

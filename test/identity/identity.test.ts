@@ -11,6 +11,7 @@ import {
 	toReport,
 	whyInterfaceRejected,
 	withAccepted,
+	withSerialSince,
 } from '../../src/identity/identity.ts';
 import { whySerialRejected } from '../../src/identity/serial-numbers.ts';
 import { deviceIdSchema, macAddressSchema, serialSchema } from '../../src/protocol/device-connection.ts';
@@ -596,6 +597,21 @@ describe('a device that registered and was never paired', () => {
 		expect(chooseIdentity(elsewhere, {}, null, kept)).toMatchObject({ ...silent, deviceId: { value: 'OTHER-99' } });
 		const configured = { deviceId: 'lobby-1' };
 		expect(chooseIdentity(machineWith(other), configured, null, kept)).toMatchObject(silent);
+	});
+
+	test('keeps its id where its serial number can be read only since, also when its card is replaced afterwards [F1596]', () => {
+		const since = complete(chooseIdentity(KIOSK, {}, null, kept));
+		expect(since).toMatchObject({ deviceId: { value: 'machine-aaaa' }, warnings: [], cloned: false });
+		const { registeredOn } = withSerialSince({ ...EMPTY_STATE, registeredOn: on }, since);
+		const repaired = chooseIdentity(machineWith({ mac: USB.mac }), {}, null, { ...kept, on: registeredOn });
+		expect(repaired).toMatchObject({ cloned: false, warnings: [{ code: 'identity-changed' }] });
+		// Settings go before it, and so does another machine's own serial number.
+		const idOf = (facts: IdentityFacts, serial?: string) =>
+			chooseIdentity(facts, { serial }, null, { ...kept, on: registeredOn }).deviceId?.value;
+		expect([idOf(KIOSK, 'lobby-1'), idOf(machineWith({ serial: 'OTHER-99', mac: USB.mac }))]).toEqual([
+			'lobby-1',
+			'OTHER-99',
+		]);
 	});
 
 	test('in a container moves with its volume to another host and another image, paired or not [F744]', () => {
