@@ -15,7 +15,8 @@ import {
 } from '../base/json-text.ts';
 import { onOneLine } from '../base/printed.ts';
 import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
-import { nearestName, plainIssue } from '../settings/resolve.ts';
+import { nearestName } from '../settings/nearest-name.ts';
+import { plainIssue } from '../settings/plain-issue.ts';
 import { countListed } from './lint.ts';
 import {
 	envelopeSchema,

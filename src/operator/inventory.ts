@@ -13,7 +13,8 @@ import {
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
-import { nearestName, plainIssue } from '../settings/resolve.ts';
+import { nearestName } from '../settings/nearest-name.ts';
+import { plainIssue } from '../settings/plain-issue.ts';
 import { labelSchema } from '../settings/value-schemas.ts';
 import { readBounded } from './fleet-store.ts';
 

@@ -1,5 +1,4 @@
 /** The settings in force: layers merged, lowest first, every value checked, and where each came from. Reads no file. */
-import type * as z from 'zod';
 import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { shortened } from '../base/json-text.ts';
@@ -7,6 +6,7 @@ import { onOneLine } from '../base/printed.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { didYouMean, editDistance } from './nearest-name.ts';
+import { plainIssue } from './plain-issue.ts';
 import { holdBack, holdForUnread, isOpen, RESTRICTS, type SettingsBefore } from './restrictions.ts';
 import type { Setting, SettingOrigin } from './setting-kinds.ts';
 import { isSame, listSettings, type Settings, valueAt } from './table.ts';
@@ -40,8 +40,7 @@ export interface ResolvedSettings extends SettingsBefore {
 	readonly holdsTogether: boolean;
 	/** Whether each file that is there could be read. */
 	readonly isWhole: boolean;
-	/** The documents of the file layers with the good values in place of the bad ones. */
-	readonly documents: readonly { readonly where: string; readonly document: unknown }[];
+	readonly documents: NonNullable<SettingsBefore['documents']>;
 }
 
 /**
@@ -80,8 +79,9 @@ export function resolveSettings(
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		const refuse = (one: string, where: string, isThere = false) => {
 			refused.add(one);
-			const isOwn = before?.origins.get(one)?.where === where && !isMissing(one, valueAt(before.settings, one));
-			const kept = isOwn ? valueAt(before.settings, one) : undefined;
+			const own = ownBefore(one, where, before);
+			const isOwn = own !== null && !isMissing(one, own.value);
+			const kept = isOwn ? own.value : undefined;
 			const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
 			// A restriction is refused whenever the document is read again, as it stands there; where it does not, none is an object.
 			if (!(one in RESTRICTS && isOpen)) mend(mended, one.split('.'), kept);
@@ -137,11 +137,13 @@ export function resolveSettings(
 		}
 	};
 	const tellOwn = (path: string, meanwhile: unknown) => {
-		const at = before ? problems.findIndex(({ params }) => params?.['setting'] === path) : -1;
+		const isOf = (told: unknown) => told === path || path.startsWith(`${told}.`);
+		const at = before ? problems.findIndex(({ params }) => isOf(params?.['setting'])) : -1;
 		const fault = problems[at];
 		if (!fault || unknown.includes(fault)) return false;
 		const is = Array.isArray(meanwhile) ? 'allows nothing' : `is ${meanwhile}`;
-		const message = joinSentences(fault.message, `Until it is mended it ${is}`);
+		const one = fault.params?.['setting'] === path ? 'it' : path;
+		const message = joinSentences(fault.message, `Until ${one === 'it' ? one : 'that'} is mended ${one} ${is}`);
 		problems[at] = { ...fault, message, params: { ...fault.params, meanwhile: is } };
 		return true;
 	};
@@ -167,6 +169,16 @@ export function resolveSettings(
 	const holdsTogether = broken.length === 0 && !wentBack;
 	const isWhole = unread.length === 0;
 	return { settings: nest(values), origins, problems, unknown, refused, holdsTogether, isWhole, documents };
+}
+
+/** The value that a source has set before, also where another one went before it; `null` for none. */
+function ownBefore(path: string, where: string, before: SettingsBefore | null): { readonly value: unknown } | null {
+	if (before?.origins.get(path)?.where === where) return { value: valueAt(before.settings, path) };
+	const entry = listSettings().get(path);
+	const document = before?.documents?.find((one) => one.where === where)?.document;
+	const value = path.split('.').reduce<unknown>((at, key) => (isObject(at) ? at[key] : undefined), document);
+	const found = entry && value !== undefined ? check(entry, value) : null;
+	return found && 'value' in found ? found : null;
 }
 
 /** The settings that name a group of the machine, and what follows where there is none of that name. */
@@ -284,44 +296,6 @@ function check(
 	const [issue] = result.error.issues;
 	const at = issue?.path.length ? `[${issue.path.join('][')}] ` : '';
 	return { message: `${at}${plainIssue(issue)}.`, within: issue?.path ?? [] };
-}
-
-const TYPES: Readonly<Record<string, string>> = {
-	string: 'a text',
-	array: 'a list',
-	object: 'an object in { }',
-	record: 'an object in { }',
-	int: 'a whole number',
-	number: 'a number',
-	boolean: 'true or false',
-};
-
-/** Short names of letters. Anything else may be a code or a secret in a wrong place, and an answer is logged and shown. */
-function unknownNames(keys: readonly string[]): string {
-	const named = keys.filter((key) => /^[A-Za-z](?:[A-Za-z]|[_-](?=[A-Za-z])){0,23}$/.test(key)).slice(0, MAX_UNKNOWN);
-	const others = keys.length - named.length;
-	return [...named, ...(others > 0 ? [others === 1 ? 'another member' : `${others} other members`] : [])].join(', ');
-}
-
-/** The end of a sentence about a value that a schema refuses. zod's own sentences begin with a capital, ours do not. */
-export function plainIssue(issue: z.core.$ZodIssue | undefined): string {
-	if (issue && !/^[A-Z]/.test(issue.message)) return issue.message;
-	switch (issue?.code) {
-		case 'invalid_type': {
-			const isMissing = issue.message.endsWith('received undefined');
-			return isMissing ? 'is missing' : `must be ${TYPES[issue.expected] ?? issue.expected}`;
-		}
-		case 'too_small':
-			return issue.origin === 'string' ? 'must not be empty' : `must be at least ${issue.minimum}`;
-		case 'too_big':
-			return issue.origin === 'array'
-				? `must have at most ${issue.maximum} entries`
-				: `must be at most ${issue.maximum}${issue.origin === 'string' ? ' characters' : ''}`;
-		case 'unrecognized_keys':
-			return `must not have ${unknownNames(issue.keys)}`;
-		default:
-			return 'is not valid';
-	}
 }
 
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {

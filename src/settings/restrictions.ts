@@ -34,6 +34,8 @@ export interface SettingsBefore {
 	readonly settings: Settings;
 	/** By path, for every setting. */
 	readonly origins: ReadonlyMap<string, SettingOrigin>;
+	/** The documents of the file layers with the good values in place of the bad ones. */
+	readonly documents?: readonly { readonly where: string; readonly document: unknown }[];
 }
 
 /** Whether this value of a restriction restricts nothing, or was put in its place. */

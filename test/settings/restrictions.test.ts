@@ -89,6 +89,24 @@ test('keys that move to another file and are refused there stay as they were', a
 	expect(await rowOf(again, 'fleet.publicKeys')).toMatchObject({ value: [GOOD_KEY] });
 });
 
+test('a bad value in a file that another one goes before keeps the value that this file had, when that one is gone [F1597]', () => {
+	const read = (before: ReturnType<typeof resolveSettings> | null, ...documents: (object | null)[]) =>
+		resolveSettings(
+			documents.flatMap((document, at): SettingsLayer[] =>
+				document ? [{ source: 'file', where: `${at}.json`, document }] : [],
+			),
+			undefined,
+			before,
+		);
+	const base = { heartbeatCadence: 20, forward: { allow: ['/api'] } };
+	const last = { heartbeatCadence: 42, forward: { allow: ['/api/b'] } };
+	const good = read(null, base, { heartbeatCadence: 47, forward: { allow: ['/api/a'] } }, last);
+	const bad = { heartbeatCadence: 'soon', forward: { allow: 'api' } };
+	for (const before of [good, read(good, base, bad, last)])
+		expect(read(before, base, bad).settings).toMatchObject({ heartbeatCadence: 47, forward: { allow: ['/api/a'] } });
+	expect(read(good, base).settings).toMatchObject(base);
+});
+
 test('where the paths that may be forwarded are refused, nothing is forwarded, until they are right or gone', async () => {
 	const { home, service, device, push } = await given();
 	const answer = async () => (await ask(device, `${LOCAL_ROUTES.service}api/x`, { method: 'GET' })).status;

@@ -3,7 +3,7 @@ import type http from 'node:http';
 import type * as z from 'zod';
 import { readRequest } from '../../base/bodies.edge.ts';
 import { parseJson } from '../../protocol/json.ts';
-import { plainIssue } from '../../settings/resolve.ts';
+import { plainIssue } from '../../settings/plain-issue.ts';
 import { type ProblemResponse, problemResponse, tooSlow } from './problem-responses.ts';
 
 /** Reads a body also where none is taken: its sender must finish to get the answer. `gone`: the caller has left. */
