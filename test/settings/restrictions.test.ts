@@ -350,7 +350,7 @@ test.each<[string, object, object]>([
 		for (const one of [pushed, again, kept]) {
 			const { settings, problems } = one;
 			expect(settings).toMatchObject(expected);
-			const words = / (waits|allows nothing): |Until it is mended it (is false|allows nothing)\.$/;
+			const words = / (waits|allows nothing): |Until (?:it|that) is mended \S+ (is false|allows nothing)\.$/;
 			if (one !== pushed || before) expect(problems.some(({ message }) => words.test(message))).toBe(true);
 		}
 		expect(resolveSettings([layer({})], undefined, again).settings).toEqual(resolveSettings([]).settings);
@@ -359,7 +359,11 @@ test.each<[string, object, object]>([
 
 test.each<[what: string, bad: object, whole: RegExp]>([
 	['in itself', { service: { actOnMessages: 'no' } }, /Until it is mended it is false\.$/],
-	['with its group', { forward: 'none' }, /^a: forward must be a group of settings: \{ … \}\.$/],
+	[
+		'with its group',
+		{ forward: 'none' },
+		/^a: forward must be a group of settings: \{ … \}\. Until that is mended forward\.allow allows nothing\.$/,
+	],
 	['of another setting', { update: { enabled: true, window: '2-5' } }, /update\.window \S.*\w\.$/],
 ])(
 	'of a restriction that is refused %s nothing is said to stay where nothing from before does [F1040]',
