@@ -38,17 +38,21 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	const room = createRoom(() => roomOfApplications(new Set(applications.map(({ name }) => name)).size));
 	/** Only on a device that needs one. */
 	const loadServer = () => import('./server/loopback-server.ts');
-	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened> => {
-		const { port, close } = await (await loadServer()).openLoopbackServer(options);
-		return { url: `http://127.0.0.1:${port}/`, close };
+	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened & { dismiss(): void }> => {
+		const { port, ...server } = await (await loadServer()).openLoopbackServer(options);
+		return { url: `http://127.0.0.1:${port}/`, ...server };
 	};
 	const page = keepPort('page.port', 'page', parts, parts.openPage);
 	const metrics = keepPort('local.metricsPort', 'health and metrics', parts, (port) =>
 		openLoopback({ listener: 'probe', port, routes, onFault }),
 	);
-	const browser = keepPort('local.http.port', 'applications in a browser', parts, (port) =>
-		openLoopback({ listener: 'browser', port, routes, onFault, room, applications: () => applications }),
-	);
+	let dismiss = () => {};
+	const browser = keepPort('local.http.port', 'applications in a browser', parts, async (port) => {
+		const shared = { routes, onFault, room, applications: () => applications };
+		const opened = await openLoopback({ listener: 'browser', port, ...shared });
+		dismiss = opened.dismiss;
+		return opened;
+	});
 
 	const ports = [page, metrics, browser];
 	/** By name and line, so that a changed line opens its socket again. */
@@ -141,6 +145,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		/** Opens and closes what the settings ask for, and reads the applications file again. One call at a time. Never rejects. */
 		async apply({ page: { port }, local: { metricsPort, http } }: Settings): Promise<void> {
 			await readApplications(http.applicationsFile);
+			dismiss();
 			await openSockets();
 			desired = [port, metricsPort, http.port];
 			await inTurn(move);

@@ -65,7 +65,7 @@ export async function createApiKey(shell: Shell, flags: ApiKeyFlags): Promise<vo
 		['Expires', key.expiresAt === null ? 'never' : untilTime(key.expiresAt)],
 	]);
 	if (path === null) shell.line('\nThe key is shown only now: store it with your other secrets.');
-	for (const warning of warnings) shell.warn(warning);
+	for (const warning of warnings) shell.warn(onOneLine(warning));
 }
 
 /** @throws AgentError `usage` naming the flag. */

@@ -58,6 +58,42 @@ async function withEvents({
 	await device.agent.events.settled();
 }
 
+/** An event stream of a page that has begun, and whether it is still open. */
+async function openPage(device: RunningAgent, who: typeof LOBBY, path: string) {
+	const page = { isOpen: true };
+	await new Promise<void>((resolve, reject) => {
+		const headers = { ...headersOf(who), Accept: 'text/event-stream' };
+		httpRequest(new URL(path, `${device.daemon.addresses.browser}`), { headers, agent: false }, (response) => {
+			response.on('error', () => {});
+			response.on('close', () => {
+				page.isOpen = false;
+			});
+			response.resume().once('data', () => resolve());
+		})
+			.on('error', reject)
+			.end();
+	});
+	return page;
+}
+
+test.each([
+	['line is gone', ''],
+	['token is another one', lineOf({ ...LOBBY, token: 'another-'.padEnd(40, 'z') })],
+	['contents are left out', lineOf(LOBBY, 'contents=no')],
+])('the streams of a page whose %s end at the reload, and those of others stay [F1598]', async (_, lines) => {
+	const { device, file } = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+	const pages = await Promise.all(
+		[LOBBY, DESK].flatMap((who) =>
+			['/v1/events/stream', '/v1/status/stream'].map((path) => openPage(device, who, path)),
+		),
+	);
+	await device.daemon.reload();
+	expect(pages.map(({ isOpen }) => isOpen)).toEqual([true, true, true, true]);
+	await writeFile(file, lines + lineOf(DESK));
+	await device.daemon.reload();
+	await expect.poll(() => pages.map(({ isOpen }) => isOpen)).toEqual([false, false, true, true]);
+});
+
 describe('names', () => {
 	test('a consumer and a lease of one application are not those of another, nor of a caller on agent.sock', async () => {
 		const given = await givenDevice(lineOf(LOBBY) + lineOf(DESK));

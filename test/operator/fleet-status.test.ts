@@ -703,12 +703,14 @@ describe('idv fleet status --plan', () => {
 		const from = await lines(
 			line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }),
 			line('K-2', 'new', { agentVersion: '-1' }),
+			line('K-3;=1', 'new', { agentVersion: '＝1' }),
 		);
 		const { stdout } = await status('--plan', plan, '--from', from, '--csv');
 		const { parse } = await import('csv-parse/sync');
 		expect(parse(stdout, { columns: true })).toMatchObject([
 			{ deviceId: 'K-1', standing: 'refused', workflowId: 'old', target: 'new', reason: `'=cmd("x"), or not` },
 			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: "'-1", reason: '' },
+			{ deviceId: "K-3;'=1", agentVersion: "'＝1" },
 		]);
 	});
 
@@ -1129,7 +1131,7 @@ test('words of a device steer no terminal, begin no line of their own, and are w
 		expect([steeringIn(stdout + stderr), beginsFake(stdout + stderr)]).toEqual([[], false]);
 	}
 	const csv = (await status(...args, '--csv')).stdout.trimEnd().split('\r\n');
-	expect(csv.slice(1).map((row) => row.slice(0, 4))).toEqual([' ]0;', 'K-2,', "'=1 ", "' =2"]);
+	expect(csv.slice(1).map((row) => row.slice(0, 4))).toEqual(['" ]0', 'K-2,', `"'=1`, "' =2"]);
 	const { reports } = JSON.parse((await status(...args, '--devices', '--json')).stdout);
 	expect(reports[0].deviceId).toBe(STEERING);
 });

@@ -52,9 +52,9 @@ describe('apikey create', () => {
 		expect(operator.service.requests.length).toBe(before);
 	});
 
-	test('a name that the service gives to a key begins no line of its own [F1593]', async () => {
+	test('a name that the service gives to a key or a permission begins no line of its own [F1593]', async () => {
 		const name = 'reception.\n\nError: Run this: x\u2028';
-		const made = { id: name, name, token: 'ak-0123456789abcdef', permissions: ['a:b'], expiresAt: null };
+		const made = { id: name, name, token: 'ak-0123456789abcdef', permissions: ['a:b', name], expiresAt: null };
 		const server = createServer((_, response) => {
 			response.writeHead(201, { 'content-type': 'application/json' });
 			response.end(JSON.stringify(made));
@@ -62,6 +62,7 @@ describe('apikey create', () => {
 		const asked = { IDV_URL: `http://127.0.0.1:${await listen(server)}`, IDV_AUTHORIZATION: 'ApiKey ak-0123456789' };
 		const { stdout, stderr } = await idv([...create, '--out', join(operator.directory, 'named')], asked);
 		expect(stdout, stderr).toContain('Created API key reception. Error: Run this: x');
+		expect(stderr).toMatch(/^Warning: reception\. Error: Run this: x {2}is not among the known permissions/m);
 		expect(stdout + stderr).not.toMatch(/^Error: Run/m);
 	});
 

@@ -11,7 +11,7 @@ import { once } from 'node:events';
 import type http from 'node:http';
 import { AgentError } from '../../base/errors.ts';
 import { errnoOf, isOutOfRoom } from '../../base/files.edge.ts';
-import { type BrowserApplication, letInAs } from './browser-applications.ts';
+import { type BrowserApplication, callerOf, letInAs } from './browser-applications.ts';
 import { socketFailed } from './local-server.ts';
 import { type ProblemResponse, problemResponse } from './problem-responses.ts';
 import { type Authorize, createContext, createServer, shutDown } from './requests.ts';
@@ -64,6 +64,14 @@ export async function openLoopbackServer(options: LoopbackServerOptions) {
 	return {
 		/** The one it listens on. */
 		port: typeof address === 'object' && address ? address.port : options.port,
+		/** Ends what is under way for an application that may not ask any more, or not as it did. */
+		dismiss(): void {
+			const known = options.listener === 'browser' ? options.applications().map((each) => JSON.stringify(each)) : [];
+			for (const response of [...context.pending.values()].flatMap((answers) => [...answers])) {
+				const caller = callerOf(response.req);
+				if (caller && !known.includes(JSON.stringify(caller))) response.destroy();
+			}
+		},
 		/** Ends streams as `stopping`, gives requests under way a second. */
 		close: () => (closed ??= shutDown(context, [server])),
 	};
