@@ -1,5 +1,5 @@
 /** One request over HTTP, and the head of its answer: tried once, within bounds. Follows no redirect. */
-import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { type Agent, type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
@@ -11,6 +11,11 @@ import { MAX_HEAD_BYTES } from './classify-network-error.ts';
 export const CONNECT_MS = 10_000;
 /** Code of the error for a host that accepts a connection and never finishes TLS. Node has it for servers. */
 export const TLS_STALLED = 'ERR_TLS_HANDSHAKE_TIMEOUT';
+
+/** A server that speaks HTTP/2 only refuses this in the handshake and not in words. */
+export const HTTP_1 = { maxHeaderSize: MAX_HEAD_BYTES, ALPNProtocols: ['http/1.1'] };
+/** Of all that comes before an answer: interim answers have heads of their own. */
+const MAX_BEFORE_ANSWER = 4 * MAX_HEAD_BYTES;
 
 export interface Asked {
 	readonly method: string;
@@ -47,6 +52,21 @@ export interface RequestNetwork {
 	proxyName(url: URL): string | null;
 }
 
+/** Ends the request where interim answers, or empty lines, come without end in place of its answer: Node would read them for as long as they come. */
+export function boundHead(request: ClientRequest): ClientRequest {
+	return request.once('socket', (socket) => {
+		let bytes = 0;
+		const count = (chunk: Uint8Array) => {
+			bytes += chunk.length;
+			if (bytes <= MAX_BEFORE_ANSWER) return;
+			request.destroy(Object.assign(new Error('No answer.'), { code: 'HPE_HEADER_OVERFLOW' }));
+		};
+		socket.on('data', count);
+		for (const event of ['response', 'upgrade', 'connect', 'close'])
+			request.once(event, () => void socket.off('data', count));
+	});
+}
+
 /** As {@link RequestNetwork.ask}. @param agent makes the connection. */
 export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> {
 	const { method, url, path, headers, body, idleMs, signal, keptFor, onWrite = () => {} } = asked;
@@ -62,11 +82,10 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 			request.destroy(why);
 		};
 		const request = (isSecure ? requestHttps : requestHttp)(url, {
-			...{ method, headers, agent, keptFor, maxHeaderSize: MAX_HEAD_BYTES },
+			...{ method, headers, agent, keptFor, ...HTTP_1 },
 			...(path !== undefined && { path }),
-			// A server that speaks HTTP/2 only refuses this in the handshake.
-			...(isSecure && { ALPNProtocols: ['http/1.1'] }),
 		});
+		boundHead(request);
 		// Node would drop those after the 1,000th untold; the head is bounded in bytes.
 		request.maxHeadersCount = 0;
 		const lost = (code: string) => end(Object.assign(new Error('No answer.'), { code }));

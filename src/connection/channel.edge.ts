@@ -9,6 +9,7 @@ import { type RawData, WebSocket } from 'ws';
 import { type Clock, idleClock, SHARED_MS } from '../base/clock.edge.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+import { boundHead, HTTP_1 } from './ask.edge.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
 import { secretsOf } from './channel-address.ts';
 import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
@@ -226,8 +227,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 
 	function connect(): WebSocket | null {
 		try {
-			const { createSocket = (...made) => new WebSocket(...made) } = options;
-			return createSocket(url, options.subprotocol === undefined ? [] : [options.subprotocol], {
+			const { createSocket = (...made) => new WebSocket(...made), subprotocol } = options;
+			return createSocket(url, subprotocol === undefined ? [] : [subprotocol], {
 				agent: options.agent,
 				// Named, because an environment variable of Node's can switch verification off.
 				rejectUnauthorized: true,
@@ -241,10 +242,9 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 				followRedirects: false,
 				// Between two bytes only; the deadline for the whole handshake is ours.
 				handshakeTimeout: handshakeMs,
-				// Its types do not know them. A server that speaks HTTP/2 only refuses this in the handshake and not in words.
-				...{ closeTimeout: options.closeMs ?? CLOSE_MS, ALPNProtocols: ['http/1.1'] },
+				...{ closeTimeout: options.closeMs ?? CLOSE_MS, ...HTTP_1 },
 				finishRequest(request) {
-					request.once('socket', (opened) => {
+					boundHead(request).once('socket', (opened) => {
 						connection = opened;
 						opened.setKeepAlive(true, KEEP_ALIVE_MS);
 					});

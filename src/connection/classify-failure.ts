@@ -256,7 +256,8 @@ function redirected(answer: HttpAnswer): Failure {
 	const asked = `${answer.secure === false ? 'http' : 'https'}://${host}${answer.path ?? '/'}`;
 	const target = location === undefined ? null : URL.parse(location, asked);
 	const params = { host, status };
-	if (!target)
+	// `file:` and `data:` have no host.
+	if (!target?.host)
 		return failure('redirect-refused', `${host} answered ${status} without an address to go to.`, { params });
 	// A path that echoes a credential is not shown at all: what a URL makes of it may no longer be known as one.
 	const echoes = (answer.secrets ?? []).some((secret) => secret.length >= 4 && location?.includes(secret));

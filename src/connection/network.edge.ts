@@ -10,7 +10,7 @@ import type { SecureContext, TLSSocket } from 'node:tls';
 import { AgentError } from '../base/errors.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
 import { hasUntried, withDoubt } from './addresses.ts';
-import { ask, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
+import { ask, boundHead, CONNECT_MS, type RequestNetwork } from './ask.edge.ts';
 import { nameCertificate, type TrustedNames } from './certificates.edge.ts';
 import { type Inspection, inspect, type Reach, reach } from './inspect.edge.ts';
 import { type Lookup, type Race, race, type Target } from './race.edge.ts';
@@ -211,6 +211,7 @@ function tunnel(proxy: URL, tls: SecureContext | null, names: Names): Way {
 				Math.min((options.timeout ?? CONNECT_MS) + 100, CONNECT_MS),
 			);
 			const fail = (told: object) => done(noTunnel(told), null);
+			boundHead(asked);
 			asked.once('close', () => clearTimeout(late));
 			asked.once('error', (cause) => fail({ cause }));
 			asked.once('connect', ({ statusCode = 0, headers }, socket: Socket, first) => {

@@ -14,7 +14,16 @@ import {
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { MAX_FRAME_BYTES } from '../../src/protocol/channel.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
-import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from './network-peers.ts';
+import {
+	connectProxy,
+	ENDLESS,
+	endlessServer,
+	fixture,
+	identity,
+	listen,
+	rawServer,
+	refusedPort,
+} from './network-peers.ts';
 
 const TOKEN = 'connection-0123456789';
 type EventType = ChannelEvent['type'];
@@ -351,6 +360,20 @@ describe('a refused upgrade', () => {
 		});
 		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
 		expect(failure.code).toBe('credential-refused');
+	});
+
+	test('keeps its status under a head of up to 64 KiB [F1599]', async () => {
+		const head = `x-long: ${'a'.repeat(60_000)}\r\n`;
+		const { port } = await answering(`HTTP/1.1 403 No\r\n${head}content-length: 0\r\n\r\n`);
+		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`).until('ended');
+		expect(failure.code).toBe('access-forbidden');
+	});
+
+	test.each(ENDLESS)('is not waited for while %s come without end in its place [F1599]', async (_, text) => {
+		const { port, sent } = await endlessServer(text);
+		const { failure } = await open(`ws://127.0.0.1:${port}/ws/device`, { handshakeMs: 3_600_000 }).until('ended');
+		expect(failure.code).toBe('bad-response');
+		expect(await sent).toBeLessThan(16 * 1024 * 1024);
 	});
 
 	test('stands two seconds later when the body does not end, however long a handshake may take', async () => {

@@ -230,6 +230,7 @@ describe('an HTTP answer', () => {
 		[307, 'redirect-refused', { headers: { location: 'http://id.example.com/api' } }],
 		[302, 'captive-portal', { headers: { location: 'http://portal.hotel.test/login?mac=1' } }],
 		[302, 'redirect-refused', {}],
+		[302, 'redirect-refused', { headers: { location: 'file:///etc/passwd' } }],
 		[999, 'bad-response', {}],
 	];
 	test.each(registerRows)('%i to a registration is %s with %o', (status, code, more) => {

@@ -55,6 +55,28 @@ export async function rawServer(
 	return { port: await listen(server), heads };
 }
 
+/** What may come without end in place of an answer, and Node reads on. */
+export const ENDLESS: readonly (readonly [name: string, text: string])[] = [
+	['early hints', 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'],
+	['interim answers', 'HTTP/1.1 100 Continue\r\n\r\n'],
+	['empty lines', '\r\n'],
+];
+
+/** A server that answers with `text` again and again; `sent` resolves with the bytes that were written when it was left. */
+export async function endlessServer(text: string): Promise<{ port: number; sent: Promise<number> }> {
+	const left = Promise.withResolvers<number>();
+	const { port } = await rawServer((socket) => {
+		const piece = text.repeat(Math.ceil(16_384 / text.length));
+		const pour = () => {
+			while (!socket.destroyed && socket.write(piece));
+		};
+		socket.on('drain', pour).on('error', () => {});
+		socket.on('close', () => left.resolve(socket.bytesWritten));
+		pour();
+	});
+	return { port, sent: left.promise };
+}
+
 /** A port on which nobody listens. */
 export async function refusedPort(): Promise<number> {
 	const server = createServer();

@@ -11,7 +11,16 @@ import {
 	type ServiceClient,
 } from '../../src/connection/service-client.edge.ts';
 import type { Authorization } from '../../src/protocol/authorization.ts';
-import { connectProxy, fixture, identity, listen, rawServer, refusedPort } from './network-peers.ts';
+import {
+	connectProxy,
+	ENDLESS,
+	endlessServer,
+	fixture,
+	identity,
+	listen,
+	rawServer,
+	refusedPort,
+} from './network-peers.ts';
 
 const CODE: Authorization = { scheme: 'Token', credential: 'tr-0123456789abcdef' };
 const REQUEST = { deviceId: 'kiosk-7', workflowId: 'kyc-1', heartbeatCadence: 30 };
@@ -295,6 +304,29 @@ describe('a one-time code is perhaps used up', () => {
 		const result = await register(`http://127.0.0.1:${port}`, { deadlineMs: 150 });
 		expect(result).toMatchObject({ sent: 'perhaps', failure: { code: 'request-timeout' } });
 	});
+
+	test.each(ENDLESS)(
+		'when %s come without end in place of an answer, in time and through a proxy [F1599]',
+		async (_, text) => {
+			const { port, sent } = await endlessServer(text);
+			const result = await register(`http://127.0.0.1:${port}`, { deadlineMs: 60_000 });
+			expect(result).toMatchObject({ sent: 'perhaps', failure: { code: 'bad-response' } });
+			const proxy = await endlessServer(text);
+			const network = await createNetwork({ proxy: `http://127.0.0.1:${proxy.port}` }, {});
+			onTestFinished(() => network.close());
+			const signal = AbortSignal.timeout(60_000);
+			const asked = {
+				method: 'GET',
+				url: new URL('https://id.example'),
+				headers: {},
+				body: null,
+				idleMs: 60_000,
+				signal,
+			};
+			await expect(network.ask(asked)).rejects.toMatchObject({ code: 'ERR_PROXY_TUNNEL' });
+			for (const bytes of [await sent, await proxy.sent]) expect(bytes).toBeLessThan(16 * 1024 * 1024);
+		},
+	);
 
 	test('when the body of the answer drips past the deadline [F016]', async () => {
 		const { port } = await rawServer((socket) => {
