@@ -77,7 +77,10 @@ const COMMANDS: Subcommands = {
 	hooks: (command) =>
 		command('run the commands of hooks.* for what the agent tells (systemd starts this where a hook is set)')
 			.option(...SET)
-			.examples({ 'idv-agent hooks': 'ends when no hook is set; idv-agent run outside of systemd starts it as well' })
+			.examples({
+				'idv-agent hooks':
+					'waits for an agent, and ends when that one has no hook; idv-agent run outside of systemd starts it as well',
+			})
 			.runs(async () => (await import('./hooks.ts')).runHooks),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({

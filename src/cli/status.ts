@@ -143,11 +143,12 @@ export async function unpair(shell: Shell, flags: AskFlags & { readonly keepEven
 		keepEvents: flags.keepEvents ?? false,
 	})) as Status;
 	const also = flags.keepEvents ? '' : ' with its events';
+	const kept = flags.keepEvents ? '' : '; events that were kept are erased';
 	const done =
 		status.state !== 'unpaired'
 			? 'The Connection is forgotten, but the settings still hold a credential: the device registers again.'
 			: before.state === 'unpaired'
-				? 'There was nothing to forget.'
+				? `There was no Connection to forget${kept}.`
 				: `Unpaired from ${before.baseUrl}: the Connection is forgotten${also}.`;
 	shell.answer(status, `${done} ${status.sentence}`);
 }

@@ -25,6 +25,15 @@ const CERTIFICATE_CODES: Readonly<Record<string, ErrorCode>> = {
 	INVALID_PURPOSE: 'certificate-untrusted',
 };
 
+/** For the certificate of a proxy, by its code for that of the service; else {@link TRUST_PROXY}. */
+const PROXY_REMEDIES: Readonly<Record<string, string>> = {
+	'certificate-wrong-host':
+		'Name the proxy in network.proxy as its certificate does, or have it show one for this name.',
+	'certificate-expired': "Check this device's clock; if it is right, the proxy needs a new certificate.",
+	'clock-wrong': "Check this device's clock; if it is right, the proxy needs a certificate that is valid already.",
+};
+const TRUST_PROXY = 'Check network.proxy; if it is the right proxy, put its authority into network.caFile.';
+
 /** Largest status line and headers of an answer together, in bytes. */
 export const MAX_HEAD_BYTES = 64 * 1024;
 
@@ -70,7 +79,7 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 		const told = failed('proxy-failed', `The proxy gave no connection to ${host}.`, certificate);
 		if (certificate === undefined) return told;
 		const message = `The certificate of the proxy on the way to ${host} is not trusted by this device (${certificate}).`;
-		const remedy = 'Check network.proxy; if it is the right proxy, put its authority into network.caFile.';
+		const remedy = PROXY_REMEDIES[`${CERTIFICATE_CODES[certificate]}`] ?? TRUST_PROXY;
 		return { ...told, message, remedy };
 	}
 

@@ -1,25 +1,18 @@
 /** Where a plan and its record are published: a file, or an address that takes PUT. Nothing is replaced that was not seen before. */
-import { randomUUID } from 'node:crypto';
-import { type FileHandle, open, readFile, realpath, rm, stat } from 'node:fs/promises';
-import { hostname } from 'node:os';
+import { realpath } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import { AgentError, type ErrorCode } from '../base/errors.ts';
 import { errnoOf, inWords, readBytes, writeDurably } from '../base/files.edge.ts';
 import type { Shell } from '../cli/output.ts';
 import type { ServiceAnswer, ServiceRequest } from '../connection/service-client.edge.ts';
 import { type Authorization, parseAuthorization } from '../protocol/authorization.ts';
 import { isLoopback } from '../protocol/endpoints.ts';
+import { runAlone } from './run-alone.ts';
 import { unwritable } from './secret-output.ts';
 import { withClient } from './service-call.ts';
 
 const DEADLINE_MS = 60_000;
 const MAX_BYTES = 16 * 1024 * 1024;
-/** How often a command that writes at a place changes its lock, and how long a lock that was left has not changed. */
-const [BEAT_MS, STILL_MS] = [1000, 6000];
-/** How long a command waits for another one that writes at the same place. */
-const TURN_MS = 10_000;
-
 export interface Stored {
 	readonly bytes: Uint8Array;
 	/** Of a store that has one, and can compare it. */
@@ -79,60 +72,7 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 
 /** Runs alone on a file; an address has If-Match. */
 export async function withPlace<Result>(place: string, run: () => Promise<Result>): Promise<Result> {
-	if (isAddress(place)) return run();
-	const file = `${await placeOf(place)}.lock`;
-	const lock = await lockAlone(file, place);
-	// Others see by this that it is not left.
-	const beat = setInterval(() => void lock.write('.').catch(() => {}), BEAT_MS);
-	try {
-		return await run();
-	} finally {
-		clearInterval(beat);
-		const { ino } = await lock.stat();
-		// A command that has taken it for left has one of its own there.
-		if ((await stat(file).catch(() => null))?.ino === ino) await rm(file, { force: true });
-		await lock.close();
-	}
-}
-
-/** Another signing takes a moment; what a killed one has left is passed over. @throws AgentError `state-in-use`. */
-async function lockAlone(file: string, place: string): Promise<FileHandle> {
-	const beganMs = performance.now();
-	let seen = { text: '', sinceMs: beganMs };
-	for (;;) {
-		const lock = await open(file, 'wx').catch((error: unknown) => {
-			if (errnoOf(error) !== 'EEXIST') throw unwritable(file, error);
-		});
-		if (lock) {
-			await lock.write(`${hostname()} ${process.pid} ${randomUUID()}\n`);
-			return lock;
-		}
-		const nowMs = performance.now();
-		const text = await readFile(file, 'utf8').catch(() => '');
-		if (text !== seen.text) seen = { text, sinceMs: nowMs };
-		if (isLeft(text, nowMs - seen.sinceMs)) await rm(file, { force: true });
-		else if (nowMs - beganMs < TURN_MS) await wait(100);
-		else
-			throw new AgentError(
-				'state-in-use',
-				`Another idv fleet has been writing ${place} for more than ${TURN_MS / 1000} s.`,
-				{
-					remedy: `Run the command again when it has ended. If none is running, remove ${file}.`,
-				},
-			);
-	}
-}
-
-/** Whether the process that made the lock is gone: one of this machine at once. The clock of another one says nothing here, but its lock stands still. */
-function isLeft(text: string, stillMs: number): boolean {
-	const [host, pid] = text.trim().split(' ');
-	if (host !== hostname() || !Number(pid)) return stillMs > STILL_MS;
-	try {
-		process.kill(Number(pid), 0);
-		return false;
-	} catch (error) {
-		return errnoOf(error) === 'ESRCH';
-	}
+	return isAddress(place) ? run() : runAlone(await placeOf(place), run);
 }
 
 const isSame = (stored: Stored | null, bytes: Uint8Array | undefined) =>

@@ -6,7 +6,8 @@ import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { inWords, makeDirectory, writeDurably } from '../base/files.edge.ts';
 import { readSecretFile } from '../settings/files.edge.ts';
-import { didYouMean } from '../settings/resolve.ts';
+import { didYouMean } from '../settings/nearest-name.ts';
+import { runAlone } from './run-alone.ts';
 
 export interface Profile {
 	readonly name: string;
@@ -42,31 +43,51 @@ export async function findProfile(env: Environment, name: string | undefined): P
 }
 
 /** The first profile becomes the current one. @throws AgentError `usage` for one that exists, unless it may be replaced. */
-export async function saveProfile(env: Environment, { name, url }: Profile, secret: string, replace: boolean) {
-	const { document, write, directory } = await openStore(env);
-	if (Object.hasOwn(document.profiles, name) && !replace)
-		throw new AgentError('usage', `There is a profile ${name} already.`, {
-			remedy: 'Choose another name, or use --replace.',
-		});
-	await writeSecret(secretFile(directory, name), secret);
-	write({ current: document.current ?? name, profiles: { ...document.profiles, [name]: { url } } });
+export async function saveProfile(
+	env: Environment,
+	{ name, url }: Profile,
+	secret: string,
+	replace: boolean,
+): Promise<void> {
+	await change(env, async (document, directory) => {
+		if (Object.hasOwn(document.profiles, name) && !replace)
+			throw new AgentError('usage', `There is a profile ${name} already.`, {
+				remedy: 'Choose another name, or use --replace.',
+			});
+		await writeSecret(secretFile(directory, name), secret);
+		return { current: document.current ?? name, profiles: { ...document.profiles, [name]: { url } } };
+	});
 }
 
 /** @throws AgentError `usage`. */
 export async function chooseProfile(env: Environment, name: string): Promise<Profile> {
-	const { document, write } = await openStore(env);
-	const found = pick(document, name);
-	write({ ...document, current: name });
-	return found;
+	const isThere = (document: Document) => pick(document, name).name;
+	return pick(await change(env, async (document) => ({ ...document, current: isThere(document) })), name);
 }
 
 /** Forgets the profile and its credential. @throws AgentError `usage`. */
 export async function removeProfile(env: Environment, name: string): Promise<void> {
-	const { document, write, directory } = await openStore(env);
-	pick(document, name);
-	const { [name]: _removed, ...profiles } = document.profiles;
-	await rm(secretFile(directory, name), { force: true });
-	write({ current: document.current === name ? null : document.current, profiles });
+	await change(env, async (document, directory) => {
+		pick(document, name);
+		const { [name]: _removed, ...profiles } = document.profiles;
+		await rm(secretFile(directory, name), { force: true });
+		return { current: document.current === name ? null : document.current, profiles };
+	});
+}
+
+/** Two commands at once change one after the other what is there then. */
+async function change(
+	env: Environment,
+	by: (document: Document, directory: string) => Promise<Document>,
+): Promise<Document> {
+	const { path, directory } = await openStore(env);
+	makeDirectory(directory, 0o700);
+	return runAlone(path, async () => {
+		const { document, write } = await openStore(env);
+		const changed = await by(document, directory);
+		write(changed);
+		return changed;
+	});
 }
 
 /** @throws AgentError `credential-unreadable`. */
@@ -87,7 +108,7 @@ async function openStore(env: Environment) {
 		const write = (document: Document) => {
 			conf.store = document;
 		};
-		return { document: documentSchema.parse(conf.store), directory: dirname(conf.path), write };
+		return { document: documentSchema.parse(conf.store), path: conf.path, directory: dirname(conf.path), write };
 	} catch (error) {
 		const code = (error as NodeJS.ErrnoException).code;
 		throw new AgentError('settings-unreadable', `The profiles cannot be read${code ? ` (${code})` : ''}.`, {

@@ -121,7 +121,8 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'clock-wrong': "Set this machine's clock, then run the command again.",
 	'certificate-untrusted': 'Name the certificate authority of the service with --ca-file, or check --url.',
 	'certificate-wrong-host': 'Check the host name in --url.',
-	'proxy-failed': 'Check HTTPS_PROXY and that the proxy runs.',
+	'proxy-failed':
+		'Check HTTPS_PROXY and that the proxy runs; where it has an authority of its own, name that with --ca-file.',
 	'proxy-refused': 'Give HTTPS_PROXY a user and password that the proxy accepts.',
 	'captive-portal': 'Check --url: something else answers in place of the service.',
 	'redirect-refused': 'Use the address that the service really has: a credential is never sent on to another one.',

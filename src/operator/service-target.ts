@@ -50,7 +50,8 @@ export async function resolveTarget(shell: Shell, flags: TargetFlags): Promise<T
 export function checkUrl(text: string | undefined, where: string): string {
 	if (text === undefined)
 		throw new AgentError('usage', 'No service is named.', {
-			remedy: 'Give --url, set IDV_URL, or make a profile: idv profile add.',
+			remedy:
+				'Give --url, set IDV_URL, or make a profile (idv profile add) or choose one (idv profile use; idv profile list).',
 		});
 	const baseUrl = normalizeBaseUrl(text);
 	if (baseUrl === null)

@@ -414,7 +414,9 @@ describe('a device that is not paired', () => {
 		expectRefusal(reconnect, { status: 69, code: 'unpaired', words: /pairing code/ });
 		expect(unpair).toMatchObject({
 			status: 0,
-			stdout: expect.stringMatching(/^There was nothing to forget\. Not paired/),
+			stdout: expect.stringMatching(
+				/^There was no Connection to forget; events that were kept are erased\. Not paired/,
+			),
 		});
 	});
 

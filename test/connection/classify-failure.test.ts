@@ -185,6 +185,16 @@ describe('an error of the network', () => {
 		expect(found.remedy).toContain('network.clientCertificateFile');
 	});
 
+	test.each([
+		['SELF_SIGNED_CERT_IN_CHAIN', 'network.caFile'],
+		['ERR_TLS_CERT_ALTNAME_INVALID', 'Name the proxy in network.proxy as its certificate does'],
+		['CERT_HAS_EXPIRED', 'needs a new certificate'],
+	])('of a proxy whose certificate is refused as %s says what helps', (code, words) => {
+		const tunnel = Object.assign(coded('ERR_PROXY_TUNNEL'), { cause: coded(code) });
+		const found = classifyNetworkError(tunnel, { host, proxy: 'proxy.test:3128' });
+		expect(found).toMatchObject({ code: 'proxy-failed', remedy: expect.stringContaining(words) });
+	});
+
 	test.each(['ENOTFOUND', 'ERR_PROXY_TUNNEL', 'EPROTO', 'X'])('with %s is never passed on in its own words', (code) => {
 		const error = Object.assign(new Error('http://user:hunter22@proxy/?authorization=hunter22'), { code });
 		expect(classifyNetworkError(error, { host }).message).not.toContain('hunter22');

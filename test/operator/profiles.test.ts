@@ -169,6 +169,20 @@ describe('profile', () => {
 		expect((await idv(['profile', 'list'], own())).stdout).toMatch(/^No profiles\. Add one:/);
 	});
 
+	test('that are added at once are all kept, and one that is chosen meanwhile is in use [F1600]', async () => {
+		await add('first');
+		const names = ['second', 'third', 'fourth', 'fifth'];
+		const outcomes = await Promise.all([...names.map((name) => add(name)), idv(['profile', 'use', 'first'], own())]);
+		expect(outcomes.map(({ status, stderr }) => [status, stderr])).toEqual(outcomes.map(() => [0, '']));
+		const { current, profiles } = succeeded(await idv(['profile', 'list', '--json'], own())) as {
+			current: string;
+			profiles: { name: string }[];
+		};
+		expect(current).toBe('first');
+		expect(profiles.map(({ name }) => name).sort()).toEqual(['first', ...names].sort());
+		expect((await readdir(join(operator.directory, 'idv'))).sort()).toEqual(['profiles.json', 'secrets']);
+	});
+
 	test('never lends its credential to another service', async () => {
 		await add('prod');
 		const other = await givenService();
