@@ -120,6 +120,8 @@ export function keepTaken(parts: {
 					take(path, path in (now.way?.env ?? {}) ? ', from the environment' : ': the environment has it no more');
 					continue;
 				}
+				// The plan's own is in force.
+				if (path === 'heartbeatCadence' && isPlanned()) continue;
 				const value = valueAt(settings, path);
 				const { where, source } = now.resolved.origins.get(path) ?? { where: null, source: 'default' };
 				const isOther = source === 'default' && !isSame(value, listSettings().get(path)?.fallback ?? null);
@@ -171,12 +173,13 @@ export function keepTaken(parts: {
 				const waitsFor: SettingsReport['settings'][number]['waitsFor'] | null = waitsForStart
 					? 'restart'
 					: waitsForAddress;
-				// Of a file that is absent or cannot be read nothing is known to be on the disk; that it is so is told once, as that.
-				// A value that stands in for a refused restriction of such a file is from nowhere.
+				// Of a file that is absent or cannot be read nothing is known to be on the disk, where no other one sets the same; that it is so is told
+				// once, as that. A value that stands in for a refused restriction of such a file is from nowhere.
+				const isElsewhere = disk.isWhole && disk.origins.get(path)?.source !== 'default';
 				const isRead =
 					source === 'default'
 						? disk.origins.get(path)?.source !== 'default'
-						: source !== 'file' || disk.documents.some((one) => one.where === where);
+						: source !== 'file' || isElsewhere || disk.documents.some((one) => one.where === where);
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				// Of a port that could not be had the one from before is in use, or none.
 				const portOut = told.find(({ code, params }) => code === 'socket-failed' && params?.['setting'] === path);
@@ -198,9 +201,11 @@ export function keepTaken(parts: {
 			const variables = ofVariables((path) =>
 				notFollowed.includes(path) ? refusal : told.find((one) => isAbout(one, path)),
 			);
-			// A service or a workflow that the settings do not name any more, with the host that the device stays at.
+			// A service or a workflow that the settings do not name any more, with the host that the device stays at; a file that is gone, for a while.
+			const isOfFile = ({ code, params }: Failure) =>
+				code === 'settings-unreadable' && !disk.problems.some(({ message }) => message.includes(`${params?.['path']}`));
 			const kept = told.filter(({ code, params }) => code === 'settings-unreadable' && params?.['host'] !== undefined);
-			const notices = [...disk.notices, ...kept];
+			const notices = [...disk.notices, ...agent.ways.wanted().resolved.notices.filter(isOfFile), ...kept];
 			return { settings: [...settings, ...variables], problems: [...disk.problems], notices };
 		},
 	};

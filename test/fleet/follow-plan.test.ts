@@ -290,12 +290,19 @@ describe('a device with a fleet plan', () => {
 		expect(await shown()).toMatchObject({ value: 7, source: 'plan' });
 		expect(await shown()).not.toHaveProperty('waitsFor');
 		const back = service.waitFor('request');
-		await device.home.writeSettings({ heartbeatCadence: 30, fleet: { planUrl: server.url } });
+		await device.home.writeSettings({ heartbeatCadence: 31, fleet: { planUrl: server.url } });
 		await device.daemon.reload();
 		await back;
 		expect((await device.untilStatus(({ problem }) => problem === null)).plan?.followed).toBe(1);
 		expect(registrations(service)).toEqual([201, 201, 201]);
-		await expect.poll(shown).toMatchObject({ value: 30, source: 'file' });
+		await expect.poll(shown).toMatchObject({ value: 31, source: 'file' });
+		// The plan's is in force again, and not the default.
+		await device.home.writeSettings({ fleet: { planUrl: server.url } });
+		await device.daemon.reload();
+		await expect.poll(shown).toMatchObject({ value: 7, source: 'plan' });
+		expect(device.log.map(({ msg }) => msg).filter((msg) => /^setting taken: heartbeatCadence/.test(msg))).toHaveLength(
+			1,
+		);
 	});
 
 	test('waits for the lease of an application', async () => {

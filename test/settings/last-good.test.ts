@@ -1,7 +1,7 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import { LOCAL_ROUTES, type SettingsReport, type Status } from '../../src/protocol/local-api.ts';
 import { finish } from '../cli/command.ts';
 import { givenAgent, givenHome, givenPairedAgent, type RunningAgent, registrations } from '../harness/harness.ts';
 import type { SteppedClock } from '../harness/stepped-clock.ts';
@@ -257,6 +257,23 @@ test.each<[what: string, lose: (home: Awaited<ReturnType<typeof given>>['home'])
 	for (const path of ['baseUrl', 'heartbeatCadence', 'credential.apiKeyFile'])
 		expect(await row(device, path)).not.toHaveProperty('disk');
 	expect(await row(device, 'heartbeatCadence')).toMatchObject({ value: 45 });
+});
+
+test('config show tells a file of conf.d that is gone, and what is on the disk in its place [F1601]', async () => {
+	const { device, home, conf } = await given();
+	const other = join(home.paths.confDirectory, '10-other.json');
+	await writeFile(other, '{ "heartbeatCadence": 41 }');
+	await writeFile(conf, '{ "heartbeatCadence": 42, "deviceType": "scanner" }');
+	await device.daemon.reload();
+	await rm(conf);
+	await writeFile(other, '{ "heartbeatCadence": 44 }');
+	await device.untilStatus(({ warnings }) => warnings.some(({ message }) => message.includes('not there any more')));
+	expect(await row(device, 'heartbeatCadence')).toMatchObject({ value: 42, where: conf, disk: 44 });
+	expect(await row(device, 'deviceType')).not.toHaveProperty('disk');
+	const { notices } = (await device.client.request('admin', 'GET', LOCAL_ROUTES.settings)) as SettingsReport;
+	expect(notices.map(({ message }) => message)).toEqual([
+		`${conf} is not there any more; what it has set stays in force for now.`,
+	]);
 });
 
 test('the log names the file of conf.d and the setting that are at fault as they are, and no value [F805]', async () => {
