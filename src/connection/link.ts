@@ -311,14 +311,14 @@ function afterChannelEnded(
 	const registers = renews && !isFollowed;
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
-	const isUnseen = early.earlyEnds === null || (state.name === 'connecting' && event.closeCode !== null);
+	const isUnseen = early.earlyEnds === null || event.closeCode !== null;
 	const shown = afterShow(early, registers && !wantsFresh && isUnseen);
 	const then = registers && !shown.again ? 'register' : 'connect';
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
 	const leastMs = shown.soonMs ?? (state.backoff.inTurn ? 0 : null);
-	const isSecond = registers && state.name === 'connecting' && leastMs !== null;
+	const isSecond = registers && (state.name === 'connecting' || shown.again) && leastMs !== null;
 	const soonMs = isSecond ? Math.max(leastMs, Math.min(next.delayMs, withinSecondTry(leastMs, random))) : next.delayMs;
 	const delayMs = Math.ceil(soonMs);
 	const backoff = { ...next.backoff, refusedShows: shown.refused };

@@ -340,6 +340,7 @@ describe('a refused Connection', () => {
 	test('by close code 1008 is replaced as well', async () => {
 		const service = await givenService();
 		const device = await givenDeviceWithKey(service);
+		device.clock.advance(4000);
 		const gone = device.untilState('offline');
 		service.closeChannels(1008, 'expired');
 		await gone;

@@ -226,8 +226,9 @@ describe('the credentials of a new link', () => {
 	test('never show a new key to the old service', () => {
 		const elsewhere = withKey('w1', { baseUrl: 'https://other.example', credentialId: 'key-2' });
 		const changed = want(onlineWithKey, elsewhere).supervision;
-		const closed = tell(changed, 'current', ended(refused, 1008)).supervision;
-		const { supervision, effects } = tell(closed, 'current', timer);
+		// The channel has counted: a new Connection would be shown again first.
+		const closed = tell(changed, 'current', ended(refused, 1008), 10_000).supervision;
+		const { supervision, effects } = tell(closed, 'current', timer, 20_000);
 		expect(said(effects)).toEqual(['1 wait']);
 		expect(supervision.current?.state).toMatchObject({ name: 'connectWait', connection: { token: 'token-1' } });
 		expect(shown(tell(supervision, 'current', timer).effects)).toEqual(['token-1']);
