@@ -15,7 +15,8 @@ import type { RetryClass } from '../base/errors.ts';
  * | `slow` | the device's own side: it waits for a person | 5 to 10 min | 10 min |
  *
  * Up to 10 min the `Retry-After` of an overload is the least wait, spread over as much again; of any other class, or of one of
- * several addresses, up to 45 s of it, spread to 60 s. Where another address of the name was not tried yet, any class is an outage.
+ * several addresses, up to 45 s of it, spread to 60 s. Where another address of the name was not tried yet, any class is an outage, and that
+ * address is tried within 5 s: seven that accept and serve nothing stood before a live one for two minutes.
  */
 
 const SECOND = 1000;
@@ -202,7 +203,8 @@ function ownDelay(
 		return between(windowMs / 2, windowMs);
 	}
 	// Even the first return is spread: a switch that restarts takes all kiosks of a site down in the same second.
-	if (backoff.failures === 1) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
+	const isFirst = backoff.failures === 1 || failed.hasOther === true;
+	if (isFirst) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
 	const windowMs = Math.min(30 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND);
 	// A service that says so again and again is not restarting: it gets the growing wait, spread as widely.
 	return between(windowMs / 2, failed.serviceRestarts ? Math.max(15 * SECOND, windowMs) : windowMs);

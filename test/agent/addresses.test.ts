@@ -36,14 +36,14 @@ function givenName(): { addresses: string[] } {
 }
 
 /** @returns how many connections it took. */
-async function listenBeside(server: Server, port: number): Promise<() => number> {
+async function listenBeside(server: Server, port: number, address = BAD): Promise<() => number> {
 	const sockets = new Set<Socket>();
 	let taken = 0;
 	server.on('connection', (socket: Socket) => {
 		taken += 1;
 		sockets.add(socket.on('error', () => {}));
 	});
-	await new Promise<void>((resolve) => server.listen(port, BAD, resolve));
+	await new Promise<void>((resolve) => server.listen(port, address, resolve));
 	onTestFinished(async () => {
 		const closed = new Promise((resolve) => server.close(resolve));
 		for (const socket of sockets) socket.destroy();
@@ -104,8 +104,8 @@ async function givenBoth(kind: string) {
 	return { name, service, taken, setup };
 }
 
-async function untilBack(device: RunningAgent, fromMs: number): Promise<void> {
-	for (let waits = 0; waits < 4; waits += 1) {
+async function untilBack(device: RunningAgent, fromMs: number, atMost = 4): Promise<void> {
+	for (let waits = 0; waits < atMost; waits += 1) {
 		const { state } = await device.untilStatus(
 			(status) => status.state === 'online' || status.channel.nextAttemptAt !== null,
 		);
@@ -152,6 +152,25 @@ test.each(Object.keys(BEFORE_A_LIVE_ONE).filter((kind) => kind !== 'ends each ch
 		await untilBack(device, device.clock.monotonicMs());
 		expect(device.statuses.map(({ state }) => state)).not.toContain('blocked');
 		expect(taken()).toBe(1);
+	},
+);
+
+test.each(['resets a request', 'answers 503', 'shows the certificate of another'])(
+	'seven addresses of a name, each of which %s, stand before the live one for less than a minute [F1602]',
+	async (kind) => {
+		const { name, service, setup } = await givenBoth(kind);
+		const others = ['127.0.0.3', '127.0.0.4', '127.0.0.5', '127.0.0.6', '127.0.0.7', '127.0.0.8'];
+		const { make = () => createServer() } = BEFORE_A_LIVE_ONE[kind] ?? {};
+		const all = await Promise.all(others.map((address) => listenBeside(make(), service.port, address)));
+		const device = await givenAgent(setup);
+		await device.agent.setWorkflow('check-in');
+		await device.untilLive('check-in');
+		name.addresses = [BAD, ...others, LIVE];
+		const fromMs = device.clock.monotonicMs();
+		service.dropSockets();
+		await device.untilStatus(({ state }) => state !== 'online');
+		await untilBack(device, fromMs, 10);
+		expect(all.map((taken) => taken() > 0)).toEqual(others.map(() => true));
 	},
 );
 
