@@ -51,6 +51,8 @@ export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: Writt
 	/** Parts that have gone back, each up to the signing that was taken back; it, and all after it, count no more. */
 	const gone = new Map<string, string>();
 	const steps = new Map<string, { readonly words: string | null; readonly digest: string }>();
+	/** Parts with rings that were added since: fewer of them before is no step to go back to, which would go forward. */
+	const widened = new Set<string>();
 	let taken: readonly string[] | null = null;
 	let order: readonly string[] | undefined;
 	for (const one of signed.slice(0, signed.findIndex((own) => own.digest === digest) + 1).reverse()) {
@@ -62,17 +64,20 @@ export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: Writt
 			const after = words.get(name) ?? null;
 			if (until !== undefined || before === after) return [];
 			words.set(name, before);
-			const isStep = one.brake !== 'pause' && isOtherStep(before, after);
+			const [isStep, isLess] = [one.brake !== 'pause' && isOtherStep(before, after), !isOtherStep(after, before)];
 			const isMeant = only === undefined ? isStep || one.brake === undefined : name === only;
-			return (taken ? taken.includes(name) : isMeant) ? [{ name, before, isStep }] : [];
+			return (taken ? taken.includes(name) : isMeant) ? [{ name, before, isStep, isLess }] : [];
 		});
 		const isWhole = !taken && changes.some(({ isStep }) => isStep);
 		// Only the order of the rules is another one: there is no part to go back.
 		if (!taken && one.order && Object.keys(one.before).length === 0 && one.brake === undefined) taken = [];
 		if (!taken && changes.length > 0) taken = changes.map(({ name }) => name);
 		if (isWhole) order = one.order;
-		for (const { name, before, isStep } of changes)
-			if ((isStep || isWhole) && !steps.has(name)) steps.set(name, { words: before, digest: one.digest });
+		for (const { name, before, isStep, isLess } of changes) {
+			if (!isStep) widened.add(name);
+			if ((isStep || isWhole) && !steps.has(name) && !(isLess && widened.has(name)))
+				steps.set(name, { words: before, digest: one.digest });
+		}
 		if (taken?.every((name) => steps.has(name))) break;
 	}
 	if (!taken) return null;

@@ -1008,6 +1008,15 @@ describe('rollback takes back the newest step, whatever it was', () => {
 		expect((await step('rollback', 0)).stdout).toMatch(/no rollout to take back/);
 	});
 
+	test('of a ring after fewer devices takes all of the rollout back, and moves none forward [F1603]', async () => {
+		const plain = JSON.parse(JSON.stringify({ ...of(all), rollout: undefined }));
+		const ten = of([{ percent: 10 }]);
+		const { rules, step } = await givenSteps([plain], [ten], 'next-ring', [ten], 'next-ring', 'next-ring');
+		expect(await rules()).toEqual([of([{ percent: 10 }, { percent: 50 }, { percent: 100 }])]);
+		expect((await step('rollback', 0)).status).toBe(0);
+		expect(await rules()).toEqual([plain]);
+	});
+
 	test('of the rule that is named alone, and one more signature hides nothing [F1506]', async () => {
 		const second = { ...two(all), name: 'hall', match: { deviceIds: ['K-3*'] } };
 		const other = { ...second, rollout: { to: { workflowId: 'other' }, rings: all } };
