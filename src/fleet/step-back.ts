@@ -51,7 +51,7 @@ export function wayBackOf({ signed }: RolloutRecord, digest: string, plan: Writt
 	/** Parts that have gone back, each up to the signing that was taken back; it, and all after it, count no more. */
 	const gone = new Map<string, string>();
 	const steps = new Map<string, { readonly words: string | null; readonly digest: string }>();
-	/** Parts with rings that were added since: fewer of them before is no step to go back to, which would go forward. */
+	/** Parts with rings that were added since: to undo that they were fewer before would move devices forward. */
 	const widened = new Set<string>();
 	let taken: readonly string[] | null = null;
 	let order: readonly string[] | undefined;
