@@ -169,11 +169,11 @@ export function pausesKept(record: RolloutRecord, before: KnownPlan, after: Flee
 	return kept.length === 0 ? undefined : Object.fromEntries(kept);
 }
 
-/** Of a part that is paused: all of its rings had begun. */
+/** Of a part that is paused: all of its rings had begun. Settings and remarks of the same workflow bring it no further. */
 const isNoFurther = (rollout: PlanRollout | undefined, than: PlanRollout | undefined) =>
 	!rollout || !than
 		? rollout === than
-		: JSON.stringify(rollout.to) === JSON.stringify(than.to) &&
+		: rollout.to.workflowId === than.to.workflowId &&
 			rollout.rings.every(({ percent, agent }) =>
 				than.rings.some((ring) => ring.percent >= percent && JSON.stringify(ring.agent) === JSON.stringify(agent)),
 			);

@@ -414,6 +414,20 @@ describe('a pause that was published', () => {
 		expect((await step('next-ring')).stdout).toMatch(/revision 4: Paused .*: the defaults since/);
 	});
 
+	test.each([{ extensions: { 'example.com/ticket': 4711 } }, { settings: { heartbeatCadence: 60 } }])(
+		'holds a rule whose rollout gets %j beside its workflow [F1604]',
+		async (more) => {
+			const { plan, sign, out, of, step } = await givenPause();
+			const words = of();
+			const rules = words.rules.map((rule) => ({
+				...rule,
+				rollout: { ...rule.rollout, to: { ...rule.rollout.to, ...more } },
+			}));
+			expect((await sign(await plan(3, 'new', { ...words, rules }), out, '--allow-moves', '100')).status).toBe(0);
+			expect((await step('next-ring')).stdout).toMatch(/revision 3: Paused .*: rule lobby since .*, rule hall since/);
+		},
+	);
+
 	test('of one rule holds its devices also where it exchanges names with another [F1587]', async () => {
 		const { plan, sign, out, of, step } = await givenPause('--rule', 'lobby');
 		const words = of();
