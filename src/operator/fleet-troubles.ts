@@ -65,7 +65,7 @@ export function warnOfTroubles(shell: Pick<Shell, 'warn'>, reports: readonly Dev
 	const unusable = troubled(isOfCredential);
 	const refused = troubled((code) => REFUSED_SETTINGS.includes(code));
 	if (refused.length > 0)
-		shell.warn(`${counted(refused.length, 'device')} cannot go by changed settings (${list(refused)}).`);
+		shell.warn(`${counted(refused.length, 'device')} cannot go by changed settings or a plan (${list(refused)}).`);
 	if (unusable.length > 0)
 		shell.warn(
 			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,

@@ -93,6 +93,7 @@ const QUERIES = {
 	ending: 'idv_agent_credential_ends_time_seconds > 0',
 	// Of a way out or a workflow.
 	unfollowed: 'idv_agent_settings_refused_time_seconds > 0',
+	warned: 'idv_agent_warning{code=~"settings-.*"} > 0',
 	confirmed: 'idv_agent_plan_confirmed_revision',
 	refused: 'idv_agent_plan_refused > 0',
 	servedRefused: 'idv_agent_plan_served_refused == 1',
@@ -145,6 +146,7 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		problem,
 		unusable,
 		unfollowed,
+		warned,
 		ending,
 		refused,
 		servedRefused,
@@ -166,14 +168,15 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		const is = online.get(deviceId)?.value === 1;
 		const silentMs = silent.has(deviceId) || !online.has(deviceId) ? (silent.get(deviceId)?.value ?? 0) * 1000 : null;
 		const [unusableSince, refusedSince] = [unusable.get(deviceId)?.value, unfollowed.get(deviceId)?.value];
-		const beside = refusedSince === undefined ? null : 'settings-not-followed';
+		const ofSettings = warned.get(deviceId)?.labels['code'] ?? 'settings-not-followed';
+		const beside = refusedSince === undefined ? null : ofSettings;
 		const told = problem.get(deviceId)?.labels['code'];
 		const code = told ?? (unusableSince === undefined ? beside : 'credential-unreadable');
 		const since = code && isOfCredential(code) ? unusableSince : code && isOfSettings(code) ? refusedSince : undefined;
 		const isOf = { credential: isOfCredential(code ?? ''), settings: isOfSettings(code ?? '') };
 		const others = [
 			['credential-unreadable', isOf.credential ? undefined : unusableSince],
-			['settings-not-followed', isOf.settings && !isOf.credential ? undefined : refusedSince],
+			[ofSettings, isOf.settings && !isOf.credential ? undefined : refusedSince],
 		] as const;
 		const troubles = others.flatMap(([one, at]) => (at === undefined ? [] : [{ code: one, since: isoOf(at) }]));
 		const endsAt = ending.get(deviceId)?.value;

@@ -168,7 +168,7 @@ describe('idv fleet status --plan', () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const from = await lines(line('K-1', 'new', more), line('K-2', 'new'));
 		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--devices');
-		expect(stderr).toContain(`1 device cannot go by changed settings (K-1: ${words}`);
+		expect(stderr).toContain(`1 device cannot go by changed settings or a plan (K-1: ${words}`);
 		expect(stdout).toContain(words);
 		const code = Object.values(more)[0] as { code: string } | { code: string }[];
 		const problem = [code].flat()[0]?.code;
@@ -213,7 +213,7 @@ describe('idv fleet status --plan', () => {
 		const from = await lines(line('K-1', 'new', { warnings }), line('K-2', 'new', away));
 		const { stdout, stderr } = await status('--plan', plan, '--from', from, '--devices');
 		expect(stderr).toMatch(
-			/2 devices cannot go by changed settings \(K-1: it is not online with .*, since .*; and a setting on it is not/,
+			/2 devices cannot go by changed settings or a plan \(K-1: it is not online with .*, since .*; and a setting on it is not/,
 		);
 		expect(stderr).toMatch(
 			/2 devices cannot register with the credential of the settings \(K-1: .*; K-2: the service refuses/,
@@ -479,13 +479,14 @@ describe('idv fleet status --plan', () => {
 	test.each([
 		['a way out', null, 'it is not online with its changed settings, and stays with those from before'],
 		['a workflow', 'workflow-unknown', 'the service does not know the workflow'],
-	])('a metrics store tells which device has refused %s, and since when [F809]', async (_, problem, words) => {
+		['a value', 'settings-invalid', 'a setting on it is not valid, or not in force as it is written'],
+	])('a metrics store tells which device has refused %s, and since when [F809]', async (_, code, words) => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const points: Record<string, [object, number]> = {
 			report_time: [{ version: '0.2.0' }, Date.now() / 1000],
 			online: [{}, 1],
 			workflow: [{ workflow: 'new' }, 1],
-			...(problem && { problem: [{ code: problem }, 1] }),
+			...(code && { [code.startsWith('settings') ? 'warning' : 'problem']: [{ code }, 1] as const }),
 			settings_refused_time: [{}, Date.parse(since) / 1000],
 		};
 		const store = createServer((request, response) => {
@@ -495,7 +496,7 @@ describe('idv fleet status --plan', () => {
 		});
 		const url = `http://127.0.0.1:${await listen(store)}`;
 		const { stderr } = await status('--plan', plan, '--prometheus', url);
-		expect(stderr).toContain(`1 device cannot go by changed settings (P-1: ${words}, since 2026-02-03`);
+		expect(stderr).toContain(`1 device cannot go by changed settings or a plan (P-1: ${words}, since 2026-02-03`);
 	});
 
 	test.each<[string, number, string, RegExp]>([
@@ -958,7 +959,7 @@ describe('idv fleet status --plan', () => {
 		expect(never.stdout).not.toContain('Workflow nosuch');
 		expect(never.stdout).toContain(message);
 		const { stderr } = await status('--plan', plan, '--from', await lines(line('K-1', 'x', of({ since: at(-HOUR) }))));
-		expect(stderr).toContain(`1 device cannot go by changed settings (K-1: ${message.slice(0, -1)}, since`);
+		expect(stderr).toContain(`1 device cannot go by changed settings or a plan (K-1: ${message.slice(0, -1)}, since`);
 	});
 
 	test('an offline device has no workflow that it was refused, and each row names the plan that its device refuses [F1462]', async () => {
