@@ -32,10 +32,10 @@ export interface Shown {
 }
 
 /** After a channel has ended. @param isUnseen whether it was refused, and the service may not know its Connection yet: what else ends it counts for nothing. */
-export function afterShow({ registeredAtMs, refusedShows, earlyEnds }: Backoff, isUnseen: boolean): Shown {
+export function afterShow({ registeredAtMs, refusedShows }: Backoff, isUnseen: boolean): Shown {
 	if (!isUnseen || registeredAtMs === null) return { refused: refusedShows, again: false, soonMs: null };
 	const refused = refusedShows + 1;
 	const again = refused < SHOWS;
 	if (again && refused > 1) return { refused, again, soonMs: null };
-	return { refused, again, soonMs: again && earlyEnds === null ? KNOWN_AFTER_MS : 0 };
+	return { refused, again, soonMs: again ? KNOWN_AFTER_MS : 0 };
 }

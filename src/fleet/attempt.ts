@@ -18,6 +18,8 @@ interface Try {
 	readonly key: string;
 	readonly untilMs: number;
 	readonly tries: number;
+	/** A plan's has had its time once more, after an outage: a service that cuts one channel for the other gives it no end of it. */
+	readonly isExtended?: boolean;
 }
 
 /** The device's try to do as the plan or the settings say. */
@@ -85,15 +87,18 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	if (!same) return { name: 'trying', key, untilMs: nowMs + limitMs, tries: 0 };
 	// An outage says nothing of the change: its time is that beside what works.
 	const isOnline = current.state.name === 'online';
-	const leastMs = same.name === 'trying' && offline && isOnline ? (current.state.onlineAtMs ?? 0) + limitMs : 0;
+	const hasMore = same.name === 'trying' && isOnline && (offline !== undefined || !same.isExtended);
+	const leastMs = hasMore ? (current.state.onlineAtMs ?? 0) + limitMs : 0;
 	// It may have begun beside what worked.
 	const mostMs = isTurn && same.name === 'trying' ? nowMs + limitMs : Number.POSITIVE_INFINITY;
 	const untilMs = Math.min(mostMs, Math.max(leastMs, same.untilMs));
-	if (nowMs < untilMs) return untilMs === same.untilMs ? same : { ...same, untilMs };
+	if (nowMs < untilMs)
+		return untilMs === same.untilMs ? same : { ...same, untilMs, ...(!offline && { isExtended: true }) };
 	if (same.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: same.tries };
 	const cause = next && failureOf(next.state);
-	// While the whole device is offline the new workflow is not to blame, unless the service has said so.
-	const isBlamed = offline === undefined ? isRefusal(cause) : offline === 'turns';
+	// While the whole device is offline the new workflow is not to blame, unless the service has said so, and says otherwise of the old one.
+	const isOwn = isRefusal(cause) && cause?.code !== failureOf(current.state)?.code;
+	const isBlamed = offline === undefined ? isOwn : offline === 'turns';
 	// The device itself has held it back: it was not tried yet.
 	const isHeld = cause?.code === 'registering-too-often';
 	if ((!isOnline && !isBlamed) || isHeld) return { ...same, untilMs: nowMs + limitMs };

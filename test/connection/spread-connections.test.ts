@@ -51,7 +51,7 @@ const REFUSALS = [
 	[4401, 500],
 	[1008, 500],
 ] as const;
-const LAGS = [0.3, 2, 5, 20, 30].flatMap((seconds) =>
+const LAGS = [0.3, 1.5, 2, 5, 20, 30].flatMap((seconds) =>
 	REFUSALS.map(([code, afterMs]) => [seconds, code, afterMs] as const),
 );
 

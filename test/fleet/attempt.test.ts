@@ -168,6 +168,23 @@ describe('an attempt', () => {
 		}
 	});
 
+	test('of a plan is not blamed for an outage: what refuses the old one as well, and time that passed before it was back [F1605]', () => {
+		const no = (code: 'credential-refused' | 'workflow-unknown') => ({
+			name: 'waiting',
+			failure: failure(code, 'No.'),
+		});
+		const both = moving(no('credential-refused'), no('credential-refused'));
+		expect(assessAttempt(trying(), at(60_000, { supervision: both }))).toEqual({ ...trying(), untilMs: 120_000 });
+		const other = moving(no('credential-refused'), no('workflow-unknown'));
+		expect(assessAttempt(trying(), at(60_000, { supervision: other })).name).toBe('refused');
+		// Its whole time beside what works, and once only.
+		const back = (onlineAtMs: number) => moving({ ...ONLINE, onlineAtMs }, OFFLINE);
+		const more = assessAttempt(trying(), at(58_000, { supervision: back(50_000) }));
+		expect(more).toEqual({ ...trying(), untilMs: 110_000, isExtended: true });
+		expect(assessAttempt(more, at(105_000, { supervision: back(100_000) }))).toBe(more);
+		expect(assessAttempt(more, at(110_000, { supervision: back(100_000) })).name).toBe('refused');
+	});
+
 	test('is not refused for registrations that the device itself holds back [F1307]', () => {
 		const trying = assessAttempt(NO_ATTEMPT, at(0));
 		const held = { name: 'registerWait', failure: failure('registering-too-often', 'Too often.'), untilMs: 70_000 };
