@@ -97,7 +97,7 @@ export async function createNetwork(
 			return inspect(url, agent, limitMs);
 		},
 		retire() {
-			for (const agent of agents.values()) if (keepsConnections(agent)) agent.destroy();
+			for (const agent of agents.values()) if (keepsConnections(agent)) retireKept(agent);
 		},
 		async close() {
 			for (const agent of agents.values()) agent.destroy();
@@ -107,6 +107,11 @@ export async function createNetwork(
 
 /** Its types do not know it. */
 const keepsConnections = (agent: HttpAgent) => (agent as { keepAlive?: boolean }).keepAlive === true;
+/** What is under way goes on, such as an answer that is passed on for hours; its connection ends with it. */
+function retireKept(agent: HttpAgent): void {
+	Object.assign(agent, { keepAlive: false });
+	for (const socket of Object.values(agent.freeSockets).flatMap((sockets = []) => sockets)) socket.destroy();
+}
 const withoutBrackets = (hostname: string) => hostname.replace(/^\[(.*)\]$/, '$1');
 const usesTls = ({ protocol }: URL) => protocol === 'https:' || protocol === 'wss:';
 

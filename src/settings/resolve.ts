@@ -68,6 +68,8 @@ export function resolveSettings(
 	const unknown: Failure[] = [];
 	const documents: { where: string; document: unknown }[] = [];
 	const refused = new Set<string>();
+	/** Those of them that nothing good of their own source is in place of, nor what a later source says. */
+	const lost = new Set<string>();
 	let unknownCount = 0;
 	for (const [path, { fallback }] of known) {
 		values.set(path, fallback);
@@ -78,7 +80,7 @@ export function resolveSettings(
 		if (layer.source === 'file' && !isObject(layer.document))
 			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
 		const refuse = (one: string, where: string, isThere = false) => {
-			refused.add(one);
+			for (const all of [refused, lost]) all.add(one);
 			const own = ownBefore(one, where, before);
 			const isOwn = own !== null && !isMissing(one, own.value);
 			const kept = isOwn ? own.value : undefined;
@@ -87,12 +89,13 @@ export function resolveSettings(
 			if (!(one in RESTRICTS && isOpen)) mend(mended, one.split('.'), kept);
 			else if (!isThere) mend(mended, one.split('.'), {});
 			if (!isOwn) return;
+			if (!isOpen) lost.delete(one);
 			values.set(one, kept);
 			origins.set(one, { source: layer.source, where });
 		};
 		for (const { path, keys, value, where } of entries) {
 			const entry = known.get(path);
-			if (!entry) for (const one of slipsOf(path, value, refused)) refused.add(one);
+			if (!entry) for (const one of slipsOf(path, value, refused)) for (const all of [refused, lost]) all.add(one);
 			if (!entry && ++unknownCount > MAX_UNKNOWN) continue;
 			const problem = !entry
 				? { message: unknownKey(path, known), within: [] }
@@ -114,6 +117,7 @@ export function resolveSettings(
 					refuse(one, where, entry !== undefined);
 			} else {
 				isUnchanged &&= isSame(problem.value, value);
+				lost.delete(path);
 				values.set(path, problem.value);
 				origins.set(path, { source: layer.source, where });
 			}
@@ -149,7 +153,7 @@ export function resolveSettings(
 	};
 	const allHeld = [
 		...holdForUnread(unread, values, before, goBack),
-		...holdBack(refused, values, before, goBack, tellOwn),
+		...holdBack(lost, values, before, goBack, tellOwn),
 	];
 	// Nothing goes on with settings that were never valid: they only have mistakes.
 	const held = before || problems.length + unread.length === unknown.length ? allHeld : [];

@@ -56,10 +56,9 @@ export function holdBack(
 	const told: Failure[] = [];
 	for (const path of refused) {
 		const restricts = RESTRICTS[path] ?? {};
-		if (!isOpen(path, values.get(path))) continue;
-		// It may have moved from another source.
+		// It may have moved from another source, and what is below it is broader.
 		if (before && !isOpen(path, valueAt(before.settings, path))) goBack([path], before);
-		else
+		else if (isOpen(path, values.get(path)))
 			for (const [held, meanwhile] of Object.entries(restricts)) {
 				const wanted = values.get(held);
 				// A variable counts again at each start, whatever was in force.

@@ -1,5 +1,5 @@
 /** A request on a kept connection goes the same way out as any other, and fails in the same words. */
-import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpServer, type ServerResponse } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { createServer as createTlsServer } from 'node:tls';
@@ -108,4 +108,30 @@ const rows: [string, string, () => Promise<Case>][] = [
 
 test.each(rows)('%s comes to %s by both ways', async (_name, expected, given) => {
 	expect(await bothWays(await given())).toEqual([expected, expected]);
+});
+
+test('a network that retires lets an answer end that is under way, and closes what is kept for a next request [F1606]', async () => {
+	const held = Promise.withResolvers<ServerResponse>();
+	const server = createHttpServer((request, response) => {
+		if (request.url !== '/held') return void response.end('ok');
+		response.write('first ');
+		held.resolve(response);
+	});
+	const port = await listen(server);
+	const network = await createNetwork({}, {});
+	onTestFinished(() => network.close());
+	const get = (path: string) =>
+		network.ask({
+			...{ method: 'GET', url: new URL(`http://127.0.0.1:${port}${path}`), headers: {}, body: null, idleMs: 5000 },
+			...{ signal: new AbortController().signal, keeps: 4000 },
+		});
+	const [answer, other] = await Promise.all([get('/held'), get('/other')]);
+	await text(other);
+	const open = () => new Promise<number>((resolve) => server.getConnections((_, count) => resolve(count)));
+	expect(await open()).toBe(2);
+	network.retire();
+	await expect.poll(open).toBe(1);
+	(await held.promise).end('second');
+	expect(await text(answer)).toBe('first second');
+	await expect.poll(open).toBe(0);
 });

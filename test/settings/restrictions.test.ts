@@ -107,6 +107,21 @@ test('a bad value in a file that another one goes before keeps the value that th
 	expect(read(good, base).settings).toMatchObject(base);
 });
 
+test('a bad restriction never opens what was closed, and holds nothing that a later file says [F1607]', () => {
+	const file = (where: string, document: object): SettingsLayer => ({ source: 'file', where, document });
+	const allow = (paths: unknown) => ({ forward: { allow: paths } });
+	const base = file('config.json', allow(['/api']));
+	const good = resolveSettings([base, file('10.json', allow(['/api/a']))]);
+	// The same file under another name, and another one that never had a good value.
+	for (const bad of [file('11.json', allow('api')), file('20.json', allow(7))])
+		expect(resolveSettings([base, bad], undefined, good).settings.forward.allow).toEqual(['/api/a']);
+	const acts = (value: unknown) => ({ service: { actOnMessages: value } });
+	const covered = [file('10.json', acts('x')), file('20.json', acts(true))];
+	for (const before of [null, good])
+		expect(resolveSettings(covered, undefined, before).settings.service.actOnMessages).toBe(true);
+	expect(resolveSettings(covered.toReversed(), undefined, good).settings.service.actOnMessages).toBe(false);
+});
+
 test('where the paths that may be forwarded are refused, nothing is forwarded, until they are right or gone', async () => {
 	const { home, service, device, push } = await given();
 	const answer = async () => (await ask(device, `${LOCAL_ROUTES.service}api/x`, { method: 'GET' })).status;
