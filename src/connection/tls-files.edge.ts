@@ -54,7 +54,10 @@ export function addAuthorities(context: SecureContext, authorities: readonly str
 
 function readAuthorities(path: string, read: ReadFile): string[] {
 	const text = readSetting('network.caFile', path, read) ?? '';
-	const certificates = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+	// Each from its first line to its last, or to the next one's where it is cut off.
+	const certificates = text
+		.split(/(?=-----BEGIN CERTIFICATE-----)/)
+		.flatMap((part) => /^-----BEGIN CERTIFICATE-----[\s\S]*?(?:-----END CERTIFICATE-----|$)/.exec(part) ?? []);
 	const broken = certificates.findIndex((pem) => !isCertificate(pem));
 	if (certificates.length > 0 && broken < 0) return certificates;
 	const place =

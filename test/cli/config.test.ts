@@ -309,6 +309,8 @@ describe('config check', () => {
 		const authorities = join(home.directory, 'ca.pem');
 		const certificate = await readFile(fixture('ca.pem'), 'utf8');
 		await writeFile(authorities, certificate + certificate.replace('MII', 'AAA'));
+		const half = join(home.directory, 'half.pem');
+		await writeFile(half, certificate + certificate.slice(0, -40));
 		const check = (...sets: string[]) =>
 			home.agent([
 				'config',
@@ -317,11 +319,12 @@ describe('config check', () => {
 				'baseUrl=https://id.example.com',
 				...sets.flatMap((set) => ['--set', set]),
 			]);
-		const [missing, unusable, authority, damaged, applications, both] = await Promise.all([
+		const [missing, unusable, authority, damaged, cut, applications, both] = await Promise.all([
 			check(`credential.apiKeyFile=${home.directory}/none`),
 			check(`credential.apiKeyFile=${secret}`),
 			check(`network.caFile=${secret}`),
 			check(`network.caFile=${authorities}`),
+			check(`network.caFile=${half}`),
 			check('local.http.port=8766', `local.http.applicationsFile=${secret}`),
 			check(`credential.apiKeyFile=${home.directory}/none`, `network.caFile=${secret}`),
 		]);
@@ -329,6 +332,7 @@ describe('config check', () => {
 			[missing, /none cannot be read: it is not there/],
 			[unusable, /key has more than one line/],
 			[authority, /network\.caFile \S+ has no readable PEM certificate/],
+			[cut, /network\.caFile \S+ has 2 certificates, and number 2 is damaged/],
 			[damaged, /network\.caFile \S+ has 2 certificates, and number 2 is damaged/],
 			[both, /none cannot be read: it is not there[\s\S]*network\.caFile \S+ has no readable PEM certificate/],
 			[applications, /applications file .*key cannot be used: line 1: it is not "name origin token"/],
