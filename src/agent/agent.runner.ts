@@ -48,7 +48,7 @@ const FINISH_WITHIN_MS = 2000;
 export interface Agent extends HasEnds, Pick<ReturnType<typeof createCommands>, 'reconnectsAsked'> {
 	readonly events: EventsFeed;
 	/** The leases that make a workflow change wait. */
-	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'list'>;
+	readonly leases: Pick<WorkflowLeases, 'hold' | 'release' | 'releaseOthers' | 'list'>;
 	/** The service and the Connection in use; a secret, for forwarding only. `null` while there is none. */
 	access(): { readonly baseUrl: string; readonly token: string } | null;
 	/** The device's own hosts, ids and paths, which its log shows. */

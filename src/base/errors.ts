@@ -167,7 +167,7 @@ export const CATALOGUE = {
 		'picture-unreadable': 'Give a PNG, JPEG or WebP file that this user may read.',
 		'picture-without-code': 'Take the picture again: the whole code, sharp, with a white border.',
 		'picture-with-several-codes': 'Take a picture that shows only the code that is meant.',
-		'provision-invalid': 'Correct the file; it is taken at the next start, or by idv-agent provision.',
+		'provision-invalid': 'Correct it; a file is taken at the next start, or by idv-agent provision.',
 		'body-invalid': 'Correct the fields named in the answer.',
 		'body-too-large': 'Send less; the message names the limit.',
 	}),
@@ -233,7 +233,7 @@ export const CATALOGUE = {
 		'provision-failed': 'Run it as root, with /etc writable and space on the disk; nothing was taken from the file.',
 		'state-unwritable': 'Give the user of the agent a writable state directory with free space.',
 		'state-unreadable':
-			'Make the state directory readable for the user of the agent, or replace a disk that reports errors; nothing in it was changed.',
+			'Run a command as root (sudo). For the agent, make its state directory readable for its user, or replace a disk that reports errors; nothing in it was changed.',
 		'state-corrupt': 'Pair again unless the agent is online. The damaged file was set aside next to the state.',
 		'socket-failed': 'Give the user of the agent a run directory it may write to, with a short path.',
 		'disk-low': 'Make room on the file system of the state directory.',

@@ -300,7 +300,7 @@ export async function startDaemon(options: DaemonOptions) {
 					onWrongPins: hooks.refused,
 					onFault,
 				}),
-			...{ warn: agent.warn, pieces: agent.ways.pieces, clock },
+			...{ warn: agent.warn, pieces: agent.ways.pieces, leases: agent.leases, clock },
 			log,
 			onFault,
 		});

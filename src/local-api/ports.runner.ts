@@ -26,6 +26,7 @@ export interface LocalPortsParts {
 	readonly warn: Agent['warn'];
 	/** The last that could be used, with which a start goes on beside a bad setting. */
 	readonly pieces: Agent['ways']['pieces'];
+	readonly leases: Pick<Agent['leases'], 'releaseOthers'>;
 	readonly clock: Pick<Clock, 'schedule'>;
 	readonly log: Pick<Log, 'info'>;
 	readonly onFault: (error: unknown) => void;
@@ -146,6 +147,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 		async apply({ page: { port }, local: { metricsPort, http } }: Settings): Promise<void> {
 			await readApplications(http.applicationsFile);
 			dismiss();
+			parts.leases.releaseOthers(applications.map(({ name }) => `${name}:`));
 			await openSockets();
 			desired = [port, metricsPort, http.port];
 			await inTurn(move);

@@ -41,12 +41,14 @@ export function channelUrl(baseUrl: string, channelPath: string, query?: URLSear
 	return url;
 }
 
+const MAX_BASE_URL = 4096;
 /**
  * The base URL in the one form in which it is stored and compared: scheme, punycode host, port and path without a
  * trailing slash. `null` for anything but plain http(s) to one host without user, password, query or fragment.
  */
 export function normalizeBaseUrl(text: string): string | null {
-	const url = URL.parse(text.trim());
+	// A longer one is a mistake, and many slashes at its end take time.
+	const url = text.length > MAX_BASE_URL ? null : URL.parse(text.trim());
 	if (!url || (url.protocol !== 'https:' && url.protocol !== 'http:')) return null;
 	if (url.username || url.password || url.search || url.hash || !/^[^*]+$/.test(url.hostname)) return null;
 	return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;

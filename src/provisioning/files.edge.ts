@@ -35,7 +35,8 @@ async function inspect(file: string, stat: Stats, descriptor: number): Promise<v
 	const exposure = exposureOf(file, stat, { secret: false }) ?? (await findExposure(file, { secret: false }));
 	if (exposure)
 		throw new AgentError('file-exposed', `${file} is not taken, because ${exposure.reason}.`, {
-			remedy: exposure.remedy,
+			// It may hold a key in plain text.
+			remedy: exposure.remedy.replace('0644', '0600'),
 		});
 }
 

@@ -88,6 +88,8 @@ export function readProvision(text: string, where: string): Provision {
 		faults.push(`${where}: baseUrl is missing: a credential is only sent to a host that is named here.`);
 	if (settings['credential'] && secrets.length > 0)
 		faults.push(`${at('settings', 'credential')}: settings.credential and ${secrets[0]?.kind} exclude each other.`);
+	if (Object.keys(settings).length === 0 && secrets.length === 0 && faults.length === 0)
+		faults.push(`${where}: it names neither a service nor a setting.`);
 	if (faults.length > 0) throw new AgentError('provision-invalid', faults.join('\n'));
 	return {
 		settings,

@@ -131,13 +131,16 @@ function demandedRegistration(inputs: RegistrationInputs): {
 	const kept = state.connections.find((saved) => saved.baseUrl === baseUrl);
 	if (!kept) return { ...nothing, blocker: failure('workflow-missing', 'No workflow is set for this device.') };
 	const demanded = registrationFor(inputs, baseUrl, kept.request.workflowId);
-	return { ...nothing, demanded, missing: notNamed('workflow', baseUrl) };
+	return { ...nothing, demanded, missing: notNamed('workflow', baseUrl, plan?.revision) };
 }
 
-function notNamed(what: 'service' | 'workflow', baseUrl: string): Failure {
+/** @param revision of a plan that says nothing of it either. */
+function notNamed(what: 'service' | 'workflow', baseUrl: string, revision?: number): Failure {
 	const { host } = new URL(baseUrl);
-	const message = `The settings name no ${what} any more; this device stays with its Connection to ${host}.`;
-	const back = 'Put the settings file back, or';
+	const who =
+		revision === undefined ? 'The settings name' : `Revision ${revision} of the fleet plan and the settings name`;
+	const message = `${who} no ${what} any more; this device stays with its Connection to ${host}.`;
+	const back = revision === undefined ? 'Put the settings file back, or' : 'Name one in the plan or the settings, or';
 	const remedy = {
 		service: `${back} take this device away: idv-agent unpair, or pair --replace.`,
 		workflow: `${back} set the workflow by hand: idv-agent workflow set ID.`,

@@ -1,6 +1,6 @@
 /** The leases that applications hold; `desired-registration.ts` decides what waits for them. */
 import { type Clock, isoAt } from '../base/clock.edge.ts';
-import type { LeaseReport } from '../protocol/local-api.ts';
+import { applicationIn, type LeaseReport } from '../protocol/local-api.ts';
 import {
 	currentLeases,
 	holdLease,
@@ -47,6 +47,14 @@ export function keepLeases(parts: { clock: Clock; requestReconcile: () => void; 
 		},
 		release(name: string, work?: string) {
 			held = releaseLease(held, name, work);
+			save();
+			requestReconcile();
+		},
+		/** Of applications that are in the file no more: none of them can release its own. @param known their names, each with a colon. */
+		releaseOthers(known: readonly string[]) {
+			const kept = held.filter(({ name }) => ['', ...known].includes(applicationIn(name)));
+			if (kept.length === held.length) return;
+			held = kept;
 			save();
 			requestReconcile();
 		},

@@ -416,6 +416,31 @@ describe('the one rule', () => {
 		expect(await device.untilLive('boarding')).toMatchObject({ workflow: { source: 'workflow set' } });
 	});
 
+	test('a plan that stops naming the workflow of a device that has no other is told as that, and not as a file that is gone', async () => {
+		const service = await givenService();
+		const server = await givenPlanServer(plan(3, 'check-in'));
+		const home = await givenHome();
+		const credential = { apiKeyFile: await home.secretFile('key', service.credentials.apiKey) };
+		const settings = { baseUrl: service.url, credential, fleet: { planUrl: server.url } };
+		const device = await givenAgent({ home, settings });
+		device.clock.advance(FIRST_LOOK_MS);
+		await device.untilLive('check-in');
+		server.publish(plan(4, null));
+		await whileIntervalsPass(
+			device,
+			device.untilStatus(({ plan }) => plan?.followed === 4),
+		);
+		const { state, warnings } = device.agent.status();
+		expect([state, warnings.map(({ message, remedy }) => `${message} ${remedy}`)]).toEqual([
+			'online',
+			[
+				expect.stringMatching(
+					/^Revision 4 of the fleet plan and the settings name no workflow any more; .* Name one in the plan/,
+				),
+			],
+		]);
+	});
+
 	test('without the plan the assignment from before counts again', async () => {
 		const { device } = await givenFleetDevice(plan(3, 'boarding'));
 		device.clock.advance(FIRST_LOOK_MS);

@@ -34,6 +34,8 @@ import {
 	readAgentMessage,
 	readNotification,
 } from '../../src/protocol/channel.ts';
+import { normalizeBaseUrl } from '../../src/protocol/endpoints.ts';
+
 import { type FrameForm, messagesIn } from '../../src/protocol/frame-messages.ts';
 import { parseJson } from '../../src/protocol/json.ts';
 import { ackRequestSchema, leaseRequestSchema, pairRequestSchema } from '../../src/protocol/local-api.ts';
@@ -41,7 +43,7 @@ import { MAX_CODE_LENGTH, readPairingCode } from '../../src/protocol/pairing-cod
 import { readAnswerTexts, tokenIn } from '../../src/protocol/registration-answer.ts';
 import { MAX_PROVISION_BYTES, readProvision } from '../../src/provisioning/provision.ts';
 import { MAX_SETTINGS_BYTES, readSettingsLayers } from '../../src/settings/files.edge.ts';
-import { readHeaderLines } from '../../src/settings/header-lines.ts';
+import { readHeader, readHeaderLines } from '../../src/settings/header-lines.ts';
 import { resolveSettings } from '../../src/settings/resolve.ts';
 import { lookAtState } from '../../src/state/store.edge.ts';
 import { readRejected } from '../../src/telemetry/otlp.ts';
@@ -190,6 +192,12 @@ const PARSERS: Readonly<Record<string, Parser>> = {
 		read: (text) => readBrowserApplications(file('applications', text)).catch(() => {}),
 	},
 	'file of headers': { bytes: 16 * KIB, read: (text) => readHeaderLines(text, true, () => new Error('refused')) },
+	'line of a header': {
+		bytes: 256 * KIB,
+		around: (text) => `X-A:${text}\u00e9`,
+		read: (text) => readHeader(text, true),
+	},
+	'base address': { bytes: 256 * KIB, around: (text) => `https://a.example/${text}\u00e9`, read: normalizeBaseUrl },
 	// Up to 256 MiB on the machine of an operator: as long as it costs no more than its length.
 	inventory: { bytes: 256 * KIB, read: (text) => readInventory(file('inventory.jsonl', text)).catch(() => {}) },
 	'inventory in CSV': {
@@ -268,6 +276,7 @@ const SHAPES: Readonly<Record<string, (bytes: number) => string>> = {
 	'a form': (bytes) => filled('a=b', bytes, '&'),
 	commas: (bytes) => ','.repeat(bytes),
 	points: (bytes) => 'a.'.repeat(bytes / 2),
+	slashes: (bytes) => '/'.repeat(bytes),
 	markup: (bytes) => '<'.repeat(bytes),
 };
 

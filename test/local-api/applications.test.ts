@@ -81,7 +81,8 @@ test.each([
 	['token is another one', lineOf({ ...LOBBY, token: 'another-'.padEnd(40, 'z') })],
 	['contents are left out', lineOf(LOBBY, 'contents=no')],
 ])('the streams of a page whose %s end at the reload, and those of others stay [F1598]', async (_, lines) => {
-	const { device, file } = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+	const { device, file, as } = await givenDevice(lineOf(LOBBY) + lineOf(DESK));
+	for (const who of [LOBBY, DESK]) await as(who, '/v1/leases', 'POST', { name: 'work' });
 	const pages = await Promise.all(
 		[LOBBY, DESK].flatMap((who) =>
 			['/v1/events/stream', '/v1/status/stream'].map((path) => openPage(device, who, path)),
@@ -92,6 +93,9 @@ test.each([
 	await writeFile(file, lines + lineOf(DESK));
 	await device.daemon.reload();
 	await expect.poll(() => pages.map(({ isOpen }) => isOpen)).toEqual([false, false, true, true]);
+	// Nor does a lease outlive its line, which no one could release.
+	const names = device.agent.leases.list().leases.map(({ name }) => name);
+	expect(names).toEqual(lines === '' ? ['desk:work'] : ['lobby:work', 'desk:work']);
 });
 
 describe('names', () => {
