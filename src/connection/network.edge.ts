@@ -107,7 +107,7 @@ export async function createNetwork(
 
 /** Its types do not know it. */
 const keepsConnections = (agent: HttpAgent) => (agent as { keepAlive?: boolean }).keepAlive === true;
-/** What is under way goes on, such as an answer that is passed on for hours; its connection ends with it. */
+/** Requests that are under way go on, such as an answer that is passed on for hours; their connections end with them. */
 function retireKept(agent: HttpAgent): void {
 	Object.assign(agent, { keepAlive: false });
 	for (const socket of Object.values(agent.freeSockets).flatMap((sockets = []) => sockets)) socket.destroy();
