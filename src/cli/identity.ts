@@ -67,7 +67,9 @@ async function askMachine(shell: Shell, flags: AskFlags): Promise<{ report: Mach
 /** The identity pinned at pairing; without it where this user may not read it. */
 async function readState(stateDir: string, notes: string[]): Promise<DeviceState> {
 	try {
-		return (await lookAtState(stateDir)).state;
+		const { state, notices } = await lookAtState(stateDir);
+		notes.push(...notices.map((one) => sentenceOf(one, 'over')));
+		return state;
 	} catch (error) {
 		if (!(error instanceof AgentError)) throw error;
 		notes.push(`${error.message} What was pinned at a pairing is not considered.`);

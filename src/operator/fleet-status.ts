@@ -326,11 +326,12 @@ function printCsv(shell: Shell, devices: readonly DeviceStanding[]): void {
 	shell.text(`${[CSV_COLUMNS.join(','), ...lines].join('\r\n')}\r\n`);
 }
 
+/** The beginning of a formula, behind what a spreadsheet passes over: full-width signs as well. */
+const FORMULA = /(^|[;,])(?=[\s\p{Cf}"']*[=+\-@\uff1d\uff0b\uff0d\uff20])/gu;
 /** Words of a device must not become a formula in a spreadsheet, also one that takes `;` for the end of a cell. */
 function csvField(value: string | number | null): string {
 	const text = value === null ? '' : onOneLine(String(value));
-	const safe =
-		typeof value === 'string' ? text.replaceAll(/(^|[;,])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/g, "$1'") : text;
+	const safe = typeof value === 'string' ? text.replaceAll(FORMULA, "$1'") : text;
 	return /[",;]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

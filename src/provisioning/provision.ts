@@ -88,7 +88,7 @@ export function readProvision(text: string, where: string): Provision {
 		faults.push(`${where}: baseUrl is missing: a credential is only sent to a host that is named here.`);
 	if (settings['credential'] && secrets.length > 0)
 		faults.push(`${at('settings', 'credential')}: settings.credential and ${secrets[0]?.kind} exclude each other.`);
-	if (Object.keys(settings).length === 0 && secrets.length === 0 && faults.length === 0)
+	if (saysNothing(settings) && secrets.length === 0 && faults.length === 0)
 		faults.push(`${where}: it names neither a service nor a setting.`);
 	if (faults.length > 0) throw new AgentError('provision-invalid', faults.join('\n'));
 	return {
@@ -99,6 +99,10 @@ export function readProvision(text: string, where: string): Provision {
 		names: Object.keys(document).filter((name) => name !== 'replace'),
 	};
 }
+
+/** An empty variable of what has written the file must not take the place of settings that are there. */
+const saysNothing = (value: unknown): boolean =>
+	value === null || (typeof value === 'object' && Object.values(value).every(saysNothing));
 
 /** The settings with the file in which the agent finds the secret. */
 export function provisionedSettings(

@@ -705,6 +705,7 @@ describe('idv fleet status --plan', () => {
 			line('K-1', 'old', { plan: { revision: 7, followed: 6, refused } }),
 			line('K-2', 'new', { agentVersion: '-1' }),
 			line('K-3;=1', 'new', { agentVersion: '＝1' }),
+			line('K-4;"=1;\u200b=2', 'new'),
 		);
 		const { stdout } = await status('--plan', plan, '--from', from, '--csv');
 		const { parse } = await import('csv-parse/sync');
@@ -712,6 +713,7 @@ describe('idv fleet status --plan', () => {
 			{ deviceId: 'K-1', standing: 'refused', workflowId: 'old', target: 'new', reason: `'=cmd("x"), or not` },
 			{ deviceId: 'K-2', standing: 'atTarget', agentVersion: "'-1", reason: '' },
 			{ deviceId: "K-3;'=1", agentVersion: "'＝1" },
+			{ deviceId: `K-4;'"=1;'\u200b=2` },
 		]);
 	});
 

@@ -346,11 +346,16 @@ describe('a provisioning file', () => {
 
 	test.each<[what: string, text: string, says: RegExp]>([
 		['that is empty', '', /provision\.json: line 1, column 1: the file is empty/],
-		[
-			'that names nothing',
+		...[
 			'{ "settings": {}, "replace": true }',
+			'{ "baseUrl": null }',
+			'{ "trustedOrigins": [] }',
+			'{ "settings": { "service": {} } }',
+		].map((text): [string, string, RegExp] => [
+			`that names nothing (${text})`,
+			text,
 			/provision\.json: it names neither a service nor a setting/,
-		],
+		]),
 		['with a comma too many', '{\n  "baseUrl": "https://a.example",\n}', /line 3, column 1: there is a comma too many/],
 		[
 			'with a name that is not known',
