@@ -92,8 +92,12 @@ export function holdForUnread(
 		told.push(failure('settings-invalid', `${path} waits: ${file} cannot be read.`));
 	};
 	for (const [path, restricts] of Object.entries(RESTRICTS)) {
-		if (before && isOpen(path, values.get(path)) && !isOpen(path, valueAt(before.settings, path)))
-			stays(path, undefined);
+		// The address opens nothing else; all others may be broader than they were.
+		const isOther =
+			path === 'baseUrl'
+				? isOpen(path, values.get(path))
+				: !isSame(values.get(path), before && valueAt(before.settings, path));
+		if (before && isOther && !isOpen(path, valueAt(before.settings, path))) stays(path, undefined);
 		for (const [held, meanwhile] of Object.entries(restricts)) {
 			const closed = meanwhile ?? listSettings().get(held)?.fallback;
 			const allowed = [closed, before ? valueAt(before.settings, held) : closed];

@@ -122,6 +122,18 @@ test('a bad restriction never opens what was closed, and holds nothing that a la
 	expect(resolveSettings(covered.toReversed(), undefined, good).settings.service.actOnMessages).toBe(false);
 });
 
+test('beside a file that cannot be read no restriction changes, also not to another value [F1608]', () => {
+	const file = (where: string, document: object): SettingsLayer => ({ source: 'file', where, document });
+	const base = file('config.json', { fleet: { name: 'wide' }, update: { window: '00:00-23:00' } });
+	const narrow = { fleet: { name: 'narrow' }, update: { window: '02:00-03:00' } };
+	const good = resolveSettings([base, file('10.json', narrow)]);
+	const { settings, problems } = resolveSettings([base], undefined, good, ['11.json']);
+	expect(settings).toMatchObject(narrow);
+	for (const path of ['fleet.name', 'update.window'])
+		expect(problems.map(({ message }) => message)).toContain(`${path} waits: 11.json cannot be read.`);
+	expect(resolveSettings([base], undefined, good).settings).toMatchObject({ fleet: { name: 'wide' } });
+});
+
 test('where the paths that may be forwarded are refused, nothing is forwarded, until they are right or gone', async () => {
 	const { home, service, device, push } = await given();
 	const answer = async () => (await ask(device, `${LOCAL_ROUTES.service}api/x`, { method: 'GET' })).status;

@@ -389,7 +389,9 @@ describe('the fields', () => {
 			'id.example closed the channel with 1008 (policy violation): expired.',
 		);
 		const renewing = tell(moving, 'next', registerFailed(gone404));
-		const alone = tell(renewing, 'current', ended(expired, 1008));
+		// Its channel has counted: a new Connection would be shown again first.
+		const later = { atMs: 7 * MINUTE };
+		const alone = tell(renewing, 'current', { ...ended(expired, 1008), ...later });
 		expect(describeStatus(snapshot(alone, gone)).problem?.message).toBe(gone404.message);
 		// Its own registration is under way, and says it too.
 		const tried = tell(tell(alone, 'current', timer), 'current', registerFailed(unreachable));
