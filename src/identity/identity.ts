@@ -323,9 +323,9 @@ const HARDWARE = PARTS.filter((part) => part !== 'machine');
 const sharesHardware = (then: Fingerprint, now: Fingerprint) =>
 	HARDWARE.some((part) => then[part] !== null && then[part] === now[part]);
 
-/** Whether both was known of the hardware then, and neither is there now. Where the machine-id is not there either, nothing can be read, or it is a container. */
+/** Whether nothing is there now of the hardware that was known then. Where the machine-id is not there either, nothing can be read, or it is a container. */
 const isBare = (then: Fingerprint, now: Fingerprint) =>
-	now.machine !== null && HARDWARE.every((part) => then[part] !== null && now[part] === null);
+	now.machine !== null && HARDWARE.some((part) => then[part] !== null) && HARDWARE.every((part) => now[part] === null);
 
 /**
  * Parts known both then and now, and different; a placeholder of the maker where a serial number was is of another board. A serial number

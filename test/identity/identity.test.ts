@@ -614,6 +614,20 @@ describe('a device that registered and was never paired', () => {
 		]);
 	});
 
+	test('that is known by its card alone says so where no card of a maker is left, paired or not, as a copy of its disk would [F1609]', () => {
+		const bare = machineWith({ serial: null, mac: null });
+		const random = machineWith({ serial: null, mac: '02:11:22:33:44:55' });
+		for (const [pinned, before] of [
+			[null, kept],
+			[pinnedWith(on), null],
+		] as const)
+			for (const facts of [bare, random])
+				expect(chooseIdentity(facts, {}, pinned, before)).toMatchObject({
+					cloned: false,
+					warnings: [{ code: 'identity-changed', message: expect.stringMatching(/^Nothing of the hardware is here/) }],
+				});
+	});
+
 	test('in a container moves with its volume to another host and another image, paired or not [F744]', () => {
 		const host = (parts: Parameters<typeof machineWith>[0]) => ({ ...machineWith(parts), isContainer: true });
 		const first = complete(chooseIdentity(host({}), {}, null, GENERATED));
