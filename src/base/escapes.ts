@@ -25,7 +25,25 @@ export function cutOut(text: string, secrets: readonly string[]): string {
 		if (forms.some((form) => indexOf(bytes, form) >= 0)) return SECRET_MARK;
 		view = takeEscapesOff(view);
 	}
-	return clean;
+	const squeezed = clean.replaceAll(BETWEEN, '');
+	const plain = squeezed.replaceAll('-', '+').replaceAll('_', '/');
+	const isThere = (secret: string) =>
+		squeezed.includes(secret.replaceAll(BETWEEN, '')) || inBase64(secret).some((form) => plain.includes(form));
+	// A shorter one stands in many texts by chance.
+	return wanted.some((secret) => secret.length >= 8 && isThere(secret)) ? SECRET_MARK : clean;
+}
+
+/** Signs that may stand between those of a secret and that a cleaned text shows as a blank, or that no one sees. */
+const BETWEEN = /\x1b\[[\d;]*[A-Za-z]|<[^<>]{0,20}>|[\s\p{Cc}\p{Cf}]/gu;
+
+/** What stands for these signs in base64, behind none, one or two others. Only of Latin letters: no credential has others. */
+function inBase64(secret: string): readonly string[] {
+	if (/[^\0-\xff]/.test(secret)) return [];
+	return [0, 1, 2].map((before) => {
+		const whole = btoa(' '.repeat(before) + secret);
+		// Ends that others have a part in say nothing.
+		return whole.slice(Math.ceil((before * 4) / 3), Math.floor(((before + secret.length) * 4) / 3));
+	});
 }
 
 /** Where the bytes are found; -1 if they are not. */

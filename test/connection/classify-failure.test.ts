@@ -307,6 +307,21 @@ describe('an HTTP answer', () => {
 		expect(answered(503, { headers: { 'retry-after': '7' } }).retryAfterMs).toBe(7000);
 	});
 
+	test.each([
+		['a line end', 'conn-tok-\n5e1f3c9a7b2d4f60'],
+		['a sign that no one sees', 'conn-tok-\u200b5e1f3c9a7b2d4f60'],
+		['a mark of a page', 'conn-<br>tok-5e1f3c9a7b2d4f60'],
+		['an escape of a terminal', 'conn-\x1b[31mtok-5e1f3c9a7b2d4f60'],
+		['base64', btoa('Connection conn-tok-5e1f3c9a7b2d4f60')],
+		['base64 for addresses', btoa('x conn-tok-5e1f3c9a7b2d4f60 y').replaceAll('+', '-').replaceAll('/', '_')],
+	])('with %s in or around a credential does not show it [F1610]', (_, text) => {
+		const found = answered(403, { body: `no: ${text}.`, secrets: ['conn-tok-5e1f3c9a7b2d4f60'] });
+		expect(found.message).not.toMatch(/5e1f3c9a|NWUxZjNj|NlMWYz/);
+		expect(answered(403, { body: 'no: nothing here.', secrets: ['conn-tok-5e1f3c9a7b2d4f60'] }).message).toContain(
+			'nothing here',
+		);
+	});
+
 	test('never repeats a credential, whatever the service echoes', () => {
 		const token = fc.stringMatching(/^[\w./+=-]{8,40}$/);
 		const found = answered(300, { body: '', secrets: ['+/a+=-/.'], headers: { location: '/+/a+=-/.' } });
