@@ -36,7 +36,7 @@ export function cutOut(text: string, secrets: readonly string[]): string {
 /** Signs that may stand between those of a secret and that a cleaned text shows as a blank, or that no one sees. */
 const BETWEEN = /\x1b\[[\d;]*[A-Za-z]|<[^<>]{0,20}>|[\s\p{Cc}\p{Cf}]/gu;
 
-/** What stands for these signs in base64, behind none, one or two others. Only of Latin letters: no credential has others. */
+/** The signs of a secret in base64, behind none, one or two others. Only of Latin letters: no credential has others. */
 function inBase64(secret: string): readonly string[] {
 	if (/[^\0-\xff]/.test(secret)) return [];
 	return [0, 1, 2].map((before) => {
