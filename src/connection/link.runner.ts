@@ -188,8 +188,10 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				workflowId: registration.request.workflowId,
 			},
 			(event) => {
+				// An address that speaks of the Connection is the service's: another one knows of it no more.
 				if (event.type === 'ended' && link.channel === channel)
-					link.hasOther = !link.conversation?.isConfirmed && network.doubt(url);
+					link.hasOther =
+						!link.conversation?.isConfirmed && event.failure.code !== 'credential-refused' && network.doubt(url);
 				if (link.channel === channel) onChannelEvent(generation, registration, effect.attempt, event);
 				// What else an abandoned channel has to say belongs to an attempt that is over.
 				else if (event.type === 'frame')

@@ -174,6 +174,24 @@ test.each(['resets a request', 'answers 503', 'shows the certificate of another'
 	},
 );
 
+test.each(['resets a request', 'answers 503'])(
+	'a Connection that is revoked is replaced at the address that says so, and not at one before it that %s [F1611]',
+	async (kind) => {
+		const { name, service, setup } = await givenBoth(kind);
+		const device = await givenAgent(setup);
+		await device.agent.setWorkflow('check-in');
+		await device.untilLive('check-in');
+		// Its channel has counted.
+		device.clock.advance(4000);
+		name.addresses = [BAD, LIVE];
+		const fromMs = device.clock.monotonicMs();
+		service.dropSockets();
+		service.revoke(device.agent.status().deviceId ?? '');
+		await device.untilStatus(({ state }) => state !== 'online');
+		await untilBack(device, fromMs, 6);
+	},
+);
+
 test.each([
 	['untrusted as well', LIVE],
 	['dead', '127.0.0.3'],
