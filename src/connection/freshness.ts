@@ -33,7 +33,9 @@ export interface Shown {
 
 /** After a channel has ended. @param isUnseen whether it was refused, and the service may not know its Connection yet: what else ends it counts for nothing. */
 export function afterShow({ registeredAtMs, refusedShows }: Backoff, isUnseen: boolean): Shown {
-	if (!isUnseen || registeredAtMs === null) return { refused: refusedShows, again: false, soonMs: null };
+	// Its channel had opened before, and was ended in words: one that is refused since is over, and not spread late.
+	const soonMs = refusedShows === 1 ? 0 : null;
+	if (!isUnseen || registeredAtMs === null) return { refused: refusedShows, again: false, soonMs };
 	const refused = refusedShows + 1;
 	const again = refused < SHOWS;
 	if (again && refused > 1) return { refused, again, soonMs: null };

@@ -49,7 +49,7 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 	class FakeSocket extends EventEmitter {
 		readyState = CONNECTING;
 		bufferedAmount = 0;
-		readonly connection = { bytesRead: 0, localAddress: '192.0.2.7', setKeepAlive() {} };
+		readonly connection = { bytesRead: 0, localAddress: '192.0.2.7', setKeepAlive() {}, on() {}, off() {} };
 		readonly machine = time.machine as Machine;
 		readonly closeMs: number;
 		session: Session | null = null;
@@ -67,7 +67,11 @@ export function createSockets(parts: { time: Time; service: Service; observe: Ob
 			this.closeMs = options.closeTimeout ?? 3000;
 			held.add(this);
 			observe({ type: 'socket', atMs: time.nowMs, open: countOpen() });
-			const request = { once: (_: string, use: (socket: unknown) => void) => use(this.connection), end() {} };
+			const once = (event: string, use: (socket: unknown) => void) => {
+				if (event === 'socket') use(this.connection);
+				return request;
+			};
+			const request = { once, end() {} };
 			options.finishRequest?.(request as never, this as never);
 			connect(this, authorization.replace(/^Connection /, ''));
 		}
