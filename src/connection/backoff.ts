@@ -80,6 +80,8 @@ export interface Backoff {
 	readonly inTurn: boolean;
 	/** How often the Connection of the last registration was refused; it is shown thrice before another one is made: services spread it in their own time. */
 	readonly refusedShows: number;
+	/** Whether a channel of the Connection of the last registration has opened, and was ended before it counted. */
+	readonly hasOpened: boolean;
 	/** Monotonic time of the last registration, as long as no channel of its Connection has counted; `null` otherwise. */
 	readonly registeredAtMs: number | null;
 	/** Whether a channel has counted with these settings: then a refusal does not come from how a Connection is shown. */
@@ -102,6 +104,7 @@ export const NO_FAILURES: Backoff = {
 	registerRefused: false,
 	inTurn: false,
 	refusedShows: 0,
+	hasOpened: false,
 	registeredAtMs: null,
 	hasCounted: false,
 	isOther: false,

@@ -31,13 +31,21 @@ export interface Shown {
 	readonly soonMs: number | null;
 }
 
-/** After a channel has ended. @param isUnseen whether it was refused, and the service may not know its Connection yet: what else ends it counts for nothing. */
-export function afterShow({ registeredAtMs, refusedShows }: Backoff, isUnseen: boolean): Shown {
-	// Its channel had opened before, and was ended in words: one that is refused since is over, and not spread late.
-	const soonMs = refusedShows === 1 ? 0 : null;
-	if (!isUnseen || registeredAtMs === null) return { refused: refusedShows, again: false, soonMs };
+/**
+ * After a channel has ended. @param isRefused whether it was refused, and a new Connection can be made: what else ends it counts for nothing.
+ * @param opened whether it had opened; `words` where the service then closed it with a code.
+ */
+export function afterShow(
+	{ registeredAtMs, refusedShows, hasOpened }: Backoff,
+	isRefused: boolean,
+	opened: 'words' | boolean,
+): Shown {
+	if (!isRefused || registeredAtMs === null || opened === true)
+		return { refused: refusedShows, again: false, soonMs: null };
 	const refused = refusedShows + 1;
-	const again = refused < SHOWS;
+	// What is spread late is refused in one way until it is known: refused in another way than before, it was known and is over.
+	const isOver = hasOpened ? !opened : opened === 'words' && refusedShows > 0;
+	const again = refused < SHOWS && !isOver;
 	if (again && refused > 1) return { refused, again, soonMs: null };
 	return { refused, again, soonMs: again ? KNOWN_AFTER_MS : 0 };
 }

@@ -218,7 +218,7 @@ function confirm({ attempt, backoff, credentials, connection }: State<'connectin
 	return { state: { name: 'online', ...entered, connection: own }, effects: [keep(own)] };
 }
 
-const UNTRIED = { registerRefused: false, inTurn: false, refusedShows: 0 } as const;
+const UNTRIED = { registerRefused: false, inTurn: false, refusedShows: 0, hasOpened: false } as const;
 function withRegistered<From extends Entered>(from: From, atMs: number): From {
 	return { ...from, backoff: { ...from.backoff, ...UNTRIED, registeredAtMs: atMs } };
 }
@@ -311,14 +311,14 @@ function afterChannelEnded(
 	const registers = renews && !isFollowed;
 	// Only the Connection was refused, not the credential that makes new ones: no person is needed.
 	const blocked = next.blocked && (!registers || state.backoff.registerRefused);
-	const isUnseen = early.earlyEnds === null || event.closeCode !== null;
-	const shown = afterShow(early, registers && !wantsFresh && isUnseen);
+	const opened = early !== state.backoff && (event.closeCode === null || 'words');
+	const shown = afterShow(state.backoff, registers && !wantsFresh, opened);
 	const then = registers && !shown.again ? 'register' : 'connect';
 	const worked = failed.wasOnline && hasWorked(state);
 	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
 	// It has waited already for both of what it tries in turn.
 	const leastMs = shown.soonMs ?? (state.backoff.inTurn ? 0 : null);
-	const isSecond = registers && (state.name === 'connecting' || shown.again) && leastMs !== null;
+	const isSecond = registers && (state.name === 'connecting' || shown.soonMs !== null) && leastMs !== null;
 	const soonMs = isSecond ? Math.max(leastMs, Math.min(next.delayMs, withinSecondTry(leastMs, random))) : next.delayMs;
 	const delayMs = Math.ceil(soonMs);
 	const backoff = { ...next.backoff, refusedShows: shown.refused };
@@ -332,7 +332,7 @@ function withEarlyEnd(
 	const { backoff } = state;
 	if (isOfAge(state, atMs) || (state.name === 'connecting' && !wasOpen)) return backoff;
 	const count = backoff.earlyEnds?.closeCode === closeCode ? backoff.earlyEnds.count + 1 : 1;
-	return { ...backoff, earlyEnds: { closeCode, count } };
+	return { ...backoff, earlyEnds: { closeCode, count }, hasOpened: true };
 }
 
 /** Whether the credential of the settings is the one that the device was online with. */

@@ -272,6 +272,7 @@ test('a link is stable after a minute, and then nothing is remembered', () => {
 		registerRefused: false,
 		inTurn: false,
 		refusedShows: 0,
+		hasOpened: false,
 		registeredAtMs: null,
 		hasCounted: false,
 		isOther: false,
