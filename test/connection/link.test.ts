@@ -249,6 +249,26 @@ describe('a refused channel', () => {
 		expect(tell(state, ended(refused), 4000).state).toMatchObject({ name: 'connectWait', connection: RENEWED });
 	});
 
+	test.each([
+		['the handshake, then in words', [{}, { closeCode: 4401 }]],
+		['in words, then the handshake', [{ closeCode: 4401 }, {}]],
+	])(
+		'of a new Connection by %s is of one that was known: another one is made at once [F1590]',
+		(_, [first, second]) => {
+			const stale = tell(startLink([REUSABLE], CONNECTION, 0).state, ended(refused)).state;
+			const fresh = walk(stale, timer, { type: 'registered', connection: RENEWED });
+			const shown = tell(fresh, ended(refused, first), 500);
+			expect(shown.state).toMatchObject({ name: 'connectWait', connection: RENEWED });
+			expect(tell(shown.state, timer, 4000).state.name).toBe('connecting');
+			const over = tell(tell(shown.state, timer, 4000).state, ended(refused, second), 5000);
+			expect(over.state.name).toBe('registerWait');
+			expect(over.effects).toMatchObject([{ type: 'wait', delayMs: 2500 }]);
+			// In the same way, it is shown once more, at the pace of a refusal.
+			const same = tell(tell(shown.state, timer, 4000).state, ended(refused, first), 5000);
+			expect(same.state.name).toBe('connectWait');
+			},
+	);
+
 	test('again and again never waits for a person while new Connections can be had: it is made slower, up to an hour [F019]', () => {
 		const { blockedAtMs, waits } = refusedFor(
 			startLink([REUSABLE, OWN], CONNECTION, 0).state,
