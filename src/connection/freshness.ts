@@ -43,7 +43,7 @@ export function afterShow(
 	if (!isRefused || registeredAtMs === null || opened === true)
 		return { refused: refusedShows, again: false, soonMs: null };
 	const refused = refusedShows + 1;
-	// What is spread late is refused in one way until it is known: refused in another way than before, it was known and is over.
+	// A Connection that is spread late is refused in one way until it is known: refused in another way than before, it was known and is over.
 	const isOver = hasOpened ? !opened : opened === 'words' && refusedShows > 0;
 	const again = refused < SHOWS && !isOver;
 	if (again && refused > 1) return { refused, again, soonMs: null };
