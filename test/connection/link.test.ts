@@ -266,7 +266,7 @@ describe('a refused channel', () => {
 			// In the same way, it is shown once more, at the pace of a refusal.
 			const same = tell(tell(shown.state, timer, 4000).state, ended(refused, first), 5000);
 			expect(same.state.name).toBe('connectWait');
-			},
+		},
 	);
 
 	test('again and again never waits for a person while new Connections can be had: it is made slower, up to an hour [F019]', () => {
