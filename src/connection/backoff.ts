@@ -206,8 +206,8 @@ function ownDelay(
 		return between(windowMs / 2, windowMs);
 	}
 	// Even the first return is spread: a switch that restarts takes all kiosks of a site down in the same second.
-	const isFirst = backoff.failures === 1 || failed.hasOther === true;
-	if (isFirst) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
+	const isSoon = backoff.failures === 1 || failed.hasOther === true;
+	if (isSoon) return between(0, (failed.serviceRestarts ? 15 : 5) * SECOND);
 	const windowMs = Math.min(30 * SECOND, 2 ** Math.min(backoff.failures, 10) * SECOND);
 	// A service that says so again and again is not restarting: it gets the growing wait, spread as widely.
 	return between(windowMs / 2, failed.serviceRestarts ? Math.max(15 * SECOND, windowMs) : windowMs);
