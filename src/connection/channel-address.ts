@@ -40,10 +40,15 @@ export function secretsOf({
 	url,
 	authorization,
 	queryName = AUTHORIZATION_PARAMETER,
-}: Pick<ChannelAddress, 'url' | 'authorization'> & { readonly queryName?: string | undefined }): string[] {
-	return [authorization, url.searchParams.get(queryName)].flatMap((text) => {
+	secretValues = [],
+}: Pick<ChannelAddress, 'url' | 'authorization'> & {
+	readonly queryName?: string | undefined;
+	readonly secretValues?: readonly string[] | undefined;
+}): string[] {
+	const sent = [authorization, url.searchParams.get(queryName)].flatMap((text) => {
 		const parsed = parseAuthorization(text);
 		if (!parsed) return text ? [text] : [];
 		return parsed.scheme === 'Basic' ? [parsed.password] : [parsed.credential];
 	});
+	return [...sent, ...secretValues];
 }

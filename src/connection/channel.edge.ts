@@ -37,6 +37,8 @@ export interface ChannelOptions {
 	/** Value of the `Authorization` header; `null` when the query carries it. */
 	readonly authorization: string | null;
 	readonly userAgent: string;
+	/** What else no message repeats. */
+	readonly secretValues?: readonly string[] | undefined;
 	/** Besides those of the handshake. */
 	readonly headers?: Readonly<Record<string, string>> | undefined;
 	readonly agent?: Agent | undefined;
@@ -388,11 +390,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			const message = tooLong
 				? `${context.host} sent a message larger than ${MAX_FRAME_BYTES / 1024 / 1024} MiB, which ends the channel.`
 				: `${context.host} sent a message that can't be taken (${wire}).`;
-			return {
-				failure: failure('poison-message', message, { params: { ...params, reason: wire } }),
-				closeCode: null,
-				timedOut: false,
-			};
+			const poison = failure('poison-message', message, { params: { ...params, reason: wire } });
+			return { failure: poison, closeCode: null, timedOut: false };
 		}
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, ...context, secrets }), closeCode, timedOut: false };

@@ -163,7 +163,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		registration: Registration,
 		effect: Extract<LinkEffect, { type: 'openChannel' }>,
 	) => {
-		const { resolved, network, headersFor } = options.runtime(registration.way);
+		const { resolved, network, headersFor, secretValues } = options.runtime(registration.way);
 		const { service } = resolved.settings;
 		const link = running(generation);
 		link.channel?.terminate();
@@ -173,7 +173,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		const { cadenceMs, pingIntervalMs, silenceLimitMs } = livenessOf(registration, service);
 		const channel = options.openChannel(
 			{
-				...address,
+				...{ ...address, secretValues },
 				headers: headersFor(registration.baseUrl),
 				agent: network.channelAgent(url),
 				handshakeMs: effect.handshakeMs,

@@ -4,7 +4,7 @@ import { AgentError, type Failure, toFailure } from '../base/errors.ts';
 import { unreadable } from '../base/files.edge.ts';
 import { type Credentials, NO_CREDENTIALS, naming, readCredentials } from '../settings/credentials.runner.ts';
 import { readSecretFile, stampsOf } from '../settings/files.edge.ts';
-import { type Headers, readHeader, readHeaderLines, secretParts } from '../settings/header-lines.ts';
+import { type Headers, readHeader, readHeaderLines, secretValuesOf } from '../settings/header-lines.ts';
 import {
 	givenThen,
 	type LoadedBefore,
@@ -33,7 +33,7 @@ export interface Runtime {
 	readonly client: ServiceClient;
 	/** Those of `service.headers` and `service.headersFile`; of the file only for the service of the settings, and for that at which the device was online last with the same file. */
 	readonly headersFor: (baseUrl: string) => Headers;
-	/** The values of `service.headersFile`, and the parts of those, that are long enough to be looked for. Default: none. */
+	/** The texts that no words of a service may repeat: the values of `service.headersFile`, and the parts of those, that are long enough to be looked for, and the credential that registers. Default: none. */
 	readonly secretValues?: readonly string[];
 	/** When its key and its client certificate begin and end, as far as they say so. */
 	readonly ends?: readonly CredentialEnd[];
@@ -320,7 +320,8 @@ function assemble(
 		...(last && headersTextOf(last.way) === headersTextOf(way) ? [last.baseUrl] : []),
 	];
 	const headersFor = (baseUrl: string) => (known.includes(baseUrl) ? { ...plain, ...secretHeaders } : plain);
-	const made = createServiceClient({ network, userAgent, headersFor, ...(wallMs && { wallMs }) });
+	const secretValues = secretValuesOf(secretHeaders, credentials.reusable);
+	const made = createServiceClient({ network, userAgent, headersFor, secretValues, ...(wallMs && { wallMs }) });
 	const { client, idle } = watchRequests(made, network);
 	return {
 		resolved,
@@ -329,7 +330,7 @@ function assemble(
 		pin,
 		client,
 		headersFor,
-		secretValues: Object.values(secretHeaders).flatMap(secretParts),
+		secretValues,
 		way,
 		ends: endsOf(resolved, credentials, network),
 		problems,

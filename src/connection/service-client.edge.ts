@@ -26,6 +26,8 @@ export interface ServiceClientParts {
 	readonly wallMs?: () => number;
 	/** Headers of every request to a service. Default: none. */
 	readonly headersFor?: (baseUrl: string) => Readonly<Record<string, string>>;
+	/** What else no message repeats. Default: none. */
+	readonly secretValues?: readonly string[];
 	readonly exchange?: typeof exchangeOverNetwork;
 }
 
@@ -125,7 +127,7 @@ export interface ServiceClient {
 /** @param userAgent the header's value. @param wallMs the device's clock. @param exchange makes one request. */
 export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 	const { network, userAgent, wallMs = systemClock.wallMs, exchange = exchangeOverNetwork } = parts;
-	const { headersFor = () => ({}) } = parts;
+	const { headersFor = () => ({}), secretValues = [] } = parts;
 	const attempt = (request: Omit<ExchangeRequest, 'headers'> & { headers: Readonly<Record<string, string>> }) =>
 		exchange(network, { ...request, headers: { 'user-agent': userAgent, ...request.headers } });
 
@@ -205,7 +207,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					wallMs: wallMs(),
 					scheme: authorization?.scheme,
 					workflowId: registration.request.workflowId,
-					secrets: sent,
+					secrets: [...sent, ...secretValues],
 					tokenPointer,
 				}),
 				saidNo === null ? usable : [],

@@ -102,6 +102,7 @@ export async function tryChannel(
 	const channel = openChannel(
 		{
 			...address,
+			secretValues: runtime.secretValues,
 			headers: runtime.headersFor(baseUrl),
 			userAgent,
 			agent: network.channelAgent(url),

@@ -1,4 +1,5 @@
-/** Headers that a deployment asks for, as `Name: value`: in settings, or on the lines of a file. Pure; repeats no value. */
+/** Headers that a deployment asks for, as `Name: value`: in settings, or on the lines of a file; and the secrets among them. Pure; no message repeats a value. */
+import { type Authorization, secretsOf } from '../protocol/authorization.ts';
 import { anyCase } from '../protocol/later.ts';
 
 /** Headers that belong to the request itself. */
@@ -46,8 +47,13 @@ const LEAST_SECRET = 8;
 /** Each is looked for in each answer. */
 const MOST_PARTS = 16;
 /** A credential behind its scheme, and each value of a cookie, is a secret alone as well. */
-export function secretParts(value: string): string[] {
+function secretParts(value: string): string[] {
 	const parts = value.split(/[\s;,]+/);
 	const all = [value, ...parts, ...parts.map((part) => part.replace(/^[^=]*=/, ''))];
 	return [...new Set(all)].filter(({ length }) => length >= LEAST_SECRET).slice(0, MOST_PARTS);
+}
+
+/** The texts that no words of a service may repeat: the values of secret headers, their parts, and the credential that registers. */
+export function secretValuesOf(headers: Headers, reusable: Authorization | null): string[] {
+	return [...Object.values(headers).flatMap(secretParts), ...(reusable ? secretsOf(reusable) : [])];
 }

@@ -157,6 +157,30 @@ describe('a channel that is opened in another way', () => {
 		expect(device.logText()).not.toContain('gate-0123456789abcdef');
 	});
 
+	test.each(['registration', 'channel'])(
+		'words of a %s that repeat the key or a secret header do not show them [F1612]',
+		async (where) => {
+			const words = 'no: gate-0123456789abcdef by ak-0123456789abcdef';
+			const server = createServer((_, response) => {
+				const body = where === 'channel' ? { token: TOKEN } : { error: { message: words } };
+				response.writeHead(where === 'channel' ? 200 : 403, { 'content-type': 'application/json' });
+				response.end(JSON.stringify(body));
+			});
+			const sockets = new WebSocketServer({ server });
+			sockets.on('connection', (socket) => socket.close(4003, words));
+			await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+			onTestFinished(() => void server.closeAllConnections());
+			onTestFinished(() => void server.close());
+			const home = await givenHome();
+			const headersFile = await home.secretFile('headers', 'X-Gate-Key: gate-0123456789abcdef\n');
+			const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+			const device = await givenDevice({ baseUrl } as OtherService, { headersFile });
+			const status = await device.untilStatus(({ problem }) => problem !== null);
+			expect(status.problem?.message).toContain('no: [secret] by [secret]');
+			expect(JSON.stringify(status) + device.logText()).not.toMatch(/gate-01|ak-01/);
+		},
+	);
+
 	test('with secret headers also at the service from before, while another address is tried and once it is refused, over a restart [F908]', async () => {
 		const wanted = (headers: Readonly<Record<string, unknown>>) => headers['x-gate-key'] === 'gate-0123456789abcdef';
 		const service = await givenOtherService((url, headers) => inHeader(url, headers) && wanted(headers));

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError, type Failure } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
 import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
-import { secretParts } from '../../src/settings/header-lines.ts';
+import { secretValuesOf } from '../../src/settings/header-lines.ts';
 import { listen, refusedPort } from '../connection/network-peers.ts';
 
 const TOKEN = 'connection-token-0123456789';
@@ -91,6 +91,7 @@ test.each<[string, Answer]>([
 });
 
 test('a credential behind its scheme and each value of a cookie are secrets alone as well [F1576]', () => {
+	const secretParts = (value: string) => secretValuesOf({ 'x-key': value }, null);
 	expect(secretParts('Basic dXNlcjpwYXNzd29yZA==')).toEqual(['Basic dXNlcjpwYXNzd29yZA==', 'dXNlcjpwYXNzd29yZA==']);
 	const cookie = secretParts('sess=4f9a1c7be2; other=88d0e4aa31; lang=de');
 	for (const part of ['sess=4f9a1c7be2', '4f9a1c7be2', '88d0e4aa31']) expect(cookie).toContain(part);
