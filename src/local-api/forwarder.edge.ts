@@ -312,7 +312,7 @@ async function exchange(
 	}
 
 	function holdsConnection(): AgentError {
-		const message = `The answer of ${url.host} holds the Connection of this device or a secret header, and is not passed on.`;
+		const message = `The answer of ${url.host} holds the Connection, the key or a secret header of this device, and is not passed on.`;
 		return new AgentError('answer-withheld', message, { params: { host: url.host } });
 	}
 

@@ -44,16 +44,19 @@ export function readHeaderLines(
 
 /** A shorter text stands in many answers. */
 const LEAST_SECRET = 8;
+const isLong = ({ length }: string) => length >= LEAST_SECRET;
 /** Each is looked for in each answer. */
 const MOST_PARTS = 16;
 /** A credential behind its scheme, and each value of a cookie, is a secret alone as well. */
 function secretParts(value: string): string[] {
 	const parts = value.split(/[\s;,]+/);
 	const all = [value, ...parts, ...parts.map((part) => part.replace(/^[^=]*=/, ''))];
-	return [...new Set(all)].filter(({ length }) => length >= LEAST_SECRET).slice(0, MOST_PARTS);
+	return [...new Set(all)].filter(isLong).slice(0, MOST_PARTS);
 }
 
 /** The texts that no words of a service may repeat: the values of secret headers, their parts, and the credential that registers. */
 export function secretValuesOf(headers: Headers, reusable: Authorization | null): string[] {
-	return [...Object.values(headers).flatMap(secretParts), ...(reusable ? secretsOf(reusable) : [])];
+	// As it is sent: a password may be a word of many answers.
+	const sent = reusable ? secretsOf(reusable).slice(0, 1).filter(isLong) : [];
+	return [...Object.values(headers).flatMap(secretParts), ...sent];
 }

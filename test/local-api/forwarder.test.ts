@@ -97,6 +97,10 @@ test('a credential behind its scheme and each value of a cookie are secrets alon
 	for (const part of ['sess=4f9a1c7be2', '4f9a1c7be2', '88d0e4aa31']) expect(cookie).toContain(part);
 	expect(cookie).not.toContain('de');
 	expect(secretParts(GATE)).toEqual([GATE]);
+	// A password may be a word of many answers.
+	const basic = { scheme: 'Basic', username: 'kiosk', password: 'password' } as const;
+	expect(secretValuesOf({}, basic)).toEqual(['a2lvc2s6cGFzc3dvcmQ=']);
+	expect(secretValuesOf({}, { scheme: 'ApiKey', credential: 'demo' })).toEqual([]);
 	expect([secretParts('seven77'), secretParts('eight888')]).toEqual([[], ['eight888']]);
 });
 
