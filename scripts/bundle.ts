@@ -12,7 +12,7 @@ import { type BuildOptions, build, type Plugin } from 'esbuild';
 import * as zod from 'zod';
 import { inWords } from '../src/base/files.edge.ts';
 import { readWords } from '../src/base/shapes.edge.ts';
-import { PAGE_LANGUAGES } from '../src/settings/table.ts';
+import { PAGE_FILES } from '../src/page/files.edge.ts';
 
 export interface BundleOptions {
 	/** Directory with `package.json`, whose version is built in as `IDV_AGENT_VERSION`, and `node_modules`. Its commit is built in as well. */
@@ -94,10 +94,9 @@ const DECODERS: Readonly<Record<string, string>> = {
 
 /** The page on the device's screen, as its server asks for it: name in `dist/`, and the file under `src/` or of a package. */
 const PAGE = [
-	...[
-		...['index.html', 'page.css', 'page.js', 'pair.js', 'codes.js', 'words.js', 'elements.js'],
-		...PAGE_LANGUAGES.filter((tag) => tag !== 'auto').map((language) => `languages/${language}.js`),
-	].map((name) => [`page/${name}`, `src/page/page/${name}`, undefined] as const),
+	...Object.values(PAGE_FILES)
+		.filter(({ npm }) => npm === undefined)
+		.map(({ name }) => [name, `src/page/${name}`, undefined] as const),
 	// Neither package exports a path to its script: each is found beside the module that it does export.
 	['page/zxing-reader.js', 'zxing-wasm/reader', '../../../iife/reader/index.js'] as const,
 	['page/qr.js', 'uqr', '../index.mjs'] as const,

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { PAGE_LANGUAGES } from '../settings/table.ts';
 
-const SCRIPTS = ['page', 'pair', 'codes', 'words', 'elements'];
+const SCRIPTS = ['page', 'pair', 'codes', 'refusals', 'requests', 'words', 'elements'];
 
 interface PageFile {
 	readonly name: string;

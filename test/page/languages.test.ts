@@ -220,7 +220,7 @@ test('French has a space that does not break before each colon, semicolon, quest
 	}
 	// No colon of the page's own: it would be without a space.
 	expect(readFileSync(join(PAGE, 'index.html'), 'utf8')).not.toMatch(/<\/span>\s*:/);
-	for (const script of ['page.js', 'pair.js'])
+	for (const script of ['page.js', 'pair.js', 'refusals.js'])
 		expect(readFileSync(join(PAGE, script), 'utf8')).not.toMatch(/\}: (?:\\u2068)?\$\{(?!message|content|value)/);
 });
 
@@ -245,7 +245,9 @@ test.each(TAGS.filter((tag) => tag !== 'en'))('%s is nowhere English by mistake'
 
 test('the page asks for no text that is not there, and for every one that is', () => {
 	const html = readFileSync(join(PAGE, 'index.html'), 'utf8');
-	const scripts = ['page.js', 'pair.js', 'codes.js', 'words.js'].map((name) => readFileSync(join(PAGE, name), 'utf8'));
+	const scripts = ['page.js', 'pair.js', 'codes.js', 'refusals.js', 'words.js'].map((name) =>
+		readFileSync(join(PAGE, name), 'utf8'),
+	);
 	const asked = [
 		...[...html.matchAll(/data-(?:text|label)="(\w+)"/g)].map(([, key]) => key),
 		...scripts.flatMap((source) => [

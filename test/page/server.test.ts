@@ -235,6 +235,8 @@ describe('the files', () => {
 		['/page.css', 'text/css', 'color-scheme'],
 		['/page.js', 'text/javascript', 'EventSource'],
 		['/pair.js', 'text/javascript', '/api/pair'],
+		['/refusals.js', 'text/javascript', 'scannerChanges'],
+		['/requests.js', 'text/javascript', '/api/dismiss'],
 		['/codes.js', 'text/javascript', 'getUserMedia'],
 		['/words.js', 'text/javascript', 'Intl'],
 		['/qr.js', 'text/javascript', 'EccMap'],

@@ -1,25 +1,20 @@
 /* Pairing on the page: takes a code, shows where it leads, asks once, and asks the agent to pair. Keeps no code longer than needed. */
-import { kindOf, ReadingFailed, readFromCamera, readPictureFile } from './codes.js';
+import { ReadingFailed, readFromCamera, readPictureFile } from './codes.js';
 import { at, fitScreen, passedMs, setText } from './elements.js';
-import { cut, duration, fill, problemWords, text, words } from './words.js';
+import { isByCode, notACode, sentenceOf, unasked } from './refusals.js';
+import { post } from './requests.js';
+import { cut, fill, problemWords, text, words } from './words.js';
 
 /** @import { Params } from '../../base/errors.ts' */
-/** @import { ProblemDocument } from '../../protocol/problem.ts' */
-/** @import { PageRequests, PageView, Shown } from '../view.ts' */
+/** @import { PageView, Shown } from '../view.ts' */
 /** @import { Found, Reason } from './codes.js' */
-/** @import { TextKey } from './words.js' */
-/**
- * @template {keyof PageRequests} Path
- * @typedef {{ came: true, ok: true, body: PageRequests[Path]['answer'] }
- * 	| { came: boolean, ok: false, body: Partial<ProblemDocument> }} Answer What did not come, or not from the agent, has no code.
- */
+/** @import { Problem } from './refusals.js' */
+/** @import { Answer } from './requests.js' */
 
 /** How long a success stands beside the state, in milliseconds. */
 const NOTE_MS = 30_000;
 /** And a refusal under the details. */
 const REFUSAL_MS = 3_600_000;
-/** Longest wait for an answer of the agent: pairing takes it to the service. */
-const ANSWER_MS = 120_000;
 /** Of a code, in characters, as the agent has it. A field that cuts what is pasted would make another token of it. */
 const LONGEST = 4296;
 /** Until a code before the camera is asked about again after no answer. */
@@ -29,8 +24,6 @@ const SCAN_MS = 500;
 const KEY_MS = 100;
 /** Of a code, in characters. */
 const SHORTEST = 16;
-/** What every good answer of the agent has. @type {Record<keyof PageRequests, string | null>} */
-const MARKS = { '/api/inspect': 'problem', '/api/pair': 'deviceId', '/api/dismiss': null };
 
 /**
  * The dialog: `render` shows it, and what is typed is in its fields.
@@ -173,7 +166,7 @@ function say(answer) {
 at('code-form').addEventListener('submit', (event) => {
 	event.preventDefault();
 	const typed = { text: at('code').value, format: '' };
-	if (typed.text.length > LONGEST) return sayNotACode(typed);
+	if (typed.text.length > LONGEST) return say(() => notACode(typed));
 	take([typed]).catch(sayUnasked);
 });
 
@@ -320,7 +313,8 @@ async function take(found) {
 	}
 	const { problem } = answer.body;
 	if (problem?.code === 'not-a-pairing-code') {
-		sayNotACode(one, problem.params);
+		const { params } = problem;
+		say(() => notACode(one, params));
 		return false;
 	}
 	if (problem !== null && problem.code !== 'origin-unconfirmed' && problem.code !== 'workflow-missing') {
@@ -336,24 +330,6 @@ async function take(found) {
 /** @param {Answer<'/api/inspect'>} answer */
 function isPairingCode({ ok, body }) {
 	return ok && body.problem?.code !== 'not-a-pairing-code';
-}
-
-/** @param {Found} one @param {Params | undefined} params */
-function sayNotACode(one, { reason, kind: named } = {}) {
-	const byFormat = kindOf(one);
-	const isWords = typeof named === 'string' && Object.hasOwn(words.kinds, named);
-	const kind = byFormat ?? (isWords ? /** @type {keyof typeof words.kinds} */ (named) : null);
-	if (byFormat === null && ['damaged', 'badToken', 'badWorkflow', 'several'].includes(String(reason)))
-		return say(() => [text('codeValid'), text('damaged')].join(' '));
-	if (reason === 'otherLayout') return say(() => [text('codeValid'), text('otherLayout')].join(' '));
-	if (reason === 'capitals') return say(() => [text('codeValid'), text('capitals')].join(' '));
-	say(() => {
-		const [what, todo] = problemWords('not-a-pairing-code');
-		// It may be a pairing code that was changed on the way; of a bar code of goods no person asks what it is worth.
-		const worth = kind === null || kind === 'link' ? text('codeUnused') : '';
-		const told = kind === null ? what : fill(words.kinds[kind], { kind: one.format });
-		return [told, worth, todo].filter(Boolean).join(' ');
-	});
 }
 
 // ---- One confirmation ----
@@ -478,97 +454,19 @@ function choose({ workflows: list, moreWorkflows }) {
 	at('workflow-list').focus();
 }
 
-/** @param {{ code?: string, params?: Params | undefined }} problem */
+/** @param {Problem} problem */
 function sayProblem(problem) {
 	say(() => sentenceOf(problem));
 }
 
-/** Said of a code that was only looked at. @param {{ code?: string, params?: Params | undefined }} problem */
+/** Said of a code that was only looked at. @param {Problem} problem */
 function sayUnsent(problem) {
 	if (problem.code === undefined) return sayUnasked();
 	sayProblem({ ...problem, params: { ...problem.params, pairingCode: 'valid' } });
 }
 
-/** The agent has not even looked at the code. */
 function sayUnasked() {
 	say(unasked);
-}
-
-function unasked() {
-	return [text('silent'), text('codeValid'), text('silentDo'), text('thenAgain')].join(' ');
-}
-
-/** @param {{ code?: string, params?: Params | undefined }} problem */
-function sentenceOf({ code: named, params = {} }) {
-	if (named === undefined) return text('noAnswer');
-	if (named === 'access-denied') {
-		/** @type {Partial<Record<string, TextKey>>} */
-		const keys = {
-			wrong: 'pinWrong',
-			missing: 'pinMissing',
-			pause: 'pinPause',
-			longerPin: 'pinShort',
-			setting: 'pinSetting',
-		};
-		return text(keys[params.reason ?? ''] ?? 'pinWrong', { duration: duration(Number(params.seconds ?? 0)) });
-	}
-	if (named === 'pairing-unconfirmed' && params.reason === 'gone') return text('gone');
-	if (named === 'already-paired' && params.reason === 'sameCode') return text('sameCode');
-	if (named === 'already-paired' && params.reason === 'sameCodeRefused') return text('codeUsed');
-	const isOver = named === 'code-expired-or-used' && params.pairingCode !== 'uncertain';
-	if (isOver && params.reason === 'used') return text('codeUsed');
-	const todo = todoOf(named, params);
-	if (named === 'code-expired-or-used' && !isOver) return [text('codeRefused'), todo].join(' ');
-	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];
-	if (params.answer === 'kept') return [what, text('answerKept'), todo].join(' ');
-	/** @type {Partial<Record<string, string>>} */
-	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
-	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];
-	// With the new code the same is missing.
-	const isMore = worth !== text('codeUsed') || named === 'workflow-missing';
-	return [what, worth, isMore ? todo : ''].filter(Boolean).join(' ');
-}
-
-/**
- * Whether the service does not know the workflow that the code itself names: it may have been cut, or have a sign of the scanner behind it.
- * @param {{ code?: string, params?: Params | undefined }} problem
- */
-function isByCode({ code, params }) {
-	return code === 'workflow-unknown' && params?.workflowBy === 'code';
-}
-
-/** The next step after a code was refused. @param {string} code @param {Params} params */
-function todoOf(code, params) {
-	const [, todo] = problemWords(code);
-	if (code === 'code-expired-or-used') {
-		// A code that is known to have expired was read whole.
-		if (params.reason === 'expired') return problemWords('credential-refused')[1];
-		return params.form === 'token' ? `${todo} ${text('scannerChanges')}` : todo;
-	}
-	if (isByCode({ code, params })) return problemWords('code-expired-or-used')[1];
-	return params.waitSeconds === undefined ? todo : text('tryIn', { duration: duration(Number(params.waitSeconds)) });
-}
-
-/**
- * @template {keyof PageRequests} Path @param {Path} path @param {PageRequests[Path]['body']} body
- * @returns {Promise<Answer<Path>>}
- */
-async function post(path, body) {
-	try {
-		const response = await fetch(path, {
-			method: 'POST',
-			headers: { 'content-type': 'application/json' },
-			body: JSON.stringify(body),
-			cache: 'no-store',
-			signal: AbortSignal.timeout(ANSWER_MS),
-		});
-		const answer = await response.json();
-		const mark = response.ok ? MARKS[path] : 'code';
-		if (mark !== null && !(mark in answer)) throw new TypeError("The answer is not the agent's.");
-		return { came: true, ok: response.ok, body: answer };
-	} catch {
-		return { came: false, ok: false, body: {} };
-	}
 }
 
 function sayNoAnswer() {
