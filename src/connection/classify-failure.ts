@@ -242,10 +242,15 @@ function saidNo(answer: HttpAnswer): Failure {
 	});
 }
 
+/** The words of a status by themselves (RFC 9110, 15), which are no page whatever they are called. */
+const PHRASE =
+	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
+
 /** Whether an answer is a page for people. JSON and a bare token are none: PHP and Tornado call all text `text/html`. */
 export function isWebPage(headers: Readonly<Record<string, string>>, body: string): boolean {
 	if (/^\s*<(?:!doctype|html)/i.test(body)) return true;
-	if (!/\bhtml\b/i.test(headers['content-type'] ?? '')) return false;
+	// Frameworks call their own words HTML, too: `ws` answers 401 with "Unauthorized".
+	if (!/\bhtml\b/i.test(headers['content-type'] ?? '') || PHRASE.test(body)) return false;
 	return parseJson(body) === undefined && !looksLikeToken({ place: '', text: body.trim() });
 }
 

@@ -18,6 +18,10 @@ const LEAVES_HELD_MS = 2 * 60_000;
 const HELD_AGAIN_MS = 5000;
 /** For so long early ends of a channel that the old one has gone for say only that the place is held: then they are what they are. */
 const PROMOTED_HELD_MS = 15_000;
+/** A new channel opens, and the service ends the old one, within this. */
+const TAKEN_WITHIN_MS = 10_000;
+/** Longer than a channel may take to be confirmed. */
+const LEFT_FOR_MS = 30_000;
 export type Room =
 	/** The old channel has to be closed for the new one. */
 	| 'wanted'
@@ -26,7 +30,9 @@ export type Room =
 	/** It did not help: the old one comes back at once. */
 	| 'in vain'
 	/** The service still holds the place: the new one is to have it first. */
-	| 'held';
+	| 'held'
+	/** The service has given the place of the old one to the new one: the old one waits for what becomes of that. */
+	| 'left';
 
 /** What the end of a channel says about the place for it; `null` for nothing. */
 export function roomFor({ current, next }: Supervision, link: Link, event: LinkEvent): Room | null {
@@ -43,6 +49,8 @@ export function roomFor({ current, next }: Supervision, link: Link, event: LinkE
 function againAfterMs(room: Room, link: Link, { atMs }: Ended): number {
 	const forMs = atMs - (link.roomAtMs ?? Number.NEGATIVE_INFINITY);
 	if (room === 'held') return LEAVES_HELD_MS;
+	if (room === 'left') return LEFT_FOR_MS;
+	if (link.roomAtMs === undefined) return ROOM_AFTER_MS;
 	if (forMs < ROOM_FOR_MS) return Math.min(ROOM_AFTER_MS, ROOM_FOR_MS - forMs);
 	return room === 'again' && link.state.name === 'online' ? Math.min(HELD_AGAIN_MS, forMs / 2) : HELD_AGAIN_MS;
 }
@@ -145,7 +153,30 @@ export function withoutBefore(link: Link, atMs: number): Link {
 	return before && link.state.name === 'online' && atMs - link.state.sinceMs >= COUNTS_AFTER_MS ? alone : link;
 }
 
+/** The end of a whole machine, or of all its channels: no other channel of this device is the reason. */
+const OF_ALL: readonly number[] = [1001, 1011, 1012, 1013, 1014];
+
+/**
+ * What is tried in another way has just begun, and the service ends the channel that works: it may permit one channel, or one Connection. Then the try has
+ * had its place, and is over as soon as it has failed.
+ */
+export function withPlaceTaken(supervision: Supervision, link: Link, event: LinkEvent): Supervision {
+	const { current, next } = supervision;
+	if (link !== current || !next || event.type !== 'channelEnded' || current.state.attempt !== event.attempt)
+		return supervision;
+	const isTried =
+		current.registration.baseUrl === next.registration.baseUrl && !isSameWay(current.registration, next.registration);
+	const isEnded = isHeld(event.failure) || (event.closeCode !== null && !OF_ALL.includes(event.closeCode));
+	const isJustBegun = event.atMs - next.state.sinceMs < TAKEN_WITHIN_MS;
+	if (current.state.name !== 'online' || !isTried || !isEnded || !isJustBegun) return supervision;
+	return { ...supervision, next: { ...next, roomAtMs: event.atMs } };
+}
+
 function roomBeside(current: Link, next: Link, event: Ended): Room | null {
+	if (next.roomAtMs === event.atMs && current.state.name === 'online') {
+		if (next.state.name === 'connecting') return 'left';
+		if (next.state.name === 'connectWait') return 'again';
+	}
 	if (next.roomAtMs === undefined || !isHeld(failureOf(next.state))) return null;
 	const isJustMade = event.atMs - next.roomAtMs < LEAVES_HELD_MS && endsEarly(current, event);
 	return isJustMade || isHeld(event.failure) ? 'held' : null;

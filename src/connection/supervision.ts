@@ -150,6 +150,14 @@ export function provenBefore(
 	return known.findLast(({ registration }) => isAt(registration.baseUrl)) ?? known.at(-1);
 }
 
+/** The same; a Connection that came just before this start is as good as the one before it, with which the device was online by the same settings. */
+export function asKnown(saved: KnownConnection, known: readonly KnownConnection[]): KnownConnection {
+	const isLike = ({ registration: one, connection: { worked } }: KnownConnection, { registration: other } = saved) =>
+		worked && one.baseUrl === other.baseUrl && one.credentialId === other.credentialId && isSameWay(one, other);
+	const worked = known.some((one) => isLike(one));
+	return worked ? { ...saved, connection: { ...saved.connection, worked } } : saved;
+}
+
 /**
  * A registration goes back to the reusable credential that it was made with, and to no other; also while another service is
  * tried with the same one, or the device could not come back to the one from before.

@@ -25,8 +25,10 @@ import {
 	ROOM_AFTER_MS,
 	roomFor,
 	withoutBefore,
+	withPlaceTaken,
 } from './room.ts';
 import {
+	asKnown,
 	CLOSE_CODES,
 	type DesiredRegistration,
 	isSameLink,
@@ -153,8 +155,9 @@ function startFirst(
 	atMs: number,
 	random: () => number,
 ): SupervisorStep {
-	const fitting = newestFor(desired, known, isSameLink);
-	const first = fitting?.worked ? undefined : provenBefore(desired, known, fitting !== null);
+	const evident = known.map((saved) => asKnown(saved, known));
+	const fitting = newestFor(desired, evident, isSameLink);
+	const first = fitting?.worked ? undefined : provenBefore(desired, evident, fitting !== null);
 	if (!first) return start(supervision, desired, 'desired', fitting, atMs, random);
 	const old = start(supervision, first.registration, 'desired', first.connection, atMs, random);
 	const moved = reconcile(old.supervision, known, atMs, random);
@@ -232,7 +235,8 @@ function stepBoth(supervision: Supervision, event: LinkEvent, random: () => numb
 	return followedBy(first.effects, stepLink(first.supervision, first.supervision.next, event, random));
 }
 
-function stepLink(supervision: Supervision, link: Link | null, event: LinkEvent, random: () => number): SupervisorStep {
+function stepLink(given: Supervision, link: Link | null, event: LinkEvent, random: () => number): SupervisorStep {
+	const supervision = link ? withPlaceTaken(given, link, event) : given;
 	const broken = link && breakBeforeMake(supervision, link, event, random);
 	if (broken) return broken;
 	const happened = link && asSeenBeside(supervision, link, event);
@@ -325,6 +329,7 @@ function breakBeforeMake(
 			);
 		}
 		case 'held':
+		case 'left':
 		case 'again': {
 			const places = room === 'held' ? { ...supervision, next: doubted(supervision.next, false) } : supervision;
 			const told = asHeld(room, link, event, link === current);

@@ -44,8 +44,8 @@ export interface AttemptContext {
 	readonly isDeferred: boolean;
 	/** While the device is offline, the change is tried for as long as that lasts, or in turn with what was before; left out, until the service refuses it. */
 	readonly offline?: 'waits' | 'turns' | undefined;
-	/** Why it is refused. */
-	readonly explain: (cause: Failure | null) => Failure;
+	/** Why it is refused. @param isSpent before its time was over: each try costs the channel that works. */
+	readonly explain: (cause: Failure | null, isSpent: boolean) => Failure;
 	readonly limitMs: number;
 	readonly nowMs: number;
 	readonly random: () => number;
@@ -92,10 +92,13 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	// It may have begun beside what worked.
 	const mostMs = isTurn && same.name === 'trying' ? nowMs + limitMs : Number.POSITIVE_INFINITY;
 	const untilMs = Math.min(mostMs, Math.max(leastMs, same.untilMs));
-	if (nowMs < untilMs)
+	const cause = next && failureOf(next.state);
+	// The service has ended the channel that works for it: each further try would cost that again.
+	const hadPlace = isOnline && offline !== undefined && next?.roomAtMs !== undefined;
+	const isSpent = hadPlace && cause !== null && cause.code !== 'channel-occupied';
+	if (nowMs < untilMs && !isSpent)
 		return untilMs === same.untilMs ? same : { ...same, untilMs, ...(!offline && { isExtended: true }) };
 	if (same.name === 'refused') return { name: 'trying', key, untilMs: nowMs + limitMs, tries: same.tries };
-	const cause = next && failureOf(next.state);
 	// While the whole device is offline the new workflow is not to blame, unless the service has said so, and says otherwise of the old one.
 	const isOwn = isRefusal(cause) && cause?.code !== failureOf(current.state)?.code;
 	const isBlamed = offline === undefined ? isOwn : offline === 'turns';
@@ -108,7 +111,7 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	return {
 		name: 'refused',
 		key,
-		failure: context.explain(cause),
+		failure: context.explain(cause, isSpent),
 		sinceMs: nowMs,
 		untilMs: nowMs + waitMs * (1 + 0.5 * context.random()),
 		tries,
@@ -155,11 +158,12 @@ export function planRefused(
 	return failure('plan-not-followed', message, cause ? { remedy: cause.remedy, params } : { params });
 }
 
-/** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. */
-export function wayRefused(cause: Failure | null, limitMs: number): Failure {
+/** Why settings of the way out are not in force. @param limitMs within which the device was not online with them. @param isSpent as in {@link AttemptContext}. */
+export function wayRefused(cause: Failure | null, limitMs: number, isSpent = false): Failure {
 	const seconds = Math.round(limitMs / 1000);
+	const when = isSpent ? ', and the service ended the channel that worked for them' : ` within ${seconds} s`;
 	const why = cause ? ` ${cause.message}` : '';
-	const message = `The device was not online with the changed settings within ${seconds} s; those from before stay in force.${why}`;
+	const message = `The device was not online with the changed settings${when}; those from before stay in force.${why}`;
 	return failure('settings-not-followed', message, { params: { seconds, ...(cause && { problem: cause.code }) } });
 }
 

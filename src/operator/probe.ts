@@ -15,6 +15,7 @@ import type { Shell } from '../cli/output.ts';
 import { VERSION } from '../cli/version.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import { createServiceClient } from '../connection/service-client.edge.ts';
+import { secretsOf } from '../protocol/authorization.ts';
 import { DEFAULT_HEARTBEAT_CADENCE, workflowIdSchema } from '../protocol/device-connection.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
@@ -154,7 +155,6 @@ async function run(
 	const { host, hostname } = new URL(target.baseUrl);
 	const paths = (flags.channelPath ?? []).flatMap((path) => path.split('/'));
 	const ids = [request.deviceId, request.workflowId, ...paths, ...(flags.subprotocol?.split(/,\s*/) ?? [])];
-	const own = [host, hostname, ...ids].filter((one) => one !== '');
 	const userAgent = `idv/${VERSION}`;
 	const nothing = { env: {}, sets: [] };
 	const document = { baseUrl: target.baseUrl, network: { caFile: target.caFile ?? null }, service: given };
@@ -163,7 +163,10 @@ async function run(
 	const [exposed] = await findExposedFiles({ ...resolved, documents: [] });
 	if (exposed) throw asError(exposed);
 	const opened = await openRuntime(resolved, { userAgent, env: target.env });
-	const { network } = opened;
+	const { network, secretValues = [] } = opened;
+	// A path or a subprotocol may be, or hold, what is a secret elsewhere.
+	const secrets = [...secretValues, ...secretsOf(target.authorization)];
+	const own = [host, hostname, ...ids].filter((one) => one !== '' && !secrets.some((secret) => one.includes(secret)));
 	const over = new AbortController();
 	let endedBy: Outcome['endedBy'] = null;
 	const end = (signal: (typeof SIGNALS)[number]) => {
@@ -178,7 +181,7 @@ async function run(
 			clock: shell.clock,
 			target,
 			network,
-			client: createServiceClient({ network, userAgent }),
+			client: createServiceClient({ network, userAgent, secretValues }),
 			...{ given: { ...given }, headers: opened.headersFor(target.baseUrl) },
 			version: VERSION,
 			request: { ...request, deviceType: 'kiosk', heartbeatCadence: DEFAULT_HEARTBEAT_CADENCE },

@@ -1,4 +1,5 @@
 /** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
+import { looksLikeToken } from '../protocol/registration-answer.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
@@ -13,6 +14,9 @@ export function ownTexts(
 ): string[] {
 	const paths = [...listSettings().keys()];
 	const ids = paths.filter((path) => SHOWN.test(path)).map((path) => valueAt(settings, path));
+	// Some gateways take their key as a subprotocol.
+	const isSecret = (text: unknown) =>
+		text === settings.service.subprotocol && looksLikeToken({ place: '', text: String(text) });
 	const urls = paths.flatMap((path) => valueAt(settings, path));
 	// A workflow that a person or a plan has set; a message of the service may say anything.
 	const set = assignedWorkflow?.source === 'service message' ? null : assignedWorkflow?.workflowId;
@@ -23,7 +27,7 @@ export function ownTexts(
 	});
 	return [
 		...more,
-		...ids,
+		...ids.filter((one) => !isSecret(one)),
 		set,
 		plan?.taken?.base.workflowId,
 		plan?.taken?.move?.to.workflowId,

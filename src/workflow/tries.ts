@@ -99,7 +99,7 @@ export function tryWay(
 		limitMs,
 		// Another service is tried by a link of its own.
 		offline: isElsewhere || servesRegistration(current.registration, demanded) ? 'waits' : 'turns',
-		explain: (cause) => (isOnline || isElsewhere ? wayRefused(cause, limitMs) : wayInTurn(cause)),
+		explain: (cause, isSpent) => (isOnline || isElsewhere ? wayRefused(cause, limitMs, isSpent) : wayInTurn(cause)),
 		nowMs,
 		random,
 	});

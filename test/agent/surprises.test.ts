@@ -245,3 +245,27 @@ test('64 uploads of applications that drip keep no device away, before a cut and
 		expect(await device.client.request('agent', 'GET', '/v1/status')).toMatchObject({ state: 'online' });
 	}
 });
+
+test.each(['API key', 'self-registration'])(
+	'a device that has registered again by %s while its channel is away believes over a restart what has worked [F1615]',
+	async (by) => {
+		const service = await givenService({ selfRegistration: true });
+		const home = await givenHome();
+		const apiKeyFile = await home.secretFile('key', service.credentials.apiKey);
+		const credential = by === 'API key' ? { apiKeyFile } : { selfRegistration: true };
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential };
+		const device = await givenAgent({ home, settings });
+		await device.untilState('online');
+		device.clock.advance(4000);
+		service.failNext({ path: '/ws/device' }, { status: 404 }, 1000);
+		service.dropSockets();
+		await device.untilState('offline');
+		while (registrations(service).length < 2) await device.passWait();
+		await device.passWait();
+		await device.stop();
+		const again = await givenAgent({ home, settings });
+		const { state, problem } = await again.untilStatus((status) => status.problem !== null);
+		expect([state, problem?.code, problem?.recovers]).toEqual(['connecting', 'channel-not-found', true]);
+		expect(problem?.remedy).toMatch(/^Wait a few minutes: this device was online lately/);
+	},
+);

@@ -122,6 +122,16 @@ describe('registering', () => {
 	);
 
 	test.each([
+		[401, 'Unauthorized', 'code-expired-or-used'],
+		[403, '403 Forbidden\n', 'access-forbidden'],
+		[503, 'Service Unavailable', 'service-overloaded'],
+		[401, 'Please sign in to our network', 'access-forbidden'],
+	])('%i %j that is called HTML, as the package ws does, is %s [F1616]', async (status, body, code) => {
+		const { url } = await service(saying(status, body, { 'content-type': 'text/html' }));
+		expect(await register(url)).toMatchObject({ failure: { code } });
+	});
+
+	test.each([
 		['at the usual place, and the Connection elsewhere', { token: CODE.credential, pass: { word: jwt } }, null],
 		['with its scheme', { authorization: `Token ${CODE.credential}`, connection: { token: jwt } }, jwt],
 		[

@@ -8,3 +8,12 @@ test('a line of the log may name the settings files and their directories, such 
 	expect(texts).toContain(where);
 	expect(texts).toContain('/srv/kiosk7/agent');
 });
+
+test('a subprotocol that may be a credential is no text of the device [F1617]', () => {
+	const document = (subprotocol: string) => ({ baseUrl: 'https://id.example', service: { subprotocol } });
+	const texts = (subprotocol: string) =>
+		textsOfFiles(resolveSettings([{ source: 'file', where: '/etc/c.json', document: document(subprotocol) }]));
+	expect(texts('idv.device.v1')).toContain('idv.device.v1');
+	for (const key of ['ak-0123456789abcdef0123', 'bearer.ak-0123456789abcdef0123'])
+		expect(texts(key).join(' ')).not.toContain('0123456789abcdef');
+});

@@ -1,0 +1,121 @@
+/** A service that permits one channel of a device and ends the old one for each new one, while settings are changed. */
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import type { Status } from '../../src/protocol/local-api.ts';
+import { givenAgent, givenHome, type RunningAgent } from '../harness/harness.ts';
+
+interface Rules {
+	/** By which the old channel is ended. */
+	readonly code: number;
+	/** Whether a registration takes the Connection before it away. */
+	readonly revokes?: boolean;
+}
+
+async function givenOnePlace({ code, revokes = false }: Rules) {
+	const tokens = new Set<string>();
+	let registrations = 0;
+	let place: WebSocket | null = null;
+	const server = createServer((request, response) => {
+		request.resume();
+		registrations += 1;
+		const token = `tr-${String(registrations).padStart(16, '0')}`;
+		if (revokes) {
+			tokens.clear();
+			place?.close(code);
+		}
+		tokens.add(token);
+		response.writeHead(201, { 'content-type': 'application/json' }).end(JSON.stringify({ token }));
+	});
+	const sockets = new WebSocketServer({
+		server,
+		verifyClient: ({ req }: { req: IncomingMessage }) =>
+			tokens.has(req.headers.authorization?.replace('Connection ', '') ?? ''),
+		handleProtocols: () => false,
+	});
+	sockets.on('connection', (socket) => {
+		place?.close(code);
+		place = socket;
+	});
+	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+	onTestFinished(() => {
+		for (const socket of sockets.clients) socket.terminate();
+		server.closeAllConnections();
+		server.close();
+	});
+	const home = await givenHome();
+	const good = {
+		baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+		workflowId: 'check-in',
+		credential: { apiKeyFile: await home.secretFile('key', 'ak-0123456789abcdef') },
+		fleet: { changeLimitSeconds: 300 },
+	};
+	const device = await givenAgent({ home, settings: good });
+	await device.untilState('online');
+	return { home, good, device, registrations: () => registrations };
+}
+
+/** Seconds of so many of the device's in which it was not online. */
+async function secondsOffline({ clock, agent }: RunningAgent, seconds: number): Promise<number> {
+	let offline = 0;
+	for (let second = 0; second < seconds; second += 1) {
+		clock.advance(1000);
+		// The other end of the sockets is this process: it has its turns.
+		for (let turn = 0; turn < 12; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+		if (agent.status().state !== 'online') offline += 1;
+	}
+	return offline;
+}
+
+const refused = ({ warnings }: Status) => warnings.some(({ message }) => message.includes('was not online with'));
+
+test.each([
+	[4409, { confirmKind: 'never' }],
+	[1000, { confirmKind: 'never' }],
+	[1008, { confirmKind: 'never' }],
+	[4409, { subprotocol: 'x.y' }],
+	[1000, { subprotocol: 'x.y' }],
+])(
+	'where each new channel ends the old one (%i), %j costs the place once, and is refused then [F1613]',
+	async (code, service) => {
+		const { home, good, device } = await givenOnePlace({ code });
+		await home.writeSettings({ ...good, service });
+		await device.daemon.reload();
+		const offline = await secondsOffline(device, 400);
+		expect.soft(offline).toBeLessThan(45);
+		expect(refused(device.agent.status())).toBe(true);
+		expect(device.agent.status().state).toBe('online');
+	},
+);
+
+test.each([4409, 1000, 1008])(
+	'where each new channel ends the old one (%i), a good change is in force soon [F1613]',
+	async (code) => {
+		const { home, good, device } = await givenOnePlace({ code });
+		await home.writeSettings({ ...good, service: { heartbeatMode: 'ping' } });
+		await device.daemon.reload();
+		const offline = await secondsOffline(device, 100);
+		expect.soft(offline).toBeLessThan(20);
+		expect(device.agent.ways.runtime().resolved.settings.service.heartbeatMode).toBe('ping');
+		expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [] });
+	},
+);
+
+test.each([
+	[1008, { tokenPointer: '/nowhere' }],
+	[1000, { tokenPointer: '/nowhere' }],
+	[1008, { confirmKind: 'never' }],
+])(
+	'where a registration takes the Connection before it away (%i), %j is refused after one try [F1614]',
+	async (code, service) => {
+		const { home, good, device, registrations } = await givenOnePlace({ code, revokes: true });
+		await home.writeSettings({ ...good, service });
+		await device.daemon.reload();
+		const offline = await secondsOffline(device, 400);
+		expect.soft(offline).toBeLessThan(45);
+		expect.soft(registrations()).toBeLessThan(6);
+		expect(refused(device.agent.status())).toBe(true);
+		expect(device.agent.status().state).toBe('online');
+	},
+);
