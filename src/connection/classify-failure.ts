@@ -242,7 +242,7 @@ function saidNo(answer: HttpAnswer): Failure {
 	});
 }
 
-/** The words of a status by themselves (RFC 9110, 15), which are no page whatever they are called. */
+/** The words of a status alone (RFC 9110, 15): whatever they are called, they do not make a page. */
 const PHRASE =
 	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
 

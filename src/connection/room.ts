@@ -157,7 +157,7 @@ export function withoutBefore(link: Link, atMs: number): Link {
 const OF_ALL: readonly number[] = [1001, 1011, 1012, 1013, 1014];
 
 /**
- * What is tried in another way has just begun, and the service ends the channel that works: it may permit one channel, or one Connection. Then the try has
+ * A try of another way has just begun, and the service ends the channel that works: it may permit one channel, or one Connection. Then the try has
  * had its place, and is over as soon as it has failed.
  */
 export function withPlaceTaken(supervision: Supervision, link: Link, event: LinkEvent): Supervision {

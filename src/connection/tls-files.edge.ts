@@ -1,8 +1,9 @@
 /** The files of TLS that settings name: authorities that are trusted besides the usual ones, and the client certificate with its key. */
 import { X509Certificate } from 'node:crypto';
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
-import { AgentError } from '../base/errors.ts';
+import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import { readTextNow, unreadable } from '../base/files.edge.ts';
+import { joinSentences } from '../base/sentences.ts';
 
 export interface TlsSettings {
 	/** PEM file with certificate authorities that are trusted besides the usual ones. */
@@ -31,8 +32,7 @@ export function readTls(settings: TlsSettings, read: ReadFile): SecureContext | 
 	if (caFile === undefined && !systemCa && clientCertificateFile === undefined) return null;
 
 	const own = caFile === undefined ? null : readAuthorities(caFile, read);
-	const cert = readSetting('network.clientCertificateFile', clientCertificateFile, read);
-	const key = readSetting('network.clientKeyFile', clientKeyFile, read);
+	const [cert = null, key = null] = readBoth(settings, read);
 	try {
 		const context = createSecureContext({ ...(cert !== null && { cert }), ...(key !== null && { key }) });
 		addAuthorities(context, [...(systemCa ? getCACertificates('system') : []), ...(own ?? [])]);
@@ -81,6 +81,25 @@ export function certificateLife({ clientCertificateFile }: TlsSettings, read: Re
 	if (text === null) return {};
 	const { validFrom, validTo } = new X509Certificate(text);
 	return { certificateStartMs: Date.parse(validFrom), certificateEndMs: Date.parse(validTo) };
+}
+
+/** The certificate and its key. @throws AgentError that names each which cannot be read. */
+function readBoth({ clientCertificateFile, clientKeyFile }: TlsSettings, read: ReadFile): (string | null)[] {
+	const faults: Failure[] = [];
+	const texts = [
+		['network.clientCertificateFile', clientCertificateFile] as const,
+		['network.clientKeyFile', clientKeyFile] as const,
+	].map(([name, path]) => {
+		try {
+			return readSetting(name, path, read);
+		} catch (error) {
+			faults.push(toFailure(error));
+			return null;
+		}
+	});
+	const [first, second] = faults;
+	if (first) throw asError({ ...first, message: joinSentences(first.message, second?.message ?? '') });
+	return texts;
 }
 
 function readSetting(name: string, path: string | undefined, read: ReadFile): string | null {

@@ -3,12 +3,11 @@ import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { dispositionOf, type ErrorCode, type Failure } from '../base/errors.ts';
-import { SECRET_MARK } from '../base/escapes.ts';
 import type { Log } from '../base/log.edge.ts';
 import { differences, proxiesOf } from '../connection/way.ts';
 import type { SettingsReport } from '../protocol/local-api.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
-import { shownValue } from '../settings/shown.runner.ts';
+import { shownAddress, shownValue } from '../settings/shown.runner.ts';
 import { isSame, listSettings, type Settings, valueAt } from '../settings/table.ts';
 
 /** Settings that sockets and files are opened with. All others follow a reload. */
@@ -92,7 +91,8 @@ export function keepTaken(parts: {
 	function ofVariables(faultOf: (name: string) => Pick<Failure, 'message'> | undefined): SettingsReport['settings'] {
 		const [used, set] = [seen.way?.env ?? {}, proxiesOf(parts.env)];
 		return Object.keys({ ...used, ...set }).map((path) => {
-			const shown = (value: string | null = null) => (value === null || /^no_/i.test(path) ? value : SECRET_MARK);
+			const shown = (value: string | null = null) =>
+				value === null || /^no_/i.test(path) ? value : shownAddress(value);
 			const isOther = used[path] !== set[path];
 			const fault = faultOf(path);
 			return {
@@ -183,14 +183,15 @@ export function keepTaken(parts: {
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				// Of a port that could not be had the one from before is in use, or none.
 				const portOut = told.find(({ code, params }) => code === 'socket-failed' && params?.['setting'] === path);
-				const inUse = portOut ? (portOut.params?.['inUse'] ?? null) : value;
+				const used = waitsForStart ? valueAt(atStart, path) : value;
+				const inUse = portOut ? (portOut.params?.['inUse'] ?? null) : used;
 				const { heartbeatCadence } = agent.status().channel;
 				const isOfPlan = path === 'heartbeatCadence' && isPlanned() && (heartbeatCadence ?? value) !== value;
 				return {
 					...{ path, value: shownValue(path, inUse), source, where },
 					...(isOfPlan && { value: heartbeatCadence, source: 'plan' }),
 					// When it was opened is not known.
-					...(!portOut && { since: since.get(path) ?? startedAt }),
+					...(!portOut && { since: (waitsForStart ? null : since.get(path)) ?? startedAt }),
 					...(isRead &&
 						!disk.problems.some((one) => isAbout(one, path)) &&
 						!isSame(inUse, there) && { disk: shownValue(path, there) }),

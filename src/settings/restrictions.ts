@@ -56,7 +56,10 @@ export function holdBack(
 	const told: Failure[] = [];
 	for (const path of refused) {
 		const restricts = RESTRICTS[path] ?? {};
-		// It may have moved from another source, and what is below it is broader.
+		// What another source says counts, but for a restriction: it may be broader.
+		const isSaid = !(path in RESTRICTS) && !isSame(values.get(path), listSettings().get(path)?.fallback);
+		if (isSaid) continue;
+		// It may have moved from another source.
 		if (before && !isOpen(path, valueAt(before.settings, path))) goBack([path], before);
 		else if (isOpen(path, values.get(path)))
 			for (const [held, meanwhile] of Object.entries(restricts)) {

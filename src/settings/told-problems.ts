@@ -1,6 +1,7 @@
 /** The faults of settings as a person is told them: with what the agent does meanwhile. Pure. */
 import type { Failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
+import { listSettings } from './table.ts';
 
 /** A file that cannot be used, and whether what was read of it before is in its place. */
 export interface Unusable {
@@ -11,7 +12,10 @@ export interface Unusable {
 /** With what follows from it. */
 export function toldUnusable({ told, stays }: Unusable): Failure {
 	// Of a file with one wrong setting, the others are taken.
-	const what = told.params?.['setting'] ? 'Its value from before stays' : 'The settings from before stay';
+	const { setting } = told.params ?? {};
+	// A name that is not a setting has no value.
+	if (setting !== undefined && !listSettings().has(`${setting}`) && !isGroup(`${setting}`)) return told;
+	const what = setting ? 'Its value from before stays' : 'The settings from before stay';
 	// A key that worked is kept, and so is the Connection.
 	const without = told.code === 'credential-unreadable' ? 'with what has worked before, if anything has' : 'without it';
 	return {
@@ -19,6 +23,8 @@ export function toldUnusable({ told, stays }: Unusable): Failure {
 		message: joinSentences(told.message, stays ? `${what} in force.` : `The agent goes on ${without}.`),
 	};
 }
+
+const isGroup = (name: string) => [...listSettings().keys()].some((path) => path.startsWith(`${name}.`));
 
 /** The faults of settings, with what follows from each. */
 export function toldProblems(problems: readonly Failure[], unknown: readonly Failure[]): Failure[] {

@@ -23,7 +23,7 @@ describe('config show', () => {
 		expect(plain.stdout).toMatch(/^deviceType +scanner +--set deviceType$/m);
 		expect(plain.stdout).toMatch(/^deviceId +KIOSK-7 +IDV_AGENT_DEVICE_ID$/m);
 		expect(plain.stdout).toMatch(/^service\.channelPath +\/ws\/device +default$/m);
-		expect(plain.stdout).toMatch(/^network\.proxy +\[secret\] +\S*config\.json$/m);
+		expect(plain.stdout).toMatch(/^network\.proxy +http:\/\/\[secret\]@proxy\.example:3128 +\S*config\.json$/m);
 		const { settings, problems } = JSON.parse(json.stdout);
 		expect(settings.map(({ path }: { path: string }) => path)).toEqual([...listSettings().keys()]);
 		expect(problems).toEqual([]);

@@ -147,6 +147,14 @@ describe('settings that can not be used', () => {
 		expect((await refusal({ clientCertificateFile: fixture('client.pem') })).code).toBe('settings-invalid');
 	});
 
+	test('a client certificate and its key that are both missing are both named [F1640]', async () => {
+		const files = { clientCertificateFile: '/nowhere/c.pem', clientKeyFile: '/nowhere/c.key' };
+		const { message } = await refusal(files);
+		expect(message).toMatch(
+			/^network\.clientCertificateFile \/nowhere\/c\.pem .*network\.clientKeyFile \/nowhere\/c\.key /,
+		);
+	});
+
 	test('a client certificate with the key of another is invalid', async () => {
 		const settings = { clientCertificateFile: fixture('client.pem'), clientKeyFile: fixture('server.key') };
 		expect((await refusal(settings)).code).toBe('settings-invalid');

@@ -116,7 +116,7 @@ test('the agent tells of each setting what is in force since when, what is refus
 	expect(of('heartbeatCadence')).toMatchObject({ value: 30, refused: expect.stringContaining('must be') });
 	expect(of('heartbeatCadence')).not.toHaveProperty('disk');
 	expect(of('service.channelPath')).toMatchObject({ value: '/ws/device', disk: '/no/such/channel', waitsFor: 'try' });
-	expect(of('events.durable')).toMatchObject({ value: false, waitsFor: 'restart' });
+	expect(of('events.durable')).toMatchObject({ value: true, disk: false, waitsFor: 'restart' });
 	device.clock.advance(300_000);
 	await device.untilStatus(({ warnings }) => warnings.some(({ params }) => params?.['since'] !== undefined));
 	const after = (await report(device))('service.channelPath');

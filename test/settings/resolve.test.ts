@@ -484,3 +484,18 @@ test('no document and no text is ever thrown at, and every complaint is one sent
 		{ numRuns: 150 },
 	);
 });
+
+test('a value that another file changes beneath a bad one is taken; one that was moved into a bad one stays [F1619]', () => {
+	const support = (...pushes: (readonly [low: unknown, high?: unknown])[]) => {
+		const inForce = pushes.reduce<ResolvedSettings | null>((before, values) => {
+			const layers = values.map((value, at) =>
+				file(value === undefined ? {} : { page: { support: value } }, `${at}0.json`),
+			);
+			return resolveSettings(layers, undefined, before);
+		}, null);
+		return inForce?.settings.page.support;
+	};
+	expect(support(['one'], ['one', 5], ['two', 5])).toBe('two');
+	expect(support(['one'], [undefined, 5])).toBe('one');
+	expect(support(['one'], ['one', 'high'], ['two', 5])).toBe('high');
+});

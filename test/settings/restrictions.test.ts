@@ -406,6 +406,13 @@ test.each<[what: string, bad: object, whole: RegExp]>([
 	},
 );
 
+test('of a name that is not a setting no value is said to stay [F1641]', () => {
+	const texts = new Map([['nosuch.x', { value: '5', where: '--set nosuch.x' }]]);
+	const { problems, unknown } = resolveSettings([{ source: 'flag', texts }], undefined, resolveSettings([layer({})]));
+	const [told] = toldProblems(problems, unknown).map(({ message }) => message);
+	expect(told).toMatch(/^--set nosuch\.x: nosuch\.x is not a setting[^.]*\.?$/);
+});
+
 test('the address of a plan that is in force stays, whichever way its keys come to be refused, but not that of a variable', () => {
 	const url = (name: string) => `https://plans.example/${name}`;
 	const before = resolveSettings([layer({ fleet: { planUrl: url('old') } })]);

@@ -595,7 +595,11 @@ test('variables of proxies that came with a refused way out are told by their na
 	const [message] = told(await untilRefused(again)).map((one) => one.message);
 	expect(message).toMatch(/^service\.channelPath, HTTPS_PROXY, NO_PROXY: The device was not online/);
 	const row = { value: null, source: 'environment', refused: message };
-	expect(await rowOf('HTTPS_PROXY')).toMatchObject({ ...row, disk: '[secret]', since: expect.any(String) });
+	expect(await rowOf('HTTPS_PROXY')).toMatchObject({
+		...row,
+		disk: 'http://[secret]@proxy.test:3128',
+		since: expect.any(String),
+	});
 	expect(await rowOf('NO_PROXY')).toMatchObject({ ...row, disk: 'intranet.test', where: 'NO_PROXY' });
 	expect(JSON.stringify([again.agent.status(), again.logText()])).not.toContain('geheim');
 	await home.writeSettings(good);
