@@ -197,9 +197,11 @@ export function createShaper({ isKnown, hash, own, now, keepsShapes = false }: S
 		return `${nameOf(name)}=${value === '' ? '' : shapedText(value)}`;
 	}
 
-	/** A short name in any of the usual spellings: known words, and at most one other of letters alone. */
+	/** A short name in any of the usual spellings: known words, and at most one other of letters alone; one number, or a version of two digits. */
 	function isName(text: string): boolean {
 		if (text.length > MAX_NAME || /\d[A-Za-z]/.test(text)) return false;
+		const numbers = text.match(/\d+/g) ?? [];
+		if (numbers.length > 1 && numbers.join('').length > 2) return false;
 		if (!/^[A-Za-z][A-Za-z0-9_.:/~$@-]*$|^\d{1,2}$/.test(text)) return false;
 		const words = text.match(/[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+/g) ?? [];
 		const others = words.filter(

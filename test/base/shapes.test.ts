@@ -122,6 +122,10 @@ const IN_PIECES = [
 	['line 48 at id.example.com and 29 at id.example.com and 13', /48|29|13/],
 	['code.411.111.111.111', /411|111/],
 	['v4 and v8 and v2 and v9 and v1 and v3', /[913]/],
+	['session.80.42.63', /80|42|63/],
+	['retry-80-42-63', /80|42|63/],
+	['event.19.87.04.23', /19|87|04|23/],
+	['Bp5-Xz8-Wq2-Km7-Tv', /[5827]/],
 ] as const;
 
 test.each(IN_PIECES)('of the words of others one group of digits is shown at most: %s [F1180]', (text, digits) => {
