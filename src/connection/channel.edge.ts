@@ -12,7 +12,8 @@ import { type Frame, MAX_FRAME_BYTES } from '../protocol/channel.ts';
 import { boundHead, HTTP_1 } from './ask.edge.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
 import { secretsOf } from './channel-address.ts';
-import { classifyClose, classifyHttpAnswer } from './classify-failure.ts';
+import { classifyClose, classifyFrameError } from './classify-close.ts';
+import { classifyHttpAnswer } from './classify-failure.ts';
 import { classifyHandshakeError, fellSilent, lateHandshake } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
 import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
@@ -384,15 +385,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			if (lastError?.message === 'Opening handshake has timed out') return { ...handshakeTimedOut(), closeCode: null };
 			return { failure: classifyHandshakeError(lastError, context), closeCode: null, timedOut: false };
 		}
-		const wire = (lastError as { code?: unknown } | null)?.code;
-		if (typeof wire === 'string' && wire.startsWith('WS_ERR_')) {
-			const tooLong = wire === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH';
-			const message = tooLong
-				? `${context.host} sent a message larger than ${MAX_FRAME_BYTES / 1024 / 1024} MiB, which ends the channel.`
-				: `${context.host} sent a message that can't be taken (${wire}).`;
-			const poison = failure('poison-message', message, { params: { ...params, reason: wire } });
-			return { failure: poison, closeCode: null, timedOut: false };
-		}
+		const badFrame = classifyFrameError(lastError, context);
+		if (badFrame) return { failure: badFrame, closeCode: null, timedOut: false };
 		const closeCode = code === 1005 || code === 1006 ? null : code;
 		return { failure: classifyClose({ code, reason, ...context, secrets }), closeCode, timedOut: false };
 	}

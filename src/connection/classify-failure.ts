@@ -6,12 +6,12 @@ import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
 import { cleanText, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
 import { looksLikeToken, readAnswerTexts, withoutSent } from '../protocol/registration-answer.ts';
-import { inBrackets, proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
+import { proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate, readServiceMs } from './clock-skew.ts';
 import { type CodeFate, codeFateIn } from './code-fate.ts';
 import { refusalIn, unreadAnswer } from './unread-answer.ts';
 
-const SUBPROTOCOL_REMEDY = 'Set service.subprotocol to the one that the service asks for in its answer.';
+export const SUBPROTOCOL_REMEDY = 'Set service.subprotocol to the one that the service asks for in its answer.';
 /** For what is found by its form alone. */
 const UPGRADE_REMEDY =
 	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
@@ -340,56 +340,4 @@ export function readRetryAfter(
 	const waitMs = untilMs - (Number.isNaN(toldMs) ? wallMs : toldMs);
 	if (Number.isNaN(toldMs) && waitMs > MAX_ASKED_WAIT_MS) return undefined;
 	return waitMs > 0 ? Math.min(waitMs, MAX_ASKED_WAIT_MS) : undefined;
-}
-
-const CLOSE_WORDS: Readonly<Record<number, string>> = {
-	1000: 'normal end',
-	1001: 'going away',
-	1002: 'protocol error',
-	1003: 'unsupported data',
-	1005: 'no reason given',
-	1007: 'invalid data',
-	1008: 'policy violation',
-	1009: 'message too big',
-	1011: 'internal error',
-	1012: 'service restart',
-	1013: 'try again later',
-	1014: 'bad gateway',
-};
-
-/** Whether the reason of a close says in words that another channel has taken the place of this one. */
-export const saysReplaced = (reason: string): boolean =>
-	/\b(?:replaced|superseded|duplicate|(?:another|newer|new) (?:device|connection|session|channel|client|login))\b/i.test(
-		reason,
-	);
-
-export interface ChannelClose {
-	/** Of the close frame; 1005 for a frame without a code, 1006 for none at all. */
-	readonly code: number;
-	readonly reason: string;
-	readonly host: string;
-	/** Host and port of the proxy that it goes through. */
-	readonly proxy?: string | null | undefined;
-	readonly secrets?: readonly string[] | undefined;
-}
-
-/** The meaning of the end of an open channel. Source: RFC 6455, 7.4; 4401, 4403 and 4409, after the HTTP statuses: assumed (close-codes). */
-export function classifyClose(close: ChannelClose): Failure {
-	const { code, host, proxy } = close;
-	if (code === 1006) {
-		const through = proxy ? ` through the proxy ${proxy}` : '';
-		const params = { host, ...(proxy && { proxy }) };
-		return failure('connection-lost', `The connection to ${host}${through} was lost.`, { params });
-	}
-	const words = CLOSE_WORDS[code];
-	const reason = cleanText(cutOut(close.reason, close.secrets ?? []), 123);
-	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;
-	const params = { host, closeCode: code, ...(reason !== '' && { detail: reason }) };
-	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });
-	if (code === 4409 || (code >= 4000 && saysReplaced(reason)))
-		return failure('connection-replaced', message, { params });
-	// Source: 4406 is that of graphql-transport-ws, after the HTTP status.
-	if (code >= 1002 && (code === 4406 || /sub-?protocol/i.test(reason)))
-		return failure('channel-rejected', message, { params, remedy: SUBPROTOCOL_REMEDY });
-	return failure('connection-lost', message, { params });
 }

@@ -2,7 +2,7 @@
 import { plainDuration } from '../base/durations.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { COUNTS_AFTER_MS } from './backoff.ts';
-import { saysReplaced } from './classify-failure.ts';
+import { saysReplaced } from './classify-close.ts';
 import type { ChannelEnd, LineRhythm } from './line-rhythm.ts';
 
 const WINDOW_MS = 10 * 60 * 1000;

@@ -254,6 +254,20 @@ describe('frames', () => {
 		expect(ended).toMatchObject({ failure: { code: 'poison-message' }, closeCode: null });
 	});
 
+	test.each([
+		[1006, [0x03, 0xee]],
+		[1015, [0x03, 0xf7]],
+		[2000, [0x07, 0xd0]],
+	])(
+		'a close code that never goes over the wire (%i) is told as the end of the channel [F1644]',
+		async (code, bytes) => {
+			const url = await rawService((socket) => socket.end(Buffer.from([0x88, 0x02, ...bytes])));
+			const { failure: told } = await open(url).until('ended');
+			expect(told.code).toBe('connection-lost');
+			expect(told.message).toMatch(new RegExp(`closed the channel with ${code}`));
+		},
+	);
+
 	test('are sent while the channel is open', async () => {
 		const heard = Promise.withResolvers<string>();
 		const { url } = await service((peer) => peer.on('message', (data) => heard.resolve(String(data))));

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode } from '../../src/base/errors.ts';
+import { classifyClose } from '../../src/connection/classify-close.ts';
 import {
-	classifyClose,
 	classifyHttpAnswer,
 	type HttpAnswer,
 	MAX_ASKED_WAIT_MS,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import { NO_FAILURES } from '../../src/connection/backoff.ts';
-import { classifyClose } from '../../src/connection/classify-failure.ts';
+import { classifyClose } from '../../src/connection/classify-close.ts';
 import {
 	type Connection,
 	type Credential,

@@ -1,6 +1,6 @@
 /** Which ends of a channel speak for a second device with the same id. */
 import { describe, expect, test } from 'vitest';
-import { classifyClose } from '../../src/connection/classify-failure.ts';
+import { classifyClose } from '../../src/connection/classify-close.ts';
 import { asMeant } from '../../src/connection/evidence.ts';
 import {
 	type Cut,

@@ -3,7 +3,7 @@
  * functions. Opens no socket.
  */
 import type { Failure } from '../../src/base/errors.ts';
-import { classifyClose } from '../../src/connection/classify-failure.ts';
+import { classifyClose } from '../../src/connection/classify-close.ts';
 import { keepLine, UNSAVED_LINE } from '../../src/connection/line.runner.ts';
 import { connectionOf, type LinkEffect, type LinkEvent } from '../../src/connection/link.ts';
 import { replacedBy } from '../../src/connection/recent-cuts.ts';

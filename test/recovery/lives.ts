@@ -5,7 +5,8 @@
 import { type Failure, failure } from '../../src/base/errors.ts';
 import { TLS_STALLED } from '../../src/connection/ask.edge.ts';
 import { COUNTS_AFTER_MS } from '../../src/connection/backoff.ts';
-import { classifyClose, classifyHttpAnswer } from '../../src/connection/classify-failure.ts';
+import { classifyClose } from '../../src/connection/classify-close.ts';
+import { classifyHttpAnswer } from '../../src/connection/classify-failure.ts';
 import {
 	classifyHandshakeError,
 	classifyNetworkError,
