@@ -56,7 +56,7 @@ export function holdBack(
 	const told: Failure[] = [];
 	for (const path of refused) {
 		const restricts = RESTRICTS[path] ?? {};
-		// What another source says counts, but for a restriction: it may be broader.
+		// The word of another source counts, but not for a restriction: it may be broader.
 		const isSaid = !(path in RESTRICTS) && !isSame(values.get(path), listSettings().get(path)?.fallback);
 		if (isSaid) continue;
 		// It may have moved from another source.
