@@ -10,6 +10,7 @@ import { plainIssue } from './plain-issue.ts';
 import { holdBack, holdForUnread, isOpen, RESTRICTS, type SettingsBefore } from './restrictions.ts';
 import type { Setting, SettingOrigin } from './setting-kinds.ts';
 import { isSame, listSettings, type Settings, valueAt } from './table.ts';
+import { type Broken, checkTogether } from './together.ts';
 
 export { didYouMean, nearestName } from './nearest-name.ts';
 
@@ -57,81 +58,17 @@ export function resolveSettings(
 	missing: ReadonlySet<string> = new Set(),
 ): ResolvedSettings {
 	const known = listSettings();
-	const isMissing = (path: string, value: unknown) => GROUPS.includes(path) && missing.has(String(value));
 	const read = layers.map((layer) => ({ layer, entries: [...readLayer(layer, known)] }));
 	const text = JSON.stringify(read.map(({ entries }) => entries.map(({ path, value }) => [path, value])));
-	const isKnown = checked.has('settings', text);
-	let isUnchanged = true;
-	const values = new Map<string, unknown>();
-	const origins = new Map<string, SettingOrigin>();
-	const problems: Failure[] = [];
-	const unknown: Failure[] = [];
-	const documents: { where: string; document: unknown }[] = [];
-	const refused = new Set<string>();
-	/** Those of them that nothing good of their own source is in place of, nor what a later source says. */
-	const lost = new Set<string>();
-	let unknownCount = 0;
-	for (const [path, { fallback }] of known) {
-		values.set(path, fallback);
-		origins.set(path, { source: 'default', where: null });
-	}
-	for (const { layer, entries } of read) {
-		const mended: Mended = layer.source === 'file' ? { document: layer.document } : { document: null };
-		if (layer.source === 'file' && !isObject(layer.document))
-			problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
-		const refuse = (one: string, where: string, isThere = false) => {
-			for (const all of [refused, lost]) all.add(one);
-			const own = ownBefore(one, where, before);
-			const isOwn = own !== null && !isMissing(one, own.value);
-			const kept = isOwn ? own.value : undefined;
-			const isOpen = kept === undefined || isSame(kept, known.get(one)?.fallback);
-			// A restriction is refused whenever the document is read again, as it stands there; where it does not, none is an object.
-			if (!(one in RESTRICTS && isOpen)) mend(mended, one.split('.'), kept);
-			else if (!isThere) mend(mended, one.split('.'), {});
-			if (!isOwn) return;
-			if (!isOpen) lost.delete(one);
-			values.set(one, kept);
-			origins.set(one, { source: layer.source, where });
-		};
-		for (const { path, keys, value, where } of entries) {
-			const entry = known.get(path);
-			if (!entry) for (const one of slipsOf(path, value, refused)) for (const all of [refused, lost]) all.add(one);
-			if (!entry && ++unknownCount > MAX_UNKNOWN) continue;
-			const problem = !entry
-				? { message: unknownKey(path, known), within: [] }
-				: isMissing(path, value)
-					? { message: `names a group that this machine does not have: ${value}. ${GROUP_STAYS}`, within: [] }
-					: isKnown
-						? { value }
-						: check(entry, value);
-			if ('message' in problem) {
-				const place = layer.source === 'file' ? layer.lineAndColumn?.([...keys, ...problem.within]) : undefined;
-				const at = place ? `${where}: ${place}` : where;
-				const params = { setting: shortened(path) };
-				const told = failure('settings-invalid', onOneLine(`${at}: ${params.setting} ${problem.message}`), { params });
-				problems.push(told);
-				if (!entry && value !== NOT_A_GROUP && layer.source === 'file') unknown.push(told);
-				// It keeps no agent from starting.
-				if (entry && isMissing(path, value)) unknown.push(told);
-				for (const one of entry ? [path] : value === NOT_A_GROUP ? below(path, known) : [])
-					refuse(one, where, entry !== undefined);
-			} else {
-				isUnchanged &&= isSame(problem.value, value);
-				lost.delete(path);
-				values.set(path, problem.value);
-				origins.set(path, { source: layer.source, where });
-			}
-		}
-		if (layer.source !== 'file') continue;
-		const isSet = (one: string) => entries.some(({ path, value }) => path === one && !isOpen(one, value));
-		for (const one of layer.overridden ?? []) if (!isSet(one)) refuse(one, layer.where);
-		documents.push({ where: layer.where, document: mended.document });
-	}
-	const unnamed = unknownCount - MAX_UNKNOWN;
+	const taken = nothingTaken(known);
+	const rules = { known, before, missing, isKnown: checked.has('settings', text) };
+	for (const { layer, entries } of read) takeLayer(taken, layer, entries, rules);
+	const { values, origins, problems, unknown, documents, refused } = taken;
+	const unnamed = taken.unknownCount - MAX_UNKNOWN;
 	const unnamedFault = unnamed === 1 ? '1 more name is not a setting.' : `${unnamed} more names are not settings.`;
 	if (unnamed > 0) unknown.push(failure('settings-invalid', unnamedFault));
 	problems.push(...unknown.slice(unnamed > 0 ? -1 : unknown.length));
-	if (problems.length === 0 && isUnchanged) checked.add('settings', text);
+	if (problems.length === 0 && taken.isUnchanged) checked.add('settings', text);
 	let wentBack = false;
 	const goBack = (paths: readonly string[], to: SettingsBefore | null) => {
 		wentBack ||= to !== null;
@@ -140,20 +77,10 @@ export function resolveSettings(
 			origins.set(path, to?.origins.get(path) ?? { source: 'default', where: null });
 		}
 	};
-	const tellOwn = (path: string, meanwhile: unknown) => {
-		const isOf = (told: unknown) => told === path || path.startsWith(`${told}.`);
-		const at = before ? problems.findIndex(({ params }) => isOf(params?.['setting'])) : -1;
-		const fault = problems[at];
-		if (!fault || unknown.includes(fault)) return false;
-		const is = Array.isArray(meanwhile) ? 'allows nothing' : `is ${meanwhile}`;
-		const one = fault.params?.['setting'] === path ? 'it' : path;
-		const message = joinSentences(fault.message, `Until ${one === 'it' ? one : 'that'} is mended ${one} ${is}`);
-		problems[at] = { ...fault, message, params: { ...fault.params, meanwhile: is } };
-		return true;
-	};
+	const tellOwn = (path: string, meanwhile: unknown) => before !== null && tellMeanwhile(taken, path, meanwhile);
 	const allHeld = [
 		...holdForUnread(unread, values, before, goBack),
-		...holdBack(lost, values, before, goBack, tellOwn),
+		...holdBack(taken.lost, values, before, goBack, tellOwn),
 	];
 	// Nothing goes on with settings that were never valid: they only have mistakes.
 	const held = before || problems.length + unread.length === unknown.length ? allHeld : [];
@@ -173,6 +100,124 @@ export function resolveSettings(
 	const holdsTogether = broken.length === 0 && !wentBack;
 	const isWhole = unread.length === 0;
 	return { settings: nest(values), origins, problems, unknown, refused, holdsTogether, isWhole, documents };
+}
+
+/** What the layers up to one have brought. */
+interface Taken {
+	readonly values: Map<string, unknown>;
+	readonly origins: Map<string, SettingOrigin>;
+	readonly problems: Failure[];
+	readonly unknown: Failure[];
+	readonly documents: { where: string; document: unknown }[];
+	readonly refused: Set<string>;
+	/** Those of them that nothing good of their own source is in place of, nor what a later source says. */
+	readonly lost: Set<string>;
+	unknownCount: number;
+	/** Whether each value is as it was written. */
+	isUnchanged: boolean;
+}
+
+interface Rules {
+	readonly known: ReadonlyMap<string, Setting<unknown>>;
+	readonly before: SettingsBefore | null;
+	readonly missing: ReadonlySet<string>;
+	/** Whether these very values were checked before. */
+	readonly isKnown: boolean;
+}
+
+function nothingTaken(known: Rules['known']): Taken {
+	const all = [...known];
+	return {
+		values: new Map(all.map(([path, { fallback }]) => [path, fallback])),
+		origins: new Map(all.map(([path]) => [path, { source: 'default', where: null }])),
+		...{ problems: [], unknown: [], documents: [], refused: new Set(), lost: new Set() },
+		...{ unknownCount: 0, isUnchanged: true },
+	};
+}
+
+/** Puts the values of one layer over those of the layers below it. */
+function takeLayer(taken: Taken, layer: SettingsLayer, entries: readonly Entry[], rules: Rules): void {
+	const { values, origins, problems, unknown, refused, lost } = taken;
+	const { known } = rules;
+	const isFile = layer.source === 'file';
+	const mended: Mended = { document: isFile ? layer.document : null };
+	if (isFile && !isObject(layer.document))
+		problems.push(failure('settings-invalid', `${layer.where}: the file must hold a group of settings: { … }.`));
+	const refuse = (one: string, where: string, isThere = false) =>
+		refuseValue(taken, mended, { path: one, where, isThere, source: layer.source }, rules);
+	for (const entry of entries) {
+		const { path, keys, value, where } = entry;
+		const setting = known.get(path);
+		if (!setting) for (const one of slipsOf(path, value, refused)) for (const all of [refused, lost]) all.add(one);
+		if (!setting && ++taken.unknownCount > MAX_UNKNOWN) continue;
+		const found = look(setting, entry, rules);
+		if ('message' in found) {
+			const place = isFile ? layer.lineAndColumn?.([...keys, ...found.within]) : undefined;
+			const at = place ? `${where}: ${place}` : where;
+			const params = { setting: shortened(path) };
+			const told = failure('settings-invalid', onOneLine(`${at}: ${params.setting} ${found.message}`), { params });
+			problems.push(told);
+			if (!setting && value !== NOT_A_GROUP && isFile) unknown.push(told);
+			// It keeps no agent from starting.
+			if (setting && isMissing(path, value, rules)) unknown.push(told);
+			for (const one of setting ? [path] : value === NOT_A_GROUP ? below(path, known) : [])
+				refuse(one, where, setting !== undefined);
+		} else {
+			taken.isUnchanged &&= isSame(found.value, value);
+			lost.delete(path);
+			values.set(path, found.value);
+			origins.set(path, { source: layer.source, where });
+		}
+	}
+	if (!isFile) return;
+	const isSet = (one: string) => entries.some(({ path, value }) => path === one && !isOpen(one, value));
+	for (const one of layer.overridden ?? []) if (!isSet(one)) refuse(one, layer.where);
+	taken.documents.push({ where: layer.where, document: mended.document });
+}
+
+/** The good value from before of the same source takes the place of a bad one, also in its document. */
+function refuseValue(
+	{ values, origins, refused, lost }: Taken,
+	mended: Mended,
+	{ path, where, isThere, source }: { path: string; where: string; isThere: boolean; source: SettingsLayer['source'] },
+	rules: Rules,
+): void {
+	for (const all of [refused, lost]) all.add(path);
+	const own = ownBefore(path, where, rules.before);
+	const isOwn = own !== null && !isMissing(path, own.value, rules);
+	const kept = isOwn ? own.value : undefined;
+	const restrictsNothing = kept === undefined || isSame(kept, rules.known.get(path)?.fallback);
+	// A restriction is refused whenever the document is read again, as it stands there; where it does not, none is an object.
+	if (!(path in RESTRICTS && restrictsNothing)) mend(mended, path.split('.'), kept);
+	else if (!isThere) mend(mended, path.split('.'), {});
+	if (!isOwn) return;
+	if (!restrictsNothing) lost.delete(path);
+	values.set(path, kept);
+	origins.set(path, { source, where });
+}
+
+const isMissing = (path: string, value: unknown, { missing }: Rules) =>
+	GROUPS.includes(path) && missing.has(String(value));
+
+/** The value, or what is wrong with it. */
+function look(setting: Setting<unknown> | undefined, { path, value }: Entry, rules: Rules): ReturnType<typeof check> {
+	if (!setting) return { message: unknownKey(path, rules.known), within: [] };
+	if (isMissing(path, value, rules))
+		return { message: `names a group that this machine does not have: ${value}. ${GROUP_STAYS}`, within: [] };
+	return rules.isKnown ? { value } : check(setting, value);
+}
+
+/** Adds to the fault of a restriction what it is meanwhile. @returns `false` where no fault names it. */
+function tellMeanwhile({ problems, unknown }: Taken, path: string, meanwhile: unknown): boolean {
+	const isOf = (told: unknown) => told === path || path.startsWith(`${told}.`);
+	const at = problems.findIndex(({ params }) => isOf(params?.['setting']));
+	const fault = problems[at];
+	if (!fault || unknown.includes(fault)) return false;
+	const is = Array.isArray(meanwhile) ? 'allows nothing' : `is ${meanwhile}`;
+	const one = fault.params?.['setting'] === path ? 'it' : path;
+	const message = joinSentences(fault.message, `Until ${one === 'it' ? one : 'that'} is mended ${one} ${is}`);
+	problems[at] = { ...fault, message, params: { ...fault.params, meanwhile: is } };
+	return true;
 }
 
 /** The value that a source has set before, also where another one went before it; `null` for none. */
@@ -305,55 +350,6 @@ function check(
 function unknownKey(path: string, known: ReadonlyMap<string, Setting<unknown>>): string {
 	const fault = groupsOf(known).has(path) ? 'must be a group of settings: { … }' : 'is not a setting';
 	return fault + didYouMean(path, [...known.keys()]);
-}
-
-interface Broken {
-	readonly message: string;
-	readonly paths: readonly string[];
-	/** What would have to be set. */
-	readonly lacks?: readonly string[];
-}
-
-/** Rules that need more than one setting, with the settings that go back together where one is broken. */
-function checkTogether(settings: Settings, before: SettingsBefore | null): Broken[] {
-	const problems: Broken[] = [];
-	const { credential, network } = settings;
-	const ofCredential = Object.keys(credential).map((key) => `credential.${key}`);
-	/** The service that was named before, if any was. */
-	const needsBaseUrl = (paths: string[]) => (before?.settings.baseUrl != null ? ['baseUrl'] : paths);
-	const named = (['apiKeyFile', 'basicFile', 'connectionFile'] as const).filter((key) => credential[key] !== null);
-	if (named.length > 1)
-		problems.push({
-			message: `credential.${named.join(' and credential.')} are set, but only one of them can be used.`,
-			paths: ofCredential,
-		});
-	// Otherwise a stranger's pairing code could name the host that the key is sent to.
-	const needsHost = credential.selfRegistration ? [...named, 'selfRegistration'] : named;
-	if (settings.baseUrl === null && needsHost.length > 0)
-		problems.push({
-			message: `credential.${needsHost[0]} needs baseUrl: a credential is only sent to a host that the settings name.`,
-			paths: needsBaseUrl(ofCredential),
-			lacks: ['baseUrl'],
-		});
-	if (settings.baseUrl === null && settings.service.headersFile !== null)
-		problems.push({
-			message: 'service.headersFile needs baseUrl: its headers are only sent to a host that the settings name.',
-			paths: needsBaseUrl(['service.headersFile']),
-			lacks: ['baseUrl'],
-		});
-	if ((network.clientCertificateFile === null) !== (network.clientKeyFile === null))
-		problems.push({
-			message: 'network.clientCertificateFile and network.clientKeyFile belong together: set both or none.',
-			paths: ['network.clientCertificateFile', 'network.clientKeyFile'],
-			lacks: ['network.clientCertificateFile', 'network.clientKeyFile'],
-		});
-	if (settings.local.http.port !== null && settings.local.http.applicationsFile === null)
-		problems.push({
-			message: 'local.http.port needs local.http.applicationsFile: without it no application may use the port.',
-			paths: ['local.http.port', 'local.http.applicationsFile'],
-			lacks: ['local.http.applicationsFile'],
-		});
-	return problems;
 }
 
 function nest(values: ReadonlyMap<string, unknown>): Settings {
