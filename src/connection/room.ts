@@ -50,7 +50,6 @@ function againAfterMs(room: Room, link: Link, { atMs }: Ended): number {
 	const forMs = atMs - (link.roomAtMs ?? Number.NEGATIVE_INFINITY);
 	if (room === 'held') return LEAVES_HELD_MS;
 	if (room === 'left') return LEFT_FOR_MS;
-	if (link.roomAtMs === undefined) return ROOM_AFTER_MS;
 	if (forMs < ROOM_FOR_MS) return Math.min(ROOM_AFTER_MS, ROOM_FOR_MS - forMs);
 	return room === 'again' && link.state.name === 'online' ? Math.min(HELD_AGAIN_MS, forMs / 2) : HELD_AGAIN_MS;
 }
@@ -78,6 +77,10 @@ const endedBefore = ({ state }: Link) => state.name !== 'closed' && state.backof
 
 /** Whether the old channel waits for the new one. */
 export const isAwayForRoom = ({ state }: Link) => state.name === 'connectWait' && isHeld(state.failure);
+
+/** Whether the device is online by its current link, or would be, had that not left its place to the next one. */
+export const isOnlineBut = ({ current, next }: Pick<Supervision, 'current' | 'next'>) =>
+	current?.state.name === 'online' || (current !== null && next?.roomAtMs !== undefined && isAwayForRoom(current));
 
 /** Whether a service that permits one channel ends the second one in this way, also where the place of the old one is still held. */
 export function endsAsSecond(link: Link, event: Ended): boolean {
@@ -153,8 +156,8 @@ export function withoutBefore(link: Link, atMs: number): Link {
 	return before && link.state.name === 'online' && atMs - link.state.sinceMs >= COUNTS_AFTER_MS ? alone : link;
 }
 
-/** The end of a whole machine, or of all its channels: no other channel of this device is the reason. */
-const OF_ALL: readonly number[] = [1001, 1011, 1012, 1013, 1014];
+/** The end of a whole machine, or of the Connection: no other channel of this device is the reason. */
+const OTHER_REASONS: readonly number[] = [1001, 1011, 1012, 1013, 1014, 4401, 4403];
 
 /**
  * A try of another way has just begun, and the service ends the channel that works: it may permit one channel, or one Connection. Then the try has
@@ -166,17 +169,15 @@ export function withPlaceTaken(supervision: Supervision, link: Link, event: Link
 		return supervision;
 	const isTried =
 		current.registration.baseUrl === next.registration.baseUrl && !isSameWay(current.registration, next.registration);
-	const isEnded = isHeld(event.failure) || (event.closeCode !== null && !OF_ALL.includes(event.closeCode));
+	const isEnded = isHeld(event.failure) || (event.closeCode !== null && !OTHER_REASONS.includes(event.closeCode));
 	const isJustBegun = event.atMs - next.state.sinceMs < TAKEN_WITHIN_MS;
 	if (current.state.name !== 'online' || !isTried || !isEnded || !isJustBegun) return supervision;
 	return { ...supervision, next: { ...next, roomAtMs: event.atMs } };
 }
 
 function roomBeside(current: Link, next: Link, event: Ended): Room | null {
-	if (next.roomAtMs === event.atMs && current.state.name === 'online') {
-		if (next.state.name === 'connecting') return 'left';
-		if (next.state.name === 'connectWait') return 'again';
-	}
+	if (next.roomAtMs === event.atMs && current.state.name === 'online' && next.state.name === 'connecting')
+		return 'left';
 	if (next.roomAtMs === undefined || !isHeld(failureOf(next.state))) return null;
 	const isJustMade = event.atMs - next.roomAtMs < LEAVES_HELD_MS && endsEarly(current, event);
 	return isJustMade || isHeld(event.failure) ? 'held' : null;

@@ -4,6 +4,7 @@
  */
 import { dispositionOf, type Failure, failure, retryClassOf } from '../base/errors.ts';
 import { failureOf } from '../connection/link.ts';
+import { isOnlineBut } from '../connection/room.ts';
 import type { DesiredRegistration, Supervision } from '../connection/supervisor.ts';
 import type { PlanTarget } from './record.ts';
 
@@ -78,7 +79,8 @@ export function isHeldBack(attempt: PlanAttempt, key: string | null, nowMs: numb
 export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): PlanAttempt {
 	const { key, supervision, nowMs, offline } = context;
 	const { current, next } = supervision;
-	const isTurn = offline === 'turns' && current?.state.name !== 'online';
+	const isOnline = isOnlineBut(supervision);
+	const isTurn = offline === 'turns' && !isOnline;
 	const limitMs = isTurn ? Math.min(TURN_MS, context.limitMs) : context.limitMs;
 	if (key === null || current === null) return NO_ATTEMPT;
 	const same = attempt.name !== 'none' && attempt.key === key ? attempt : null;
@@ -86,15 +88,15 @@ export function assessAttempt(attempt: PlanAttempt, context: AttemptContext): Pl
 	if (context.isDeferred) return same?.name === 'refused' ? same : NO_ATTEMPT;
 	if (!same) return { name: 'trying', key, untilMs: nowMs + limitMs, tries: 0 };
 	// An outage says nothing of the change: its time is that beside what works.
-	const isOnline = current.state.name === 'online';
 	const hasMore = same.name === 'trying' && isOnline && (offline !== undefined || !same.isExtended);
-	const leastMs = hasMore ? (current.state.onlineAtMs ?? 0) + limitMs : 0;
+	const sinceMs = 'onlineAtMs' in current.state ? (current.state.onlineAtMs ?? 0) : 0;
+	const leastMs = hasMore ? sinceMs + limitMs : 0;
 	// It may have begun beside what worked.
 	const mostMs = isTurn && same.name === 'trying' ? nowMs + limitMs : Number.POSITIVE_INFINITY;
 	const untilMs = Math.min(mostMs, Math.max(leastMs, same.untilMs));
 	const cause = next && failureOf(next.state);
 	// The service has ended the channel that works for it: each further try would cost that again.
-	const hadPlace = isOnline && offline !== undefined && next?.roomAtMs !== undefined;
+	const hadPlace = current.state.name === 'online' && offline !== undefined && next?.roomAtMs !== undefined;
 	const isSpent = hadPlace && cause !== null && cause.code !== 'channel-occupied';
 	if (nowMs < untilMs && !isSpent)
 		return untilMs === same.untilMs ? same : { ...same, untilMs, ...(!offline && { isExtended: true }) };

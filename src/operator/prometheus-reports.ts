@@ -128,12 +128,7 @@ export function readPoints(text: string): Point[] | string | null {
 }
 
 function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
-	// A device may have several series while its version or labels change: the one that was heard last applies.
-	const newest = new Map<string, Point>();
-	for (const point of facts.heard) {
-		const { device } = point.labels;
-		if (device !== undefined && point.value >= (newest.get(device)?.value ?? 0)) newest.set(device, point);
-	}
+	const newest = newestOf(facts.heard);
 	const byDevice = (points: readonly Point[]) =>
 		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
 	const {
@@ -167,18 +162,12 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 		const heardAtMs = online.has(deviceId) ? nowMs : nowMs - (atSeconds - value) * 1000;
 		const is = online.get(deviceId)?.value === 1;
 		const silentMs = silent.has(deviceId) || !online.has(deviceId) ? (silent.get(deviceId)?.value ?? 0) * 1000 : null;
-		const [unusableSince, refusedSince] = [unusable.get(deviceId)?.value, unfollowed.get(deviceId)?.value];
-		const ofSettings = warned.get(deviceId)?.labels['code'] ?? 'settings-not-followed';
-		const beside = refusedSince === undefined ? null : ofSettings;
-		const told = problem.get(deviceId)?.labels['code'];
-		const code = told ?? (unusableSince === undefined ? beside : 'credential-unreadable');
-		const since = code && isOfCredential(code) ? unusableSince : code && isOfSettings(code) ? refusedSince : undefined;
-		const isOf = { credential: isOfCredential(code ?? ''), settings: isOfSettings(code ?? '') };
-		const others = [
-			['credential-unreadable', isOf.credential ? undefined : unusableSince],
-			[ofSettings, isOf.settings && !isOf.credential ? undefined : refusedSince],
-		] as const;
-		const troubles = others.flatMap(([one, at]) => (at === undefined ? [] : [{ code: one, since: isoOf(at) }]));
+		const { code, since, troubles } = troubleOf({
+			told: problem.get(deviceId)?.labels['code'],
+			unusableSince: unusable.get(deviceId)?.value,
+			refusedSince: unfollowed.get(deviceId)?.value,
+			ofSettings: warned.get(deviceId)?.labels['code'],
+		});
 		const endsAt = ending.get(deviceId)?.value;
 		const refusal = refused.get(deviceId);
 		const served = servedRefused.get(deviceId)?.labels;
@@ -221,4 +210,34 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			...(endsAt !== undefined && { credentialEnding: `a key or a client certificate ends at ${isoOf(endsAt)}` }),
 		};
 	});
+}
+
+/** By device. One may have several series while its version or labels change: the one that was heard last applies. */
+function newestOf(heard: readonly Point[]): Map<string, Point> {
+	const newest = new Map<string, Point>();
+	for (const point of heard) {
+		const { device } = point.labels;
+		if (device !== undefined && point.value >= (newest.get(device)?.value ?? 0)) newest.set(device, point);
+	}
+	return newest;
+}
+
+/** The problem of a device, and what is wrong beside it. Times in seconds since 1970. */
+function troubleOf({
+	told,
+	unusableSince,
+	refusedSince,
+	ofSettings = 'settings-not-followed',
+}: Readonly<Record<'told' | 'ofSettings', string | undefined>> &
+	Readonly<Record<'unusableSince' | 'refusedSince', number | undefined>>) {
+	const beside = refusedSince === undefined ? null : ofSettings;
+	const code = told ?? (unusableSince === undefined ? beside : 'credential-unreadable');
+	const since = code && isOfCredential(code) ? unusableSince : code && isOfSettings(code) ? refusedSince : undefined;
+	const isOf = { credential: isOfCredential(code ?? ''), settings: isOfSettings(code ?? '') };
+	const others = [
+		['credential-unreadable', isOf.credential ? undefined : unusableSince],
+		[ofSettings, isOf.settings && !isOf.credential ? undefined : refusedSince],
+	] as const;
+	const troubles = others.flatMap(([one, at]) => (at === undefined ? [] : [{ code: one, since: isoOf(at) }]));
+	return { code, since, troubles };
 }

@@ -56,15 +56,7 @@ const STATES: readonly Status['state'][] = ['unpaired', 'connecting', 'online', 
 
 /** The agent's metrics. Names and labels stay as they are: dashboards hold on to them. */
 export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentGauges): Metric[] {
-	const { workflow, agentVersion, startedAt, channel, problem, warnings, plan } = status;
-	const counter = (name: string, help: string, value: number): Metric => metric('counter', name, help, [{ value }]);
-	const by = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
-		Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }));
-	const warned = Object.fromEntries(
-		Map.groupBy(warnings, ({ code }) => code)
-			.entries()
-			.map(([code, { length }]) => [code, length]),
-	);
+	const { workflow, agentVersion, startedAt, channel, plan } = status;
 	const heartbeatAt = channel.lastHeartbeatAt === null ? null : Date.parse(channel.lastHeartbeatAt) / 1000;
 	return [
 		metric('gauge', 'info', 'Always 1; the version of the agent, and the fleet that its plan names.', [
@@ -82,6 +74,54 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			'1 when the live workflow is the wanted one.',
 			workflow.live === workflow.wanted && workflow.live !== null ? 1 : 0,
 		),
+		...warningMetrics(status),
+		gauge('last_heartbeat_time_seconds', 'When the last heartbeat was sent.', heartbeatAt),
+		gauge('clock_skew_seconds', "How far the device's clock is ahead of the service's.", gauges.clockSkewSeconds),
+		gauge('events_kept', 'Events kept for applications.', gauges.eventsKept),
+		gauge('events_kept_bytes', 'Size of the events kept for applications.', gauges.eventBytes),
+		gauge(
+			'events_durable',
+			'1 when events are stored on the disk, 0 when in memory only.',
+			gauges.eventsDurable ? 1 : 0,
+		),
+		gauge('event_streams', 'Open event streams.', gauges.consumers),
+		gauge('leases', 'Leases held by applications.', gauges.leases),
+		gauge('resident_memory_bytes', 'Memory of the agent.', gauges.residentBytes),
+		counter('reconnects_total', 'How often the channel came back.', channel.reconnects),
+		gauge(
+			'channel_cuts_recent',
+			'How often the channel was cut within the last 10 minutes.',
+			channel.recentCuts?.count ?? 0,
+		),
+		gauge(
+			'line_idle_timeout_seconds',
+			'Silence after which something on the way ends the line; the agent pings it in time.',
+			channel.idleTimeout?.seconds ?? null,
+		),
+		counter('failed_attempts_total', 'Registrations and channel openings that failed.', counts.failedAttempts),
+		counter('wrong_pins_total', 'Wrong PINs that were typed on the page.', counts.wrongPins),
+		counter('notifications_total', 'Notifications received, without duplicates.', counts.notifications),
+		counter('duplicate_notifications_total', 'Notifications dropped as duplicates.', counts.duplicates),
+		counter('ignored_messages_total', 'Messages of a kind that service.ignoreKinds names.', counts.ignored),
+		counter('gaps_total', 'Intervals in which notifications may have been missed.', counts.gaps),
+		counter('heartbeats_total', 'Heartbeats sent.', counts.heartbeats),
+		metric('counter', 'forwarded_requests_total', 'Requests passed on, by result.', by('result', counts.forwarded)),
+		metric('counter', 'hooks_total', 'Hooks, by outcome.', by('outcome', counts.hooks)),
+	];
+}
+
+const counter = (name: string, help: string, value: number): Metric => metric('counter', name, help, [{ value }]);
+
+const by = (label: string, values: Readonly<Record<string, number>>): Sample[] =>
+	Object.entries(values).map(([name, value]) => ({ labels: { [label]: name }, value }));
+
+function warningMetrics({ problem, warnings }: Pick<Status, 'problem' | 'warnings'>): Metric[] {
+	const warned = Object.fromEntries(
+		Map.groupBy(warnings, ({ code }) => code)
+			.entries()
+			.map(([code, { length }]) => [code, length]),
+	);
+	return [
 		gauge('warnings', 'Warnings in the status.', warnings.length),
 		metric('gauge', 'warning', 'How many warnings in the status have this permanent code.', by('code', warned)),
 		gauge(
@@ -120,38 +160,6 @@ export function agentMetrics(status: Status, counts: AgentCounts, gauges: AgentG
 			'1 while the line dies of silence and how often to ping it is not known or not proved yet.',
 			warnings.some(({ code }) => code === 'notifications-at-risk') ? 1 : 0,
 		),
-		gauge('last_heartbeat_time_seconds', 'When the last heartbeat was sent.', heartbeatAt),
-		gauge('clock_skew_seconds', "How far the device's clock is ahead of the service's.", gauges.clockSkewSeconds),
-		gauge('events_kept', 'Events kept for applications.', gauges.eventsKept),
-		gauge('events_kept_bytes', 'Size of the events kept for applications.', gauges.eventBytes),
-		gauge(
-			'events_durable',
-			'1 when events are stored on the disk, 0 when in memory only.',
-			gauges.eventsDurable ? 1 : 0,
-		),
-		gauge('event_streams', 'Open event streams.', gauges.consumers),
-		gauge('leases', 'Leases held by applications.', gauges.leases),
-		gauge('resident_memory_bytes', 'Memory of the agent.', gauges.residentBytes),
-		counter('reconnects_total', 'How often the channel came back.', channel.reconnects),
-		gauge(
-			'channel_cuts_recent',
-			'How often the channel was cut within the last 10 minutes.',
-			channel.recentCuts?.count ?? 0,
-		),
-		gauge(
-			'line_idle_timeout_seconds',
-			'Silence after which something on the way ends the line; the agent pings it in time.',
-			channel.idleTimeout?.seconds ?? null,
-		),
-		counter('failed_attempts_total', 'Registrations and channel openings that failed.', counts.failedAttempts),
-		counter('wrong_pins_total', 'Wrong PINs that were typed on the page.', counts.wrongPins),
-		counter('notifications_total', 'Notifications received, without duplicates.', counts.notifications),
-		counter('duplicate_notifications_total', 'Notifications dropped as duplicates.', counts.duplicates),
-		counter('ignored_messages_total', 'Messages of a kind that service.ignoreKinds names.', counts.ignored),
-		counter('gaps_total', 'Intervals in which notifications may have been missed.', counts.gaps),
-		counter('heartbeats_total', 'Heartbeats sent.', counts.heartbeats),
-		metric('counter', 'forwarded_requests_total', 'Requests passed on, by result.', by('result', counts.forwarded)),
-		metric('counter', 'hooks_total', 'Hooks, by outcome.', by('outcome', counts.hooks)),
 	];
 }
 

@@ -1,5 +1,6 @@
 /** Which part of a change is tried first, beside what works: the credential, what the service knows of the device, the way out or another address. Pure. */
 import { failureOf } from '../connection/link.ts';
+import { isOnlineBut } from '../connection/room.ts';
 import {
 	type DesiredRegistration,
 	isSameLink,
@@ -88,7 +89,7 @@ export function tryWay(
 	const isSetting = demanded?.baseUrl === resolved.settings.baseUrl && next?.reason !== 'pairing';
 	const differs = current && demanded && (isElsewhere ? isSetting : !isSameWay(current.registration, demanded));
 	if (!differs) return { demanded, way: NO_ATTEMPT, isAlone: false };
-	const isOnline = current.state.name === 'online';
+	const isOnline = isOnlineBut(supervision);
 	const limitMs = resolved.settings.fleet.changeLimitSeconds * 1000;
 	// What was refused beside a link that worked may be what works now.
 	const isOver = before.way.name === 'refused' && !before.way.isTurn;

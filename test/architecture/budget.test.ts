@@ -27,11 +27,18 @@ const tokensOf = (path: string) =>
 	read(path)
 		.replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '')
 		.match(/\w+|[^\s\w]/g)?.length ?? 0;
+/** Functions that do not fit a screen. The formatter puts the end of each at the indentation of its first line. */
+const SCREEN_LINES = 80;
+const longFunctionsOf = (path: string) =>
+	[...read(path).matchAll(/^(\t*)(?:export )?(?:async )?function\*? \w+[\s\S]*?\n\1\}$/gm)].filter(
+		([whole]) => whole.split('\n').length > SCREEN_LINES,
+	).length;
 const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
 
 const measured: Readonly<Record<string, number>> = {
 	...Object.fromEntries(Object.entries(AREAS).map(([name, patterns]) => [name, sum(filesOf(patterns).map(linesOf))])),
 	tokensOfSource: sum(SOURCES.map(tokensOf)),
+	functionsOverAScreen: sum(SOURCES.map(longFunctionsOf)),
 	linesOfLargestFile: Math.max(...SOURCES.map(linesOf)),
 	settings: listSettings().size,
 	directDependencies: Object.keys(JSON.parse(read('package.json')).dependencies).length,

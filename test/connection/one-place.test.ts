@@ -1,6 +1,7 @@
 /** A service that permits one channel of a device and ends the old one for each new one, while settings are changed. */
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Status } from '../../src/protocol/local-api.ts';
@@ -17,9 +18,10 @@ async function givenOnePlace({ code, revokes = false }: Rules) {
 	const tokens = new Set<string>();
 	let registrations = 0;
 	let place: WebSocket | null = null;
-	const server = createServer((request, response) => {
-		request.resume();
+	const server = createServer(async (request, response) => {
+		const { workflowId } = (await json(request)) as { workflowId: string };
 		registrations += 1;
+		if (workflowId !== 'check-in') return void response.writeHead(404).end('{"error":"workflow"}');
 		const token = `tr-${String(registrations).padStart(16, '0')}`;
 		if (revokes) {
 			tokens.clear();
@@ -117,5 +119,21 @@ test.each([
 		expect.soft(registrations()).toBeLessThan(6);
 		expect(refused(device.agent.status())).toBe(true);
 		expect(device.agent.status().state).toBe('online');
+	},
+);
+
+test.each([4409, 1000])(
+	'where each new channel ends the old one (%i), a good change is in force beside a workflow that is refused [F1645]',
+	async (code) => {
+		const { home, good, device, registrations } = await givenOnePlace({ code, revokes: true });
+		await home.writeSettings({ ...good, workflowId: 'nope', service: { channelPath: '/ws/device?v=2' } });
+		await device.daemon.reload();
+		const offline = await secondsOffline(device, 400);
+		expect.soft(offline).toBeLessThan(45);
+		expect.soft(registrations()).toBeLessThan(30);
+		const { state, workflow, problem } = device.agent.status();
+		expect([state, workflow.live, workflow.wanted]).toEqual(['online', 'check-in', 'nope']);
+		expect(problem?.params).toMatchObject({ status: 404, workflowId: 'nope' });
+		expect(device.agent.ways.runtime().resolved.settings.service.channelPath).toBe('/ws/device?v=2');
 	},
 );

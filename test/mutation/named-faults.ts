@@ -151,7 +151,7 @@ export const NAMED: readonly NamedFault[] = [
 	},
 	{
 		name: 'two credentials do not exclude each other',
-		file: 'src/settings/resolve.ts',
+		file: 'src/settings/together.ts',
 		from: 'if (named.length > 1)',
 		to: 'if (named.length > 2)',
 		tests: 'test/settings',
