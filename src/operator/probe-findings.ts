@@ -4,6 +4,7 @@ import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
 import { parseJson } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import { ackAnswers, asides, heartbeatAnswers } from './probe-asides.ts';
+import { isWithin } from './probe-form.ts';
 import { kindOf, messagesOf, NAMELESS, namedLife, type ReadingSettings, type TokenPlace } from './probe-readings.ts';
 import type { Handshake } from './probe-search.ts';
 import type { Life } from './probe-wire.ts';
@@ -180,6 +181,9 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const seen = notifications.length > 0;
 	const isKnown = kindPointer !== undefined || notifications.some(({ text }) => !NAMELESS.includes(kindOf(text, form)));
 	const place = kindPointer ?? (isKnown ? 'a usual place' : 'none of the usual places');
+	const kinds = new Set(notifications.map(({ text }) => kindOf(text, form)));
+	const documents = notifications.map(({ text }) => parseJson(text));
+	const isDoubtful = kindPointer !== undefined && kinds.size === 1 && isWithin(kindPointer, documents);
 	return [
 		...(Object.keys(contents).length > 0
 			? [finding('frame-contents', 'every frame that came', contentsFound(life, form), 'proved', contents)]
@@ -192,7 +196,9 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 		finding(
 			'notification-kind',
 			tried,
-			seen ? `at ${place}` : 'no notification',
+			seen
+				? `at ${place}${isDoubtful ? ': a mere guess, the same in each and within what it is about' : ''}`
+				: 'no notification',
 			seen && isKnown ? 'guessed' : 'not seen',
 			kindPointer !== undefined && { kindPointer },
 		),

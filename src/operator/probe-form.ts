@@ -123,11 +123,25 @@ function kindPlace(documents: readonly unknown[], idPointer: string | null): str
 		const differs = new Set(words).size > 1;
 		if (/id$/i.test(name) || !(isNamed || differs) || (!isNamed && NO_KIND.test(name))) return 0;
 		const isBeside = differs && beside !== '' && above(pointer) === beside;
+		const isTelling = dotted > 0 && differs && (isBeside || above(pointer) === '');
+		// Another thing's own kind, such as that of a document.
+		const isOthers = above(pointer) !== beside && isWithin(pointer, unnamed);
 		const likely = (isNamed ? 10 : 0) + (dotted > 0 ? 6 : 0) + (words.length > 0 ? 4 : 0) + (isBeside ? 8 : 0);
-		return 100 * (fits / unnamed.length) + likely - 50;
+		const sure = likely + (isTelling ? 12 : 0) - (isOthers ? (dotted > 0 && differs ? 7 : 20) : 0);
+		return 100 * (fits / unnamed.length) + sure - 50;
 	});
 	const usual = beside === '' ? place : (kindInEnvelope(documents, idPointer ?? '', beside) ?? place);
-	return usual ?? repeatedWord(documents, beside);
+	const isLast = usual !== null && above(usual) !== beside && isWithin(usual, unnamed);
+	return isLast ? (repeatedWord(documents, beside) ?? usual) : (usual ?? repeatedWord(documents, beside));
+}
+
+/** Whether a place is in something that a message is about: an element of a list in it, or an object that is another thing's. */
+export function isWithin(pointer: string, documents: readonly unknown[]): boolean {
+	const parts = above(pointer).split('/').slice(1);
+	const isThing = (name: string) => (OTHER_ID.test(name) || NO_KIND.test(name)) && !OF_MESSAGE.test(name);
+	const isInList = (at: number) =>
+		documents.some((one) => Array.isArray(resolvePointer(one, `/${parts.slice(0, at).join('/')}`)));
+	return parts.some((name, at) => isThing(name) || (at > 0 && isInList(at)));
 }
 
 /** Fewer messages show little of what repeats. */
@@ -172,8 +186,9 @@ const ID_NAMES = [
 const OTHER_ID =
 	/session|device|workflow|person|user|tenant|account|correlation|trace|client|channel|connection|request/i;
 
-const isOther = (pointer: string) =>
-	pointer.split('/').some((part) => OTHER_ID.test(part) && !/noti(?:f|ce)|event|message/i.test(part));
+const OF_MESSAGE = /noti(?:f|ce)|event|message/i;
+
+const isOther = (pointer: string) => pointer.split('/').some((part) => OTHER_ID.test(part) && !OF_MESSAGE.test(part));
 
 /** Where the id of a message is; `null` for nowhere. A value that is the same in different messages is none. */
 function idPlace(documents: readonly unknown[]): string | null {

@@ -308,6 +308,49 @@ describe('the messages of a channel', () => {
 		expect(readForm(heard)).toEqual(settings);
 	});
 
+	test.each<[string, (at: number) => object, object]>([
+		[
+			'/notification',
+			(at) => ({ uuid: `u-${at}`, documents: [{ type: ['passport', 'visa'][at % 2], id: `d-${at}` }] }),
+			{ notificationIdPointer: '/uuid' },
+		],
+		['/notification', (at) => ({ marker: `M${at}M`, session: { workflow: { id: 'checkin', type: 'identity' } } }), {}],
+		['/notification', (at) => ({ page: at, session: { workflow: { type: ['id.basic', 'id.full'][at % 2] } } }), {}],
+		['/notification', (at) => ({ person: { name: 'lee', n: at }, device: { kind: 'kiosk' } }), {}],
+		[
+			'/data/notification',
+			(at) => ({ documents: [{ type: 'passport' }], data: { uuid: `u-${at}` } }),
+			{ notificationIdPointer: '/data/uuid' },
+		],
+	])('the kind at %s is not taken from what the message is about [F1620]', (kindPointer, more, others) => {
+		const kinds = ['session.started', 'session.step', 'session.finished'];
+		const messages = Array.from({ length: 6 }, (_, at): readonly [number, object] => {
+			const { data, ...rest } = more(at) as { data?: object };
+			const kind = { notification: kinds[at % 3] };
+			return [at, data ? { ...rest, data: { ...data, ...kind } } : { ...kind, ...rest }];
+		});
+		expect(readForm(life(messages).heard)).toEqual({ kindPointer, ...others });
+		// A word that repeats tells as well, where no dot does.
+		const plain = messages.map(([at, one]): readonly [number, object] => [
+			at,
+			JSON.parse(JSON.stringify(one).replaceAll(/session\.(.)/g, (_, first) => `Session${first.toUpperCase()}`)),
+		]);
+		expect(readForm(life(plain).heard)).toEqual({ kindPointer, ...others });
+	});
+
+	test('of a kind that is the same in each and within what the message is about it is said that it is a mere guess [F1621]', () => {
+		const found = (type: (at: number) => string) => {
+			const all = [1, 2, 3].map((at) => [at * 90, { uuid: `u-${at}`, session: { type: type(at) } }] as const);
+			const seen = life(all);
+			const watched = { life: seen, form: readForm(seen.heard), settleMs: 50, settings: {} };
+			return lifeFindings(watched).find(({ point }) => point === 'notification-kind')?.found;
+		};
+		expect(found(() => 'identity')).toBe(
+			'at /session/type: a mere guess, the same in each and within what it is about',
+		);
+		expect(found((at) => `session.step${at}`)).toBe('at /session/type');
+	});
+
 	test('answers to the device and errors do not say where notifications have their kind, however many they are', () => {
 		const errors = [110, 300, 510, 600, 710].map((atMs) => [atMs, { op: 'error', why: 'unknown' }] as const);
 		const news = [[400, { what: { name: 'visit.open' } }] as const, [900, { what: { name: 'visit.shut' } }] as const];
