@@ -4,8 +4,10 @@ import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';
 import {
 	deciding,
+	isMoment,
 	KIND_NAME,
 	kindOf,
+	kindsIn,
 	type Message,
 	membersOf,
 	messagesOf,
@@ -32,9 +34,11 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 			? 'body'
 			: listPlace(lone.filter(isObject));
 	const form: ReadingSettings = { ...binary, ...(frameContents && { frameContents }) };
-	const documents = messagesOf(deciding(heard), form)
-		.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
-		.map(({ text }) => parseJson(text));
+	const documents = withoutChatter(
+		messagesOf(deciding(heard), form)
+			.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
+			.map(({ text }) => readExactly(text)),
+	);
 	const idPointer = idPlace(documents);
 	const kindPointer = kindPlace(documents, idPointer);
 	const notificationIdPointer = idPointer === '/id' ? null : idPointer;
@@ -46,6 +50,44 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 	const unacked = heard.filter(({ isUnacked }) => isUnacked);
 	const unasked = [...new Set(messagesOf(unacked, read).map(({ text }) => kindOf(text, read)))];
 	return { ...read, ...(unasked.length > 0 && { unasked }) };
+}
+
+type Reviver = (name: string, value: unknown, written: { readonly source?: string }) => unknown;
+/** A whole number of which a JavaScript number has lost some digits, as a text: two ids would be one. */
+const withDigits: Reviver = (_name, value, { source = '' }) =>
+	typeof value === 'number' && /^-?\d{16,64}$/.test(source) ? source : value;
+const readExactly = (text: string) => JSON.parse(text, withDigits as (name: string, value: unknown) => unknown);
+
+/** By every word in a message that may name its kind. */
+const byKind = (documents: readonly unknown[]) =>
+	Map.groupBy(documents, (one) => [kindOf(JSON.stringify(one), {}), ...kindsIn(JSON.stringify(one))].join(' '));
+
+/** Fewer messages of a kind do not show that it only counts. */
+const MIN_CHATTER = 3;
+
+/** Whether the messages of one kind, in their order, differ in nothing but numbers that count up, or times. */
+function isChatter(own: readonly unknown[]): boolean {
+	const members = own.flatMap((one) => membersOf(one)).filter(({ value }) => typeof value !== 'object');
+	const places = [...Map.groupBy(members, ({ pointer }) => pointer).values()];
+	const differing = places.filter((all) => all.length < own.length || new Set(all.map(({ value }) => value)).size > 1);
+	const isCount = (all: typeof members) =>
+		all.length === own.length &&
+		(all.every(({ value }) => isMoment(value)) ||
+			all.every(
+				({ value }, at) => Number.isInteger(value) && (at === 0 || Number(value) > Number(all[at - 1]?.value)),
+			));
+	// One that comes again and counts itself has an id.
+	const isSame = places.some((all) => {
+		const [{ name = '' } = {}] = all;
+		return !differing.includes(all) && ID_NAMES.slice(0, 2).some((id) => id.test(name));
+	});
+	return own.length >= MIN_CHATTER && differing.length > 0 && differing.every(isCount) && !isSame;
+}
+
+/** Without chatter; all where nothing else is left. */
+function withoutChatter(documents: readonly unknown[]): readonly unknown[] {
+	const left = [...byKind(documents).values()].filter((own) => !isChatter(own)).flat();
+	return left.length > 0 ? left : documents;
 }
 
 const LIST_NAME =
@@ -192,12 +234,16 @@ const isOther = (pointer: string) => pointer.split('/').some((part) => OTHER_ID.
 
 /** Where the id of a message is; `null` for nowhere. A value that is the same in different messages is none. */
 function idPlace(documents: readonly unknown[]): string | null {
+	const kinds = [...byKind(documents).values()];
+	// A kind that comes often counts no more than another.
+	const share = new Map(kinds.flatMap((all) => all.map((one) => [one, 1 / (all.length * kinds.length)] as const)));
 	const rank = (pointer: string, name: string, values: unknown[]) => {
 		const own = documents.filter((_, index) => isScalar(values[index]));
 		const at = ID_NAMES.findIndex((pattern) => pattern.test(name));
 		const isTelling = new Set(values.filter(isScalar).map(String)).size >= new Set(own.map(withoutRepeating)).size;
 		if (at === -1 || isOther(pointer) || !isTelling) return 0;
-		return 100 * (own.length / documents.length) + (pointer === '/id' ? 30 : 0) - 8 * at - 20;
+		const inKinds = own.reduce<number>((sum, one) => sum + (share.get(one) ?? 0), 0);
+		return 100 * inKinds + (pointer === '/id' ? 30 : 0) - 8 * at - 20;
 	};
 	const place = bestPlace(documents, USUAL_DEPTH, rank);
 	// A single message shows nothing that differs.

@@ -215,7 +215,7 @@ export function greeting(heard: readonly Ranked[], form: ReadingSettings): strin
 	return first && isGreeting(first.text) ? first.text : null;
 }
 
-const kindsIn = (text: string) =>
+export const kindsIn = (text: string) =>
 	membersOf(parseJson(text), 2).flatMap(({ name, value }) =>
 		KIND_NAME.test(name) && typeof value === 'string' ? [value.replaceAll('_', '.')] : [],
 	);
