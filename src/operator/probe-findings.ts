@@ -1,7 +1,7 @@
 /** The conclusions of `idv probe`, each with how sure it is, and the settings that follow. Pure. */
 import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
 import { DEFAULT_CHANNEL_PATH } from '../protocol/endpoints.ts';
-import { parseJson } from '../protocol/json.ts';
+import { parseJson, resolvePointer } from '../protocol/json.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import { ackAnswers, asides, heartbeatAnswers } from './probe-asides.ts';
 import { isWithin } from './probe-form.ts';
@@ -158,11 +158,29 @@ interface Watched {
 	readonly settings: Readonly<Record<string, unknown>>;
 }
 
-function contentsFound({ heard }: Life, form: ReadingSettings): string {
-	const most = Math.max(0, ...heard.map((one) => messagesOf([one], form).length));
+/** Names of what stands beside the array of a frame, and is no message. */
+function unkept({ heard }: Life, form: ReadingSettings): string[] {
+	const { frameContents = '', ...others } = form;
+	const [at, own] = [frameContents.replace(/\/[^/]*$/, ''), frameContents.replace(/.*\//, '')];
+	if (own === '' || !frameContents.startsWith('/')) return [];
+	const names = heard.flatMap((frame) => {
+		const kept = new Set(messagesOf([frame], form).map(({ text }) => JSON.stringify(parseJson(text))));
+		const [whole] = messagesOf([frame], { ...others, frameContents: 'one' });
+		const beside = Object.entries(Object(resolvePointer(parseJson(whole?.text ?? ''), at)));
+		const isKept = (value: unknown) => [value].flat().every((one) => kept.has(JSON.stringify(one)));
+		const isWhole = kept.has(JSON.stringify(parseJson(whole?.text ?? '')));
+		return isWhole ? [] : beside.flatMap(([name, value]) => (name === own || isKept(value) ? [] : [name]));
+	});
+	return [...new Set(names)].slice(0, 8);
+}
+
+function contentsFound(life: Life, form: ReadingSettings): string {
+	const most = Math.max(0, ...life.heard.map((one) => messagesOf([one], form).length));
 	const { frameContents, jsonInBinary } = form;
+	const names = unkept(life, form).join(', ');
+	const lost = names === '' ? '' : ` (not kept, as it has no kind: ${names})`;
 	return [
-		...(frameContents ? [`${frameContents}: a message holds up to ${most} notifications`] : []),
+		...(frameContents ? [`${frameContents}: a message holds up to ${most} notifications${lost}`] : []),
 		...(jsonInBinary ? ['jsonInBinary'] : []),
 	].join(', ');
 }

@@ -2,8 +2,8 @@
  * The messages in one frame: some services put several into it, or JSON into a binary one. Each comes out as a frame of its
  * own, with its text as it was written. Source: assumed (frame-contents).
  */
-import type { Frame } from './channel.ts';
-import { isObject, parseJson, partsOf, resolvePointer, writtenAt } from './json.ts';
+import { type Frame, readNotification } from './channel.ts';
+import { isObject, parseJson, partsOf, resolvePointer, writtenAround } from './json.ts';
 
 /** The last one is a JSON pointer to an array in the frame. */
 export const FRAME_CONTENTS = /^(?:auto|one|lines|array|body|(?:\/[^/]*)+)$/;
@@ -14,6 +14,8 @@ export interface FrameForm {
 	readonly frameContents: FrameContents;
 	/** Whether a binary frame that holds JSON is read like a text one. */
 	readonly jsonInBinary: boolean;
+	/** As of notifications: what stands beside an array is a message where it has a kind. */
+	readonly kindPointer?: string | null | undefined;
 }
 
 /** Lines that are taken apart without a setting that says so. */
@@ -23,16 +25,17 @@ const MAX_BLANK = 1000;
 /** A frame with more is one message: it would displace everything else that is kept. */
 const MAX_MESSAGES = 1000;
 
-export function messagesIn(frame: Frame, { frameContents, jsonInBinary }: FrameForm): readonly Frame[] {
+export function messagesIn(frame: Frame, form: FrameForm): readonly Frame[] {
+	const { jsonInBinary } = form;
 	if (frame.type === 'oversized' || (frame.type === 'binary' && !jsonInBinary)) return [frame];
 	const text = frame.type === 'text' ? frame.text : asText(frame.bytes);
 	if (text === null) return [frame];
-	const parts = partsIn(text, frameContents);
+	const parts = partsIn(text, form);
 	if (parts !== null && parts.length <= MAX_MESSAGES) return parts.map((part) => ({ type: 'text', text: part }));
 	return frame.type === 'text' || parseJson(text) === undefined ? [frame] : [{ type: 'text', text }];
 }
 
-function partsIn(text: string, contents: FrameContents): readonly string[] | null {
+function partsIn(text: string, { frameContents: contents, kindPointer }: FrameForm): readonly string[] | null {
 	if (contents === 'one') return null;
 	if (contents === 'auto' || contents === 'lines') return linesOf(text, contents);
 	if (contents === 'body') return bodyOf(text);
@@ -40,8 +43,19 @@ function partsIn(text: string, contents: FrameContents): readonly string[] | nul
 	const list = contents === 'array' ? document : resolvePointer(document, contents);
 	if (!Array.isArray(list) || list.length > MAX_MESSAGES) return null;
 	if (contents === 'array') return partsOf(text);
-	// What stands beside an empty array would be lost.
-	return list.length > 0 ? partsOf(writtenAt(text, contents)) : null;
+	const { at, beside } = writtenAround(text, contents);
+	if (beside.length > MAX_MESSAGES) return null;
+	const parts = [...partsOf(at), ...beside.flatMap((one) => messagesBeside(one, kindPointer))];
+	// What stands beside an empty array, and is no message, would be lost.
+	return parts.length > 0 ? parts : null;
+}
+
+/** What stands beside the array and is an object with a kind, or an array of such; what says more about the frame has none. */
+function messagesBeside(text: string, kindPointer: FrameForm['kindPointer']): readonly string[] {
+	const all = text.startsWith('{') ? [text] : text.startsWith('[') ? partsOf(text) : [];
+	const isMessage = (one: string) =>
+		one.startsWith('{') && readNotification({ type: 'text', text: one }, { kindPointer }).kind !== 'unknown';
+	return all.every(isMessage) ? all : [];
 }
 
 /** The lines of a text that holds several, or its records (RFC 7464; SignalR); `null` for one that is one message. */

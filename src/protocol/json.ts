@@ -123,15 +123,24 @@ export function resolvePointer(document: unknown, pointer: string): unknown {
 	return value;
 }
 
-/** The value to which a pointer leads as it is written. @param text JSON in which it leads somewhere. */
-export function writtenAt(text: string, pointer: string): string {
-	return keysOf(pointer).reduce((within, key) => {
-		const parts = partsOf(within);
-		if (!within.trimStart().startsWith('{')) return parts[Number(key)] ?? '';
+/** The value to which a pointer leads, and what stands beside the way there: the other members of each object on it. All as they are written. @param text JSON in which it leads somewhere. */
+export function writtenAround(text: string, pointer: string): { readonly at: string; readonly beside: string[] } {
+	let at = text;
+	const beside = keysOf(pointer).flatMap((key) => {
+		const parts = partsOf(at);
+		const isList = !at.trimStart().startsWith('{');
 		// Of two members of one name the last counts, as everywhere.
-		const member = parts.findLast((part) => JSON.parse(part.slice(0, closingQuote(part, 0) + 1)) === key) ?? '';
-		return member.slice(member.indexOf(':', closingQuote(member, 0)) + 1).trim();
-	}, text);
+		const members = new Map(isList ? [] : parts.map(memberIn));
+		at = (isList ? parts[Number(key)] : members.get(key)) ?? '';
+		members.delete(key);
+		return [...members.values()];
+	});
+	return { at, beside };
+}
+
+function memberIn(part: string): readonly [name: string, value: string] {
+	const end = closingQuote(part, 0);
+	return [JSON.parse(part.slice(0, end + 1)), part.slice(part.indexOf(':', end) + 1).trim()];
 }
 
 /** Each notification is looked at with the same few pointers, which only settings change. */

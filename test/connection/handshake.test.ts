@@ -513,6 +513,15 @@ describe('frames that hold several messages, or JSON as bytes', () => {
 			],
 			['a', 'b', 'c', 'd', 'e', 'unknown'],
 		],
+		[
+			'a pointer: an object with a kind beside the array is a message as well, and so is each in another array [F1624]',
+			{ frameContents: '/data/events', kindPointer: '/head/kind' },
+			[
+				'{"alert": {"id":1, "type":"x"} ,"data":{"more":[{"type":"y"}],"events":[{"type":"a"}],"seq":7,"page":{"of":2}}}',
+				'{"data":{"events":[]},"note":{"head":{"kind":"z"}},"other":[{"type":"no"},{}],"none":[]}',
+			],
+			['a', 'x', 'y', 'z'],
+		],
 		['bytes are kept as bytes', {}, [Buffer.from('{"type":"a"}')], ['binary']],
 		[
 			'JSON in a binary frame where a setting says so',
@@ -546,6 +555,20 @@ describe('frames that hold several messages, or JSON as bytes', () => {
 			'{"type":"big", "n":12345678901234567890}',
 			'[1,[2]]',
 			'"s,]"',
+		]);
+	});
+
+	test('what stands beside an array is kept as it was written [F1624]', async () => {
+		const service = await givenOtherService(() => true);
+		const device = await givenDevice(service, { frameContents: '/events' });
+		await device.untilState('online');
+		service.send('{"alert" : {"type":"big", "n":12345678901234567890} , "events":[ {"type":"a", "x":"}"} ]}');
+		service.send('{"type":"end"}');
+		await device.untilEvent(({ kind }) => kind === 'end');
+		const notifications = (await device.events()).filter(({ type }) => type === 'notification');
+		expect(notifications.map(({ content }) => content).slice(0, -1)).toEqual([
+			'{"type":"a", "x":"}"}',
+			'{"type":"big", "n":12345678901234567890}',
 		]);
 	});
 });

@@ -1,5 +1,6 @@
 /** `idv probe` at services as an outsider would write them: what their messages and answers show. */
 import { describe, expect, test } from 'vitest';
+import { lifeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
 
@@ -34,4 +35,25 @@ describe('the id of notifications', () => {
 		const frames = all.map((text, nr) => ({ atMs: nr, frame: { type: 'text' as const, text } }));
 		expect(readForm(frames)).toEqual({ notificationIdPointer: '/event_id' });
 	});
+});
+
+const lifeOf = (messages: readonly object[], more: Partial<Life> = {}): Life => ({
+	...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, pings: 1, pongs: 1, failure: null },
+	...{ heard: heard(messages), said: [], ended: null, ...more },
+});
+const findingOf = (life: Life, point: string) =>
+	lifeFindings({ life, form: readForm(life.heard), settleMs: 500, settings: {} }).find((one) => one.point === point);
+
+test('what stands beside an array in a frame counts where it has a kind, and is named where it is not kept [F1625]', () => {
+	const batch = (at: number) => ({ events: [{ type: 'session.step', id: `n-${at}` }] });
+	const alert = { type: 'device.alert', id: 'a-1' };
+	const whole = lifeOf([batch(1), { ...batch(2), alert }, batch(3)]);
+	expect(findingOf(whole, 'frame-contents')).toMatchObject({
+		found: '/events: a message holds up to 2 notifications',
+		settings: { frameContents: '/events' },
+	});
+	const part = lifeOf([batch(1), { ...batch(2), alert: 'paper is out', seq: 2 }, { ...batch(3), more: [{ no: 1 }] }]);
+	expect(findingOf(part, 'frame-contents')?.found).toBe(
+		'/events: a message holds up to 1 notifications (not kept, as it has no kind: alert, seq, more)',
+	);
 });
