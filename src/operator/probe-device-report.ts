@@ -46,7 +46,7 @@ export const endedBy = ({ closes }: DeviceReport) => closes.filter(({ isUsual })
 
 /** What a device online with the settings does not show: that applications get what the service sends. */
 function doubts(device: DeviceReport): string[] {
-	const { seconds, kinds, withId, repeats, dropped, isCut } = device;
+	const { seconds, kinds, withId, repeats, dropped, isCut, acknowledgements } = device;
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
 	const reasons = endedBy(device).map(({ reason }) => reason);
@@ -69,6 +69,6 @@ function doubts(device: DeviceReport): string[] {
 		repeats > 0 &&
 			`The service sent ${isCut ? 'at least ' : ''}${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,
 		dropped > 0 &&
-			`Applications did not get ${dropped} that had the id, the kind and the contents of one before: if each of them counts, the id is that of something else; look at service.notificationIdPointer.`,
+			`Applications did not get ${dropped} that had the id, the kind and the contents of one before: if each of them counts, the id is that of something else; look at service.notificationIdPointer.${acknowledgements > 0 ? '' : ' If the service sends each again until it is acknowledged, look at service.ackBody.'}`,
 	].filter((one) => one !== false);
 }

@@ -78,7 +78,12 @@ const LEAST_LIFE_S = 60;
 export function lifeFinding(token: string, body: string, answeredMs: number): Finding {
 	const found = finding.bind(null, 'connection-life', 'the Connection itself, and the answer around it');
 	if (readTokenLife(token)) return found('the Connection says when it ends', 'proved');
-	const named = namedLife(body, answeredMs);
+	const { seconds: named, unread } = namedLife(body, answeredMs);
+	if (named === null && unread !== null)
+		return found(
+			`the answer tells of it at ${unread}, in a way that is not read: see service.connectionLifeSeconds`,
+			'not seen',
+		);
 	return named === null
 		? found('neither says when it ends', 'not seen')
 		: found(`${named} s, by the answer`, 'guessed', named >= LEAST_LIFE_S && { connectionLifeSeconds: named });

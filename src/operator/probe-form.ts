@@ -5,6 +5,7 @@ import { looksLikeToken } from '../protocol/registration-answer.ts';
 import {
 	deciding,
 	isMoment,
+	isTalk,
 	KIND_NAME,
 	kindOf,
 	kindsIn,
@@ -76,18 +77,19 @@ function isChatter(own: readonly unknown[]): boolean {
 			all.every(
 				({ value }, at) => Number.isInteger(value) && (at === 0 || Number(value) > Number(all[at - 1]?.value)),
 			));
-	// One that comes again and counts itself has an id.
-	const isSame = places.some((all) => {
-		const [{ name = '' } = {}] = all;
-		return !differing.includes(all) && ID_NAMES.slice(0, 2).some((id) => id.test(name));
+	// One that comes again and counts itself has an id, and what is at the usual place is one.
+	const isKnown = places.some((all) => {
+		const [{ name = '', pointer = '' } = {}] = all;
+		return pointer === '/id' || (!differing.includes(all) && ID_NAMES.slice(0, 2).some((id) => id.test(name)));
 	});
-	return own.length >= MIN_CHATTER && differing.length > 0 && differing.every(isCount) && !isSame;
+	return own.length >= MIN_CHATTER && differing.length > 0 && differing.every(isCount) && !isKnown;
 }
 
-/** Without chatter; all where nothing else is left. */
+/** What may be notifications: no talk and no chatter, as far as anything else is left. */
 function withoutChatter(documents: readonly unknown[]): readonly unknown[] {
-	const left = [...byKind(documents).values()].filter((own) => !isChatter(own)).flat();
-	return left.length > 0 ? left : documents;
+	const news = documents.filter((one) => !isTalk(JSON.stringify(one), {}));
+	const left = [...byKind(news).values()].filter((own) => !isChatter(own)).flat();
+	return [left, news].find(({ length }) => length > 0) ?? documents;
 }
 
 const LIST_NAME =

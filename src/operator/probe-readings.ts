@@ -52,22 +52,46 @@ export const madeNames = (body: string): string[] =>
 		.map(({ value }) => String(Object(value) === value ? '' : value).toLowerCase())
 		.filter((text) => /\d|.{12}/.test(text));
 
-/** Seconds that an answer gives a Connection; `null` where it says nothing usable. */
-export function namedLife(body: string, nowMs: number): number | null {
-	const lives = membersOf(parseJson(body)).flatMap(({ name, value }) => {
-		if (/^(expires_?in(_?seconds)?|ttl|life(time)?(_?seconds)?|max_?age|valid_?for(_?seconds)?)$/i.test(name))
-			return [Number(value)];
+/** A name that tells how long something lives, with its unit, if any. */
+const LIVES =
+	/^(?:(?:connection|token|access|channel)_?)?(?:expires_?in|ttl|life(?:time)?|max_?age|valid_?for|validity)(?:_?(?:in_?)?(s|secs?|seconds|ms|millis(?:econds)?|mins?|minutes|hours?|days?))?$/i;
+const ENDS_AT = /(?:expir\w*|expires?|valid_?(?:until|to|through)|not_?after|exp)(?:_?(?:at|on|date|time|utc|ms))*$/i;
+const UNITS: readonly (readonly [unit: RegExp, seconds: number])[] = [
+	[/^mi?l?li|^ms/i, 0.001],
+	[/^mi/i, 60],
+	[/^h/i, 3600],
+	[/^d/i, 86_400],
+];
+
+/** An ISO 8601 duration without years and months, or a number in a unit. */
+function secondsOf(value: unknown, unit = ''): number {
+	const parts = /^P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$/i.exec(String(value));
+	const lengths = [604_800, 86_400, 3600, 60, 1];
+	if (parts) return Math.floor(lengths.reduce((sum, one, at) => sum + one * Number(parts[at + 1] ?? 0), 0));
+	return Math.floor(Number(value) * (UNITS.find(([name]) => name.test(unit))?.[1] ?? 1));
+}
+
+/** What an answer says of the life of a Connection. @returns `seconds`: `null` where none is usable; `unread`: the place of what tells of one, and is not. */
+export function namedLife(
+	body: string,
+	nowMs: number,
+): { readonly seconds: number | null; readonly unread: string | null } {
+	const lives = membersOf(parseJson(body)).flatMap(({ name, value, pointer }) => {
+		const lived = LIVES.exec(name);
+		if (!['string', 'number'].includes(typeof value) || value === '') return [];
+		if (lived) return [{ pointer, seconds: secondsOf(value, lived[1]) }];
 		if (!ENDS_AT.test(name) || /code|pair|password|cert/i.test(name)) return [];
 		// As .NET wrote times for long.
 		const [, ticks] = /^\/Date\((\d+)(?:[+-]\d{4})?\)\/$/.exec(String(value)) ?? [];
 		const number = ticks === undefined ? value : Number(ticks);
 		const at = typeof number === 'number' ? (number > 1e11 ? number : number * 1000) : Date.parse(String(value));
-		return [Math.round((at - nowMs) / 1000)];
+		return [{ pointer, seconds: Math.round((at - nowMs) / 1000) }];
 	});
-	return lives.find((life) => Number.isInteger(life) && life >= 10 && life <= 315_360_000) ?? null;
+	const isUsable = (life: number) => Number.isInteger(life) && life >= 10 && life <= 315_360_000;
+	const seconds = lives.find((one) => isUsable(one.seconds))?.seconds ?? null;
+	return { seconds, unread: seconds === null ? (lives[0]?.pointer ?? null) : null };
 }
 
-const ENDS_AT = /(?:expir\w*|expires?|valid_?(?:until|to|through)|not_?after|exp)(?:_?(?:at|on|date|time|utc|ms))*$/i;
 /** Words of an end that are about the life of the Connection: no heartbeat and no message keeps a channel from it. */
 export const OVER =
 	/^(?!.*time.?out).*(?:\b(?:token|connection|session|credential|jwt|authorization)\b.{0,20}\bexpired\b|\bexpired\b.{0,10}\b(?:token|session|credential|jwt)|max(?:imum)? (?:age|life))/i;
@@ -293,9 +317,23 @@ export function idsOf(messages: readonly Pick<Message, 'text'>[], form: ReadingS
 	return isConstant ? ids.map(() => null) : ids;
 }
 
-/** Whether messages came again as they were, and not only one: that may be no notification. */
+/** Messages that came again as they were. One alone may be no notification, unless it holds up all others. */
 export function repeated(messages: readonly Message[], form: ReadingSettings, afterMs = 0): Message[] {
-	return new Set(idsOf(messages, form).filter((id) => id !== null)).size > 1 ? cameAgain(messages, form, afterMs) : [];
+	const isOfMany = new Set(idsOf(messages, form).filter((id) => id !== null)).size > 1;
+	return isOfMany || isHeldUp(messages, form) ? cameAgain(messages, form, afterMs) : [];
+}
+
+/** Whether one message with an id came again and again, and nothing after it but talk: the service may wait for its acknowledgement. */
+function isHeldUp(messages: readonly Message[], form: ReadingSettings): boolean {
+	const again = cameAgain(messages, form);
+	const one = ({ text }: Message) => {
+		const { kind, serviceId } = readNotification({ type: 'text', text }, form);
+		return `${kind} ${serviceId}`;
+	};
+	const [held] = again.map(one);
+	const since = messages.slice(messages.findIndex((each) => one(each) === held));
+	const isTold = ({ text }: Message) => isTalk(text, form) || GREETS_TOO.test(wordOf(text, form));
+	return again.length > 1 && since.every((each) => one(each) === held || isTold(each));
 }
 
 /** Messages with an id that came again as they were, unacknowledged. @param afterMs what comes again sooner may have crossed its acknowledgement. */

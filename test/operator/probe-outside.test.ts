@@ -1,8 +1,13 @@
 /** `idv probe` at services as an outsider would write them: what their messages and answers show. */
 import { describe, expect, test } from 'vitest';
-import { lifeFindings } from '../../src/operator/probe-findings.ts';
+import type { WebSocket } from 'ws';
+import { lifeFinding, lifeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
+import { guesses } from '../../src/operator/probe-guesses.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
+import { probesOfFile } from './probing.ts';
+
+const { probedForeign } = probesOfFile();
 
 const heard = (messages: readonly object[], everyMs = 1000): Life['heard'][number][] =>
 	messages.map((message, at) => ({ atMs: at * everyMs, frame: { type: 'text', text: JSON.stringify(message) } }));
@@ -26,6 +31,15 @@ describe('the id of notifications', () => {
 		expect(readForm(heard(all.filter((_, nr) => nr % 5 !== 4)))).not.toMatchObject({
 			notificationIdPointer: '/data/messageId',
 		});
+	});
+
+	test('is that of a kind that only counts where else only talk comes, or where it is at the usual place [F1622]', () => {
+		const checks = Array.from({ length: 9 }, (_, id) => ({ type: 'check', no: id }));
+		const hello = { type: 'hello', confirm: { type: 'ack', id: '<id>' } };
+		expect(readForm(heard([hello, ...checks]))).toEqual({ notificationIdPointer: '/no' });
+		const usual = checks.map(({ type, no }) => ({ type, id: no }));
+		const others = [1, 2, 3].map((nr) => ({ type: 'note', data: { ref: `r-${nr}`, text: `t${nr}` } }));
+		expect(readForm(heard([...usual, ...others]))).toEqual({});
 	});
 
 	test('that is a number above 2^53 is found: as a number of JavaScript two of them may be one [F1623]', () => {
@@ -57,3 +71,96 @@ test('what stands beside an array in a frame counts where it has a kind, and is 
 		'/events: a message holds up to 1 notifications (not kept, as it has no kind: alert, seq, more)',
 	);
 });
+
+describe('the life of a Connection', () => {
+	test.each<[object, number]>([
+		[{ validForMs: 150_000 }, 150],
+		[{ validFor: 'PT150S' }, 150],
+		[{ ttlMillis: '150000' }, 150],
+		[{ connection: { lifetime_minutes: 3 } }, 180],
+		[{ tokenTtl: 90 }, 90],
+		[{ expiresIn: 'P1DT2H' }, 93_600],
+		[{ maxAgeHours: 1 }, 3600],
+		[{ maxAge: 'PT2M30.5S' }, 150],
+	])('is read from %j as %i s [F1626]', (answer, seconds) => {
+		const { settings } = lifeFinding('opaque', JSON.stringify(answer), Date.now());
+		expect(settings).toEqual({ connectionLifeSeconds: seconds });
+	});
+
+	test.each<[object, string]>([
+		[{ data: { validFor: 'a while' } }, '/data/validFor'],
+		[{ expiresAt: 'tomorrow' }, '/expiresAt'],
+		[{ ttl: 'P1Y' }, '/ttl'],
+	])('that %j tells of in a way that is not read is not said to be told nowhere [F1627]', (answer, place) => {
+		const { found, settings } = lifeFinding('opaque', JSON.stringify(answer), Date.now());
+		expect(settings).toBeUndefined();
+		expect(found).toBe(
+			`the answer tells of it at ${place}, in a way that is not read: see service.connectionLifeSeconds`,
+		);
+		expect(lifeFinding('opaque', '{"expiresAt":null,"expired":false,"token":"t"}', 0).found).toBe(
+			'neither says when it ends',
+		);
+	});
+});
+
+const every = (socket: WebSocket, ms: number, say: () => void) => {
+	const timer = setInterval(say, ms);
+	socket.once('close', () => clearInterval(timer));
+};
+
+describe('a service that sends the next notification only once one is acknowledged', () => {
+	let nr = 1;
+	const stopAndWait = (acknowledges: (said: string) => boolean) => (socket: WebSocket) => {
+		const send = () =>
+			socket.send(JSON.stringify({ type: nr % 2 ? 'visit.open' : 'visit.shut', id: `n-${nr}`, page: nr }));
+		send();
+		every(socket, 100, send);
+		socket.on('message', (said) => {
+			if (!acknowledges(String(said))) return;
+			nr += 1;
+			setTimeout(send, 40);
+		});
+	};
+
+	test('is acknowledged, and proved to want it [F1628]', async () => {
+		const { outcome, settings } = await probedForeign(
+			stopAndWait((said) => said.includes('"ack"') && said.includes(`"id":"n-${nr}"`)),
+		);
+		expect(outcome, outcome.stdout).toMatchObject({ status: 0, stderr: '' });
+		expect(settings.service.ackBody).toMatchObject({ type: 'ack', id: '{id}' });
+		expect(outcome.stdout).toMatch(/acknowledgement .* proved/);
+	});
+
+	test('in a way that was not found is told with service.ackBody [F1629]', async () => {
+		const { outcome, settings } = await probedForeign(stopAndWait(() => false));
+		expect(settings).not.toHaveProperty('service');
+		expect(outcome.stdout).toMatch(/acknowledgement .*none; .*service\.ackBody/);
+		expect(outcome.stdout).toMatch(/sent \d+ again, .*service\.ackBody/);
+	});
+});
+
+test.each([
+	['one that came twice', [1, 1]],
+	['one after which one without an id came', [1, 1, 1, null]],
+])('no acknowledgement is tried for %s alone [F1628]', (_, ids) => {
+	const life = lifeOf(ids.map((id) => ({ type: 'visit', ...(id && { id }), page: id })));
+	expect(guesses({ life, form: {}, settleMs: 500, settings: {} })).toEqual([]);
+});
+
+test.each([[1000], [4000]])(
+	'a service that ends every channel after the same time with %s and without a word is none whose channels last [F1630]',
+	async (code) => {
+		let nr = 0;
+		const { outcome } = await probedForeign((socket) => {
+			setTimeout(() => socket.close(code), 450);
+			every(socket, 60, () => {
+				nr += 1;
+				socket.send(`{"type":"visit.open","id":"n-${nr}"}`);
+			});
+		});
+		expect(outcome.status, outcome.stdout).toBe(69);
+		expect(outcome.stderr).toMatch(/No channel at \/ws\/device lasted .*with close code ${code} after/);
+		expect(outcome.stdout).toContain('(no device was online with it');
+	},
+	120_000,
+);
