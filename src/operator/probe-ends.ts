@@ -41,11 +41,13 @@ export function untilRestart(life: Life, known: readonly Restart[]): Life {
 
 /**
  * The ends of channels that the service ended after the same time and with the same code, whichever; none where one of them did not work for as
- * long as counts, or where the end refuses the Connection.
+ * long as counts, or where the end refuses the Connection. @param isHeard the service is known to take what the device says: an end without a
+ * word may else come from what it does not hear, such as a heartbeat at another place.
  */
-export function usualEnds(lives: readonly Life[], leastMs: number): Restart[] {
+export function usualEnds(lives: readonly Life[], leastMs: number, isHeard: boolean): Restart[] {
 	const ends = lives.flatMap((life) => (life.failure?.code === 'connection-lost' && endOfWork(life)) || []);
-	const isUsual = ends.every((one) => one.atMs >= leastMs && ends.every((other) => isLike(one, [other])));
+	const isTold = isHeard || lives.every(({ ended }) => ended?.reason !== '' || PASSING.includes(ended.code));
+	const isUsual = isTold && ends.every((one) => one.atMs >= leastMs && ends.every((other) => isLike(one, [other])));
 	return isUsual && ends.length > 1 && ends.length === lives.length ? ends : [];
 }
 

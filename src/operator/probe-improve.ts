@@ -154,7 +154,8 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const all = guessesFor(best);
 		const guess = all.find(({ settings }) => !tried.has(JSON.stringify(settings)));
 		// Where nothing likely is left to say, and each channel worked for the same time, that is how the service ends them.
-		const usual = !guess || guess.isLast || left === 1 ? usualEnds(ends, settleMs) : [];
+		const isHeard = Object.keys(settled).length > 0 || heartbeatAnswers(best, answerMs, form, settled).length > 0;
+		const usual = !guess || guess.isLast || left === 1 ? usualEnds(ends, settleMs, isHeard) : [];
 		if (usual.length > 0) {
 			restarts.push(...usual);
 			run.restarts = restarts;
