@@ -326,23 +326,25 @@ export function repeated(messages: readonly Message[], form: ReadingSettings, af
 /** Whether one message with an id came again and again, and nothing after it but talk: the service may wait for its acknowledgement. */
 function isHeldUp(messages: readonly Message[], form: ReadingSettings): boolean {
 	const again = cameAgain(messages, form);
-	const one = ({ text }: Message) => {
-		const { kind, serviceId } = readNotification({ type: 'text', text }, form);
-		return `${kind} ${serviceId}`;
-	};
-	const [held] = again.map(one);
-	const since = messages.slice(messages.findIndex((each) => one(each) === held));
+	const held = again[0] && sameness(again[0], form);
+	const since = messages.slice(messages.findIndex((one) => sameness(one, form) === held));
 	const isTold = ({ text }: Message) => isTalk(text, form) || GREETS_TOO.test(wordOf(text, form));
-	return again.length > 1 && since.every((each) => one(each) === held || isTold(each));
+	return again.length > 1 && since.every((one) => sameness(one, form) === held || isTold(one));
+}
+
+/** What a message says, the same each time that it comes again; `null` for one without an id. */
+function sameness({ text }: Message, form: ReadingSettings): string | null {
+	const { kind, serviceId } = readNotification({ type: 'text', text }, form);
+	return serviceId === null ? null : `${kind} ${serviceId} ${withoutRepeating(parseJson(text))}`;
 }
 
 /** Messages with an id that came again as they were, unacknowledged. @param afterMs what comes again sooner may have crossed its acknowledgement. */
 export function cameAgain(messages: readonly Message[], form: ReadingSettings, afterMs = 0): Message[] {
 	const cameMs = new Map<string, number>();
-	return messages.filter(({ text, atMs }) => {
-		const { kind, serviceId } = readNotification({ type: 'text', text }, form);
-		if (serviceId === null) return false;
-		const one = `${kind} ${serviceId} ${withoutRepeating(parseJson(text))}`;
+	return messages.filter((message) => {
+		const { atMs } = message;
+		const one = sameness(message, form);
+		if (one === null) return false;
 		const first = cameMs.get(one);
 		if (first === undefined) cameMs.set(one, atMs);
 		return first !== undefined && atMs - first >= afterMs;
