@@ -61,10 +61,15 @@ function doubts(device: DeviceReport): string[] {
 		total === 0 &&
 			`No notification came in ${seconds} s, so that nothing shows how they are written: start sessions for the workflow while the probe runs, and run it again. If the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
 		total > 0 &&
+			kinds['binary'] === total &&
+			'The notifications are bytes in which no JSON was found: if there is some, look at service.jsonInBinary, and at service.frameContents for a frame that holds several.',
+		total > 0 &&
 			named === 0 &&
+			kinds['binary'] !== total &&
 			'No notification has a kind that was found: look at service.kindPointer (where it stands), and at service.frameContents if a frame holds several.',
 		total > 0 &&
 			withId === 0 &&
+			kinds['binary'] !== total &&
 			'No notification has an id that was found: what comes again is not known as the same. If the service gives ids, look at service.notificationIdPointer.',
 		repeats > 0 &&
 			`The service sent ${isCut ? 'at least ' : ''}${repeats} again, as it may until each is acknowledged: look at service.ackBody, and at service.notificationIdPointer for what an acknowledgement names.`,

@@ -7,7 +7,7 @@ import { channelUrl } from '../protocol/endpoints.ts';
 import { cleanText, readErrorWords } from '../protocol/problem.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { PASSING } from './probe-ends.ts';
-import { nextTokens, saysNo } from './probe-readings.ts';
+import { isError, messagesOf, nextTokens, saysNo } from './probe-readings.ts';
 import { channelPlaces, type Handshake, type HandshakeAnswer, isRefusal, pathsOf } from './probe-search.ts';
 import type { Run } from './probe-state.ts';
 import { type Life, openNoted } from './probe-wire.ts';
@@ -139,7 +139,11 @@ function answerOf(run: Run, life: Life, url: URL, countsMs: number, hasOffered: 
 	if (life.isOpen && failure?.code === 'channel-rejected')
 		return { ...base, status: 426, fingerprint: '426', hints: subprotocolHints('', ended?.reason) };
 	const lasting = hasLasted ? 101 : PASSING.includes(ended.code ?? 0) ? 503 : 401;
-	if (life.isOpen) return { ...base, status: lasting, saysNo: saysNo(life) };
+	if (life.isOpen) {
+		const errors =
+			lasting === 401 ? messagesOf(life.heard, { jsonInBinary: true }).filter(({ text }) => isError(text)) : [];
+		return { ...base, status: lasting, saysNo: saysNo(life), names: errors.flatMap(({ text }) => namedQuery(text)) };
+	}
 	const { 'sec-websocket-accept': accepted, 'sec-websocket-protocol': chosen } = life.headers;
 	// The library ends a channel whose service chooses no subprotocol of those offered, or one that was not: it opens with what was chosen.
 	if (accepted !== undefined && chosen !== undefined) return { ...base, status: 426, hints: subprotocolHints(chosen) };

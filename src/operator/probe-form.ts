@@ -21,7 +21,8 @@ const isJson = (text: string) => isObject(parseJson(text)) || Array.isArray(pars
 
 /** How the service writes messages, from all that came. @param ignored kinds of other messages. */
 export function readForm(heard: readonly Ranked[], ignored: readonly string[] = []): ReadingSettings {
-	const isBinary = heard.some(({ frame }) => frame.type === 'binary' && isJson(new TextDecoder().decode(frame.bytes)));
+	const inBinary = heard.filter(({ frame }) => frame.type === 'binary');
+	const isBinary = messagesOf(inBinary, { jsonInBinary: true }).some(({ text }) => isJson(text));
 	const binary: ReadingSettings = isBinary ? { jsonInBinary: true } : {};
 	const whole = messagesOf(heard, { frameContents: 'one', ...binary }).map(({ text }) => text);
 	const isList = (text: string) => {

@@ -265,7 +265,7 @@ async function search(
 		const isMuch = unanswered < MAX_UNANSWERED && inVain >= MAX_UNANSWERED;
 		unanswered = inVain;
 		// Some services cut the line to a path that they do not have; one that cuts every line has died.
-		if (isMuch) await pace.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0])).catch(tellReset);
+		if (isMuch) await pace.ask(() => send(run, 'GET', ENDPOINTS.apiKeys[0])).catch(tellReset.bind(null, run.hasOpened));
 		const { subprotocol } = answered;
 		if (answered.status === 101 && !(opened && answered.saysNo))
 			opened = { ...value, subprotocols: subprotocol === null ? [] : [subprotocol] };
@@ -274,7 +274,8 @@ async function search(
 		const isLast = tried.size === run.places.length || (cutOff !== null && value.candidate === 0);
 		if (ended && answered.status !== 101) cutOff ??= { path, life: answered.life };
 		// One that opens and is ended at once for each text that may be the Connection may only want to be spoken to: that is tried before other paths.
-		const mayTalk = answered.status !== 426 && !PASSING.includes(ended?.code ?? null);
+		const isNamed = (answered.names ?? []).length > 0;
+		const mayTalk = answered.status !== 426 && !isNamed && !PASSING.includes(ended?.code ?? null);
 		if (isLast && ended && !opened && mayTalk && speaksFirst(answered.life)) break;
 		step = steps.next(answered);
 	}
@@ -308,10 +309,11 @@ const speaksFirst = (life: Life) =>
 	guesses({ life, form: readForm(life.heard), settleMs: 0, settings: {} })[0]?.point === 'first-messages';
 
 /** The registration was answered by the same host. */
-function tellReset(error: unknown): never {
+function tellReset(hasOpened: boolean, error: unknown): never {
 	const { code, params, message } = toFailure(error);
 	if (code !== 'connection-lost') throw error;
-	const said = `The service takes connections, and each is reset before any answer: ${MAX_UNANSWERED} handshakes and a request. ${message}`;
+	const since = hasOpened ? 'A channel has opened, and since then the' : 'The';
+	const said = `${since} service takes connections, and each is reset before any answer: ${MAX_UNANSWERED} handshakes and a request. ${message}`;
 	throw new AgentError('service-unreachable', said, { ...(params && { params }), remedy: RESET_REMEDY });
 }
 

@@ -155,7 +155,8 @@ export function notLasting(run: Run, life: Life): AgentError {
 	const after = `${((ended?.atMs ?? 0) / 1000).toFixed(1)} s`;
 	const said = `No channel at ${channelOf(run)} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
 	if (OVER.test(ended?.reason ?? '')) return stop(said, OVER_REMEDY);
-	return stop(said, life.failure?.code === 'channel-rejected' ? life.failure.remedy : NOT_LASTING_REMEDY);
+	const named = remedyNamed(run.words) ?? NOT_LASTING_REMEDY;
+	return stop(said, life.failure?.code === 'channel-rejected' ? life.failure.remedy : named);
 }
 
 export function notAgain(run: Run, life: Life | undefined): AgentError {

@@ -2,8 +2,24 @@
 
 export const IN_TRANSCRIPT = 'the transcript (--transcript) shows what the service answered.';
 
+/** Places of the Connection that words of a refusal name, and where no setting shows it. */
+const NOWHERE: readonly (readonly [named: RegExp, place: string])[] = [
+	[/\bcookies?\b/i, 'in a cookie'],
+	[
+		/\bsub-?protocols?\b.{0,80}\b(?:token|connection token|credential|jwt)\b|\b(?:token|credential|jwt)\b.{0,40}\b(?:as|in)\b.{0,20}\bsub-?protocols?\b/i,
+		'as a subprotocol',
+	],
+	[
+		/\b(?:token|credential|jwt|connection)\b.{0,40}\bin the (?:url )?path\b|\bpath\b.{0,40}\b(?:token|credential|jwt)\b/i,
+		'in the path',
+	],
+];
+
 /** @returns `null` for words that name nothing. */
 export function remedyNamed(words: readonly string[]): string | null {
+	const place = NOWHERE.find(([named]) => words.some((text) => named.test(text) && !/\bheader\b/i.test(text)))?.[1];
+	if (place !== undefined)
+		return `By its words the service wants the Connection ${place}, and no setting of this version shows a Connection there: only the Authorization header and a query parameter hold it (service.channelAuth). Ask its operator for one of these; ${IN_TRANSCRIPT}`;
 	const header = namedHeader(words);
 	if (header !== null)
 		return `The service names the header ${header}: ask its operator what belongs in it, and give it with --header '${header}: VALUE' (a secret one in --headers-file), which becomes service.headers; ${IN_TRANSCRIPT}`;

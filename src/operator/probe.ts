@@ -74,9 +74,17 @@ export async function probeService(shell: Shell, flags: ProbeFlags): Promise<voi
 	const unsaved = await keep(report);
 	const code =
 		target.authorization.scheme === 'Token' && (report.connection ?? report.answer?.candidates[0]) ? 'used' : undefined;
-	tell(shell, flags, { ...report, stopped: report.stopped ?? unsaved, code }, settings, unsaved === null);
+	const stopped = withForce(flags, report.stopped ?? unsaved);
+	tell(shell, flags, { ...report, stopped, code }, settings, unsaved === null);
 	// As shells say it.
 	if (report.endedBy !== null) shell.caller.exitCode = 128 + constants.signals[report.endedBy];
+}
+
+/** The same code again means the same command, which replaces no file that this run has written. */
+function withForce({ out, device, transcript, force }: ProbeFlags, stopped: Failure | null): Failure | null {
+	const written = [out, device, transcript].find((file) => file !== undefined && existsSync(file));
+	if (written === undefined || force || !stopped?.remedy.includes('the same code again')) return stopped;
+	return { ...stopped, remedy: `${stopped.remedy} Add --force then: this run has written ${written}.` };
 }
 
 /** The same each time for a code: one whose answer was lost may be good for the same device again. It costs time to find a short code by it. */
