@@ -163,7 +163,7 @@ interface Watched {
 	readonly settings: Readonly<Record<string, unknown>>;
 }
 
-/** Names of what stands beside the array of a frame, and is no message. */
+/** Names of contents beside the array of a frame that are not kept. */
 function unkept({ heard }: Life, form: ReadingSettings): string[] {
 	const { frameContents = '', ...others } = form;
 	const [at, own] = [frameContents.replace(/\/[^/]*$/, ''), frameContents.replace(/.*\//, '')];
@@ -195,6 +195,7 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const { frameContents, jsonInBinary, kindPointer, notificationIdPointer } = form;
 	const tried = 'every message that came';
 	const contents = { ...(frameContents && { frameContents }), ...(jsonInBinary && { jsonInBinary }) };
+	const isKept = unkept(life, form).length === 0;
 	const answers = heartbeatAnswers(life, settleMs, form, settings);
 	const receipts = ackAnswers(life, settleMs, form, settings);
 	const after = `what comes after each heartbeat${receipts.length > 0 ? ' or acknowledgement' : ''}, and only then`;
@@ -209,7 +210,15 @@ export function lifeFindings({ life, form, settleMs, settings }: Watched): Findi
 	const isDoubtful = kindPointer !== undefined && kinds.size === 1 && isWithin(kindPointer, documents);
 	return [
 		...(Object.keys(contents).length > 0
-			? [finding('frame-contents', 'every frame that came', contentsFound(life, form), 'proved', contents)]
+			? [
+					finding(
+						'frame-contents',
+						'every frame that came',
+						contentsFound(life, form),
+						isKept ? 'proved' : 'guessed',
+						contents,
+					),
+				]
 			: []),
 		answers.length + receipts.length > 0
 			? finding('heartbeat-answer', after, [...answers, ...receipts].join(', '), 'proved', {

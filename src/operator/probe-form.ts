@@ -86,7 +86,7 @@ function isChatter(own: readonly unknown[]): boolean {
 	return own.length >= MIN_CHATTER && differing.length > 0 && differing.every(isCount) && !isKnown;
 }
 
-/** What may be notifications: no talk and no chatter, as far as anything else is left. */
+/** Messages that may be notifications: without talk and chatter, as far as anything else is left. */
 function withoutChatter(documents: readonly unknown[]): readonly unknown[] {
 	const news = documents.filter((one) => !isTalk(JSON.stringify(one), {}));
 	const left = [...byKind(news).values()].filter((own) => !isChatter(own)).flat();

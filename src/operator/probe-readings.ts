@@ -71,7 +71,7 @@ function secondsOf(value: unknown, unit = ''): number {
 	return Math.floor(Number(value) * (UNITS.find(([name]) => name.test(unit))?.[1] ?? 1));
 }
 
-/** What an answer says of the life of a Connection. @returns `seconds`: `null` where none is usable; `unread`: the place of what tells of one, and is not. */
+/** The life of a Connection as an answer tells it. @returns `seconds`: `null` where none is usable; `unread`: the place of what tells of one, and is not. */
 export function namedLife(
 	body: string,
 	nowMs: number,
@@ -332,7 +332,7 @@ function isHeldUp(messages: readonly Message[], form: ReadingSettings): boolean 
 	return again.length > 1 && since.every((one) => sameness(one, form) === held || isTold(one));
 }
 
-/** What a message says, the same each time that it comes again; `null` for one without an id. */
+/** The contents of a message, the same each time that it comes again; `null` for one without an id. */
 function sameness({ text }: Message, form: ReadingSettings): string | null {
 	const { kind, serviceId } = readNotification({ type: 'text', text }, form);
 	return serviceId === null ? null : `${kind} ${serviceId} ${withoutRepeating(parseJson(text))}`;

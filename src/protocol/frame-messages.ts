@@ -46,11 +46,11 @@ function partsIn(text: string, { frameContents: contents, kindPointer }: FrameFo
 	const { at, beside } = writtenAround(text, contents);
 	if (beside.length > MAX_MESSAGES) return null;
 	const parts = [...partsOf(at), ...beside.flatMap((one) => messagesBeside(one, kindPointer))];
-	// What stands beside an empty array, and is no message, would be lost.
+	// Contents beside an empty array that have no kind would be lost.
 	return parts.length > 0 ? parts : null;
 }
 
-/** What stands beside the array and is an object with a kind, or an array of such; what says more about the frame has none. */
+/** Messages beside the array: an object with a kind, or an array of such. Metadata of the frame have none. */
 function messagesBeside(text: string, kindPointer: FrameForm['kindPointer']): readonly string[] {
 	const all = text.startsWith('{') ? [text] : text.startsWith('[') ? partsOf(text) : [];
 	const isMessage = (one: string) =>
