@@ -1,6 +1,6 @@
 /** The form of a service's messages as `idv probe` reads it from them: how frames are written, where kinds and ids are. Pure. */
 import { bodyOf } from '../protocol/frame-messages.ts';
-import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
+import { isObject, parseExactly, parseJson, resolvePointer } from '../protocol/json.ts';
 import { looksLikeToken } from '../protocol/registration-answer.ts';
 import {
 	deciding,
@@ -39,7 +39,7 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 	const documents = withoutChatter(
 		messagesOf(deciding(heard), form)
 			.filter(({ text }) => isJson(text) && !ignored.includes(kindOf(text, form)))
-			.map(({ text }) => readExactly(text)),
+			.map(({ text }) => parseExactly(text)),
 	);
 	const idPointer = idPlace(documents);
 	const kindPointer = kindPlace(documents, idPointer);
@@ -53,12 +53,6 @@ export function readForm(heard: readonly Ranked[], ignored: readonly string[] = 
 	const unasked = [...new Set(messagesOf(unacked, read).map(({ text }) => kindOf(text, read)))];
 	return { ...read, ...(unasked.length > 0 && { unasked }) };
 }
-
-type Reviver = (name: string, value: unknown, written: { readonly source?: string }) => unknown;
-/** A whole number of which a JavaScript number has lost some digits, as a text: two ids would be one. */
-const withDigits: Reviver = (_name, value, { source = '' }) =>
-	typeof value === 'number' && /^-?\d{16,64}$/.test(source) ? source : value;
-const readExactly = (text: string) => JSON.parse(text, withDigits as (name: string, value: unknown) => unknown);
 
 /** By every word in a message that may name its kind. */
 const byKind = (documents: readonly unknown[]) =>

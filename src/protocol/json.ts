@@ -36,14 +36,21 @@ type Reviver = (name: string, value: unknown, written: { readonly source?: strin
 
 /** The whole number at a pointer by its digits, of which a JavaScript number has lost some; `null` for anything else, and in a long text: it takes ten times as long as parsing. */
 export function exactNumber(text: string, pointer: string): bigint | null {
-	if (text.length > LONG_TEXT) return null;
+	const found = text.length > LONG_TEXT ? null : resolvePointer(parseDigits(text, BigInt), pointer);
+	return typeof found === 'bigint' ? found : null;
+}
+
+/** The document in a text, where such numbers are texts of their digits; in a long text they are not. */
+export const parseExactly = (text: string): unknown =>
+	text.length > LONG_TEXT ? parseJson(text) : parseDigits(text, String);
+
+function parseDigits(text: string, read: (digits: string) => unknown): unknown {
 	const withDigits: Reviver = (_name, value, { source = '' }) =>
-		typeof value === 'number' && /^-?\d{16,64}$/.test(source) ? BigInt(source) : value;
+		typeof value === 'number' && /^-?\d{16,64}$/.test(source) ? read(source) : value;
 	try {
-		const found = resolvePointer(JSON.parse(text, withDigits as (name: string, value: unknown) => unknown), pointer);
-		return typeof found === 'bigint' ? found : null;
+		return JSON.parse(text, withDigits as (name: string, value: unknown) => unknown);
 	} catch {
-		return null;
+		return undefined;
 	}
 }
 
