@@ -91,7 +91,10 @@ export function sharedConnection({ current, next }: Supervision): Connection | n
 	if (!current || next?.reason !== 'desired' || !waitsRefused(current)) return null;
 	const connection = connectionOf(next.state);
 	if (!connection || !('untilMs' in next.state) || connection.token === connectionOf(current.state)?.token) return null;
-	return servesRegistration(next.registration, current.registration) ? { ...connection, savedAgain: true } : null;
+	// Another cadence is good until the device registers with its own.
+	const { heartbeatCadence } = current.registration.request;
+	const made = { ...next.registration, request: { ...next.registration.request, heartbeatCadence } };
+	return servesRegistration(made, current.registration) ? { ...connection, savedAgain: true } : null;
 }
 
 function waitsRefused({ state }: Link): boolean {

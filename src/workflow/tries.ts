@@ -1,5 +1,5 @@
 /** Which part of a change is tried first, beside what works: the credential, what the service knows of the device, the way out or another address. Pure. */
-import { failureOf } from '../connection/link.ts';
+import { connectionOf, failureOf } from '../connection/link.ts';
 import { isOnlineBut } from '../connection/room.ts';
 import {
 	type DesiredRegistration,
@@ -49,7 +49,7 @@ export function tryRequest(
 	demanded: DesiredRegistration | null,
 ): { readonly request: string; readonly here: Trial | null } {
 	const { request } = before;
-	if (current?.state.name !== 'online' || !demanded || next?.reason === 'pairing') return { request, here: null };
+	if (!current || !demanded || next?.reason === 'pairing') return { request, here: null };
 	const { registration: made } = current;
 	const isElsewhere = demanded.baseUrl !== made.baseUrl;
 	const isHere = !isElsewhere && isSameWay(made, demanded);
@@ -59,11 +59,14 @@ export function tryRequest(
 	const asked = { ...demanded.request, ...((isElsewhere || isHere) && { workflowId: made.request.workflowId }) };
 	const asNow = { ...demanded, ...made, request: asked, hasReusableCredential };
 	const isUnderWay = next !== null && isSameLink(next.registration, asNow);
+	const hasFailed = isUnderWay && failureOf(next.state) !== null;
+	// Its registration may have ended the Connection in use: then what it has brought is what is left.
+	const isReplacing = !isHere && !isElsewhere && isUnderWay && !hasFailed && connectionOf(next.state) !== null;
+	if (current.state.name !== 'online' && !isReplacing) return { request, here: null };
 	const isRefused = next !== null && isSameLink(next.registration, demanded) && failureOf(next.state) !== null;
 	const isTried = isElsewhere ? demanded.baseUrl === resolved.settings.baseUrl : !isHere || isUnderWay || isRefused;
 	const key = JSON.stringify(asked);
 	if (!isTried || key === request || isSameLink(made, asNow)) return { request, here: null };
-	const hasFailed = isUnderWay && failureOf(next.state) !== null;
 	return hasFailed
 		? { request: key, here: null }
 		: { request, here: { demanded: asNow, way: before.way, isAlone: true } };

@@ -12,9 +12,11 @@ interface Rules {
 	readonly code: number;
 	/** Whether a registration takes the Connection before it away. */
 	readonly revokes?: boolean;
+	/** Whether several channels of a device stay open. */
+	readonly permitsMore?: boolean;
 }
 
-async function givenOnePlace({ code, revokes = false }: Rules) {
+async function givenOnePlace({ code, revokes = false, permitsMore = false }: Rules) {
 	const tokens = new Set<string>();
 	let registrations = 0;
 	let place: WebSocket | null = null;
@@ -32,12 +34,15 @@ async function givenOnePlace({ code, revokes = false }: Rules) {
 	});
 	const sockets = new WebSocketServer({
 		server,
-		verifyClient: ({ req }: { req: IncomingMessage }) =>
-			tokens.has(req.headers.authorization?.replace('Connection ', '') ?? ''),
+		verifyClient: ({ req }: { req: IncomingMessage }, answer) => {
+			if (!req.url?.startsWith('/ws/device')) return answer(false, 404);
+			const isKnown = tokens.has(req.headers.authorization?.replace('Connection ', '') ?? '');
+			answer(isKnown, 401);
+		},
 		handleProtocols: () => false,
 	});
 	sockets.on('connection', (socket) => {
-		place?.close(code);
+		if (!permitsMore) place?.close(code);
 		place = socket;
 	});
 	await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -135,5 +140,19 @@ test.each([4409, 1000])(
 		expect([state, workflow.live, workflow.wanted]).toEqual(['online', 'check-in', 'nope']);
 		expect(problem?.params).toMatchObject({ status: 404, workflowId: 'nope' });
 		expect(device.agent.ways.runtime().resolved.settings.service.channelPath).toBe('/ws/device?v=2');
+	},
+);
+
+test.each([1008, 1000])(
+	'where a registration takes the Connection before it away (%i), a wrong path beside another cadence costs seconds [F1646]',
+	async (code) => {
+		const { home, good, device } = await givenOnePlace({ code, revokes: true, permitsMore: true });
+		await home.writeSettings({ ...good, heartbeatCadence: 7, service: { channelPath: '/nope' } });
+		await device.daemon.reload();
+		const offline = await secondsOffline(device, 400);
+		expect.soft(offline).toBeLessThan(20);
+		const { state, channel, warnings } = device.agent.status();
+		expect([state, channel.heartbeatCadence]).toEqual(['online', 7]);
+		expect(warnings.some(({ message }) => message.startsWith('service.channelPath:'))).toBe(true);
 	},
 );
