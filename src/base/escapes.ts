@@ -17,7 +17,7 @@ const MIN_SECRET_LENGTH = 4;
 /** The text with the mark in place of each secret; nothing but the mark where one is in it behind escapes. */
 export function cutOut(text: string, secrets: readonly string[]): string {
 	const wanted = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH);
-	const clean = wanted.reduce((rest, secret) => rest.replaceAll(secret, SECRET_MARK), text);
+	const clean = withMarks(text, wanted);
 	const forms = wanted.map((secret) => UTF8.encode(secret));
 	let view: View | null = viewOf(clean);
 	for (let round = 0; view && round <= MAX_ROUNDS; round += 1) {
@@ -31,6 +31,24 @@ export function cutOut(text: string, secrets: readonly string[]): string {
 		squeezed.includes(secret.replaceAll(BETWEEN, '')) || inBase64(secret).some((form) => plain.includes(form));
 	// A shorter one stands in many texts by chance.
 	return wanted.some((secret) => secret.length >= 8 && isThere(secret)) ? SECRET_MARK : clean;
+}
+
+/** One secret may begin with another one, or end like its beginning: what any of them covers goes at once. */
+function withMarks(text: string, secrets: readonly string[]): string {
+	const spans = secrets.flatMap((secret) => {
+		const found: (readonly [number, number])[] = [];
+		for (let at = text.indexOf(secret); at >= 0; at = text.indexOf(secret, at + 1))
+			found.push([at, at + secret.length]);
+		return found;
+	});
+	let clean = '';
+	let [from, hidden] = [0, -1];
+	for (const [start, end] of spans.sort(([a], [b]) => a - b)) {
+		if (start >= hidden) clean += text.slice(from, start) + SECRET_MARK;
+		hidden = Math.max(hidden, end);
+		from = hidden;
+	}
+	return clean + text.slice(from);
 }
 
 /** Signs that may stand between those of a secret and that a cleaned text shows as a blank, or that no one sees. */

@@ -116,10 +116,18 @@ export function keysOf(text: string, here: Layout): readonly Keys[] {
 	const isX11 = LIGATURES.some(([sign]) => text.includes(sign));
 	for (const [key, pair] of LIGATURES.filter(([sign]) => here.keys.includes(sign) && !isX11))
 		ways = ways.flatMap((way) => eitherWay(way.split(pair), pair, key));
+	const known = new Map<string, Keys | null>();
+	const keysFor = (sign: string) => {
+		const found = known.get(sign);
+		if (found !== undefined) return found;
+		const keys = keysOfSign(sign, here);
+		known.set(sign, keys);
+		return keys;
+	};
 	return ways.flatMap((way) => {
 		const keys: (number | string)[] = [];
 		for (const sign of way) {
-			const found = keysOfSign(sign, here);
+			const found = keysFor(sign);
 			if (!found) return [];
 			keys.push(...found);
 		}
@@ -128,9 +136,7 @@ export function keysOf(text: string, here: Layout): readonly Keys[] {
 }
 
 export function typedBy(keys: Keys, { keys: signs }: Layout): string {
-	let text = '';
-	for (const key of keys) text += typeof key === 'number' ? signs[key] : key;
-	return text;
+	return keys.map((key) => (typeof key === 'number' ? signs[key] : key)).join('');
 }
 
 function eitherWay(parts: readonly string[], one: string, other: string): string[] {

@@ -141,10 +141,9 @@ function looksRetyped(text: string): boolean {
 /** Whether it is a link of pairing, through some layout: that of a web page is named as what it is. What has no key there is left out. */
 function namesToken(text: string): boolean {
 	const known = ({ keys }: Layout) => [...text].filter((sign) => sign <= ' ' || keys.includes(sign)).join('');
+	const isMeant = (meant: string) => LINK.test(meant) && /uthorization/i.test(meant);
 	return LAYOUTS.some((here) =>
-		LAYOUTS.some((there) =>
-			retyped(known(here), here, there).some((meant) => LINK.test(meant) && /uthorization/i.test(meant)),
-		),
+		keysOf(known(here), here).some((keys) => LAYOUTS.some((there) => isMeant(typedBy(keys, there)))),
 	);
 }
 
@@ -152,13 +151,14 @@ function namesToken(text: string): boolean {
 function isLinkInOtherSigns(text: string): boolean {
 	const signs = [...text];
 	const follow = (known: ReadonlyMap<string, string>, plain: string, from: number) => {
-		const found = new Map(known);
-		for (const [index, sign] of [...plain].entries()) {
-			const typed = signs[from + index];
-			if (typed === undefined || (found.get(sign) ?? typed) !== typed) return null;
+		const found = new Map<string, string>();
+		for (let index = 0; index < plain.length; index += 1) {
+			const [sign = '', typed] = [plain[index], signs[from + index]];
+			if (typed === undefined || (known.get(sign) ?? found.get(sign) ?? typed) !== typed) return null;
 			found.set(sign, typed);
 		}
-		return new Set(found.values()).size === found.size ? found : null;
+		const all = new Map([...known, ...found]);
+		return new Set(all.values()).size === all.size ? all : null;
 	};
 	return ['https://', 'http://'].some((scheme) => {
 		const begun = follow(new Map(), scheme, 0);

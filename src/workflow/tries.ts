@@ -45,10 +45,11 @@ export function tryCredential(
  * goes for a workflow that has failed once: all else that came with it is good without it.
  */
 export function tryRequest(
-	{ supervision: { current, next }, before, resolved }: DesiredInputs,
+	{ supervision, before, resolved }: DesiredInputs,
 	demanded: DesiredRegistration | null,
 ): { readonly request: string; readonly here: Trial | null } {
 	const { request } = before;
+	const { current, next } = supervision;
 	if (!current || !demanded || next?.reason === 'pairing') return { request, here: null };
 	const { registration: made } = current;
 	const isElsewhere = demanded.baseUrl !== made.baseUrl;
@@ -59,10 +60,11 @@ export function tryRequest(
 	const asked = { ...demanded.request, ...((isElsewhere || isHere) && { workflowId: made.request.workflowId }) };
 	const asNow = { ...demanded, ...made, request: asked, hasReusableCredential };
 	const isUnderWay = next !== null && isSameLink(next.registration, asNow);
-	const hasFailed = isUnderWay && failureOf(next.state) !== null;
-	// Its registration may have ended the Connection in use: then what it has brought is what is left.
-	const isReplacing = !isHere && !isElsewhere && isUnderWay && !hasFailed && connectionOf(next.state) !== null;
-	if (current.state.name !== 'online' && !isReplacing) return { request, here: null };
+	const isAway = current.state.name !== 'online';
+	const hasFailed = isUnderWay && failureOf(next.state) !== null && !(isAway && isOnlineBut(supervision));
+	// It may have ended what the device was online by, its channel or its Connection: then it is what is left.
+	const isLeft = !isHere && !isElsewhere && isUnderWay && !hasFailed && connectionOf(next.state) !== null;
+	if (isAway && !isLeft) return { request, here: null };
 	const isRefused = next !== null && isSameLink(next.registration, demanded) && failureOf(next.state) !== null;
 	const isTried = isElsewhere ? demanded.baseUrl === resolved.settings.baseUrl : !isHere || isUnderWay || isRefused;
 	const key = JSON.stringify(asked);

@@ -12,11 +12,13 @@ interface Rules {
 	readonly code: number;
 	/** Whether a registration takes the Connection before it away. */
 	readonly revokes?: boolean;
-	/** Whether several channels of a device stay open. */
+	/** Whether several channels of a device stay open, */
 	readonly permitsMore?: boolean;
+	/** or another one is refused. */
+	readonly refusesMore?: boolean;
 }
 
-async function givenOnePlace({ code, revokes = false, permitsMore = false }: Rules) {
+async function givenOnePlace({ code, revokes = false, permitsMore = false, refusesMore = false }: Rules) {
 	const tokens = new Set<string>();
 	let registrations = 0;
 	let place: WebSocket | null = null;
@@ -27,7 +29,7 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false }: Rul
 		const token = `tr-${String(registrations).padStart(16, '0')}`;
 		if (revokes) {
 			tokens.clear();
-			place?.close(code);
+			if (!refusesMore) place?.close(code);
 		}
 		tokens.add(token);
 		response.writeHead(201, { 'content-type': 'application/json' }).end(JSON.stringify({ token }));
@@ -37,6 +39,7 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false }: Rul
 		verifyClient: ({ req }: { req: IncomingMessage }, answer) => {
 			if (!req.url?.startsWith('/ws/device')) return answer(false, 404);
 			const isKnown = tokens.has(req.headers.authorization?.replace('Connection ', '') ?? '');
+			if (isKnown && refusesMore && place?.readyState === place?.OPEN && place) return answer(false, 409);
 			answer(isKnown, 401);
 		},
 		handleProtocols: () => false,
@@ -156,3 +159,15 @@ test.each([1008, 1000])(
 		expect(warnings.some(({ message }) => message.startsWith('service.channelPath:'))).toBe(true);
 	},
 );
+
+test('where another channel is refused, and a registration takes the Connection away, a wrong path beside another cadence costs seconds [F1647]', async () => {
+	const { home, good, device, registrations } = await givenOnePlace({ code: 1000, revokes: true, refusesMore: true });
+	await home.writeSettings({ ...good, heartbeatCadence: 7, service: { channelPath: '/nope' } });
+	await device.daemon.reload();
+	const offline = await secondsOffline(device, 400);
+	expect.soft(offline).toBeLessThan(20);
+	expect.soft(registrations()).toBeLessThan(20);
+	const { state, channel, warnings } = device.agent.status();
+	expect([state, channel.heartbeatCadence]).toEqual(['online', 7]);
+	expect(warnings.some(({ message }) => message.startsWith('service.channelPath:'))).toBe(true);
+});

@@ -28,6 +28,7 @@ import { readInventory } from '../../src/operator/inventory.ts';
 import { readPoints, readStoreError } from '../../src/operator/prometheus-reports.ts';
 import { readKeptAnswer } from '../../src/pairing/kept-answer.edge.ts';
 import { MAX_KEPT_BYTES } from '../../src/pairing/kept-answer.ts';
+import { readScannedText } from '../../src/pairing/scanned-text.ts';
 import {
 	DEFAULT_MESSAGE_BYTES,
 	type Frame,
@@ -36,7 +37,6 @@ import {
 	readNotification,
 } from '../../src/protocol/channel.ts';
 import { normalizeBaseUrl } from '../../src/protocol/endpoints.ts';
-
 import { type FrameForm, messagesIn } from '../../src/protocol/frame-messages.ts';
 import { parseJson } from '../../src/protocol/json.ts';
 import { ackRequestSchema, leaseRequestSchema, pairRequestSchema } from '../../src/protocol/local-api.ts';
@@ -125,6 +125,12 @@ const PARSERS: Readonly<Record<string, Parser>> = {
 		read: (text) => take(text, [signer.publicKey]),
 	},
 	code: { bytes: MAX_CODE_LENGTH, read: readPairingCode },
+	// As the page, a scanner and pair read one, at the length up to which other keyboard layouts are tried.
+	'code as a keyboard types it': {
+		bytes: 1950,
+		around: (text) => `http://a/mobile?authorization=Token%20tr-${text}`,
+		read: readScannedText,
+	},
 	frame: {
 		bytes: DEFAULT_MESSAGE_BYTES,
 		read: (text) =>
@@ -279,6 +285,7 @@ const SHAPES: Readonly<Record<string, (bytes: number) => string>> = {
 	points: (bytes) => 'a.'.repeat(bytes / 2),
 	slashes: (bytes) => '/'.repeat(bytes),
 	markup: (bytes) => '<'.repeat(bytes),
+	'letters of other keyboards': (bytes) => 'Öé_-'.repeat(bytes / 4),
 };
 
 /** Many parsers have the same limit of size. */
