@@ -572,6 +572,8 @@ describe('the applications file', () => {
 		['no application', '# nobody\n'],
 		['a line with too little', `kiosk ${KIOSK.token}`],
 		['a line with too much', `${line(KIOSK)} more`],
+		['a line with two tokens', `${line(KIOSK)} short-secret-0123456789abcdef`],
+		['a scheme before the token', line({ ...KIOSK, token: `Bearer ${KIOSK.token}` })],
 		['a name with other characters', line({ ...KIOSK, name: 'ki:osk' })],
 		...[
 			'null',

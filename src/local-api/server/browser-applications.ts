@@ -109,7 +109,9 @@ function parseOptions(words: readonly string[]): Options | string {
 		else if (key === 'socket' && /^[\w.-]{1,64}$/.test(value)) options = { ...options, socket: value };
 		else if (Object.hasOwn(SHARES, key) && /^([1-9]|[1-5]\d|6[0-4])$/.test(value))
 			shares[key as keyof Shares] = Number(value);
-		else return `${key.slice(0, 20)} is not an option, or its value is not valid`;
+		// A second token, or one behind a word too many, is a secret.
+		else
+			return `${/^[a-z]{1,12}$/i.test(key) ? key : 'a word behind the token'} is not an option, or its value is not valid`;
 	}
 	return Object.keys(shares).length > 0 ? { ...options, shares } : options;
 }
