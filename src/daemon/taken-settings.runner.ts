@@ -7,6 +7,7 @@ import type { Log } from '../base/log.edge.ts';
 import { differences, proxiesOf } from '../connection/way.ts';
 import type { SettingsReport } from '../protocol/local-api.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
+import { RESTRICTS } from '../settings/restrictions.ts';
 import { shownAddress, shownValue } from '../settings/shown.runner.ts';
 import { isSame, listSettings, type Settings, valueAt } from '../settings/table.ts';
 
@@ -134,7 +135,8 @@ export function keepTaken(parts: {
 			const disk = await parts.load();
 			const now = inForce(last);
 			const { problem, workflow } = agent.status();
-			const { waitsUntil } = workflow;
+			const { waitsUntil, live } = workflow;
+			const ofOthers = live !== null && { value: live, source: workflow.source === 'plan' ? 'plan' : 'connection' };
 			const isFinal = problem !== null && dispositionOf(problem.code as ErrorCode) !== 'retry';
 			const refusal = agent.status().warnings.find(({ code }) => code === 'settings-not-followed');
 			const isOver = refusal?.params?.['seconds'] !== undefined;
@@ -180,6 +182,8 @@ export function keepTaken(parts: {
 					source === 'default'
 						? disk.origins.get(path)?.source !== 'default'
 						: source !== 'file' || isElsewhere || disk.documents.some((one) => one.where === where);
+				// What a restriction that is refused there holds back would read as absent.
+				const isHeld = [...disk.refused].some((one) => Object.hasOwn(RESTRICTS[one] ?? {}, path));
 				const refused = isOut ? refusal : isMoving && isFinal ? problem : bad;
 				// Of a port that could not be had the one from before is in use, or none.
 				const portOut = told.find(({ code, params }) => code === 'socket-failed' && params?.['setting'] === path);
@@ -190,9 +194,12 @@ export function keepTaken(parts: {
 				return {
 					...{ path, value: shownValue(path, inUse), source, where },
 					...(isOfPlan && { value: heartbeatCadence, source: 'plan' }),
+					// No setting names one: a plan, a person or a code does.
+					...(path === 'workflowId' && value === null && ofOthers),
 					// When it was opened is not known.
 					...(!portOut && { since: (waitsForStart ? null : since.get(path)) ?? startedAt }),
 					...(isRead &&
+						!isHeld &&
 						!disk.problems.some((one) => isAbout(one, path)) &&
 						!isSame(inUse, there) && { disk: shownValue(path, there) }),
 					...(waitsFor && { waitsFor }),

@@ -76,6 +76,15 @@ test.each([
 	expect(again.agent.status().workflow).toMatchObject({ wanted: 'check-in' });
 });
 
+test('the address of a plan that is in force stays beside keys that are none, and is on the disk [F1651]', async () => {
+	const plans = await givenPlanServer(PLAN);
+	const { device, push } = await given({ fleet: { planUrl: plans.url } });
+	await push({ fleet: { publicKeys: ['ed25519:rubbish'] } });
+	const row = await rowOf(device, 'fleet.planUrl');
+	expect(row?.value).toContain(new URL(plans.url).host);
+	expect(row).not.toHaveProperty('disk');
+});
+
 test('keys that move to another file and are refused there stay as they were', async () => {
 	const plans = await givenPlanServer(PLAN);
 	const { home, settings, device, push } = await given({ fleet: { publicKeys: [GOOD_KEY] } });

@@ -709,6 +709,19 @@ test('beside an address that was refused, a workflow that no file names goes liv
 	expect(isRefused(device.agent.status())).toBe(true);
 });
 
+test('the workflow that is live is in force for config show, also where no setting names one [F1650]', async () => {
+	const { home, good, device } = await given();
+	const { workflowId: _, ...open } = good;
+	await home.writeSettings(open);
+	await device.daemon.reload();
+	await device.client.request('admin', 'PUT', '/v1/workflow', { workflowId: 'boarding' });
+	await device.untilLive('boarding');
+	const { settings } = (await device.client.request('admin', 'GET', '/v1/settings')) as SettingsReport;
+	const row = settings.find(({ path }) => path === 'workflowId');
+	expect(row).toMatchObject({ value: 'boarding', source: 'connection', where: null });
+	expect(row).not.toHaveProperty('disk');
+});
+
 test('a device whose Connection is revoked while another address is tried with another key comes back by the key from before [F1572]', async () => {
 	const made = await given();
 	const { service, home, good, device } = made;
