@@ -45,7 +45,8 @@ const PLACED = /^(?:port|line|column|revision|attempt|process|PID|row)$/i;
 const OPENS = /^(?:code|pin|passcode|otp|password|number|token|secret)$/i;
 
 const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
-const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
+/** Long, without spaces, and with a digit: it may be a credential. */
+export const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
 const VISIBLE = /^[\x21-\x7e]+$/;
 const MOMENT = String.raw`20[2-9]\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?`;
 const HTTP_DATE = String.raw`[A-Z][a-z]{2}, [0-3]\d [A-Z][a-z]{2} 20[2-9]\d [0-2]\d:[0-5]\d:[0-6]\d GMT`;

@@ -1,5 +1,5 @@
 /** The hosts, ids, kinds and paths of files of a device that what it writes may show: of its settings, its identity and the services that it is paired with. Pure. */
-import { looksLikeToken } from '../protocol/registration-answer.ts';
+import { OPAQUE } from '../base/shapes.ts';
 import type { ResolvedSettings } from '../settings/resolve.ts';
 import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
@@ -15,8 +15,7 @@ export function ownTexts(
 	const paths = [...listSettings().keys()];
 	const ids = paths.filter((path) => SHOWN.test(path)).map((path) => valueAt(settings, path));
 	// Some gateways take their key as a subprotocol.
-	const isSecret = (text: unknown) =>
-		text === settings.service.subprotocol && looksLikeToken({ place: '', text: String(text) });
+	const isSecret = (text: unknown) => text === settings.service.subprotocol && OPAQUE.test(String(text));
 	const urls = paths.flatMap((path) => valueAt(settings, path));
 	// A workflow that a person or a plan has set; a message of the service may say anything.
 	const set = assignedWorkflow?.source === 'service message' ? null : assignedWorkflow?.workflowId;
