@@ -1,10 +1,12 @@
 /** Reports of devices from a metrics store with Prometheus' interface of queries. */
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
+import { cutOut } from '../base/escapes.ts';
 import type { Shell } from '../cli/output.ts';
 import { believedAheadMs } from '../connection/clock-skew.ts';
 import type { DeviceReport } from '../fleet/progress.ts';
 import { ownWorkflow, reasonIn } from '../fleet/reasons.ts';
+import { secretsOf } from '../protocol/authorization.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
@@ -12,7 +14,10 @@ import { storeCredential } from './fleet-store.ts';
 import { isOfCredential, isOfSettings } from './fleet-troubles.ts';
 import { withClient } from './service-call.ts';
 
-const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+/** Four times that of 100,000 devices. */
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+/** Queries under way: each answer is held whole. */
+const AT_ONCE = 3;
 const QUERY_DEADLINE_MS = 60_000;
 
 /** When each device was heard last, by the store's own time: a device's clock may be wrong. Of the last minutes and of a day each report, and of a month one an hour, which a store of many devices can answer. */
@@ -63,14 +68,19 @@ export async function fromPrometheus(
 			const text = new TextDecoder().decode(body);
 			const read = status === 200 ? readPoints(text) : null;
 			if (typeof read === 'object' && read !== null) return read;
-			const said = read ?? readStoreError(text);
+			const said = cutOut(read ?? readStoreError(text) ?? '', authorization ? secretsOf(authorization) : []);
 			const how = said ? `: ${said}` : status === 200 ? ' to a query, and not as Prometheus does' : ' to a query';
 			throw new AgentError('bad-response', `${url.host} answered ${status}${how}.`, {
 				remedy: said || status >= 500 ? 'Look at the metrics store, then run the command again.' : CHECK_STORE,
 			});
 		};
-		const asked = Object.entries(QUERIES).map(async ([name, query]) => [name, await ask(query)] as const);
-		return pointReports(Object.fromEntries(await Promise.all(asked)) as unknown as Facts, nowMs);
+		const queries = Object.entries(QUERIES);
+		const facts: (readonly [string, readonly Point[]])[] = [];
+		for (let at = 0; at < queries.length; at += AT_ONCE) {
+			const asked = queries.slice(at, at + AT_ONCE).map(async ([name, query]) => [name, await ask(query)] as const);
+			facts.push(...(await Promise.all(asked)));
+		}
+		return pointReports(Object.fromEntries(facts) as unknown as Facts, nowMs);
 	});
 }
 

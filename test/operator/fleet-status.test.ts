@@ -522,6 +522,30 @@ describe('idv fleet status --plan', () => {
 		]);
 	});
 
+	test('a metrics store is asked three things at once, and its words repeat no credential of the command [F1652]', async () => {
+		let [underWay, most] = [0, 0];
+		let says: (sent: string) => object = () => ({ status: 'success', data: { resultType: 'vector', result: [] } });
+		const store = createServer((request, response) => {
+			underWay += 1;
+			most = Math.max(most, underWay);
+			setImmediate(() => {
+				underWay -= 1;
+				response.end(JSON.stringify(says(String(request.headers.authorization))));
+			});
+		});
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const args = ['fleet', 'status', '--plan', plan, '--prometheus', `http://127.0.0.1:${await listen(store)}`];
+		const env = { ...operator.env(), IDV_PROMETHEUS_AUTHORIZATION: 'Bearer store-secret-0123456789' };
+		expect((await operator.idv(args, env)).status).toBe(0);
+		expect(most).toBeLessThanOrEqual(3);
+		for (const words of [{ error: 'no: ' }, { warnings: ['used '], data: { resultType: 'vector', result: [] } }]) {
+			says = (sent) => JSON.parse(JSON.stringify({ status: 'error', ...words }).replace(/(no: |used )/, `$1${sent}`));
+			const { stdout, stderr } = await operator.idv(args, env);
+			expect(stderr).toContain('[secret]');
+			expect(stdout + stderr).not.toContain('store-secret');
+		}
+	});
+
 	test('a pipeline without a report does not go on, and NaN of a store is no figure', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		let result: object[] = [];
