@@ -194,7 +194,7 @@ async function probe(run: Run, keep: () => Promise<unknown>): Promise<DeviceRepo
 	const { way, cutOff, answers } = await search(run, told);
 	noteToken(false);
 	for (const named of run.channelPaths)
-		if (way?.path !== named && answers.has(named))
+		if (way?.path !== named && cutOff?.path !== named && answers.has(named))
 			onStep(`${named}, which was named, answered ${statusesOf(answers.get(named) ?? [])}.`);
 	const opening = way ?? (cutOff && { path: cutOff.path, candidate: 0, inHeader: true, inQuery: [], subprotocols: [] });
 	if (!opening) throw notFound(run, answers);

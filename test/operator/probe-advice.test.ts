@@ -16,6 +16,7 @@ async function probedUpgrading(
 	upgrade: (request: IncomingMessage, raw: Duplex) => boolean,
 	onChannel: (socket: WebSocket, query: URLSearchParams) => void,
 	isDead = () => false,
+	flags: readonly string[] = [],
 ) {
 	const server = createServer((request, response) => {
 		if (isDead()) return void request.socket.destroy();
@@ -30,7 +31,7 @@ async function probedUpgrading(
 	});
 	const variables = { ...operator.env('ApiKey'), IDV_URL: `http://127.0.0.1:${await listen(server)}` };
 	const [out, device] = [join(operator.directory, 'advice.json'), join(operator.directory, 'advice-device.json')];
-	const outcome = await operator.idv([...QUICK, '--force', '--out', out, '--device', device], variables);
+	const outcome = await operator.idv([...QUICK, '--force', '--out', out, '--device', device, ...flags], variables);
 	channels.close();
 	return outcome;
 }
@@ -50,6 +51,21 @@ test('of a service that resets each connection once a channel has opened it is s
 	expect(outcome.stderr).toContain(
 		'A channel has opened, and since then the service takes connections, and each is reset',
 	);
+});
+
+test('of a path that was named, and whose channel opened and was dropped, no refusal is told [F1654]', async () => {
+	const outcome = await probedUpgrading(
+		({ headers, url }, raw) => {
+			const isIn = headers.authorization === 'Connection foreign-token-0123456789' && url === '/here';
+			if (!isIn) raw.end('HTTP/1.1 401 Unauthorized\r\nConnection: close\r\n\r\n');
+			return isIn;
+		},
+		(socket) => socket.terminate(),
+		undefined,
+		['--channel-path', '/here'],
+	);
+	expect(outcome.status).toBe(69);
+	expect(outcome.stdout + outcome.stderr).not.toContain('which was named, answered');
 });
 
 test('a code that is to be tried again is so with --force where the run has written a file [F1632]', async () => {
