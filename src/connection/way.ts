@@ -65,9 +65,10 @@ export function withWay<Loaded extends ResolvedSettings>(
 	return { ...loaded, settings, origins };
 }
 
-/** The variables of proxies among these, as far as they are set. */
+const PROXY_NAME = /^(?:https?|no)_proxy$/i;
+/** The variables of proxies that the agent follows, as far as they are set. `ALL_PROXY` is none of them. */
 export function proxiesOf(env: Readonly<Record<string, string | undefined>>): Way['env'] {
-	const isSet = (one: [string, string | undefined]): one is [string, string] => /_proxy$/i.test(one[0]) && !!one[1];
+	const isSet = (one: [string, string | undefined]): one is [string, string] => PROXY_NAME.test(one[0]) && !!one[1];
 	return Object.fromEntries(Object.entries(env).filter(isSet));
 }
 

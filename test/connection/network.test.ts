@@ -15,6 +15,7 @@ import { AgentError } from '../../src/base/errors.ts';
 import { classifyNetworkError } from '../../src/connection/classify-network-error.ts';
 import { createNetwork, type Network, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { addAuthorities } from '../../src/connection/tls-files.edge.ts';
+import { proxiesOf } from '../../src/connection/way.ts';
 import { connectProxy, fixture, identity, listen, rawServer } from './network-peers.ts';
 
 async function network(settings: NetworkSettings = {}, env: Record<string, string | undefined> = {}): Promise<Network> {
@@ -577,3 +578,9 @@ test.each(['resets', 'never answers'])(
 		expect(offered).toEqual([false, true, false, false]);
 	},
 );
+
+test('only the variables of proxies that are followed belong to the way out [F1655]', () => {
+	const followed = { HTTPS_PROXY: 'http://a:1', http_proxy: 'http://b:1', NO_PROXY: 'c' };
+	const others = { ALL_PROXY: 'http://d:1', IDV_AGENT_NETWORK_PROXY: 'e:1', https_proxy: '' };
+	expect(proxiesOf({ ...followed, ...others })).toEqual(followed);
+});
