@@ -221,6 +221,19 @@ const ID_NAMES = [
 	/^(?:seq|sequence|offset|cursor|ref|reference|key|nr|no|number|n)$/i,
 	/(?:id|uuid|guid|seq|nr|ref)s?$/i,
 ];
+/** The place among them of those that may count. */
+const COUNTER = 2;
+
+/** Numbers from 0 or 1 on, without a gap: they may begin again with the next channel, and then the device would drop what is new. */
+function countsChannel(values: readonly unknown[]): boolean {
+	const numbers = values
+		.filter(isScalar)
+		.map(Number)
+		.sort((a, b) => a - b);
+	const [first = -1] = numbers;
+	return (first === 0 || first === 1) && numbers.every((value, at) => value === first + at);
+}
+
 /** Ids of what a message is about. */
 const OTHER_ID =
 	/session|device|workflow|person|user|tenant|account|correlation|trace|client|channel|connection|request/i;
@@ -238,7 +251,7 @@ function idPlace(documents: readonly unknown[]): string | null {
 		const own = documents.filter((_, index) => isScalar(values[index]));
 		const at = ID_NAMES.findIndex((pattern) => pattern.test(name));
 		const isTelling = new Set(values.filter(isScalar).map(String)).size >= new Set(own.map(withoutRepeating)).size;
-		if (at === -1 || isOther(pointer) || !isTelling) return 0;
+		if (at === -1 || isOther(pointer) || !isTelling || (at === COUNTER && countsChannel(values))) return 0;
 		const inKinds = own.reduce<number>((sum, one) => sum + (share.get(one) ?? 0), 0);
 		return 100 * inKinds + (pointer === '/id' ? 30 : 0) - 8 * at - 20;
 	};

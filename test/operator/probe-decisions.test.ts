@@ -297,8 +297,8 @@ describe('the messages of a channel', () => {
 		[
 			[
 				[
-					{ kind: 7, seq: 1 },
-					{ kind: 8, seq: 2 },
+					{ kind: 7, seq: 41 },
+					{ kind: 8, seq: 42 },
 				],
 			],
 			{ frameContents: 'array', notificationIdPointer: '/seq' },

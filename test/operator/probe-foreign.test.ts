@@ -249,7 +249,10 @@ test.each(['ctl', '@type', 'k', 'verb'])(
 	'a kind under the name %s is found by its few words, and the ping among them is answered [F1450]',
 	(name) => {
 		const ping = (n: number) => ({ [name]: 'ping', n });
-		const life = spoken((n) => (n % 10 === 5 ? ping(n) : { n, [name]: named[n % 3], payload: { status: 'open' } }));
+		const life = spoken((at) => {
+			const n = 40 + at;
+			return n % 10 === 5 ? ping(n) : { n, [name]: named[n % 3], payload: { status: 'open' } };
+		});
 		const form = readForm(life.heard);
 		expect(form).toMatchObject({ kindPointer: `/${name}`, notificationIdPointer: '/n' });
 		expect(guesses({ life, form, settleMs: 3000, settings: {} })).toContainEqual({

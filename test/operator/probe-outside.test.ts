@@ -34,13 +34,23 @@ describe('the id of notifications', () => {
 	});
 
 	test('is that of a kind that only counts where else only talk comes, or where it is at the usual place [F1622]', () => {
-		const checks = Array.from({ length: 9 }, (_, id) => ({ type: 'check', no: id }));
+		const checks = Array.from({ length: 9 }, (_, id) => ({ type: 'check', no: 40 + id }));
 		const hello = { type: 'hello', confirm: { type: 'ack', id: '<id>' } };
 		expect(readForm(heard([hello, ...checks]))).toEqual({ notificationIdPointer: '/no' });
 		const usual = checks.map(({ type, no }) => ({ type, id: no }));
 		const others = [1, 2, 3].map((nr) => ({ type: 'note', data: { ref: `r-${nr}`, text: `t${nr}` } }));
 		expect(readForm(heard([...usual, ...others]))).toEqual({});
 	});
+
+	test.each([0, 1])(
+		'is not a number that counts from %i on: it may begin again with each channel, and what is new would be dropped [F1656]',
+		(from) => {
+			const counted = (first: number) =>
+				[0, 1, 2, 3, 4, 5].map((at) => ({ type: `session.step${at % 2}`, seq: first + at, data: { note: `n${at}` } }));
+			expect(readForm(heard(counted(from)))).toEqual({});
+			expect(readForm(heard(counted(from + 7)))).toEqual({ notificationIdPointer: '/seq' });
+		},
+	);
 
 	test('that is a number above 2^53 is found: as a number of JavaScript two of them may be one [F1623]', () => {
 		const all = [1, 2, 3, 4].map(
