@@ -131,7 +131,7 @@ function cookiesIn(header: string): AnswerText[] {
 /** Whether a text could be the token that was not found yet: by its form, or by the name of its place. */
 export function looksLikeToken({ place, text }: AnswerText): boolean {
 	const token = credible(text);
-	if (token === null || /^(?:https?|wss?):\/\//i.test(token) || OF_REQUEST.test(place)) return false;
+	if (token === null || /^https?:\/\//i.test(token) || OF_REQUEST.test(place)) return false;
 	const name = nameOf(place);
 	return JWT.test(token) || OPAQUE.test(token) || (token.length >= LEAST_BARE_TOKEN && TELLING_NAME.test(name));
 }

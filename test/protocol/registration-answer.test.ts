@@ -265,11 +265,3 @@ describe('an answer that nobody has described', () => {
 		expect(readAnswerTexts({ body: wide })).toHaveLength(1000);
 	});
 });
-
-test.each(['ws', 'wss', 'http', 'https'])(
-	'an address of a channel (%s) is not taken for the Connection, whatever is in its query [F1653]',
-	(scheme) => {
-		const text = `${scheme}://id.example/stream?access_token=Zk9Wd3Hf7Bn1Yc5S0123456789`;
-		expect(looksLikeToken({ place: '/stream/url', text })).toBe(false);
-	},
-);
