@@ -1,11 +1,13 @@
 /** A service that permits one channel of a device and ends the old one for each new one, while settings are changed. */
+import { writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { json } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import type { Status } from '../../src/protocol/local-api.ts';
-import { givenAgent, givenHome, type RunningAgent } from '../harness/harness.ts';
+import { givenAgent, givenHome } from '../harness/harness.ts';
 
 interface Rules {
 	/** By which the old channel is ended. */
@@ -23,6 +25,7 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false, refus
 	let registrations = 0;
 	let place: WebSocket | null = null;
 	const server = createServer(async (request, response) => {
+		if (request.method === 'GET') return void response.end();
 		const { workflowId } = (await json(request)) as { workflowId: string };
 		registrations += 1;
 		if (workflowId !== 'check-in') return void response.writeHead(404).end('{"error":"workflow"}');
@@ -66,13 +69,27 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false, refus
 	return { home, good, device, registrations: () => registrations };
 }
 
+/** So often: a registration, a Connection that is saved, and two handshakes may follow each other. */
+const STEPS = 4;
+/** Waits for work like that of the device, a file that is flushed beside a request: as long as that takes on this machine. */
+async function settled({
+	home,
+	good,
+}: Pick<Awaited<ReturnType<typeof givenOnePlace>>, 'home' | 'good'>): Promise<void> {
+	for (let step = 0; step < STEPS; step += 1)
+		await Promise.all([
+			writeFile(join(home.directory, 'beside'), 'x', { flush: true }),
+			fetch(good.baseUrl, { headers: { connection: 'close' } }).then((answer) => answer.text()),
+		]);
+}
+
 /** Seconds of so many of the device's in which it was not online. */
-async function secondsOffline({ clock, agent }: RunningAgent, seconds: number): Promise<number> {
+async function secondsOffline(given: Awaited<ReturnType<typeof givenOnePlace>>, seconds: number): Promise<number> {
+	const { clock, agent } = given.device;
 	let offline = 0;
 	for (let second = 0; second < seconds; second += 1) {
 		clock.advance(1000);
-		// The other end of the sockets is this process: it has its turns.
-		for (let turn = 0; turn < 12; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+		await settled(given);
 		if (agent.status().state !== 'online') offline += 1;
 	}
 	return offline;
@@ -89,10 +106,11 @@ test.each([
 ])(
 	'where each new channel ends the old one (%i), %j costs the place once, and is refused then [F1613]',
 	async (code, service) => {
-		const { home, good, device } = await givenOnePlace({ code });
+		const given = await givenOnePlace({ code });
+		const { home, good, device } = given;
 		await home.writeSettings({ ...good, service });
 		await device.daemon.reload();
-		const offline = await secondsOffline(device, 400);
+		const offline = await secondsOffline(given, 400);
 		expect.soft(offline).toBeLessThan(45);
 		expect(refused(device.agent.status())).toBe(true);
 		expect(device.agent.status().state).toBe('online');
@@ -102,10 +120,11 @@ test.each([
 test.each([4409, 1000, 1008])(
 	'where each new channel ends the old one (%i), a good change is in force soon [F1613]',
 	async (code) => {
-		const { home, good, device } = await givenOnePlace({ code });
+		const given = await givenOnePlace({ code });
+		const { home, good, device } = given;
 		await home.writeSettings({ ...good, service: { heartbeatMode: 'ping' } });
 		await device.daemon.reload();
-		const offline = await secondsOffline(device, 100);
+		const offline = await secondsOffline(given, 100);
 		expect.soft(offline).toBeLessThan(20);
 		expect(device.agent.ways.runtime().resolved.settings.service.heartbeatMode).toBe('ping');
 		expect(device.agent.status()).toMatchObject({ state: 'online', warnings: [] });
@@ -119,10 +138,11 @@ test.each([
 ])(
 	'where a registration takes the Connection before it away (%i), %j is refused after one try [F1614]',
 	async (code, service) => {
-		const { home, good, device, registrations } = await givenOnePlace({ code, revokes: true });
+		const given = await givenOnePlace({ code, revokes: true });
+		const { home, good, device, registrations } = given;
 		await home.writeSettings({ ...good, service });
 		await device.daemon.reload();
-		const offline = await secondsOffline(device, 400);
+		const offline = await secondsOffline(given, 400);
 		expect.soft(offline).toBeLessThan(45);
 		expect.soft(registrations()).toBeLessThan(6);
 		expect(refused(device.agent.status())).toBe(true);
@@ -133,10 +153,11 @@ test.each([
 test.each([4409, 1000])(
 	'where each new channel ends the old one (%i), a good change is in force beside a workflow that is refused [F1645]',
 	async (code) => {
-		const { home, good, device, registrations } = await givenOnePlace({ code, revokes: true });
+		const given = await givenOnePlace({ code, revokes: true });
+		const { home, good, device, registrations } = given;
 		await home.writeSettings({ ...good, workflowId: 'nope', service: { channelPath: '/ws/device?v=2' } });
 		await device.daemon.reload();
-		const offline = await secondsOffline(device, 400);
+		const offline = await secondsOffline(given, 400);
 		expect.soft(offline).toBeLessThan(45);
 		expect.soft(registrations()).toBeLessThan(30);
 		const { state, workflow, problem } = device.agent.status();
@@ -149,10 +170,11 @@ test.each([4409, 1000])(
 test.each([1008, 1000])(
 	'where a registration takes the Connection before it away (%i), a wrong path beside another cadence costs seconds [F1646]',
 	async (code) => {
-		const { home, good, device } = await givenOnePlace({ code, revokes: true, permitsMore: true });
+		const given = await givenOnePlace({ code, revokes: true, permitsMore: true });
+		const { home, good, device } = given;
 		await home.writeSettings({ ...good, heartbeatCadence: 7, service: { channelPath: '/nope' } });
 		await device.daemon.reload();
-		const offline = await secondsOffline(device, 400);
+		const offline = await secondsOffline(given, 400);
 		expect.soft(offline).toBeLessThan(20);
 		const { state, channel, warnings } = device.agent.status();
 		expect([state, channel.heartbeatCadence]).toEqual(['online', 7]);
@@ -161,10 +183,11 @@ test.each([1008, 1000])(
 );
 
 test('where another channel is refused, and a registration takes the Connection away, a wrong path beside another cadence costs seconds [F1647]', async () => {
-	const { home, good, device, registrations } = await givenOnePlace({ code: 1000, revokes: true, refusesMore: true });
+	const given = await givenOnePlace({ code: 1000, revokes: true, refusesMore: true });
+	const { home, good, device, registrations } = given;
 	await home.writeSettings({ ...good, heartbeatCadence: 7, service: { channelPath: '/nope' } });
 	await device.daemon.reload();
-	const offline = await secondsOffline(device, 400);
+	const offline = await secondsOffline(given, 400);
 	expect.soft(offline).toBeLessThan(20);
 	expect.soft(registrations()).toBeLessThan(20);
 	const { state, channel, warnings } = device.agent.status();
