@@ -76,7 +76,7 @@ export function superviseLinks(
 		nextPlaces: ({ baseUrl }, own) => placesOfNext(parts.stateWriter.state, baseUrl, askedForNext(), own),
 		report: {
 			...parts.report,
-			stored: () => parts.events.settled(),
+			stored: () => parts.events.safe(),
 			event(generation, event) {
 				if (event.type === 'registered') judge(generation, event.attempt);
 				if (event.type === 'registerFailed' || event.type === 'channelEnded') parts.onFailedAttempt(event.failure);

@@ -42,6 +42,11 @@ export interface Piece {
 	readonly bytes: Uint8Array;
 }
 
+export interface Hole {
+	readonly at: number;
+	readonly length: number;
+}
+
 export type Segment = ReturnType<typeof openSegment>;
 
 /** @param access `make`: a new file. `read`: nothing will be written. @throws the system's error, or one with the code `not-regular`. */
@@ -96,6 +101,8 @@ export function openSegment(
 		},
 		/** Numbers whose contents are still in the file. */
 		doomed: [] as number[],
+		/** Whether all in it that is no record is written over with the next erasure. */
+		isGivenUp: false,
 		get descriptor() {
 			return descriptor;
 		},
@@ -188,8 +195,9 @@ export function openSegment(
 		/**
 		 * First headers that declare these records erased, then, after a flush, zeros over their contents. Nothing but these records is written,
 		 * those that follow each other at once. Of one that cannot be read, its length and time are known, and that it may have had a tag.
+		 * @param holes zeros go there as well.
 		 */
-		erasing(numbers: readonly number[]): readonly (readonly Piece[])[] {
+		erasing(numbers: readonly number[], holes: readonly Hole[]): readonly (readonly Piece[])[] {
 			const rows: number[][] = [];
 			for (const number of numbers.toSorted((one, other) => one - other)) {
 				const row = rows.at(-1);
@@ -216,7 +224,25 @@ export function openSegment(
 				declaring.push({ at, bytes: declared });
 				zeroing.push({ at, bytes: zeros });
 			}
-			return [declaring, zeroing];
+			return [declaring, [...zeroing, ...holes.map(({ at, length }) => ({ at, bytes: Buffer.alloc(length) }))]];
+		},
+		/** Where neither its head, a note nor one of these records is: what is there cannot be read. */
+		holesBeside(from: number, to: number): Hole[] {
+			const places = [0, ...segment.notes].map((at) => ({ at, end: at + sizeAt(at) }));
+			for (let number = from; number <= to; number += 1)
+				if (startOf(number) !== NOWHERE) places.push({ at: startOf(number), end: endOf(number) });
+			const holes: Hole[] = [];
+			let done = 0;
+			for (const { at, end } of [...places.sort((one, other) => one.at - other.at), { at: segment.bytes, end: 0 }]) {
+				if (at > done) holes.push({ at: done, length: at - done });
+				done = Math.max(done, end);
+			}
+			return holes;
+		},
+		/** Of these numbers nothing is left in the file. */
+		cleaned(numbers: readonly number[]): void {
+			segment.doomed = segment.doomed.slice(numbers.length);
+			segment.isGivenUp = false;
 		},
 		/** Another open file in the place of one whose flush has failed, which at least can be read. */
 		reopen(): void {
@@ -226,6 +252,12 @@ export function openSegment(
 			files.closeSync(old);
 		},
 	};
+
+	/** Of a head or a note; 0 where it is damaged. */
+	function sizeAt(at: number): number {
+		const found = segment.readAt(at);
+		return found?.payload ? HEADER_BYTES + found.header.length : 0;
+	}
 
 	/** @returns how many bytes could be read. */
 	function readInto(bytes: Buffer, at: number, length = bytes.length): number {

@@ -100,6 +100,24 @@ export function createSegments(
 		if (lost) yield lost;
 	}
 
+	/** What of each is written over with the next erasure: records, and what cannot be read where that is given up. */
+	function doomed() {
+		const kept = new Map(ranges().map(({ segment, from, to }) => [segment, { from, to }]));
+		return list.map((segment) => {
+			const { from, to } = kept.get(segment) ?? { from: 0, to: -1 };
+			const holes = segment.isGivenUp ? segment.holesBeside(from, to) : [];
+			return { segment, numbers: [...segment.doomed], holes };
+		});
+	}
+
+	function giveUp(keepsTags: boolean): boolean {
+		for (const { segment, from, to } of ranges())
+			for (let number = from; number <= to; number += 1)
+				if (segment.has(number) === 'kept' && !segment.read(number)) segment.erase(number, { keepsTag: keepsTags });
+		for (const segment of list) segment.isGivenUp = true;
+		return doomed().some(({ numbers, holes }) => numbers.length + holes.length > 0);
+	}
+
 	async function writeAll(to: number, bytes: Uint8Array, at: number): Promise<void> {
 		for (let written = 0; written < bytes.length; )
 			written += await new Promise<number>((resolve, reject) =>
@@ -137,6 +155,15 @@ export function createSegments(
 		}
 	}
 
+	/** @returns whether it is gone. */
+	function removeOldest(): boolean {
+		const [oldest] = list;
+		if (!oldest || !unlink(oldest.name)) return false;
+		files.closeSync(oldest.descriptor);
+		list.shift();
+		return true;
+	}
+
 	/**
 	 * On a full disk files go in which nothing is kept, before the disk knows that nothing is: what says so may take their very room. The one
 	 * with the newest head goes only where nothing is kept at all. A power cut just then may cost a gap too many.
@@ -146,9 +173,7 @@ export function createSegments(
 		const newest = list.findLast((segment) => segment.head !== null && segment.readAt(0)?.payload);
 		const keepsNone = list.every(({ kept }) => kept === 0);
 		for (let [oldest] = list; oldest && oldest.kept === 0 && (keepsNone || oldest !== newest); [oldest] = list) {
-			if (!unlink(oldest.name)) return;
-			files.closeSync(oldest.descriptor);
-			list.shift();
+			if (!removeOldest()) return;
 		}
 	}
 
@@ -166,11 +191,14 @@ export function createSegments(
 		ranges,
 		segmentOf,
 		after,
+		doomed,
+		giveUp,
 		writeAll,
 		flush,
 		flushNames,
 		bytes,
 		unlink,
+		removeOldest,
 		make,
 		makeRoom,
 		/** @throws the system's error when the directory cannot be read. */

@@ -81,6 +81,11 @@ export interface RecordLog {
 	 * records are kept, those that have one read as lost, also after the next start.
 	 */
 	erase(which: number | Iterable<number>, because?: 'done' | 'room'): void;
+	/**
+	 * From now on what cannot be read is lost, also where it could be read later, and {@link clean} writes over it.
+	 * @param keepsTags as with `room`: it reads as lost. Otherwise it was never there. @returns whether anything is to be written over.
+	 */
+	giveUp(keepsTags: boolean): boolean;
 	/** The newest record that was erased because it was done with; 0 without any. */
 	doneUpTo(): number;
 	/**

@@ -254,9 +254,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			if (!empty.has(oldest) && (isFitting || isNewest)) break;
 			for (const { file, sequence } of unreadable)
 				if (sequence < oldest.sequence) disk.unlink(path.join(directory, file));
-			if (!disk.unlink(oldest.name)) break;
-			files.closeSync(oldest.descriptor);
-			segments.shift();
+			if (!disk.removeOldest()) break;
 		}
 		if (segments.length < before) await disk.flushNames();
 	}
@@ -267,21 +265,21 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		// What is erased from here on may depend on notes that come later.
 		let isErased = true;
 		const empty = new Set(segments.filter(({ kept }) => kept === 0));
-		const doomed = segments.map((segment) => ({ segment, numbers: [...segment.doomed] }));
+		const doomed = disk.doomed();
 		try {
 			// Notes are durable before the files go that they are about.
 			if (current && empty.has(segments[0] ?? current) && segments[0] !== current) await disk.flush(current.descriptor);
 			if (failing === null) await unlinkOldest(empty);
-			for (const { segment, numbers } of doomed) {
-				if (numbers.length === 0 || !segments.includes(segment)) continue;
+			for (const { segment, numbers, holes } of doomed) {
+				if (numbers.length + holes.length === 0 || !segments.includes(segment)) continue;
 				if (!segment.isWritable) abandon(segment);
 				isErased &&= segment.isWritable;
 				if (!segment.isWritable) continue;
-				for (const pieces of segment.erasing(numbers)) {
+				for (const pieces of segment.erasing(numbers, holes)) {
 					for (const { at, bytes } of pieces) await disk.writeAll(segment.descriptor, bytes, at);
 					await disk.flush(segment.descriptor);
 				}
-				segment.doomed = segment.doomed.slice(numbers.length);
+				segment.cleaned(numbers);
 			}
 		} catch (error) {
 			for (const segment of segments) abandon(segment);
@@ -377,6 +375,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			}
 			if (typeof which === 'number') erasedUpTo = Math.max(erasedUpTo, Math.min(which, stored));
 		},
+		giveUp: disk.giveUp,
 		clean: () => log.settled().then(() => inTurn(cleanUp)),
 		recover,
 		async close() {

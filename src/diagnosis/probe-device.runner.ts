@@ -93,7 +93,7 @@ export async function checkState(
 	if (isClosed && daemon.kind === 'runs' && told.length === 0)
 		return notApplicable(`This user may not read ${stateDir}; the agent finds nothing wrong with it.`);
 	const { notices } = isClosed && told.length > 0 ? { notices: [] } : await look();
-	const damaged = isClosed ? null : await findDamagedLogs(stateDir, daemon.kind === 'notRunning');
+	const damaged = isClosed ? null : await findDamagedLogs(stateDir, daemon.kind === 'notRunning', told);
 	const worst = [...told, ...notices].find(({ code }) => code !== 'state-corrupt');
 	const [first, ...others] = [...told.map(asFailure), ...notices, ...(damaged ? [damaged] : [])];
 	if (first) return (worst ? failed : warning)(together([worst ? asFailure(worst) : first, first, ...others]));
@@ -121,20 +121,34 @@ const MISSING = {
 	events: 'The agent starts with what can be read; applications get a gap where an event is missing.',
 } as const;
 
-/** @param isUnused no agent runs, which would say so of events, and unlink files while they are looked at. */
-async function findDamagedLogs(stateDir: string, isUnused: boolean): Promise<Failure | null> {
+/** @param isUnused no agent runs, which may unlink files while they are looked at. @param told what the agent has said of files. */
+async function findDamagedLogs(
+	stateDir: string,
+	isUnused: boolean,
+	told: readonly { readonly message: string }[],
+): Promise<Failure | null> {
 	const mark = await readLogMark(stateDir);
-	const names = ['audit', 'history', ...(isUnused ? ['events' as const] : [])] as const;
 	// Of each log, so that many of one hide none of another.
-	const damaged = names
-		.map((name) => [name, readDamages(stateDir, name, mark).slice(0, 8)] as const)
+	const damaged = (['audit', 'history', 'events'] as const)
+		.map((name) => [name, lookTwice(name).slice(0, 8)] as const)
 		.filter(([, damages]) => damages.length > 0);
+
+	/** A file that goes while it is looked at is whole the next time. */
+	function lookTwice(name: string) {
+		const found = readDamages(stateDir, name, mark).filter(
+			({ file }) => !told.some(({ message }) => message.includes(file)),
+		);
+		if (isUnused || found.length === 0) return found;
+		const again = readDamages(stateDir, name, mark);
+		return found.filter(({ file }) => again.some((each) => each.file === file));
+	}
+
 	const old = isUnused ? findUnusableOldEvents(stateDir) : null;
-	const told = damaged.flatMap(([, damages]) => damages.map(({ file, message }) => `${file}: ${message}`));
-	if (old) told.push(`${old.file}: ${inWords(old.error)}`);
-	if (told.length === 0) return null;
+	const files = damaged.flatMap(([, damages]) => damages.map(({ file, message }) => `${file}: ${message}`));
+	if (old) files.push(`${old.file}: ${inWords(old.error)}`);
+	if (files.length === 0) return null;
 	const remedy = joinSentences('Check the disk.', ...damaged.map(([name]) => MISSING[name]), old ? MISSING.events : '');
-	return failure('state-corrupt', `Files of the log are damaged: ${told.join('; ')}.`, { remedy });
+	return failure('state-corrupt', `Files of the log are damaged: ${files.join('; ')}.`, { remedy });
 }
 
 /** An agent that was started with another directory says the same. */

@@ -67,7 +67,11 @@ export function rememberMessages(max: number) {
 		},
 		/** The newest ones, oldest first. */
 		newest: () => all().slice(-max),
-		clear,
+		/** From now on only these are known, oldest first. */
+		replace(known: readonly MessageKey[]): void {
+			clear();
+			for (const key of known) remember(key);
+		},
 	};
 }
 

@@ -1,5 +1,8 @@
 /** The events that a person's request to erase means. Pure. In doubt an event goes: one that stays would be a broken promise. */
+import type { Found } from '../base/record-log-types.ts';
+import { keyOf, type MessageKey } from './duplicates.ts';
 import type { Entry } from './event.ts';
+import { decodeEvent } from './stored-event.ts';
 
 /** What is stored of an event; one that was deleted has left at most its id of the service. */
 export type Stored = Pick<Entry, 'id' | 'serviceId'> &
@@ -23,6 +26,27 @@ export function ofSession(session: string): Erasure {
 /** Every event that was received before a time, by its own time or by when it was stored. */
 export function before(wallMs: number): Erasure {
 	return ({ at, keptMs }) => keptMs < wallMs || (typeof at === 'string' && Date.parse(at) < wallMs);
+}
+
+/** The numbers of the events that go, and the messages that stay known: of one that goes, its id does as well. */
+export function planErasure(
+	found: Iterable<Found>,
+	matches: Erasure,
+	newest: readonly MessageKey[],
+	keptSince: (number: number, timeMs: number) => number,
+): { readonly going: readonly number[]; readonly known: readonly MessageKey[] } {
+	const known = new Map((matches(DELETED_BEFORE) ? [] : newest).map((key) => [key.join(), key]));
+	const going: number[] = [];
+	for (const each of found) {
+		if ('lostFrom' in each) continue;
+		const { epoch: _, ...entry } = decodeEvent(each.number, each.payload);
+		const key = keyOf(entry);
+		const isGoing = matches({ ...entry, keptMs: keptSince(each.number, each.timeMs) });
+		if (isGoing) going.push(each.number);
+		if (key && isGoing) known.delete(key.join());
+		else if (key) known.set(key.join(), key);
+	}
+	return { going, known: [...known.values()] };
 }
 
 export function allBut(ids: ReadonlySet<string>): Erasure {

@@ -67,6 +67,8 @@ export interface EventWriter {
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
+	/** Resolves when no power cut can lose what was appended so far: it is on the disk, or every application has acknowledged it. */
+	safe(): Promise<void>;
 	/** Nothing of these events is in a file when it resolves. @returns how many. Rejects with AgentError `state-unwritable` when traces may be left. */
 	erase(matches: Erasure): Promise<number>;
 	/** The clock may have been set. @param skewMs how far it is ahead of the right time; `null` where that was not told. */

@@ -73,6 +73,10 @@ export function createEventsFeed(
 			release();
 			return store.settled();
 		},
+		safe(): Promise<void> {
+			release();
+			return store.safe();
+		},
 		join: store.join,
 		acknowledge: store.acknowledge,
 		positionOf: store.positionOf,

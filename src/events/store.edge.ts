@@ -13,10 +13,11 @@ import { planCleaning } from './cleaning.ts';
 import { createConsumers } from './consumers.ts';
 import { damagedEvents, unerasableEvents, unwritableEvents } from './damage.ts';
 import { keyOf, rememberMessages } from './duplicates.ts';
-import { DELETED_BEFORE } from './erasure.ts';
+import { DELETED_BEFORE, planErasure } from './erasure.ts';
 import { type Entry, type Epoch, gapOf, idOf, neededEpochs, numberOf, withEpoch, withEpochOf } from './event.ts';
 import type { DurableEventStore, EventStoreOptions } from './event-store-types.ts';
 import { readAfter } from './reading.ts';
+import { planSafety } from './safety.ts';
 import { keepShares } from './shares.ts';
 import * as stored from './stored-event.ts';
 import { dropSetAside, takeOver } from './takeover.edge.ts';
@@ -51,6 +52,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** Up to here events are deleted for every reader; and up to here because all consumers have acknowledged them. */
 	let [gone, done] = [0, 0];
 	let lost: stored.StoredState['lost'];
+	const safety = planSafety(REMEMBERED_EVENTS);
 	const cleaning = planCleaning(() => options.cleanAfterMs ?? 30_000);
 	/** When the oldest event that is kept was stored. */
 	let oldestMs: number | null = null;
@@ -78,6 +80,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			onStored: handOn,
 			onFailing(error) {
 				onNotice('events', error === null ? null : unwritableEvents(directory, inWords(error)));
+				safety.disk(error === null);
 				cleaning.disk(isDiskFull(error), monotonicMs());
 				plan();
 			},
@@ -191,6 +194,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const now = wallMs();
 		const acknowledged = consumers.acknowledgedByAll();
 		done = Math.max(done, Math.min(acknowledged, log.last()));
+		safety.acknowledged(done);
 		let over = log.count() - Math.max(1, bounds.maxCount);
 		let upTo = Math.max(gone, Math.min(acknowledged, log.last()));
 		oldestMs = null;
@@ -308,6 +312,11 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return () => listeners.delete(listener);
 		},
 		settled: () => opened?.settled() ?? Promise.resolve(),
+		async safe() {
+			const number = given;
+			await opened?.settled();
+			await safety.until(number);
+		},
 		join(consumer, atEnd = false) {
 			const log = ready();
 			consumers.join(consumer, atEnd && !lacksConsumer() ? log.last() : 0);
@@ -352,22 +361,13 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			await taking;
 			await log.settled();
 			loadKeys();
-			const known = new Map((matches(DELETED_BEFORE) ? [] : duplicates.newest()).map((key) => [key.join(), key]));
-			const going: number[] = [];
-			for (const each of log.after(0)) {
-				if ('lostFrom' in each) continue;
-				const { epoch: _, ...entry } = stored.decodeEvent(each.number, each.payload);
-				const key = keyOf(entry);
-				const isGoing = matches({ ...entry, keptMs: ages.keptSince(each.number, each.timeMs) });
-				if (isGoing) going.push(each.number);
-				if (key && isGoing) known.delete(key.join());
-				else if (key) known.set(key.join(), key);
-			}
-			isErasing ||= going.length > 0 || known.size < duplicates.newest().length;
+			const { going, known } = planErasure(log.after(0), matches, duplicates.newest(), ages.keptSince);
 			log.erase(going);
+			// An event that cannot be read may be meant.
+			const isLeft = log.giveUp(!matches(DELETED_BEFORE));
+			isErasing ||= isLeft || going.length > 0 || known.length < duplicates.newest().length;
 			shares.forget();
-			duplicates.clear();
-			duplicates.load([...known.values()]);
+			duplicates.replace(known);
 			try {
 				dropSetAside(directory, () => true);
 				// What is erased already may still be on the disk.

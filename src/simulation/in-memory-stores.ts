@@ -89,6 +89,7 @@ export function createEventBuffer(epoch: string, bounds: { maxCount: number; max
 			return () => listeners.delete(listener);
 		},
 		settled: () => Promise.resolve(),
+		safe: () => Promise.resolve(),
 		// A simulated device leaves with its process.
 		erase: async () => 0,
 		async close() {},

@@ -1,9 +1,11 @@
 /** Services that open their channel, take heartbeats or talk in a way of their own, and the settings that bring a device online. */
+import fs from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
+import { EIO } from '../base/lossy-files.ts';
 import { givenAgent, givenHome } from '../harness/harness.ts';
 import { ask } from '../local-api/local-asking.ts';
 
@@ -415,6 +417,27 @@ describe('acknowledgements', () => {
 		expect(acks).toEqual(['{"ack":"n-1"}', '{"ack":7}', '{"ack":"n-1"}', '{"ack":"e"}']);
 		expect((await device.events()).filter(({ kind }) => kind === 'session.started')).toHaveLength(2);
 	});
+});
+
+test('on a disk that takes nothing a notification is acknowledged once all applications have it [F1691]', async () => {
+	const service = await givenOtherService(() => true);
+	const device = await givenDevice(service, { ackBody: { ack: '{id}' } });
+	await device.untilState('online');
+	device.agent.events.join('kiosk');
+	await device.agent.events.settled();
+	const write = vi
+		.spyOn(fs, 'write')
+		.mockImplementation(((...given: Parameters<typeof fs.write>) =>
+			(given.at(-1) as (error: Error) => void)(EIO)) as never);
+	onTestFinished(() => write.mockRestore());
+	for (const id of ['n-1', 'n-2']) service.send(`{"type":"session.started","id":"${id}"}`);
+	await device.untilStatus(({ warnings }) => warnings.some(({ code }) => code === 'state-unwritable'));
+	const first = await device.untilEvent(({ serviceId }) => serviceId === 'n-1');
+	await device.untilEvent(({ serviceId }) => serviceId === 'n-2');
+	device.agent.events.acknowledge('kiosk', first.id);
+	const acknowledged = () => service.messages().filter((text) => text.includes('ack'));
+	await service.untilMessage((text) => text === '{"ack":"n-1"}');
+	expect(acknowledged()).toEqual(['{"ack":"n-1"}']);
 });
 
 test('what a device sends besides heartbeats is numbered where a template asks for it [F1348]', async () => {

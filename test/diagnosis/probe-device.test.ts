@@ -264,6 +264,22 @@ describe('the state directory', () => {
 		}
 	});
 
+	test('with a wrong bit in an event is told beside the agent as well, before an application reads it [F1692]', async () => {
+		const service = await givenService();
+		const { home, untilEvent } = await givenPairedAgent(service);
+		service.notify({ type: 'said' });
+		await untilEvent(({ kind }) => kind === 'said');
+		const { stateDir } = home.paths;
+		expect((await examine({ home }, 'state')).checks.state).toMatchObject({ status: 'ok' });
+		const file = join(stateDir, (await readdir(stateDir)).find((each) => each.startsWith('events')) ?? '');
+		const bytes = await readFile(file);
+		const at = bytes.lastIndexOf('said') + 2;
+		bytes.writeUInt8(bytes.readUInt8(at) ^ 1, at);
+		await writeFile(file, bytes);
+		const found = (await examine({ home }, 'state')).checks.state;
+		expectProblem(found, 'warning', 'state-corrupt', new RegExp(`${file}: a part of it is damaged`));
+	});
+
 	test('with a damaged events.db of 0.1.0 is a warning, and the file is as it was [F853]', async () => {
 		const { home } = await givenStopped();
 		const { stateDir } = home.paths;

@@ -156,7 +156,7 @@ describe('while a flush is under way', () => {
 		expect(kept(open())).toEqual(['before', 'a', 'b']);
 	});
 
-	test('a disk that is full or broken: everything continues in memory, in order, once', async () => {
+	test('a disk that is full or broken: everything continues in memory, in order, once; what was stored then is safe [F1690]', async () => {
 		const { store, held, next } = await givenHeld();
 		append(store, 'a');
 		const first = await next();
@@ -166,9 +166,12 @@ describe('while a flush is under way', () => {
 		await releaseUntil(store.settled(), held);
 		expect([store.handedOn, kept(store)]).toEqual([[['a', 'b']], ['before', 'a', 'b']]);
 		expect(store.notices).toEqual(['events state-unwritable']);
+		const safe = store.safe();
+		expect(await Promise.race([safe.then(() => 'safe'), new Promise(setImmediate)])).not.toBe('safe');
 		const recovered = store.recover();
 		await releaseUntil(recovered, held);
 		expect(await recovered).toBe(true);
+		await safe;
 		await releaseUntil(store.close(), held);
 		expect(kept(open())).toEqual(['before', 'a', 'b']);
 	});
