@@ -416,6 +416,27 @@ describe('limits', () => {
 		},
 	);
 
+	test('a connection that has sent a request is not cut off to make room, also where the program opened many before it asked [F1693]', async () => {
+		const { hold, release } = heldRoute();
+		const { agentSocket } = await open([hold], { limits: { connections: 1 } });
+		const flood = `const seen = {};
+			const say = (what) => {
+				seen[what] = (seen[what] ?? 0) + 1;
+				if (Object.values(seen).reduce((sum, count) => sum + count) === 500) console.log(JSON.stringify(seen));
+			};
+			const sockets = Array.from({ length: 501 }, () =>
+				require('node:net').connect(${JSON.stringify(agentSocket)})
+					.on('error', ({ code }) => say(code))
+					.once('data', (bytes) => say(String(bytes).slice(9, 12))));
+			sockets.at(-1).once('connect', () => setTimeout(() => {
+				for (const socket of sockets) socket.write('GET /v1/hold HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n');
+			}, 100));`;
+		const other = spawn(process.execPath, ['-e', flood], { stdio: ['ignore', 'pipe', 'inherit'] });
+		onTestFinished(() => void other.kill());
+		expect(JSON.parse(String((await once(other.stdout, 'data'))[0]))).toEqual({ 503: 500 });
+		release();
+	});
+
 	test('requests that are sent without reading are answered one after the other, and not without end', async () => {
 		let [running, most] = [0, 0];
 		const page = localRoute({
@@ -453,7 +474,7 @@ describe('limits', () => {
 		for (const socket of sockets) socket.on('error', () => {}).write('POST /v1/echo HTTP/1.1\r\nHost: x\r\n');
 		await Promise.all(sockets.slice(0, 32).map((socket) => once(socket, 'close')));
 		expect(await client.request('agent', 'GET', '/v1/echo')).toBeDefined();
-		expect(sockets.filter(({ closed }) => closed)).toHaveLength(33);
+		expect(sockets.filter(({ closed }) => closed)).toHaveLength(32);
 	});
 });
 

@@ -16,6 +16,9 @@ export interface RoomSize {
 /** Connections that ask nothing, or are told that there is no room. */
 const SPARE_CONNECTIONS = 384;
 
+/** A program that opens many at once sends its requests after that. For so long there may be {@link SPARE_CONNECTIONS} more. */
+const ASKS_WITHIN_MS = 1000;
+
 export type Room = ReturnType<typeof createRoom>;
 
 /** @param size as it is now: settings may change it. */
@@ -24,6 +27,7 @@ export function createRoom(size: () => RoomSize) {
 	/** Oldest first. */
 	const open = new Set<net.Socket>();
 	const asking = new Set<net.Socket>();
+	let making: NodeJS.Timeout | null = null;
 	const isFull = (own: number) => {
 		const { ensured, more = Number.POSITIVE_INFINITY, kept = 0, all } = size();
 		const counts = [...taken.values()];
@@ -31,6 +35,20 @@ export function createRoom(size: () => RoomSize) {
 		const beyond = counts.reduce((sum, count) => sum + Math.max(0, count - ensured), 0);
 		return total >= all || (own >= ensured && (beyond >= more || total >= all - kept));
 	};
+
+	/** The oldest that asks nothing, of the program that has most of those. */
+	function leave(): boolean {
+		const silent = [...open].filter((each) => !asking.has(each));
+		const programs = [...Map.groupBy(silent, peerProcess).values()];
+		const most = Math.max(...programs.map(({ length }) => length));
+		const leaves = programs.find(({ length }) => length === most)?.[0];
+		return leaves !== undefined && open.delete(leaves.destroy());
+	}
+
+	function makeRoom(): void {
+		making = null;
+		while (open.size > size().all + SPARE_CONNECTIONS && leave());
+	}
 
 	return {
 		/** Connections that have sent a request and wait for its answer: these are never cut off to make room. */
@@ -47,20 +65,13 @@ export function createRoom(size: () => RoomSize) {
 				else taken.delete(caller);
 			};
 		},
-		/** Where too many are open, the oldest that asks nothing leaves, of the program that has most of those. */
+		/** Where too many stay open, some leave. */
 		admit(socket: net.Socket): void {
 			open.add(socket);
 			socket.once('close', () => open.delete(socket));
-			if (open.size <= size().all + SPARE_CONNECTIONS) return;
-			const programs = [
-				...Map.groupBy(
-					[...open].filter((each) => !asking.has(each)),
-					peerProcess,
-				).values(),
-			];
-			const most = Math.max(...programs.map(({ length }) => length));
-			const leaves = programs.find(({ length }) => length === most)?.[0] ?? socket;
-			open.delete(leaves.destroy());
+			const tooMany = open.size - size().all - SPARE_CONNECTIONS;
+			if (tooMany > SPARE_CONNECTIONS) leave();
+			else if (tooMany > 0 && !making) making = setTimeout(makeRoom, ASKS_WITHIN_MS).unref();
 		},
 	};
 }
