@@ -16,9 +16,11 @@ import { classifyClose, classifyFrameError } from './classify-close.ts';
 import { classifyHttpAnswer } from './classify-failure.ts';
 import { classifyHandshakeError, fellSilent, lateHandshake } from './classify-network-error.ts';
 import { clockSkewMs, readServiceMs } from './clock-skew.ts';
-import { type ChannelEnd, measureSilence } from './line-rhythm.ts';
+import { type LineEnd, measureSilence } from './line-rhythm.ts';
 import { asOwnSide, watchOwnSide } from './own-side.edge.ts';
 import { type ReadRefusal, readRefusal } from './read-refusal.edge.ts';
+
+export type { LineEnd };
 
 /** How long a close handshake may take before the connection is cut. */
 const CLOSE_MS = 3000;
@@ -28,6 +30,8 @@ const DETAIL_MS = 2000;
 const MAX_BUFFERED_BYTES = 1024 * 1024;
 const KEEP_ALIVE_MS = 60_000;
 const MAX_REASON_BYTES = 123;
+/** So much of a frame shows that the line moves it. */
+const MOVING_BYTES = 1024;
 /** A machine that slept longer than this is taken for gone by its service and by the routers on the way. */
 export const MAX_SLEEP_MS = 5000;
 
@@ -105,13 +109,6 @@ export type ChannelEvent =
 			readonly headers?: IncomingHttpHeaders | undefined;
 	  };
 
-export interface LineEnd extends ChannelEnd {
-	/** Whether a goodbye of this side was answered, or the other side said one. */
-	readonly saidGoodbye: boolean;
-	/** How long the machine has slept while it was open: the other times here stood still meanwhile. */
-	readonly sleptMs: number;
-}
-
 export interface Channel {
 	/** `false`, and nothing sent, when the channel is not open or more than 1 MiB would wait to be sent. */
 	sendText(text: string): boolean;
@@ -142,14 +139,14 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	let connection: Socket | null = null;
 	let confirmed = false;
 
+	const isOpen = () => phase === 'open';
 	let cancelCheck = () => {};
 	let deadlineMs = clock.monotonicMs() + handshakeMs;
 	let confirmAtMs = 0;
 	let pingAtMs = 0;
 	let pingsWithFrames = pingIntervalMs <= SHARED_MS || pingIntervalMs === Number.POSITIVE_INFINITY;
-	let heardAtMs = 0;
-	let heardBytes = 0;
-	let sleptBeforeMs = 0;
+	let [heardAtMs, frameAtMs] = [0, 0];
+	let [heardBytes, sleptBeforeMs] = [0, 0];
 	let silence: ReturnType<typeof measureSilence> | null = null;
 	let lostOwnSide = (): Failure | null => null;
 
@@ -267,11 +264,13 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 		return isBinary ? { type: 'binary', bytes } : { type: 'text', text: bytes.toString('utf8') };
 	}
 
-	function isOpen(): boolean {
-		return phase === 'open';
+	/** A whole frame has come. */
+	function heard(): void {
+		frameAtMs = clock.monotonicMs();
+		moved();
 	}
 
-	function heard(): void {
+	function moved(): void {
 		heardAtMs = clock.monotonicMs();
 		heardBytes = connection?.bytesRead ?? 0;
 		silence?.moved('in', heardAtMs);
@@ -333,8 +332,8 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 			cut(failure('connection-lost', `${slept}; its channel to ${context.host} is opened again.`, { params }));
 			return;
 		}
-		// A large frame on a slow line is a sign of life before it is complete.
-		if (connection && connection.bytesRead !== heardBytes) heard();
+		// A large frame on a slow line is a sign of life before it is complete; one byte now and then is none.
+		if (connection && connection.bytesRead - heardBytes >= MOVING_BYTES) moved();
 		if (nowMs - heardAtMs >= silenceLimitMs) {
 			const seconds = Math.round(silenceLimitMs / 1000);
 			cut(lostOwnSide() ?? asOwnSide(fellSilent({ ...context, seconds, hasAnswered }), context));
@@ -364,13 +363,20 @@ export function openChannel(options: ChannelOptions, listener: (event: ChannelEv
 	function lineEnd(code: number): LineEnd | null {
 		if (!silence) return null;
 		const nowMs = clock.monotonicMs();
-		if (connection && connection.bytesRead !== heardBytes) heard();
+		if (connection && connection.bytesRead !== heardBytes) moved();
 		// 1006 did not come from the service: `ws` reports it when there was no close frame.
 		const saidGoodbye = code !== 1006;
 		const withoutCloseFrame = !saidGoodbye && verdict === null;
 		const isDead = verdict?.failure.code === 'channel-silent';
 		const death = isDead ? { deadAfterMs: silence.deadAfterMs() } : {};
-		return { ...silence.end(nowMs), ...death, withoutCloseFrame, saidGoodbye, sleptMs: sleptMs() - sleptBeforeMs };
+		return {
+			...silence.end(nowMs),
+			...death,
+			sinceFrameMs: nowMs - frameAtMs,
+			withoutCloseFrame,
+			saidGoodbye,
+			sleptMs: sleptMs() - sleptBeforeMs,
+		};
 	}
 
 	function outcome(code: number, reason: string): { failure: Failure; closeCode: number | null; timedOut: boolean } {

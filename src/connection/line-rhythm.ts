@@ -36,6 +36,15 @@ export interface ChannelEnd {
 	readonly deadAfterMs?: number | null;
 }
 
+export interface LineEnd extends ChannelEnd {
+	/** Whether a goodbye of this side was answered, or the other side said one. */
+	readonly saidGoodbye: boolean;
+	/** Since the newest whole frame, in milliseconds: what was sent after it may be lost. */
+	readonly sinceFrameMs: number;
+	/** How long the machine has slept while it was open: the other times here stood still meanwhile. */
+	readonly sleptMs: number;
+}
+
 export interface LineRhythm {
 	/** Silences before the newest cuts that may be an idle timeout, in milliseconds, newest last. */
 	readonly silencesMs: readonly number[];

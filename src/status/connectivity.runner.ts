@@ -3,7 +3,8 @@ import { type Clock, isoAt, isoNow } from '../base/clock.edge.ts';
 import { plainDuration } from '../base/durations.ts';
 import type { Log } from '../base/log.edge.ts';
 import { joinSentences } from '../base/sentences.ts';
-import { type LineEnd, MAX_SLEEP_MS } from '../connection/channel.edge.ts';
+import { MAX_SLEEP_MS } from '../connection/channel.edge.ts';
+import type { LineEnd } from '../connection/line-rhythm.ts';
 import { failureOf } from '../connection/link.ts';
 import type { Link, Registration, Supervision } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
@@ -218,17 +219,17 @@ export function trackConnectivity({ clock, log, events, stateWriter, dates, sile
 		lineEnded(
 			generation: number,
 			registration: Registration,
-			line: Pick<LineEnd, 'inboundSilenceMs' | 'saidGoodbye' | 'sleptMs'>,
+			line: Pick<LineEnd, 'sinceFrameMs' | 'saidGoodbye' | 'sleptMs'>,
 			isLeaving: boolean,
 		): void {
-			if (!isLeaving && generation === currentGeneration) heardAgoMs = line.inboundSilenceMs;
+			if (!isLeaving && generation === currentGeneration) heardAgoMs = line.sinceFrameMs;
 			// It was dead since it was last heard: what the service has sent on it since then is lost. Also if it was new.
 			else if (!line.saidGoodbye) {
 				const nowMs = clock.monotonicMs();
 				const { workflowId } = registration.request;
 				// What this run has kept is not what an earlier one has received.
 				readBefore();
-				const from = isoAt(clock, nowMs - line.inboundSilenceMs - line.sleptMs);
+				const from = isoAt(clock, nowMs - line.sinceFrameMs - line.sleptMs);
 				keepGap(events, from, { workflowId, at: isoNow(clock) });
 			}
 		},

@@ -766,20 +766,35 @@ describe('a silent channel', () => {
 	});
 
 	test('is not one on which a large frame is still coming in', async () => {
-		const bytes = 40;
 		const url = await rawService((socket) => {
-			socket.write(Buffer.from([0x81, bytes]));
-			let sent = 0;
-			const drip = setInterval(() => {
-				socket.write('x');
-				sent += 1;
-				if (sent === bytes) clearInterval(drip);
-			}, 10);
-			socket.on('close', () => clearInterval(drip));
+			socket.write(Buffer.from([0x81, 126, 40_000 >> 8, 40_000 & 0xff]));
+			drip(socket, { pieces: 40, bytes: 1000 });
 		});
 		const { frame } = await open(url, { pingIntervalMs: 5000, silenceLimitMs: 150 }).until('frame');
-		expect(frame).toEqual({ type: 'text', text: 'x'.repeat(bytes) });
+		expect(frame).toEqual({ type: 'text', text: 'x'.repeat(40_000) });
 	});
+
+	test('is one on which single bytes of a frame come in; what is missing since the newest whole frame is known [F1694]', async () => {
+		const url = await rawService((socket) => {
+			socket.write(Buffer.from([0x81, 2, 0x68, 0x69, 0x81, 126, 40_000 >> 8, 40_000 & 0xff]));
+			drip(socket, { pieces: 1000, bytes: 1 });
+		});
+		const opened = open(url, { pingIntervalMs: 5000, silenceLimitMs: 150 });
+		const { failure, line } = await opened.until('ended');
+		expect([failure.code, opened.types().includes('frame')]).toEqual(['channel-silent', true]);
+		expect(line?.inboundSilenceMs).toBeLessThan(line?.sinceFrameMs ?? 0);
+		expect(line?.sinceFrameMs).toBeGreaterThanOrEqual(150);
+	});
+
+	function drip(socket: Socket, { pieces, bytes }: { readonly pieces: number; readonly bytes: number }): void {
+		let sent = 0;
+		const timer = setInterval(() => {
+			socket.write('x'.repeat(bytes));
+			sent += 1;
+			if (sent === pieces) clearInterval(timer);
+		}, 10);
+		socket.on('close', () => clearInterval(timer));
+	}
 
 	test('is not one that this process was too busy to hear', async () => {
 		let speaker: WebSocket | undefined;

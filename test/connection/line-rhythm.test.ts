@@ -5,6 +5,7 @@ import { keepLine, UNSAVED_LINE } from '../../src/connection/line.runner.ts';
 import {
 	afterEnd,
 	type ChannelEnd,
+	type LineEnd,
 	type LineRhythm,
 	type LineStore,
 	measureSilence,
@@ -112,7 +113,13 @@ function liveOn(way: Way, minutes: number) {
 			const passesAtMs = next.atMs + (isOut ? LATENCY : -LATENCY);
 			if (passesAtMs >= cutAtMs) {
 				if (isOut && next.atMs < cutAtMs + LATENCY) meter.moved('out', next.atMs);
-				ended = { ...meter.end(cutAtMs + LATENCY), withoutCloseFrame: true, saidGoodbye: false, sleptMs: 0 };
+				ended = {
+					...meter.end(cutAtMs + LATENCY),
+					withoutCloseFrame: true,
+					saidGoodbye: false,
+					sleptMs: 0,
+					sinceFrameMs: 0,
+				};
 				return cutAtMs + LATENCY;
 			}
 			if (next.atMs > minutes * MINUTE) return next.atMs;
@@ -130,7 +137,7 @@ function liveOn(way: Way, minutes: number) {
 		return -Math.log(1 - random()) * meanMs;
 	}
 }
-let ended: ChannelEnd & { saidGoodbye: boolean; sleptMs: number };
+let ended: LineEnd;
 
 describe('a line that is cut when it is silent', () => {
 	const idles = [20, 25, 30, 60];
@@ -224,7 +231,13 @@ describe('a line that is cut for another reason', () => {
 	});
 
 	test('with a close frame, at random or rarely, changes nothing', () => {
-		const silent = { silenceMs: 20_000, longestSilenceMs: 0, inboundSilenceMs: 20_000, longestInboundMs: 0 };
+		const silent = {
+			silenceMs: 20_000,
+			longestSilenceMs: 0,
+			inboundSilenceMs: 20_000,
+			sinceFrameMs: 20_000,
+			longestInboundMs: 0,
+		};
 		const end = { lifeMs: 20_000, ...silent, withoutCloseFrame: false };
 		const ends = Array<ChannelEnd>(10).fill(end);
 		expect(ends.reduce(afterEnd, UNKNOWN_RHYTHM)).toEqual(UNKNOWN_RHYTHM);
@@ -269,7 +282,7 @@ describe('a line that is cut for another reason', () => {
 test('cuts are told once for each time of them, and are forgotten with the service', () => {
 	const said: string[] = [];
 	const line = keepLine(UNSAVED_LINE, { info() {}, warn: (text: string) => said.push(text) });
-	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 0, longestInboundMs: 0 };
+	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 0, sinceFrameMs: 0, longestInboundMs: 0 };
 	const end = { lifeMs: MINUTE, ...silent, withoutCloseFrame: false, saidGoodbye: false, sleptMs: 0 };
 	const CUT = failure('connection-lost', 'Cut.');
 	const cutsFrom = (atMs: number, count: number) => {

@@ -19,7 +19,7 @@ const registration = (heartbeatCadence = 30, workflowId = 'check-in'): Registrat
 	request: { deviceId: 'K-1', workflowId, heartbeatCadence },
 	credentialId: 'key',
 });
-const LINE = { lifeMs: 1, inboundSilenceMs: 1, saidGoodbye: false, sleptMs: 0 } as never;
+const LINE = { lifeMs: 1, inboundSilenceMs: 1, sinceFrameMs: 1, saidGoodbye: false, sleptMs: 0 } as never;
 const LOST = failure('connection-lost', 'Cut.');
 const ended = (line: never | null = LINE): ChannelEvent => ({
 	type: 'ended',

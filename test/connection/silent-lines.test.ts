@@ -80,7 +80,13 @@ test('they stay at risk until a line has lived longer than all that died before 
 	const opens = (atS: number) => line.opened('https://id.example', '192.0.2.7', 1000 * atS);
 	/** As something does that forgets a line after 12 s: the first ping after them is not answered. */
 	const dies = (atS: number, lifeS: number, deadAfterS: number | null) => {
-		const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 1000 * lifeS, longestInboundMs: 0 };
+		const silent = {
+			silenceMs: 0,
+			longestSilenceMs: 0,
+			inboundSilenceMs: 1000 * lifeS,
+			sinceFrameMs: 1000 * lifeS,
+			longestInboundMs: 0,
+		};
 		const deadAfterMs = deadAfterS === null ? null : 1000 * deadAfterS;
 		const lived = { lifeMs: 1000 * lifeS, ...silent, withoutCloseFrame: true, deadAfterMs };
 		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
@@ -122,7 +128,13 @@ test('they stay at risk until a line has lived longer than all that died before 
 
 test('so they are on channels that open and never answer a ping, which no ping keeps alive [F653]', () => {
 	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
-	const silent = { silenceMs: 0, longestSilenceMs: PING_MS, inboundSilenceMs: 2 * PING_MS, longestInboundMs: 0 };
+	const silent = {
+		silenceMs: 0,
+		longestSilenceMs: PING_MS,
+		inboundSilenceMs: 2 * PING_MS,
+		sinceFrameMs: 2 * PING_MS,
+		longestInboundMs: 0,
+	};
 	const lived = { lifeMs: 2 * PING_MS, ...silent, withoutCloseFrame: true, deadAfterMs: null };
 	const dies = (atMs: number) => {
 		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
@@ -148,7 +160,13 @@ test('so they are on channels that open and never answer a ping, which no ping k
 
 test('an outage in which a young line dies, so that none can be opened for a while, teaches nothing of the line [F1530]', () => {
 	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
-	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 90_000, longestInboundMs: 0 };
+	const silent = {
+		silenceMs: 0,
+		longestSilenceMs: 0,
+		inboundSilenceMs: 90_000,
+		sinceFrameMs: 90_000,
+		longestInboundMs: 0,
+	};
 	const lived = { lifeMs: 90_000, ...silent, withoutCloseFrame: true, deadAfterMs: 17_000 };
 	const dies = (atMs: number) => {
 		const ended = { type: 'ended', failure: failure('channel-silent', 'Silent.'), closeCode: null } as const;
@@ -168,7 +186,13 @@ test('an outage in which a young line dies, so that none can be opened for a whi
 
 test('after one death in a short outage notifications are at risk until a line has lived for longer [F1537]', () => {
 	const line = keepLine({ load: () => null, save: () => {} }, { info() {}, warn() {} });
-	const silent = { silenceMs: 0, longestSilenceMs: 0, inboundSilenceMs: 60_000, longestInboundMs: 0 };
+	const silent = {
+		silenceMs: 0,
+		longestSilenceMs: 0,
+		inboundSilenceMs: 60_000,
+		sinceFrameMs: 60_000,
+		longestInboundMs: 0,
+	};
 	const lived = { lifeMs: 61_000, ...silent, withoutCloseFrame: true, deadAfterMs: 13_000 };
 	const says = (atMs: number) => line.facts(atMs).warning?.code ?? null;
 	const dies = (atMs: number) => {

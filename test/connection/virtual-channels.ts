@@ -195,7 +195,13 @@ function createDevice({ random, later, now }: Time, hasKey: boolean, service: Ch
 		// A goodbye is heard as well.
 		const silenceMs = code === 1006 ? lifeMs % pingMs : 0;
 		const longestSilenceMs = lifeMs < pingMs ? lifeMs - silenceMs : pingMs;
-		const silences = { silenceMs, longestSilenceMs, inboundSilenceMs: silenceMs, longestInboundMs: longestSilenceMs };
+		const silences = {
+			silenceMs,
+			longestSilenceMs,
+			inboundSilenceMs: silenceMs,
+			sinceFrameMs: silenceMs,
+			longestInboundMs: longestSilenceMs,
+		};
 		const withoutCloseFrame = code === 1006;
 		const failure = classifyClose({ code, reason: '', host: 'id.example' });
 		const closeCode = code === 1005 || code === 1006 ? null : code;

@@ -69,11 +69,11 @@ function given({ silenceLimitMs = 60_000, newestAt = null as string | null, wasS
 			connectivity.follow(before, supervision);
 		},
 		hear: (of = generation) => connectivity.heard(of),
-		lineEnds: (inboundSilenceMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
+		lineEnds: (sinceFrameMs: number, { isLeaving = false, saidGoodbye = false, sleptMs = 0 } = {}) =>
 			connectivity.lineEnded(
 				generation - (isLeaving ? 1 : 0),
 				REGISTRATION,
-				{ inboundSilenceMs, saidGoodbye, sleptMs },
+				{ sinceFrameMs, saidGoodbye, sleptMs },
 				isLeaving,
 			),
 	};
@@ -194,7 +194,7 @@ describe('a gap', () => {
 		const { clock, gaps, becomes, connectivity } = given();
 		becomes(ONLINE);
 		clock.advance(100_000);
-		connectivity.lineEnded(2, REGISTRATION, { inboundSilenceMs: 2000, saidGoodbye: false, sleptMs: 0 }, false);
+		connectivity.lineEnded(2, REGISTRATION, { sinceFrameMs: 2000, saidGoodbye: false, sleptMs: 0 }, false);
 		expect(gaps.slice(1)).toEqual([{ from: at(98), to: at(100) }]);
 	});
 

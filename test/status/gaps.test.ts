@@ -5,8 +5,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from '../../src/connection/channel.edge.ts';
+import type { Channel, ChannelEvent, ChannelOptions } from '../../src/connection/channel.edge.ts';
 import { keepLine, UNSAVED_LINE } from '../../src/connection/line.runner.ts';
+import type { LineEnd } from '../../src/connection/line-rhythm.ts';
 import { createLinkRunner } from '../../src/connection/link.runner.ts';
 import type { Runtime } from '../../src/connection/runtime.runner.ts';
 import {
@@ -68,6 +69,7 @@ function openOn(
 		const found: LineEnd = {
 			...silence,
 			inboundSilenceMs: silence.silenceMs,
+			sinceFrameMs: silence.silenceMs,
 			lifeMs: nowMs - (openedAtMs ?? nowMs),
 			withoutCloseFrame: !saidGoodbye,
 			saidGoodbye,

@@ -465,7 +465,7 @@ const OF_THE_FIELD: readonly Plant[] = [
 		'delivered-or-gap',
 		CONNECTIVITY,
 		'else if (!line.saidGoodbye) {',
-		'else if (line.inboundSilenceMs < 0) {',
+		'else if (line.sinceFrameMs < 0) {',
 		{ seed: 52 },
 	),
 	one(
