@@ -197,6 +197,8 @@ export function superviseLinks(
 	function tryProvenIfRefused(): void {
 		const { desired, current, next } = supervision;
 		if (stopped || !next || next.generation === triedProven || desired?.hasReusableCredential) return;
+		// A renewal wants another one.
+		if (next.reason === 'renewal') return;
 		if (current?.state.name !== 'online' || !isRefused(next)) return;
 		if (!servesRegistration(current.registration, next.registration)) return;
 		const newest = connectionOf(current.state)?.token;

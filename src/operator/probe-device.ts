@@ -77,7 +77,9 @@ export async function runDevice(
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Report this: the probe wrote it.' });
 	const settings = {
 		...resolved.settings,
-		...{ deviceId, heartbeatCadence: cadenceMs / 1000 },
+		...{ deviceId, heartbeatCadence: cadenceMs < 1000 ? cadenceMs / 1000 : Math.floor(cadenceMs / 1000) },
+		// The Connection came a moment ago: by the setting alone it would be renewed at once, as one of unknown age.
+		service: { ...resolved.settings.service, connectionLifeSeconds: null },
 		network: { ...resolved.settings.network, caFile: target.caFile ?? null },
 	};
 	const parts = { userAgent: `idv-agent/${run.version}`, env: target.env };

@@ -251,6 +251,21 @@ describe('renewal', () => {
 		expect(status).toMatchObject({ state: 'online', problem: { code: 'access-forbidden' } });
 		expect(status.sentence).toMatch(/renewing the Connection does not succeed: .*new pairing code.*apiKeyFile/);
 	});
+
+	test('that is refused with 401 opens no other channel with the Connection that there is, and is tried again later [F1695]', async () => {
+		const service = await givenService({ connectionTtlSeconds: 10_000 });
+		const device = await givenPairedAgent(service);
+		service.failNext({ path: '/api/device/connection' }, { status: 401, body: { error: 'unauthorized' } }, 100);
+		device.clock.advance(8_500_000);
+		await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+		for (let minute = 0; minute < 5; minute += 1) {
+			device.clock.advance(60_000);
+			// Twice as long as a registration and a handshake take.
+			for (let turn = 0; turn < 4; turn += 1) await fetch(service.url).then((answer) => answer.text());
+		}
+		expect(service.requests.filter(({ path }) => path.startsWith('/ws/'))).toHaveLength(1);
+		expect(schemesOf(service).length).toBeLessThan(8);
+	});
 });
 
 describe('when a credential is gone', () => {
