@@ -82,6 +82,16 @@ export function refuseErrors({ file, findings }: PlanFile): void {
 	throw new AgentError('plan-invalid', message, { remedy: 'Correct the plan; nothing was done.' });
 }
 
+/** What is made from a plan is signed with what that plan says: it must be as one of these keys has signed it. @throws AgentError `plan-untrusted`. */
+export function refuseForged({ file, bytes, plan: { revision } }: PlanFile, publicKeys: readonly string[]): void {
+	if (readPlan(bytes, file, publicKeys, { isForPeople: true }).ok) return;
+	const message = `${file} holds revision ${revision} without a signature that fits --key: it was never signed, was changed after that, or was signed by another key. Nothing was signed.`;
+	throw new AgentError('plan-untrusted', message, {
+		remedy:
+			'If another key has signed it, give that one. Else look at what was changed (idv fleet diff with the plan that you signed), and put the signed plan back, or take this one away and sign yours with --previous. Devices with fleet.publicKeys take no changed plan.',
+	});
+}
+
 /** Keys as flags give them. @throws AgentError `fleet-key-invalid`. */
 export function checkPublicKeys(given: readonly string[]): string[] {
 	return given.map((text) => {

@@ -41,6 +41,7 @@ import {
 	readPlanFile,
 	readPrivateKey,
 	refuseErrors,
+	refuseForged,
 	writtenIn,
 } from './fleet-files.ts';
 import { OVER, showChange } from './fleet-preview.ts';
@@ -106,7 +107,8 @@ export async function signFleetPlan(
 	refuseErrors(read);
 	if (isNew) wantChecks(shell, { ...flags, previous: flags.previous ?? read.previous?.file }, WANTED);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
-	if (isNew) refuseStranger(text, read.previous);
+	if (isNew) refuseStranger(text, read.previous, publicKey);
+	else await refuseUnverified(shell, bare, publicKey, out ?? file);
 	for (const { place, message } of read.findings) shell.warn(`${place}: ${message}`);
 	const { preview } = read;
 	if (out === undefined) {
@@ -126,16 +128,28 @@ export async function signFleetPlan(
 }
 
 /** Devices stay with the plan in force where none of its keys signs the next one, and nothing that is reckoned from that one would be so. */
-function refuseStranger(text: string, previous: PlanFile | null): void {
-	const keysOf = (bytes: Uint8Array) => envelopeIn(bytes)?.signatures.map(({ keyid }) => keyid) ?? [];
-	const before = previous ? keysOf(previous.bytes) : [];
-	const own = keysOf(Buffer.from(text));
-	if (previous === null || before.length === 0 || own.some((keyid) => before.includes(keyid))) return;
-	throw new AgentError(
-		'usage',
-		`${previous.file} is signed by another key (${before.join(', ')}): devices that have only that in fleet.publicKeys would refuse this plan.`,
-		{ remedy: 'Sign with a key of the plan in force. Where every device has this one, docs/plan-keys.md says how.' },
-	);
+function refuseStranger(text: string, previous: PlanFile | null, publicKey: string): void {
+	const before = previous ? keyidsIn(previous.bytes) : [];
+	if (previous === null || before.length === 0) return;
+	const isStranger = !keyidsIn(Buffer.from(text)).some((keyid) => before.includes(keyid));
+	if (!isStranger) refuseForged(previous, [publicKey]);
+	else
+		throw new AgentError(
+			'usage',
+			`${previous.file} is signed by another key (${before.join(', ')}): devices that have only that in fleet.publicKeys would refuse this plan.`,
+			{ remedy: 'Sign with a key of the plan in force. Where every device has this one, docs/plan-keys.md says how.' },
+		);
+}
+
+export const keyidsIn = (bytes: Uint8Array) => envelopeIn(bytes)?.signatures.map(({ keyid }) => keyid) ?? [];
+
+/** One more signature says that the plan is this key's, too. Of another key's signature only the public half could tell; the record knows what was published. */
+async function refuseUnverified(shell: Shell, signed: PlanFile, publicKey: string, place: string): Promise<void> {
+	if (keyidsIn(signed.bytes).includes(keyidOf(publicKey))) refuseForged(signed, [publicKey]);
+	else if (!isRecorded(await loadRecord(shell, place, true), signed))
+		shell.warn(
+			`${signed.file} is signed by other keys, and no record knows it: idv fleet check with --public-key says whether their signatures fit.`,
+		);
 }
 
 /** How often the record is looked at after a plan was published. */
@@ -200,6 +214,9 @@ export async function publishSigned(
 				// The numbers of a key that was stolen bind no device that does not trust it any more.
 				if (!unchecked) refuseNumber(record, plan, out, isStep);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
+				// One more signature goes to the plan that was published, not to one that was put there.
+				if (last && inForce && there === plan.digest && !plan.isNamed && !isRecorded(record, inForce))
+					throw unrecorded(inForce);
 				const known = plan.isNamed || !last ? [there] : [last.digest, last.previous];
 				if (inForce && there !== plan.digest && !(isSeen && known.includes(there)))
 					throw isSeen && !isRecorded(record, inForce) ? unrecorded(inForce) : overtaken(out);
@@ -310,7 +327,7 @@ function refuseNumber(record: RolloutRecord, plan: Braked, out: string, isStep: 
 export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnvelope | null, file: string) {
 	const publicKey = formatPublicKey(key);
 	const sig = sign(null, signedBytes(payload), key).toString('base64');
-	const own = { keyid: publicKey.slice('ed25519:'.length, 'ed25519:'.length + 12), sig };
+	const own = { keyid: keyidOf(publicKey), sig };
 	const others = (before?.signatures ?? []).filter(({ keyid }) => keyid !== own.keyid);
 	const envelope: PlanEnvelope = {
 		...before,
@@ -323,6 +340,8 @@ export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnv
 	if (!again.ok) throw new AgentError('plan-invalid', again.problems.map(({ message }) => message).join('\n'));
 	return { text, publicKey, signatures: envelope.signatures.length };
 }
+
+const keyidOf = (publicKey: string) => publicKey.slice('ed25519:'.length, 'ed25519:'.length + 12);
 
 export function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
 	const document = parseJson(new TextDecoder().decode(bytes));

@@ -1,4 +1,5 @@
 /** `idv fleet next-ring`, `pause` and `rollback`: the next plan, made from the one in force and shown before it is written. */
+import type { KeyObject } from 'node:crypto';
 import { compareVersions } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
@@ -21,6 +22,7 @@ import {
 } from '../fleet/rollout-record.ts';
 import { wayBackOf } from '../fleet/step-back.ts';
 import { compilePlan, hasBegun, planFor } from '../fleet/targeting.ts';
+import { formatPublicKey } from '../fleet/verify-plan.runner.ts';
 import {
 	type Braked,
 	type BrakeFlags,
@@ -37,9 +39,10 @@ import {
 	readPlanFile,
 	readPrivateKey,
 	refuseErrors,
+	refuseForged,
 	writtenIn,
 } from './fleet-files.ts';
-import { envelopeIn, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
+import { envelopeIn, keyidsIn, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
@@ -116,6 +119,8 @@ const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown', s
 async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: string): Promise<void> {
 	const flags = await withChecks(given, file);
 	const before = await readPlanFile(shell, file);
+	const keys = await Promise.all((flags.key ?? []).map((one) => readPrivateKey(shell, one)));
+	if (keys.length > 0) refuseForged(before, keys.map(formatPublicKey));
 	const nowMs = Date.now();
 	const names = before.plan.rules.map(({ name }) => name);
 	if (flags.rule !== undefined && !names.includes(flags.rule))
@@ -173,11 +178,17 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
-	const saved = await save(shell, { ...next, preview }, before, flags, {
-		brake,
-		paused: isForward ? undefined : stays,
-		...(taken && { before: {}, back: taken }),
-	});
+	const saved = await save(
+		shell,
+		{ ...next, preview },
+		before,
+		{ ...flags, keys },
+		{
+			brake,
+			paused: isForward ? undefined : stays,
+			...(taken && { before: {}, back: taken }),
+		},
+	);
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };
@@ -327,22 +338,16 @@ async function save(
 	shell: Shell,
 	next: Braked,
 	before: PlanFile,
-	{ key = [], out, fewerKeys, withoutRecord }: StepFlags,
+	{ keys, out, fewerKeys, withoutRecord }: StepFlags & { readonly keys: readonly KeyObject[] },
 	held: HeldBack,
 ) {
 	if (out === undefined) return null;
-	if (key.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
+	if (keys.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
 	let signed: ReturnType<typeof signPayload> | null = null;
-	for (const file of key)
-		signed = signPayload(
-			next.payload,
-			await readPrivateKey(shell, file),
-			signed && envelopeIn(Buffer.from(signed.text)),
-			out,
-		);
+	for (const key of keys) signed = signPayload(next.payload, key, signed && envelopeIn(Buffer.from(signed.text)), out);
 	const { text = '', publicKey } = signed ?? {};
-	const own = envelopeIn(Buffer.from(text))?.signatures.map(({ keyid }) => keyid);
-	const lost = envelopeIn(before.bytes)?.signatures.flatMap(({ keyid }) => (own?.includes(keyid) ? [] : [keyid])) ?? [];
+	const own = keyidsIn(Buffer.from(text));
+	const lost = keyidsIn(before.bytes).filter((keyid) => !own.includes(keyid));
 	if (lost.length > 0 && !fewerKeys)
 		throw new AgentError(
 			'usage',

@@ -170,6 +170,77 @@ test('a number that devices may have from a plan that a store has lost is given 
 	expect(await published()).toMatchObject({ revision: 3 });
 });
 
+describe('a published plan that was changed after it was signed', () => {
+	const rings = [{ percent: 10 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+	const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } };
+
+	async function givenChanged() {
+		const own = await given();
+		const { plan, first, out, key } = own;
+		expect((await first(await plan(1, 'new', { defaults }), out)).status).toBe(0);
+		const signed = await readFile(out, 'utf8');
+		const envelope = JSON.parse(signed);
+		const content = Buffer.from(envelope.payload, 'base64').toString();
+		/** With another workflow, and what else differs. */
+		const change = (more: object = {}, others: object = envelope) => {
+			const changed = { ...JSON.parse(content), defaults: { ...defaults, workflowId: 'other' }, ...more };
+			const text = JSON.stringify(changed);
+			return { text, sealed: JSON.stringify({ ...others, payload: Buffer.from(text).toString('base64') }) };
+		};
+		const step = (name: string, ...flags: string[]) =>
+			operator.idv(['fleet', name, out, '--key', key, '--out', out, ...flags]);
+		return { ...own, signed, change, step };
+	}
+
+	test.each(['with its record', 'without'])('is the beginning of no step and no plan (%s) [F1657]', async (record) => {
+		const { key, plan, sign, out, signed, change, step, record: place } = await givenChanged();
+		if (record === 'without') await rm(place);
+		const refused = {
+			status: 65,
+			stderr: expect.stringMatching(/holds revision \d+ without a signature that fits --key.*plan-untrusted/),
+		};
+		// Also with a number of its own, and without its signature.
+		for (const there of [change().sealed, change({ revision: 2 }).sealed, change().text]) {
+			await writeFile(out, there);
+			for (const name of ['rollback', 'pause', 'next-ring'])
+				expect([name, await step(name, ...(name === 'next-ring' ? ['--previous', out] : []))]).toMatchObject([
+					name,
+					refused,
+				]);
+			if (there !== change().text) {
+				expect(await sign(await plan(3, 'new', { defaults }), out, '--previous', out)).toMatchObject(refused);
+				expect(await operator.idv(['fleet', 'sign', out, '--key', key, '--out', out])).toMatchObject(
+					there === change().sealed && record === 'with its record' ? { status: 65 } : refused,
+				);
+			}
+			expect(await readFile(out, 'utf8')).toBe(there);
+		}
+		// As the remedy says.
+		await rm(out);
+		const mine = await operator.file('mine.json', signed, 0o644);
+		expect((await sign(await plan(3, 'new', { defaults }), out, '--previous', mine)).status).toBe(0);
+		expect((await step('rollback')).status).toBe(0);
+	});
+
+	test('gets the signature of no other key beside its own where its record knows it not [F1657]', async () => {
+		const { out, change, record } = await givenChanged();
+		const other = join(operator.directory, 'other.key');
+		succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+		const again = () => operator.idv(['fleet', 'sign', out, '--key', other, '--out', out]);
+		const there = change({ revision: 2 }).sealed;
+		await writeFile(out, there);
+		expect(await again()).toMatchObject({
+			status: 65,
+			stderr: expect.stringMatching(/revision 2, which is not in its record/),
+		});
+		expect(await readFile(out, 'utf8')).toBe(there);
+		await rm(record);
+		expect((await again()).stderr).toMatch(
+			/signed by other keys, and no record knows it: idv fleet check with --public-key/,
+		);
+	});
+});
+
 describe('a rollback or pause that was killed before it was published', () => {
 	test.each(['rollback', 'pause'])('(%s) is passed by no step forward, and repeated [F1420]', async (name) => {
 		const { key, plan, sign, first, out, published, record } = await given();
