@@ -52,10 +52,12 @@ const signingSchema = z.looseObject({
 	back: z.record(z.string(), z.string()).optional(),
 	/** The parts in which no ring begins until a person says so, each with since when; of the defaults under an empty name. */
 	paused: z.record(z.string(), z.string()).optional(),
+	/** Whether its command did not see the plan published: it was killed, or the store failed. Left out as soon as that was seen. */
+	isUnconfirmed: z.boolean().optional(),
 });
 export type Signing = z.infer<typeof signingSchema>;
 /** What a command says of its own signing. */
-export type Held = Pick<Signing, 'brake' | 'paused' | 'before' | 'order' | 'back'>;
+export type Held = Pick<Signing, 'brake' | 'paused' | 'before' | 'order' | 'back' | 'isUnconfirmed'>;
 
 const recordSchema = z.looseObject({
 	format: z.literal(FORMAT),
@@ -137,6 +139,13 @@ export function withoutSigning(
 	const earlier = before.signed.filter((one) => one.digest === digest && one.at !== at);
 	const place = others.findIndex((one) => earlier.some((own) => one.at > own.at));
 	return { ...record, signed: others.toSpliced(place < 0 ? others.length : place, 0, ...earlier) };
+}
+
+/** After the plan was seen where it is published. */
+export function confirmed(record: RolloutRecord, digest: string): RolloutRecord {
+	const isMeant = (one: Signing) => one.digest === digest && one.isUnconfirmed === true;
+	if (!record.signed.some(isMeant)) return record;
+	return { ...record, signed: record.signed.map((one) => (isMeant(one) ? { ...one, isUnconfirmed: undefined } : one)) };
 }
 
 type VersionRing = Signing['rings'][string][number];

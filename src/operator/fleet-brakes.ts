@@ -122,7 +122,7 @@ export async function withBrakes(
 		flags.inventory === undefined ? undefined : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
 	// That a name was signed does not say that any device ever had it: a slip is signed, fails and is taken back.
-	const { seen } = await loadRecord(shell, place, flags.withoutRecord);
+	const { seen, signed } = await loadRecord(shell, place, flags.withoutRecord);
 	const more = applyBrakes(read.plan, {
 		nowMs,
 		previous: previous
@@ -137,8 +137,9 @@ export async function withBrakes(
 			versions: [...(seen?.versions ?? []), ...(flags.allowVersion ?? [])],
 		},
 		allowEmptyRing: flags.allowEmptyRing,
-		// A second signature says nothing new.
-		allowRepeat: flags.allowRepeat || read.isSigned,
+		// A second signature says nothing new; and who did not see his plan published repeats the command.
+		allowRepeat:
+			flags.allowRepeat || read.isSigned || signed.some((one) => one.digest === read.digest && one.isUnconfirmed),
 	});
 	const findings = [...read.findings, ...placed(more, new TextDecoder().decode(read.payload))];
 	const rank = ({ level }: { readonly level: Finding['level'] }) => (level === 'error' ? 0 : 1);

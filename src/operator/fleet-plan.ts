@@ -8,6 +8,7 @@ import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
 	brakesSince,
+	confirmed,
 	type Held,
 	NO_RECORD,
 	pausesKept,
@@ -45,7 +46,7 @@ import {
 	writtenIn,
 } from './fleet-files.ts';
 import { OVER, showChange } from './fleet-preview.ts';
-import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
+import { isSame, overtaken, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
 import { saveSecret } from './secret-output.ts';
 
 export async function makeFleetKey(shell: Shell, flags: { readonly out: string }): Promise<void> {
@@ -201,7 +202,7 @@ export async function publishSigned(
 			withSigning(record, plan, {
 				...changes,
 				...back,
-				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake },
+				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake, isUnconfirmed: true },
 				paused: paused ?? (replaced ? pausesKept(record, replaced, plan.plan) : undefined),
 			});
 		await changeRecord(
@@ -245,25 +246,31 @@ export async function publishSigned(
 				await changeRecord(shell, out, (record) => withoutSigning(record, { digest: plan.digest, at }, before));
 			throw error;
 		});
-		await keepRecorded(shell, out, plan, sign);
+		await keepRecorded(shell, out, plan, stored, sign);
 		return place;
 	});
 }
 
-/** Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
+/** Says in the record that the plan was seen where it is published. Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
  * @throws AgentError `plan-outdated` where the plan itself is another one. */
 async function keepRecorded(
 	shell: Shell,
 	out: string,
 	{ digest }: PlanFile,
+	before: Stored | null,
 	sign: (record: RolloutRecord) => RolloutRecord,
 ): Promise<void> {
 	// The refused one takes its own signing out, and may do so with a record from before.
 	for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
-		if ((await loadRecord(shell, out)).signed.at(-1)?.digest === digest) return;
+		const last = (await loadRecord(shell, out)).signed.at(-1);
+		if (last?.digest === digest && !last.isUnconfirmed) return;
 		const now = await readStored(shell, out);
-		if (now && planIn(now.bytes, out).digest !== digest) throw overtaken(out);
-		await changeRecord(shell, out, sign);
+		if (now && planIn(now.bytes, out).digest !== digest) {
+			// A store that takes its time is said already; it may take the plan yet.
+			if (isSame(now, before?.bytes)) return;
+			throw overtaken(out);
+		}
+		await changeRecord(shell, out, last?.digest === digest ? (record) => confirmed(record, digest) : sign);
 	}
 }
 

@@ -8,6 +8,7 @@ import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-pl
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
 import {
+	confirmed,
 	type Held as HeldBack,
 	NO_RECORD,
 	partsOf,
@@ -107,9 +108,11 @@ function rollbackBy(
 	return { step: { kind: 'rollback', before: ringsOf, way: { parts, order: way.order } }, back: way.back };
 }
 
-const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown', string>> = {
+const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown' | 'repeated', string>> = {
 	unnoted: 'No ring is still to come; with --out, next-ring begins none either.',
 	unknown: 'No ring is still to come, and its record does not know it: next-ring may begin one of --rings.',
+	repeated:
+		'The command that signed it did not see it published. It is published, and nothing goes further now: to go on, run this command again.',
 	'next-ring': 'It has no rollout with a ring to come; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
 	noted: 'No ring of it is still to come. Its record says now that it is paused, so that next-ring begins none.',
@@ -134,6 +137,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 		flags.rule === undefined ? '' : ` --rule ${/^[\w.-]+$/.test(flags.rule) ? flags.rule : JSON.stringify(flags.rule)}`;
 	const brake = isForward ? undefined : `${asked.kind}${ofRule}`;
 	refusePastBrake(record, before, { brake });
+	if (await finishes(shell, record, before, brake, flags)) return tellNothing(shell, before, 'repeated', [], undefined);
 	const unknown = stranger(record, before, asked);
 	if (unknown && flags.out !== undefined) shell.warn(unknown);
 	const isUnderWay = partsOf(before.plan).some(({ rollout }) => rollout?.rings.some((ring) => hasBegun(ring, nowMs)));
@@ -215,9 +219,26 @@ function tellNothing(
 	out: string | undefined,
 ): void {
 	const paused = held.length > 0 && { paused: held };
+	const isRepeat = why === 'repeated';
 	const unwritten = out === undefined ? '' : ` ${out} was not written.`;
-	if (shell.isJson) shell.json({ revision, isFinished: !paused, changes: [], ...paused });
+	if (shell.isJson)
+		shell.json({ revision, isFinished: !paused && !isRepeat, changes: [], ...paused, ...(isRepeat && { isRepeat }) });
 	else shell.line(`${file}, revision ${revision}: ${paused ? pausedWords(held) : NOTHING[why]}${unwritten}`);
+}
+
+/** Whether the plan in force is that of this same command, which did not see it published: a person repeats it, and has seen no device since. */
+async function finishes(
+	shell: Shell,
+	{ signed }: RolloutRecord,
+	{ file, digest }: PlanFile,
+	brake: Signing['brake'],
+	{ out, withoutRecord }: StepFlags,
+): Promise<boolean> {
+	const last = signed.at(-1);
+	if (last?.digest !== digest || !last.isUnconfirmed || last.brake !== brake) return false;
+	for (const place of out === undefined ? [] : new Set([file, out]))
+		await changeRecord(shell, place, (record) => confirmed(record, digest), withoutRecord);
+	return true;
 }
 
 /** A schedule takes the next of its own rings where the plan lists none. @returns whether the record knows the plan. */

@@ -58,14 +58,21 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 	}
 	await check();
 	const headers = before === null ? { 'if-none-match': '*' } : before.etag === null ? {} : { 'if-match': before.etag };
-	const { status } = await ask(shell, place, { method: 'PUT', rawBody: text, headers });
+	const asFault = (error: AgentError) => ({ fault: error });
+	const put = await ask(shell, place, { method: 'PUT', rawBody: text, headers }).catch(asFault);
+	const status = 'fault' in put ? null : put.status;
 	// Amazon's store answers so to two at once; elsewhere it is another fault.
 	if (status === 409) await check();
 	if (status === 412) throw overtaken(place);
-	if (status < 200 || status > 299) throw badAnswer(place, status);
-	const after = await readStored(shell, place);
-	if (isSame(after, Buffer.from(text))) return place;
-	if (!isSame(after, before?.bytes)) throw overtaken(place);
+	const fault = 'fault' in put ? put.fault : put.status < 200 || put.status > 299 ? badAnswer(place, put.status) : null;
+	if (fault && status !== null && status < 500) throw fault;
+	// Also a store that fails, and a line that breaks, may have taken it: what is there decides.
+	const after = await readStored(shell, place).catch(asFault);
+	const isRead = after === null || !('fault' in after);
+	if (isRead && isSame(after, Buffer.from(text))) return place;
+	if (isRead && !isSame(after, before?.bytes)) throw overtaken(place);
+	if (fault) throw unconfirmed(place, fault);
+	if (!isRead) throw unconfirmed(place, after.fault);
 	shell.warn(`${place} still answers as before: devices have what was published only when it does not.`);
 	return place;
 }
@@ -75,7 +82,7 @@ export async function withPlace<Result>(place: string, run: () => Promise<Result
 	return isAddress(place) ? run() : runAlone(await placeOf(place), run);
 }
 
-const isSame = (stored: Stored | null, bytes: Uint8Array | undefined) =>
+export const isSame = (stored: Stored | null, bytes: Uint8Array | undefined) =>
 	stored === null || bytes === undefined
 		? stored === null && bytes === undefined
 		: Buffer.compare(stored.bytes, bytes) === 0;
@@ -85,6 +92,16 @@ export const overtaken = (place: string) =>
 		remedy:
 			'Read it again (idv fleet diff shows what it says). Then repeat the step from it, or put your change into it and name it with --previous.',
 	});
+
+const unconfirmed = (place: string, { failure: { code, message } }: AgentError) =>
+	new AgentError(
+		code,
+		`${message} Whether ${place} has changed is not known: devices may have what was to be published.`,
+		{
+			remedy:
+				'Repeat the same command when the store answers: it finishes this step and goes no further. For a store that refuses, a credential is taken from IDV_STORE_AUTHORIZATION.',
+		},
+	);
 
 const badAnswer = (place: string, status: number) =>
 	new AgentError('bad-response', `${new URL(place).host} answered ${status}.`, {

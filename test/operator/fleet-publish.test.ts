@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { withPlace } from '../../src/operator/fleet-store.ts';
+import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { listen } from '../connection/network-peers.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
 
@@ -42,10 +43,12 @@ async function given() {
 async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
-	const alone = { before: () => {}, taken: () => {}, after: () => {}, recordRead: () => {}, refusal: 412 };
+	const hooks = { before: () => {}, taken: () => {}, after: () => {}, recordRead: () => {} };
+	const alone = { ...hooks, refusal: 412, fault: 0, isAway: false, isLate: false };
+	const late = new Map<string, string>();
 	let other = alone;
 	let isTaken = false;
-	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. */
+	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. `fault`: how it answers a plan that it has taken, -1 with a closed connection; `isAway` after that. `isLate`: whether it takes all only when it is told to. */
 	const overtake = (act: Partial<typeof alone>) => {
 		other = { ...alone, ...act };
 		isTaken = false;
@@ -54,6 +57,7 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 	const server = createServer(async (request, response) => {
 		const path = request.url ?? '';
 		if (request.method === 'GET') {
+			if (isTaken && other.isAway) return response.writeHead(503).end();
 			if (isTaken && path.includes('record')) other.after();
 			const text = kept.get(path);
 			response.writeHead(
@@ -69,13 +73,15 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 		asked.push(`${path} ${condition === '' ? 'whatever is there' : condition === '*' ? 'nothing' : 'the same'}`);
 		const fits = condition === '*' ? !kept.has(path) : condition === '' || condition === etag(kept.get(path));
 		if (knowsIfMatch && !fits) return response.writeHead(other.refusal).end();
-		kept.set(path, body);
+		(other.isLate ? late : kept).set(path, body);
 		isTaken = !path.includes('record');
 		if (isTaken) other.taken();
+		if (isTaken && other.fault < 0) return request.socket.destroy();
+		if (isTaken && other.fault > 0) return response.writeHead(other.fault).end();
 		return response.writeHead(201).end();
 	});
 	const url = `http://127.0.0.1:${await listen(server)}/plans/published.json`;
-	return { url, kept, asked, overtake };
+	return { url, kept, late, asked, overtake };
 }
 
 test('without the checks nothing is signed; --unchecked says so, and the file beside the plan stands in for flags', async () => {
@@ -582,8 +588,13 @@ describe('the record of two managers who sign at once', () => {
 			const more = name === 'next-ring' ? ['--allow-moves', '100', '--allow-workflow', 'new'] : [];
 			const words = /another manager has published there\. .*Then repeat the step from it/;
 			const refused = { status: 65, code: 'plan-outdated', words } as const;
-			await operator.expectRefused(refused, ['fleet', name, store.url, ...flags, ...more]);
-			expect(revisionsIn(store.kept.get(at))).toEqual([1, 2]);
+			const alone = store.kept.get(at) ?? '';
+			for (const [form, expectIt] of [[[], expectRefusal] as const, [['--json'], expectJsonRefusal] as const]) {
+				store.kept.set(at, alone);
+				reads = 0;
+				expectIt(await operator.idv(['fleet', name, store.url, ...flags, ...more, ...form]), refused);
+				expect(revisionsIn(store.kept.get(at))).toEqual([1, 2]);
+			}
 		},
 	);
 
@@ -598,6 +609,91 @@ describe('the record of two managers who sign at once', () => {
 		expect((await sign(await plan(2, 'new'), store.url, '--allow-repeat')).status).toBe(65);
 		expect(store.kept.get(at)).toBe(before);
 	});
+});
+
+describe('a store that has taken a plan and does not say so', () => {
+	const at = '/plans/published.json';
+	const defaults = {
+		workflowId: 'old',
+		rollout: { to: { workflowId: 'new' }, rings: [{ percent: 10 }, { percent: 20, startAt: '2100-01-01T00:00:00Z' }] },
+	};
+
+	async function givenPublished() {
+		const own = await given();
+		const store = await givenStore();
+		expect((await own.first(await own.plan(1, 'new', { defaults }), store.url)).status).toBe(0);
+		const wider = { ...defaults, rollout: { ...defaults.rollout, rings: [{ percent: 15 }] } };
+		const next = await own.plan(2, 'new', { defaults: wider });
+		const act = (name: string, ...flags: string[]) => {
+			if (name === 'sign') return own.sign(next, store.url, ...flags);
+			const devices = ['--inventory', join(operator.directory, 'devices.csv')];
+			const checks = name === 'next-ring' ? ['--allow-moves', '100'] : [];
+			const step = ['fleet', name, store.url, '--key', own.key, '--out', store.url];
+			return operator.idv([...step, ...devices, ...checks, ...flags]);
+		};
+		const revision = () => {
+			const { payload } = JSON.parse(store.kept.get(at) ?? '');
+			return JSON.parse(Buffer.from(payload, 'base64').toString()).revision;
+		};
+		return { store, act, revision };
+	}
+
+	test.each([500, -1])('but holds it (%i) is one that has published it [F1658]', async (fault) => {
+		const { store, act, revision } = await givenPublished();
+		store.overtake({ fault });
+		for (const [index, name] of ['sign', 'next-ring', 'rollback'].entries()) {
+			expect([name, await act(name)]).toMatchObject([name, { status: 0, stderr: '' }]);
+			expect(revision()).toBe(index + 2);
+		}
+		expect(store.kept.get('/plans/published.record.json')).not.toContain('isUnconfirmed');
+	});
+
+	test.each(['next-ring', 'pause', 'rollback', 'sign'])(
+		'nor what it holds: the error says so, and the same %s again finishes that step and no other [F1659]',
+		async (name) => {
+			const { store, act, revision } = await givenPublished();
+			store.overtake({ fault: 500, isAway: true });
+			expect(await act(name)).toMatchObject({
+				status: 69,
+				stderr: expect.stringMatching(/is not known: devices may have what .*Repeat the same command .*no further/),
+			});
+			const held = store.kept.get(at);
+			store.overtake({});
+			const again = await act(name, '--json');
+			expect([again.status, store.kept.get(at)]).toEqual([0, held]);
+			if (name !== 'sign') expect(JSON.parse(again.stdout)).toMatchObject({ isRepeat: true, isFinished: false });
+			expect(store.kept.get('/plans/published.record.json')).not.toContain('isUnconfirmed');
+			if (name === 'next-ring') expect((await act(name)).stdout).toMatch(/20 % +→ +50 %/);
+			expect(revision()).toBe(name === 'next-ring' ? 3 : 2);
+		},
+	);
+
+	test('holds back no rollback of what is not known to be published [F1659]', async () => {
+		const { store, act, revision } = await givenPublished();
+		store.overtake({ fault: 500, isAway: true });
+		expect((await act('next-ring')).status).toBe(69);
+		store.overtake({});
+		expect((await operator.idv(['fleet', 'next-ring', store.url])).stdout).toMatch(/nothing goes further now/);
+		expect((await act('rollback')).status).toBe(0);
+		expect(revision()).toBe(3);
+	});
+
+	test.each(['sign', 'next-ring', 'rollback'])(
+		'and takes it later is not another manager: %s says so, and goes no further [F1660]',
+		async (name) => {
+			const { store, act, revision } = await givenPublished();
+			store.overtake({ isLate: true });
+			for (const times of [1, 2])
+				expect([times, await act(name)]).toMatchObject([
+					times,
+					{ status: 0, stderr: expect.stringMatching(/still answers as before/) },
+				]);
+			store.overtake({});
+			for (const [path, text] of store.late) store.kept.set(path, text);
+			expect((await act(name)).status).toBe(0);
+			expect(revision()).toBe(2);
+		},
+	);
 });
 
 test('a store that knows If-Match decides who comes first [F733]', async () => {
