@@ -138,7 +138,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const brake = isForward ? undefined : `${asked.kind}${ofRule}`;
 	refusePastBrake(record, before, { brake });
 	if (await finishes(shell, record, before, brake, flags)) return tellNothing(shell, before, 'repeated', [], undefined);
-	const unknown = stranger(record, before, asked);
+	const unknown = stranger(record, before);
 	if (unknown && flags.out !== undefined) shell.warn(unknown);
 	const isUnderWay = partsOf(before.plan).some(({ rollout }) => rollout?.rings.some((ring) => hasBegun(ring, nowMs)));
 	// It may be paused: a schedule must not go on from a record that was lost.
@@ -271,10 +271,9 @@ async function recordOf(shell: Shell, { file, digest }: PlanFile, { out, without
 }
 
 /** A way back is not refused for a plan that the record does not know, and a next ring not for a record that is not there. */
-function stranger(record: RolloutRecord, { file, digest, plan }: PlanFile, { kind }: Step): string | null {
+function stranger(record: RolloutRecord, { file, digest, plan }: PlanFile): string | null {
 	const place = recordPlaceOf(file);
-	if (record === NO_RECORD)
-		return kind === 'rollback' ? null : `${place} is not there: nothing is known of what was signed before.`;
+	if (record === NO_RECORD) return `${place} is not there: nothing is known of what was signed before.`;
 	if (record.signed.some((one) => one.digest === digest)) return null;
 	const fleet = plan.fleet === undefined ? 'of no fleet' : `of the fleet ${JSON.stringify(plan.fleet)}`;
 	return `${file} holds revision ${plan.revision} ${fleet}, which ${place} does not know: see that it is the plan of this fleet.`;

@@ -939,6 +939,19 @@ test('a step says that its record does not know the plan, or that there is none 
 	);
 });
 
+test.each(['rollback', 'pause', 'next-ring'])('a %s without its record says so [F1661]', async (name) => {
+	const { key, plan, first, out, record } = await given();
+	const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+	const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } };
+	expect((await first(await plan(1, 'new', { defaults }), out)).status).toBe(0);
+	await rm(record);
+	const more = name === 'next-ring' ? ['--previous', out] : [];
+	expect(await operator.idv(['fleet', name, out, '--key', key, '--out', out, ...more])).toMatchObject({
+		status: 0,
+		stderr: expect.stringMatching(/published\.record\.json is not there: nothing is known of what was signed before/),
+	});
+});
+
 test('where --out is a link, the plan that it leads to is replaced, and the record beside that counts [F1436]', async () => {
 	const { key, plan, sign, first, out, record, published } = await given();
 	const link = join(operator.directory, 'link.json');
