@@ -319,7 +319,8 @@ export function shares(text: string): number[] {
 /** `2%` or `0.02`, as a share from 0 to 1. @throws AgentError `usage`. */
 export function share(text: string): number {
 	const [, number, sign] = /^(\d+(?:\.\d+)?)\s*(%?)$/.exec(text.trim()) ?? [];
-	const value = Number(number ?? Number.NaN) / (sign ? 100 : 1);
+	// As it is written: 2.9 divided by 100 is a little less than 29 of 1,000.
+	const value = Number(`${number}${sign ? 'e-2' : ''}`);
 	if (value >= 0 && value <= 1) return value;
 	throw new AgentError('usage', 'A share must be written as 2% (0% to 100%).', { remedy: 'Correct the share.' });
 }

@@ -334,7 +334,7 @@ function tooManyMoves(
 		return [
 			error(place, `moves ${moves} of ${count} devices, and --allow-moves ${allowMoves} permits fewer; ${permit}`),
 		];
-	if (maxMoves !== undefined && moves > maxMoves * count) {
+	if (maxMoves !== undefined && moves / count > maxMoves) {
 		const share = Number(((moves / count) * 100).toFixed(1));
 		const limit = Number((maxMoves * 100).toFixed(2));
 		return [error(place, `moves ${moves} of ${count} devices (${share} %), and ${limit} % may move; ${permit}`)];

@@ -155,15 +155,17 @@ export function standingOf(
 	};
 	// A store forgets a device after a while: a ring whose devices are gone must not look like one without a fault.
 	const said = begun.length > 0 ? begun : ordered;
-	const isSilenceFailure = said.some(hasPassed);
-	if (!report) return { ...shared, standing: 'neverSeen', isSilent: true, hasFailed: isSilenceFailure };
+	const isPastDue = said.some(hasPassed);
+	if (!report) return { ...shared, standing: 'neverSeen', isSilent: true, hasFailed: isPastDue };
 	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
 	if (!report.online || isStale) {
 		const sinceMs = report.online ? report.heardAtMs : report.offlineSinceMs;
-		const reason = report.online ? 'it said that it was online, but nothing was heard since' : report.hindrance;
+		const reason = report.online
+			? 'it said that it was online, but nothing was heard since'
+			: (report.hindrance ?? 'nothing was heard since');
 		const lastDueMs = Math.max(0, ...said.map((word) => dueMs(word) ?? 0));
 		const isSilent = sinceMs !== null && sinceMs < lastDueMs;
-		const hasFailed = isSilent ? isSilenceFailure : true;
+		const hasFailed = isSilent ? isPastDue : true;
 		return { ...shared, standing: 'offline', atMs: sinceMs, reason, isSilent, hasFailed };
 	}
 	const { revision } = plan;
@@ -183,6 +185,9 @@ export function standingOf(
 	const lacksVersion = lacking.some(({ what }) => what === 'version');
 	const back = lacksVersion && report.takenBack?.find(({ version }) => version === targetVersion);
 	if (back) return refused(`version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`);
+	const foreign = otherFleet(report, plan);
+	if (lacking.length === 0 && foreign && isPastDue)
+		return { ...shared, standing: 'overdue', reason: foreign, hasFailed: true };
 	if (lacking.length === 0) {
 		const later = words.find(({ what, to, isNow }) => !isNow && to !== null && to !== has[what]);
 		const reason = later ? (report.servedRefusal ?? null) : null;
@@ -208,15 +213,22 @@ function hasNow(report: DeviceReport | null, words: readonly PlannedWord[], plan
 type Has = Readonly<Record<PlannedWord['what'], string | null>>;
 const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (report?.planEpoch ?? epoch) === epoch;
 
+/** Why it does not follow the plan, whatever it happens to have; `null` where it may. */
+function otherFleet({ fleet: followed }: DeviceReport, { fleet }: FleetPlan): string | null {
+	return followed && fleet && followed !== fleet ? `it follows the plan of another fleet, ${followed}` : null;
+}
+
 function lateness(
-	{ hindrance, planRevision, clockAheadMs, labels, fleet: followed }: DeviceReport,
+	report: DeviceReport,
 	plan: FleetPlan,
 	{ what }: PlannedWord,
 	{ heartbeatCadence }: Has,
 	nowMs: number,
 ): string {
-	const { revision, fleet, rules } = plan;
-	if (followed && fleet && followed !== fleet) return `it follows the plan of another fleet, ${followed}`;
+	const { hindrance, planRevision, clockAheadMs, labels } = report;
+	const { revision, rules } = plan;
+	const foreign = otherFleet(report, plan);
+	if (foreign) return foreign;
 	const heartbeat = what === 'heartbeatCadence' && heartbeatCadence !== null ? `every ${heartbeatCadence} s` : null;
 	// A device that has confirmed the revision and does otherwise does so by its own settings: these take precedence.
 	if (heartbeat && (planRevision ?? 0) >= revision) return `its own settings name the heartbeat (${heartbeat})`;

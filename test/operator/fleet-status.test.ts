@@ -677,6 +677,51 @@ describe('idv fleet status --plan', () => {
 		expect(stdout).toMatch(/K-1 .*it follows the plan of another fleet, south/);
 	});
 
+	test('and is not at its target because it happens to have what the plan says; the pipeline stops [F1662]', async () => {
+		const plan = await planFile({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'new' }, fleet: 'north' });
+		const inventory = await operator.file('devices.csv', 'deviceId\nK-0\nK-1\n');
+		const of = (fleet: string) => ({ plan: { revision: 7, followed: 7, fleet, next: null, refused: null } });
+		const from = await lines(line('K-0', 'new', of('north')), line('K-1', 'new', of('south')));
+		const args = ['--plan', plan, '--inventory', inventory, '--from', from];
+		const { stdout } = await status(...args);
+		expect(stdout).toMatch(/^At target +1\s+[\s\S]*^1 +overdue +it follows the plan of another fleet, south \(K-1\)$/m);
+		expect((await status(...args, '--fail-above', '0%')).status).toBe(75);
+		// It has time to take the plan.
+		const later = await status(...args, '--grace-seconds', '600', '--published', at(0), '--fail-above', '0%');
+		expect(later.status).toBe(0);
+	});
+
+	test('a share is compared as it is written, of what failed and of what may move [F1664]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const ids = Array.from({ length: 1000 }, (_, n) => `K-${n}`);
+		const rows = ids.map((id, n) => `${id},${n < 29 ? 'old' : 'new'}`);
+		const inventory = await operator.file('devices.csv', `deviceId,workflowId\n${rows.join('\n')}\n`);
+		const from = await lines(...ids.map((id, n) => line(id, n < 29 ? 'old' : 'new')));
+		const gate = (limit: string) =>
+			status('--plan', plan, '--inventory', inventory, '--from', from, '--fail-above', limit);
+		expect([(await gate('2.9%')).status, (await gate('2.8%')).status]).toEqual([0, 75]);
+		const check = (limit: string) =>
+			operator.idv(['fleet', 'check', plan, '--inventory', inventory, '--max-moves', limit]);
+		expect([(await check('2.9%')).status, (await check('2.8%')).status]).toEqual([0, 65]);
+	});
+
+	test('a device that a metrics store hears no more has that as its reason, as in every other source [F1663]', async () => {
+		const plan = await planFile({ defaults: { workflowId: 'new' } });
+		const inventory = await operator.file('devices.csv', 'deviceId\nK-0\n');
+		const nowSeconds = Date.now() / 1000;
+		const store = createServer((request, response) => {
+			const query = new URL(request.url ?? '', 'http://store').searchParams.get('query') ?? '';
+			const heard = { metric: { device: 'K-0' }, value: [nowSeconds, String(nowSeconds - 7200)] };
+			const result = query.startsWith('max_over_time') ? [heard] : [];
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result } }));
+		});
+		const url = `http://127.0.0.1:${await listen(store)}`;
+		const { stdout } = await status('--plan', plan, '--inventory', inventory, '--prometheus', url, '--json');
+		expect(JSON.parse(stdout).reasons).toMatchObject([
+			{ standing: 'offline', reason: 'nothing was heard since', devices: 1 },
+		]);
+	});
+
 	test('a device that is not in the inventory counts in no figure, and is listed apart', async () => {
 		const plan = await planFile(toNew([{ percent: 100, startAt: at(-HOUR) }]));
 		const own = Array.from({ length: 20 }, (_, n) => `K-${n}`);
