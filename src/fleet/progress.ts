@@ -160,9 +160,7 @@ export function standingOf(
 	const isStale = report.heardAtMs !== null && nowMs - report.heardAtMs > staleMs;
 	if (!report.online || isStale) {
 		const sinceMs = report.online ? report.heardAtMs : report.offlineSinceMs;
-		const reason = report.online
-			? 'it said that it was online, but nothing was heard since'
-			: (report.hindrance ?? 'nothing was heard since');
+		const reason = whyOffline(report);
 		const lastDueMs = Math.max(0, ...said.map((word) => dueMs(word) ?? 0));
 		const isSilent = sinceMs !== null && sinceMs < lastDueMs;
 		const hasFailed = isSilent ? isPastDue : true;
@@ -185,9 +183,8 @@ export function standingOf(
 	const lacksVersion = lacking.some(({ what }) => what === 'version');
 	const back = lacksVersion && report.takenBack?.find(({ version }) => version === targetVersion);
 	if (back) return refused(`version ${back.version} was taken back${back.fault === null ? '' : ` (${back.fault})`}`);
-	const foreign = otherFleet(report, plan);
-	if (lacking.length === 0 && foreign && isPastDue)
-		return { ...shared, standing: 'overdue', reason: foreign, hasFailed: true };
+	const foreign = isPastDue ? otherFleet(report, plan) : null;
+	if (lacking.length === 0 && foreign) return { ...shared, standing: 'overdue', reason: foreign, hasFailed: true };
 	if (lacking.length === 0) {
 		const later = words.find(({ what, to, isNow }) => !isNow && to !== null && to !== has[what]);
 		const reason = later ? (report.servedRefusal ?? null) : null;
@@ -197,9 +194,7 @@ export function standingOf(
 	const own = report.next?.revision === revision && nowMs < report.next.atMs + graceMs ? report.next.atMs : null;
 	const late = lacking.find((word) => hasPassed(word) && (own === null || word.what === 'version'));
 	if (!late) return { ...shared, standing: 'dueLater', atMs: own ?? dueMs(lacking[0] as PlannedWord) };
-	const why =
-		late.what === 'version' ? versionLateness(report, late.to ?? '') : lateness(report, plan, late, has, nowMs);
-	return { ...shared, standing: 'overdue', reason: why, hasFailed: true };
+	return { ...shared, standing: 'overdue', reason: lateness(report, plan, late, has, nowMs), hasFailed: true };
 }
 
 /** What the device has of each word. An agent that does not say its cadence has the one of a revision that it has confirmed. */
@@ -213,6 +208,9 @@ function hasNow(report: DeviceReport | null, words: readonly PlannedWord[], plan
 type Has = Readonly<Record<PlannedWord['what'], string | null>>;
 const isOfEpoch = (report: DeviceReport | null, { epoch = 0 }: FleetPlan) => (report?.planEpoch ?? epoch) === epoch;
 
+const whyOffline = ({ online, hindrance }: DeviceReport) =>
+	online ? 'it said that it was online, but nothing was heard since' : (hindrance ?? 'nothing was heard since');
+
 /** Why it does not follow the plan, whatever it happens to have; `null` where it may. */
 function otherFleet({ fleet: followed }: DeviceReport, { fleet }: FleetPlan): string | null {
 	return followed && fleet && followed !== fleet ? `it follows the plan of another fleet, ${followed}` : null;
@@ -221,10 +219,11 @@ function otherFleet({ fleet: followed }: DeviceReport, { fleet }: FleetPlan): st
 function lateness(
 	report: DeviceReport,
 	plan: FleetPlan,
-	{ what }: PlannedWord,
+	{ what, to }: PlannedWord,
 	{ heartbeatCadence }: Has,
 	nowMs: number,
 ): string {
+	if (what === 'version') return versionLateness(report, to ?? '');
 	const { hindrance, planRevision, clockAheadMs, labels } = report;
 	const { revision, rules } = plan;
 	const foreign = otherFleet(report, plan);

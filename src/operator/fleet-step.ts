@@ -122,8 +122,7 @@ const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown' | 
 async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: string): Promise<void> {
 	const flags = await withChecks(given, file);
 	const before = await readPlanFile(shell, file);
-	const keys = await Promise.all((flags.key ?? []).map((one) => readPrivateKey(shell, one)));
-	if (keys.length > 0) refuseForged(before, keys.map(formatPublicKey));
+	const keys = await keysFor(shell, before, flags.key);
 	const nowMs = Date.now();
 	const names = before.plan.rules.map(({ name }) => name);
 	if (flags.rule !== undefined && !names.includes(flags.rule))
@@ -182,17 +181,11 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
 	const preview = back?.preview ?? next.preview;
-	const saved = await save(
-		shell,
-		{ ...next, preview },
-		before,
-		{ ...flags, keys },
-		{
-			brake,
-			paused: isForward ? undefined : stays,
-			...(taken && { before: {}, back: taken }),
-		},
-	);
+	const saved = await save(shell, { ...next, preview }, before, keys, flags, {
+		brake,
+		paused: isForward ? undefined : stays,
+		...(taken && { before: {}, back: taken }),
+	});
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };
@@ -203,6 +196,13 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
 	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+}
+
+/** Those that sign the next plan, where one of them has signed the plan in force as it is. */
+async function keysFor(shell: Shell, before: PlanFile, files: readonly string[] = []): Promise<KeyObject[]> {
+	const keys = await Promise.all(files.map((file) => readPrivateKey(shell, file)));
+	if (keys.length > 0) refuseForged(before, keys.map(formatPublicKey));
+	return keys;
 }
 
 interface Held {
@@ -358,7 +358,8 @@ async function save(
 	shell: Shell,
 	next: Braked,
 	before: PlanFile,
-	{ keys, out, fewerKeys, withoutRecord }: StepFlags & { readonly keys: readonly KeyObject[] },
+	keys: readonly KeyObject[],
+	{ out, fewerKeys, withoutRecord }: StepFlags,
 	held: HeldBack,
 ) {
 	if (out === undefined) return null;
