@@ -96,10 +96,9 @@ export const overtaken = (place: string) =>
 const unconfirmed = (place: string, { failure: { code, message } }: AgentError) =>
 	new AgentError(
 		code,
-		`${message} Whether ${place} has changed is not known: devices may have what was to be published.`,
+		`${message} Whether ${place} has it all the same is not known; a plan that it has, devices take.`,
 		{
-			remedy:
-				'Repeat the same command when the store answers: it finishes this step and goes no further. For a store that refuses, a credential is taken from IDV_STORE_AUTHORIZATION.',
+			remedy: 'Repeat the same command when the store answers: it finishes this step and goes no further.',
 		},
 	);
 

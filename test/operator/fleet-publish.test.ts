@@ -655,7 +655,9 @@ describe('a store that has taken a plan and does not say so', () => {
 			store.overtake({ fault: 500, isAway: true });
 			expect(await act(name)).toMatchObject({
 				status: 69,
-				stderr: expect.stringMatching(/is not known: devices may have what .*Repeat the same command .*no further/),
+				stderr: expect.stringMatching(
+					/published\.json has it all the same is not known; a plan that it has, devices take\. Repeat the same command .*no further/,
+				),
 			});
 			const held = store.kept.get(at);
 			store.overtake({});
