@@ -40,7 +40,7 @@ export function readScannedText(scanned: string): ScannedText {
 		return changed === null ? { code: direct, typed: null } : { code: null, reason: changed };
 	}
 	const reason = direct.reason === 'otherText' && REST.test(text) ? 'damaged' : direct.reason;
-	const isRead = text.length < 16 || kindOf(text) === 'product';
+	const isRead = text.length < 16 || ['document', 'payment', 'product'].includes(kindOf(text) ?? '');
 	if (text.length > MAX_TYPED || isRead) return { code: null, reason };
 	const [first, ...others] = retypings(text);
 	if (first) return readAs([first, ...others]);

@@ -3,7 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { LAYOUTS, type Layout, retyped } from '../../src/pairing/keyboard-layouts.ts';
 import { notACode } from '../../src/pairing/rules.ts';
 import { readScannedText } from '../../src/pairing/scanned-text.ts';
+import { kindOf } from '../../src/protocol/other-texts.ts';
+import { asGivenCode } from '../../src/protocol/pairing-code.ts';
 
+const CAPITALS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
+const SMALL = CAPITALS.toLowerCase();
+const DIGITS = '0123456789';
 const TOKEN = 'tr-AbCdEf_yzYZqwQWamAM0123456789';
 const LINK = `https://id.example.com:8443/base/mobile?authorization=Token%20${TOKEN}&workflowId=check-in_2`;
 const CODE = { baseUrl: 'https://id.example.com:8443/base', token: TOKEN, workflowId: 'check-in_2' };
@@ -281,8 +286,8 @@ test.each([
 	['JJD000390007869712345', 'bar code'],
 	['978-3-16-148410-0', 'bar code'],
 	['1Z999AA10123456784', 'bar code'],
-	['DE89370400440532013000', 'bar code'],
-	['RF18539007547034', 'bar code'],
+	['DE89370400440532013000', 'number of an account'],
+	['RF18539007547034', 'number of an account'],
 	['MT:Y.K9042C00KA0648G00', 'another application'],
 	['(01)04012345678901', 'bar code'],
 	['www.example.com', 'a link'],
@@ -302,6 +307,70 @@ test.each([
 ])('a token that only looks a little like another thing stays one: %s [F1481]', (token) =>
 	expect(readScannedText(token)).toMatchObject({ code: { token } }),
 );
+
+/** With what each is, as issuers and standards print it. */
+const PRINTED: readonly (readonly [kind: string, text: string])[] = [
+	['document', 'L898902C36UTO7408122F1204159ZE184226B1234510'],
+	['document', 'L898902C36UTO7408122F1204159ZE184226B<<<<<10'],
+	['document', 'P<UTOERIKSSON<<ANNA<MARIA<<<<<<<<<<<<<<<<<<<'],
+	['document', 'D231458907UTO7408122F1204159ABCDEF16'],
+	['document', 'I<UTOD231458907<<<<<<<<<<<<<<<'],
+	['document', '7408122F1204159UTO<<<<<<<<<<<6'],
+	['document', '7408122F1204159UTO12345678ABC6'],
+	['document', 'RSSMRA85T10A562S'],
+	['document', 'BADD110313HCMLNS09'],
+	['document', '11010519491231002X'],
+	['payment', '00020101021129370016A000000677010111011300668012345675802TH53037646304A4CF'],
+	['payment', '00020101021226370009SG.PAYNOW010120210201403121W030115204000053037025802SG5903ACM6009Singapore63047A1B'],
+	[
+		'payment',
+		'00020126580014BR.GOV.BCB.PIX0136123e4567-e12b-12d1-a456-4266554400005204000053039865802BR5913Fulano de Tal6008BRASILIA62070503***63041D3D',
+	],
+	['payment', 'DE33100205000001194700'],
+	['payment', 'DE33 1002 0500 0001 1947 00'],
+	['payment', 'FR1420041010050500013M02606'],
+	['payment', 'MT84MALT011000012345MTLCAST001S'],
+	['payment', 'GB29NWBK60161331926819'],
+	['product', '1HGCM82633A004352'],
+	['product', '1M8GDM9AXKP042788'],
+	['product', 'JJD0099999999999'],
+	['product', '01040123451234561721123110ABC123'],
+	['product', '(01)04012345123456(17)211231(10)ABC123'],
+	['product', '+A123BJC5D6E71G'],
+	['product', '+H123PARTNO1234567890120C/$$420020216LOT123456789012'],
+];
+
+test.each(PRINTED)('what a person may hold before a kiosk is never sent as a token: %s %s [F1670]', (kind, text) => {
+	// A scanner may write all capitals small, and mark what it has read.
+	for (const scanned of [text, `]Q1${text}`, ...(/[a-z]/.test(text) ? [] : [text.toLowerCase()])]) {
+		const read = readScannedText(scanned);
+		const reason = read.code ? 'badToken' : read.reason;
+		expect([scanned, read.code, notACode(reason, scanned).params?.['kind']]).toEqual([scanned, null, kind]);
+		expect(asGivenCode(scanned)).toBe(scanned);
+	}
+});
+
+test.each([
+	['letters, digits, - and _', `${CAPITALS}${SMALL}${DIGITS}-_`],
+	['letters, digits, + and /', `${CAPITALS}${SMALL}${DIGITS}+/`],
+	['capitals and digits', CAPITALS + DIGITS],
+	['small letters and digits', SMALL + DIGITS],
+	['base32', `${CAPITALS}234567`],
+	['hexadecimal digits', `${DIGITS}ABCDEF`],
+])('a token of %s is never taken for another thing by chance [F1671]', (_what, signs) => {
+	// By form and check digits it is one of two million at most; these are the same ones in every run.
+	let seed = 1;
+	const next = () => {
+		seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+		return signs[Math.floor((seed / 2 ** 32) * signs.length)];
+	};
+	const taken: string[] = [];
+	for (let count = 0; count < 50_000; count += 1) {
+		const token = Array.from({ length: 16 + (count % 49) }, next).join('');
+		if (/\D/.test(token) && kindOf(token) !== null) taken.push(token);
+	}
+	expect(taken).toEqual([]);
+});
 
 test('a link whose first signs are lost is named as not whole, wherever it begins; so is one with two workflows [F1236]', () => {
 	for (let cut = 1; cut <= LINK.length - 16; cut += 1) {

@@ -195,6 +195,8 @@ export default {
 		mail: 'Das ist der Code einer E-Mail-Adresse.',
 		place: 'Das ist der Code eines Ortes auf der Karte.',
 		application: 'Das ist ein Code für eine andere Anwendung.',
+		document: 'Das ist eine Zeile eines Ausweises oder eine Personennummer.',
+		payment: 'Das ist eine Zahlung oder die Nummer eines Kontos.',
 		product: 'Das ist ein Strichcode von einer Ware oder einem Etikett.',
 		other: 'Das ist ein Code anderer Art ({kind}).',
 	},

@@ -167,6 +167,8 @@ export default {
 		mail: 'This is the code of an e-mail address.',
 		place: 'This is the code of a place on a map.',
 		application: 'This is a code for another application.',
+		document: 'This is a line of a document or the number of a person.',
+		payment: 'This is a payment or the number of an account.',
 		product: 'This is a bar code of a product or a label.',
 		other: 'This is a code of another kind ({kind}).',
 	},

@@ -179,6 +179,8 @@ export default {
 		mail: 'Es el código de una dirección de correo electrónico.',
 		place: 'Es el código de un lugar en el mapa.',
 		application: 'Es un código para otra aplicación.',
+		document: 'Es una línea de un documento o el número de una persona.',
+		payment: 'Es un pago o el número de una cuenta.',
 		product: 'Es el código de barras de un producto o una etiqueta.',
 		other: 'Es un código de otro tipo ({kind}).',
 	},

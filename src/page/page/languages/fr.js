@@ -204,6 +204,8 @@ export default {
 		mail: 'C’est le code d’une adresse e-mail.',
 		place: 'C’est le code d’un lieu sur une carte.',
 		application: 'C’est un code pour une autre application.',
+		document: 'C’est une ligne d’un document ou le numéro d’une personne.',
+		payment: 'C’est un paiement ou le numéro d’un compte.',
 		product: 'C’est le code-barres d’un produit ou d’une étiquette.',
 		other: 'C’est un code d’un autre type ({kind}).',
 	},
