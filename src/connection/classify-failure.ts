@@ -4,7 +4,7 @@ import { cutOut } from '../base/escapes.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
-import { cleanText, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
+import { cleanText, PHRASE, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
 import { looksLikeToken, readAnswerTexts, withoutSent } from '../protocol/registration-answer.ts';
 import { proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate, readServiceMs } from './clock-skew.ts';
@@ -241,10 +241,6 @@ function saidNo(answer: HttpAnswer): Failure {
 		...(isPending && { remedy: headers['retry-after'] === undefined ? BY_OPERATOR : 'Then pair it again.' }),
 	});
 }
-
-/** The words of a status alone (RFC 9110, 15): whatever they are called, they do not make a page. */
-const PHRASE =
-	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
 
 /** Whether an answer is a page for people. JSON and a bare token are none: PHP and Tornado call all text `text/html`. */
 export function isWebPage(headers: Readonly<Record<string, string>>, body: string): boolean {

@@ -1,5 +1,6 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
 import { firstMembers, isObject, parseJson } from './json.ts';
+import { looksLikeToken } from './registration-answer.ts';
 
 export const PROBLEM_CONTENT_TYPE = 'application/problem+json';
 
@@ -39,8 +40,9 @@ export function readErrorDetail(body: string): string {
 	const document = parseJson(trimmed);
 	if (document === undefined) return cleanText(trimmed, MAX_DETAIL);
 	const { detail, message, title, error_description: ofError, error, errors, reason } = Object(document);
-	const { detail: inDetail, message: inMessage } = Object(isObject(error) ? error : Object(errors)[0]);
-	const words = [detail, message, title, ofError, error, inDetail, inMessage, Object(errors)[0], reason, document];
+	const first = Object(isObject(error) ? error : Object(errors)[0]);
+	const inside = [first.detail, first.message, first.title];
+	const words = [detail, message, title, ofError, error, ...inside, Object(errors)[0], reason, document];
 	const text = words.find((value) => typeof value === 'string') ?? '';
 	const fields = readFieldErrors(body);
 	const named = fields.map((one) => `${one.field}: ${one.message}`).join(', ');
@@ -70,7 +72,27 @@ export function readFieldErrors(body: string): { readonly field: string; readonl
 const NO_WORDS = /code|status|type|id$|path|ur[il]|instance|method|time|trace|remedy|sentence|token/i;
 const HINT = /hint|help|how|advice|instruct|expected|problem/i;
 
-/** {@link readErrorDetail} with the hint beside it; where no usual field has words, all texts of the body. */
+/** The words of a status alone (RFC 9110, 15): whatever they are called, they say no more than it does. */
+export const PHRASE =
+	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
+/** Keys of a word that names the reason for programs; of an address (RFC 9457, `type`) its last part does. */
+const REASONS = /^(?:error_?)?(?:code|type)$/i;
+const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63})$/i;
+
+/** The reason that an error body gives in one word, without any other. */
+function namedReason(body: string): string {
+	const { error, errors, ...document } = Object(parseJson(body.trim()));
+	const members = [document, error, Object(errors)[0]]
+		.filter(isObject)
+		.flatMap((one) => [...firstMembers(one, MAX_MEMBERS)]);
+	const words = members.flatMap(([key, one]) => (REASONS.test(key) ? [REASON.exec(String(one))?.[1] ?? ''] : []));
+	return words.find((text) => text !== '' && !looksLikeToken({ place: '', text })) ?? '';
+}
+
+/**
+ * {@link readErrorDetail} with the hint beside it; where no usual field has words, all texts of the body; where these say no more than the
+ * status, the word for programs.
+ */
 export function readErrorWords(body: string): string {
 	const detail = readErrorDetail(body);
 	const texts = (value: unknown, depth: number): string[] =>
@@ -78,7 +100,9 @@ export function readErrorWords(body: string): string {
 			if (isObject(one)) return texts(one, depth + 1);
 			return typeof one === 'string' && !NO_WORDS.test(key) && (detail === '' || HINT.test(key)) ? [one] : [];
 		});
-	return cleanText([...new Set([detail, ...texts(parseJson(body.trim()), 0)])].filter(Boolean).join('. '), MAX_DETAIL);
+	const words = [...new Set([detail, ...texts(parseJson(body.trim()), 0)])].filter(Boolean);
+	if (words.every((one) => PHRASE.test(one))) words.push(namedReason(body));
+	return cleanText(words.filter(Boolean).join('. '), MAX_DETAIL);
 }
 
 /** Foreign text on one line: without control, invisible and direction-changing characters, and cut short. */

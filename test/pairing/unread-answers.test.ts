@@ -339,6 +339,7 @@ describe('an answer that could not be read', () => {
 		[302, '', 'unpaired-uncertain'],
 		[422, '{"error":"device type is not allowed"}', 'unpaired-uncertain'],
 		[401, '{"error":"device is blocked"}', 'unpaired-uncertain'],
+		[401, '{"code":"DEVICE_LIMIT_REACHED"}', 'unpaired-uncertain'],
 		[422, '{"error":"The code was not used"}', 'unpaired'],
 		[409, '{"error":"code already used"}', 'unpaired'],
 	])(

@@ -53,10 +53,29 @@ describe('the words of an error body', () => {
 		['{"problem":"code used"}', 'code used'],
 		['{"error":"not found","hint":"enroll with POST /v2/enroll"}', 'not found. enroll with POST /v2/enroll'],
 		['{"what":{"went":"wrong"},"code":"E7"}', 'wrong'],
-		['{"code":"not-found"}', ''],
+		['{"errors":[{"code":"device_limit","title":"Device limit reached"}]}', 'Device limit reached'],
 	])('and what a refusal says elsewhere: %s', (body, words) => {
 		expect(readErrorWords(body)).toBe(words);
 	});
+
+	test.each([
+		...['code', 'errorCode', 'error_code', 'ErrorCode', 'type', 'errorType'].map((key) => ({ [key]: 'DEVICE_LIMIT' })),
+		{ error: { code: 'DEVICE_LIMIT' } },
+		{ errors: [{ code: 'DEVICE_LIMIT' }] },
+		{ code: 403, type: 'https://id.example.com/errors/DEVICE_LIMIT' },
+		{ type: 'urn:problem:DEVICE_LIMIT' },
+		{ type: 'about:blank', status: 403, errorCode: 'DEVICE_LIMIT' },
+		{ type: 'error', error: { type: 'DEVICE_LIMIT' } },
+	])('are the name of the reason where there are no others: %j [F1672]', (document) => {
+		expect(readErrorWords(JSON.stringify(document))).toBe('DEVICE_LIMIT');
+		expect(readErrorWords(JSON.stringify({ ...document, title: 'Forbidden' }))).toBe('Forbidden. DEVICE_LIMIT');
+		expect(readErrorWords(JSON.stringify({ ...document, message: 'Too many devices' }))).toBe('Too many devices');
+	});
+
+	test.each(['{"code":"401"}', '{"type":"about:blank"}', '{"code":"q7Zr3kPx9vTn2mWc8dLs5hYb4jGf6aXe"}'])(
+		'are not a number or what may be a secret: %s [F1673]',
+		(body) => expect(readErrorWords(body)).toBe(''),
+	);
 
 	test('are cut at 200 characters', () => {
 		expect(readErrorDetail(JSON.stringify({ detail: 'x'.repeat(200) }))).toBe('x'.repeat(200));
