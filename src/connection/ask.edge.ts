@@ -91,7 +91,10 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 		const lost = (code: string) => end(Object.assign(new Error('No answer.'), { code }));
 		// There is a socket as soon as there is a connection, before TLS.
 		const connecting = setTimeout(() => lost(request.socket ? TLS_STALLED : 'ETIMEDOUT'), CONNECT_MS);
-		const abort = () => end(signal.reason);
+		let isInTls = isSecure;
+		// The deadline of the caller may come first: the reason stays the same.
+		const abort = () =>
+			isInTls && request.socket && signal.reason?.name === 'TimeoutError' ? lost(TLS_STALLED) : end(signal.reason);
 		const idle = () => {
 			// The reader has not taken what is there.
 			if (answer !== null && answer.readableLength > 0) request.socket?.setTimeout(idleMs);
@@ -99,6 +102,7 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 		};
 		const begin = () => {
 			clearTimeout(connecting);
+			isInTls = false;
 			request.socket?.setTimeout(idleMs).on('timeout', idle);
 			onWrite(request.socket);
 			if (!(body instanceof Readable)) return void request.end(body ?? undefined);

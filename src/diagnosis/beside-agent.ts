@@ -17,7 +17,8 @@ export function besideAgent(found: Finding, { state, problem }: Pick<Status, 'st
 	// It knows whether the device was online lately, and who has to move first, therefore.
 	if (problem?.code === found.code) return { ...found, remedy: problem?.remedy ?? found.remedy };
 	if (state !== 'online') return found;
-	if (found.code === 'connect-timeout') return { ...found, message: joinSentences(found.message, STILL_OPEN) };
+	if (found.code === 'connect-timeout' || found.params?.['reason'] === 'stalled')
+		return { ...found, message: joinSentences(found.message, STILL_OPEN) };
 	return LATE.has(found.code) ? { ...found, status: 'warning', remedy: SLOW } : found;
 }
 

@@ -274,11 +274,13 @@ describe('a one-time code is not used up', () => {
 		expect(result).toMatchObject({ sent: 'no', failure: { code: 'tls-failed' } });
 	});
 
-	test('when TLS never comes about within the deadline, which is kept', async () => {
+	test('when TLS never comes about within the deadline, which is kept: the port has accepted [F1674]', async () => {
 		const port = await listen(createTcpServer());
 		const startedMs = performance.now();
 		const result = await register(`https://127.0.0.1:${port}`, { deadlineMs: 100 });
-		expect(result).toMatchObject({ sent: 'no', failure: { code: 'connect-timeout' } });
+		expect(result).toMatchObject({ sent: 'no', failure: { code: 'tls-failed', params: { reason: 'stalled' } } });
+		const seen = await (await client()).preflight(`https://127.0.0.1:${port}`, 100);
+		expect(seen.failure).toMatchObject({ code: 'tls-failed', message: expect.stringContaining('accepts connections') });
 		expect(performance.now() - startedMs).toBeLessThan(6000);
 	});
 

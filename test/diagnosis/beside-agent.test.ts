@@ -22,6 +22,8 @@ describe('a finding on the way to the service, beside an agent that', () => {
 				"It failed. The agent's channel from before is still open; within a minute it shows whether that one works.",
 			remedy: 'Do this.',
 		});
+		const stalled = failed(failure('tls-failed', 'It failed.', { params: { reason: 'stalled' } }));
+		expect(besideAgent(stalled, ONLINE).message).toContain('channel from before');
 	});
 
 	test('tells the same of it: its remedy, which knows what worked lately, takes the place of the own one [F1497]', () => {

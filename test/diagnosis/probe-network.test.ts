@@ -106,7 +106,7 @@ describe('the way to the service', () => {
 		);
 		const report = await look({ baseUrl: `https://localhost:${port}`, ...trusting }, 'http');
 		expect(report.checks).toMatchObject({ tcp: { status: 'ok' }, tls: { status: 'ok' } });
-		expectProblem(report.checks.http, 'failed', 'connect-timeout', /accepted a connection, but did not finish its TLS/);
+		expectProblem(report.checks.http, 'failed', 'tls-failed', /accepts connections, but its part of the TLS handshake/);
 	});
 
 	const answering = async (listener: RequestListener) => ({
