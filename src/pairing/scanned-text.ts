@@ -40,7 +40,11 @@ export function readScannedText(scanned: string): ScannedText {
 		return changed === null ? { code: direct, typed: null } : { code: null, reason: changed };
 	}
 	const reason = direct.reason === 'otherText' && REST.test(text) ? 'damaged' : direct.reason;
-	const isRead = text.length < 16 || ['document', 'payment', 'product'].includes(kindOf(text) ?? '');
+	// Of a link that escapes of JSON are in, no sign was typed on another key.
+	const isRead =
+		text.length < 16 ||
+		/\\u00[\da-f]{2}/i.test(text) ||
+		['document', 'payment', 'product'].includes(kindOf(text) ?? '');
 	if (text.length > MAX_TYPED || isRead) return { code: null, reason };
 	const [first, ...others] = retypings(text);
 	if (first) return readAs([first, ...others]);

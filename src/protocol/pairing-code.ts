@@ -110,15 +110,22 @@ function readLink(text: string, depth: number): ScannedCode {
 	const authorization = url.searchParams.getAll('authorization');
 	if (authorization.length > 0) return readDeepLink(url, authorization, depth);
 
+	const { hash, searchParams } = url;
 	// Link shorteners and app stores carry the real link in one of their own parameters, or behind the `#`.
-	if (depth < MAX_NESTING) {
-		const inner = [...url.searchParams.values(), ...new URLSearchParams(url.hash.slice(1)).values(), url.hash.slice(1)];
-		for (const value of inner.filter((candidate) => /^https?:/i.test(candidate.trim()))) {
-			const found = readLink(value.trim(), depth + 1);
-			if (found.kind === 'pairingCode' || found.reason !== 'linkWithoutToken') return found;
-		}
-	}
+	const inner = [...searchParams.values(), ...new URLSearchParams(hash.slice(1)).values(), hash.slice(1)];
+	const found = depth < MAX_NESTING ? readInner(inner, depth) : null;
+	if (found) return found;
 	return notACode(isCutOff(url) ? 'damaged' : 'linkWithoutToken');
+}
+
+/** The first link among these that is a pairing code, or was one. */
+function readInner(texts: readonly unknown[], depth: number): ScannedCode | null {
+	for (const text of texts) {
+		if (typeof text !== 'string' || !/^\s*https?:/i.test(text)) continue;
+		const found = readLink(text.trim(), depth + 1);
+		if (found.kind === 'pairingCode' || found.reason !== 'linkWithoutToken') return found;
+	}
+	return null;
 }
 
 /** Whether it ends within the path or the parameters of a pairing code, before there is a token. */
@@ -134,8 +141,8 @@ function isCutInAName({ search, hash }: URL): boolean {
 	return last !== '' && ['workflowId', 'sessionId'].some((name) => name.startsWith(last));
 }
 
-/** Escapes of web pages, and halves of escapes: what is left out, and where, is not known. A `+` is a space or itself. */
-const ALTERED = /&(?:amp|#0*38|#x0*26);|%(?![\da-f]{2})|[?&]authorization=[^&#+%\s]*(?:%20|[+\s])[^&#]*\+/i;
+/** Escapes of web pages and of JSON, and halves of escapes: what is left out, and where, is not known. A `+` is a space or itself. */
+const ALTERED = /\\|&(?:amp|#0*38|#x0*26);|%(?![\da-f]{2})|[?&]authorization=[^&#+%\s]*(?:%20|[+\s])[^&#]*\+/i;
 
 function readDeepLink(url: URL, authorization: readonly string[], depth: number): ScannedCode {
 	if (authorization.length !== 1) return notACode('badToken');
@@ -167,6 +174,8 @@ function readJsonCode(text: string): ScannedCode {
 	const changed = (name: string) => names.some((known) => name !== known && name.toLowerCase() === known.toLowerCase());
 	if (Object.keys(document).some(changed)) return notACode('damaged');
 	const { baseUrl, token, workflowId, sessionId } = document;
+	// The whole link may stand there under a name of its own.
+	if (token === undefined) return readInner(Object.values(document), 0) ?? notACode('linkWithoutToken');
 	if (typeof token !== 'string') return notACode('linkWithoutToken');
 	const found = readToken(token);
 	if (typeof found !== 'string') return found;

@@ -195,6 +195,18 @@ describe('a link inside another', () => {
 		expect(readPairingCode(`https://app.example.net/#${LINK}`)).toEqual({ ...CODE, form: 'nestedLink' });
 	});
 
+	test.each(['url', 'link', 'qr'])('is found in an object under a name of its own: %s [F1675]', (name) => {
+		const text = JSON.stringify({ [name]: LINK, expiresIn: 300 });
+		for (const printed of [text, text.replaceAll('/', '\\/').replaceAll('&', '\\u0026')])
+			expect(readScannedText(printed)).toMatchObject({ code: { ...CODE, form: 'nestedLink' }, typed: null });
+		expect(reasonFor(JSON.stringify({ [name]: 'https://example.com/menu' }))).toBe('linkWithoutToken');
+	});
+
+	test('with the escapes of JSON and without its object is not whole, and no part of it is sent as the token [F1676]', () => {
+		for (const text of [LINK.replaceAll('/', '\\/'), LINK].map((one) => one.replaceAll('&', '\\u0026')))
+			expect(readScannedText(text)).toEqual({ code: null, reason: 'damaged' });
+	});
+
 	test('gives its own host, not that of the outer one', () => {
 		const found = readPairingCode(`https://user:pass@outer.example/?u=${encodeURIComponent(LINK)}`);
 		expect(found).toMatchObject({ baseUrl: 'https://id.example.com' });
