@@ -103,7 +103,9 @@ function isUnanswered(error: unknown): error is AgentError {
  */
 function checkSource(shell: Shell, from: readonly string[], image: string | undefined): void {
 	const [word] = from.filter((word) => word !== '-');
-	if (word !== undefined && readScannedText(asGivenCode(word)).code === null)
+	// The name of a file may have the form of a code, and hardly any code ends as one.
+	const isFile = word !== undefined && /\.(?:png|jpe?g|webp|gif|bmp|heic|pdf|svg|txt)$/i.test(word);
+	if (word !== undefined && (isFile || readScannedText(asGivenCode(word)).code === null))
 		throw new AgentError('usage', 'This argument is not a pairing code, and a code is never given as an argument.', {
 			remedy: /\.(?:png|jpe?g|webp)$/i.test(word)
 				? 'Name the picture with --image: idv-agent pair --image FILE.'

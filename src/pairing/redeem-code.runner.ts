@@ -90,8 +90,9 @@ export async function redeemCode(
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
 	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
-	// A refusal may leave the code in doubt: status and page say so as of a lost answer.
-	if (result.worth === 'uncertain' && result.failure.code !== 'workflow-unknown') options.answers.tell();
+	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
+	const isGood = result.workflows !== undefined || result.failure.code === 'workflow-unknown';
+	if (result.worth === 'uncertain' && !isGood) options.answers.tell();
 	else await forgetAttempt(before, options, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });

@@ -56,7 +56,8 @@ export function standingOf(
 export function sameCode({ state, problem, sentence }: Pick<Status, 'state' | 'problem' | 'sentence'>): Failure {
 	const told = state === 'online' || !problem ? '' : problem.remedy;
 	const isRefused = state !== 'online' && problem !== null && dispositionOf(problem.code as ErrorCode) === 'reregister';
-	const message = `This device is paired with this code already, and nothing was sent. ${sentence}`;
+	const now = told === '' ? sentence : `It is not online: ${problem?.message}`;
+	const message = `This device is paired with this code already, and nothing was sent. ${now}`;
 	return failure('already-paired', message, {
 		remedy: isRefused ? told : joinSentences('No other code is needed', told),
 		params: { reason: isRefused ? 'sameCodeRefused' : 'sameCode', pairingCode: 'used' },

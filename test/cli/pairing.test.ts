@@ -291,6 +291,17 @@ describe('on a device that waits for its first code', () => {
 		for (const outcome of [seen, typed]) expectRefusal(outcome as Outcome, asked);
 	});
 
+	test('the name of a file is not called a code that was seen, whatever signs it has [F1679]', async () => {
+		const { home } = device;
+		const pictures = ['IMG_2024.jpg', 'pg1.png', '/root/Downloads/qr.png', 'Screenshot_20260101-101010.webp'];
+		const outcomes = await Promise.all([...pictures, '/tmp/code1.txt'].map((word) => home.agent(['pair', word])));
+		for (const [index, outcome] of outcomes.entries()) {
+			expectRefusal(outcome, { status: 64, code: 'usage', words: /This argument is not a pairing code/ });
+			expect(outcome.stderr).toMatch(index < pictures.length ? /pair --image FILE/ : /pipe it in/);
+			expect(outcome.stderr).not.toContain('was seen');
+		}
+	});
+
 	test.skipIf(!hasTerminal)('Ctrl-C at the prompt leaves everything as it was (needs script)', async () => {
 		const { home } = device;
 		const screen = await atTerminal('idv-agent', ['pair'], home.env, [[PROMPT, 'tr-half\u0003']]);

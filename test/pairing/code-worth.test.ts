@@ -47,6 +47,9 @@ function worthOf({ message, remedy, params, recovers }: Failure): unknown {
 	return worth;
 }
 
+/** Of two tokens: the one that is over is not the code. */
+const STILL_VALID = '{"message":"Device token expired; pairing token still valid"}';
+
 type Row = readonly [status: number, worth: string, body?: string, headers?: Record<string, string>];
 const PAGE = '<!doctype html><title>Sign in</title>';
 const HTML = { 'content-type': 'text/html' };
@@ -196,6 +199,7 @@ const doubts: readonly Row[] = [
 	[403, 'uncertain', '{"title":"Token can only be used once per device"}'],
 	[200, 'uncertain', '{"error":"code expired in cache, retry"}'],
 	[401, 'uncertain', '{"title":"maintenance"}'],
+	...[400, 401, 403].map((status) => [status, 'uncertain', STILL_VALID] as const),
 ];
 
 test('only a whole statement about the code makes its end, or that it stays valid, certain [F1130]', async () => {
@@ -274,6 +278,14 @@ test('a code without a workflow is told by what the service answered, not by wha
 		message: expect.stringContaining('may have been used'),
 	});
 	expect(await without('{"workflows":[{"id":"a"},{"id":"b"}]}')).toMatchObject({ params: { pairingCode: 'valid' } });
+});
+
+test('a code that stays valid for a list of workflows is not told by the status as one that may have been used [F1678]', async () => {
+	const device = await givenAgent();
+	const body = '{"workflows":[{"id":"a"},{"id":"b"}]}';
+	const code = await givenAnswer((_request, response) => response.writeHead(400).end(body));
+	expect(await refusalOf(device, code)).toMatchObject({ params: { pairingCode: 'valid' } });
+	expect(device.agent.status().summary).toEqual({ code: 'unpaired', params: {} });
 });
 
 test('a code without a workflow that the service takes without naming one says that the device was registered there [F1162]', async () => {

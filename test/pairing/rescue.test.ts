@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
-import { differingIssuer, isRefusal, REFUSALS_TO_RESCUE, standingOf } from '../../src/pairing/rescue.ts';
+import { sentenceOf } from '../../src/base/sentences.ts';
+import { differingIssuer, isRefusal, REFUSALS_TO_RESCUE, sameCode, standingOf } from '../../src/pairing/rescue.ts';
 
 const token = (claims: object) => `h.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.s`;
 
@@ -19,6 +20,14 @@ describe('the issuer of two Connections', () => {
 				null,
 			]);
 	});
+});
+
+test('a code that has paired a device with a fault at its channel says what to do about that once [F1677]', () => {
+	const problem = failure('channel-not-found', 'id.example.com answered 404.');
+	const sentence = `Not online: ${sentenceOf(problem, 'ongoing')}`;
+	expect(sentenceOf(sameCode({ state: 'blocked', problem, sentence }), 'over')).toBe(
+		`This device is paired with this code already, and nothing was sent. It is not online: ${problem.message} No other code is needed. ${problem.remedy}`,
+	);
 });
 
 test('a device waits for a first code, for one of its own service after a refusal, from its scanner after three, or for none', () => {
