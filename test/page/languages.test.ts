@@ -186,6 +186,13 @@ describe.each(TAGS)('%s', (tag) => {
 		});
 	});
 
+	test('does not blame the network alone for what answers in place of a service that has moved [F1680]', () => {
+		const [what, todo] = words.codes['captive-portal'] ?? [];
+		// Two causes, each with its own step.
+		expect(what).toMatch(/[,،] (?:or|oder|ou|o|أو)/);
+		expect(todo).toMatch(/support|soporte|assistance|بالدعم/i);
+	});
+
 	test('is short enough for the smallest screen', () => {
 		const { states, text, codes, summaries } = words;
 		const longest = (sentences: readonly string[]) => Math.max(...sentences.map((one) => one.length));

@@ -68,7 +68,10 @@ export default {
 			'Der Proxy dieses Standorts weist dieses Gerät ab.',
 			'Wenden Sie sich an die Netzwerkverwaltung des Standorts.',
 		],
-		'captive-portal': ['Das Netz verlangt zuerst eine Anmeldung.', 'Melden Sie dieses Gerät im Netz des Standorts an.'],
+		'captive-portal': [
+			'Das Netz verlangt zuerst eine Anmeldung, oder der Dienst ist umgezogen.',
+			'Melden Sie dieses Gerät im Netz des Standorts an; wenn das nicht hilft, rufen Sie den Support an.',
+		],
 		'redirect-refused': ['Der Dienst ist an eine andere Adresse umgezogen.', HOTLINE],
 		'service-failed': [
 			'Der Dienst hat eine Störung.',

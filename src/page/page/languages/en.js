@@ -58,7 +58,10 @@ export default {
 		'tls-failed': ['No secure connection can be made.', HOTLINE],
 		'proxy-failed': ['The proxy of this site does not answer.', 'Tell the network administrator of this site.'],
 		'proxy-refused': ['The proxy of this site refuses this device.', 'Tell the network administrator of this site.'],
-		'captive-portal': ['The network asks for a sign-in first.', 'Sign this device in to the network of this site.'],
+		'captive-portal': [
+			'The network asks for a sign-in first, or the service has moved.',
+			'Sign this device in to the network of this site; if that does not help, tell your support.',
+		],
 		'redirect-refused': ['The service has moved to another address.', HOTLINE],
 		'service-failed': ['The service has a fault.', 'Wait a few minutes; if it lasts, tell your support.'],
 		'service-overloaded': ['The service is too busy.', 'Wait a few minutes.'],

@@ -58,7 +58,10 @@ export default {
 		'tls-failed': ['No se puede establecer una conexión segura.', HOTLINE],
 		'proxy-failed': ['El proxy de esta sede no responde.', 'Avise al administrador de la red de esta sede.'],
 		'proxy-refused': ['El proxy de esta sede rechaza este equipo.', 'Avise al administrador de la red de esta sede.'],
-		'captive-portal': ['La red exige iniciar sesión primero.', 'Inicie sesión con este equipo en la red de esta sede.'],
+		'captive-portal': [
+			'La red exige iniciar sesión primero, o el servicio ha cambiado de dirección.',
+			'Inicie sesión con este equipo en la red de esta sede; si no basta, llame al soporte técnico.',
+		],
 		'redirect-refused': ['El servicio ha cambiado de dirección.', HOTLINE],
 		'service-failed': ['El servicio tiene una avería.', 'Espere unos minutos; si continúa, llame al soporte técnico.'],
 		'service-overloaded': ['El servicio está saturado.', 'Espere unos minutos.'],

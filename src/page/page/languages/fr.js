@@ -69,8 +69,8 @@ export default {
 			'Prévenez l’administrateur réseau de l’établissement.',
 		],
 		'captive-portal': [
-			'Le réseau demande d’abord une identification.',
-			'Identifiez cet appareil sur le réseau de l’établissement.',
+			'Le réseau demande d’abord une identification, ou le service a changé d’adresse.',
+			'Identifiez cet appareil sur le réseau de l’établissement\u00a0; si cela ne suffit pas, appelez l’assistance.',
 		],
 		'redirect-refused': ['Le service a changé d’adresse.', HOTLINE],
 		'service-failed': [
