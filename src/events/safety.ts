@@ -4,10 +4,9 @@
 export function planSafety(most: number) {
 	let waiting: { readonly number: number; readonly resolve: () => void }[] = [];
 	let [isOnDisk, done] = [true, 0];
-	const tell = () => {
-		const isSafe = ({ number }: { readonly number: number }) => isOnDisk || number <= done;
-		const safe = waiting.filter(isSafe);
-		if (safe.length > 0) waiting = waiting.filter((each) => !isSafe(each));
+	const tell = (isSafe: (number: number) => boolean) => {
+		const safe = waiting.filter(({ number }) => isSafe(number));
+		if (safe.length > 0) waiting = waiting.filter(({ number }) => !isSafe(number));
 		for (const { resolve } of safe) resolve();
 	};
 	return {
@@ -15,18 +14,24 @@ export function planSafety(most: number) {
 		until(number: number): Promise<void> {
 			return new Promise((resolve) => {
 				waiting = [...waiting, { number, resolve }].slice(-most);
-				tell();
+				tell((each) => isOnDisk || each <= done);
 			});
 		},
-		/** Whether the disk takes what is stored; else that is in memory only. */
-		disk(takes: boolean): void {
-			isOnDisk = takes;
-			tell();
+		/**
+		 * @param kept of what is there, where the disk takes it again: what had to make room in memory is told nothing; `null` while it is in
+		 * memory only.
+		 */
+		disk(kept: Iterable<{ readonly number: number }> | null): void {
+			isOnDisk = kept !== null;
+			if (!kept || waiting.length === 0) return;
+			const there = new Set(Array.from(kept, ({ number }) => number));
+			tell((number) => there.has(number) || number <= done);
+			waiting = [];
 		},
 		/** Up to here all applications have acknowledged. */
 		acknowledged(upTo: number): void {
 			done = upTo;
-			tell();
+			tell((number) => number <= done);
 		},
 	};
 }

@@ -80,7 +80,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			onStored: handOn,
 			onFailing(error) {
 				onNotice('events', error === null ? null : unwritableEvents(directory, inWords(error)));
-				safety.disk(error === null);
+				safety.disk(error === null ? (opened?.kept() ?? []) : null);
 				cleaning.disk(isDiskFull(error), monotonicMs());
 				plan();
 			},

@@ -156,6 +156,27 @@ describe('while a flush is under way', () => {
 		expect(kept(open())).toEqual(['before', 'a', 'b']);
 	});
 
+	test('what has made room before the disk came back is not safe [F1696]', async () => {
+		const { store, held, next } = await givenHeld({
+			bounds: { maxCount: 2, maxBytes: 4_194_304, maxAgeMs: 86_400_000 },
+		});
+		const told: string[] = [];
+		const wait = (content: string) => {
+			append(store, content);
+			void store.safe().then(() => told.push(content));
+		};
+		wait('a');
+		(await next()).release(EIO);
+		(await next()).release(EIO);
+		await releaseUntil(store.settled(), held);
+		for (const content of ['b', 'c', 'd']) wait(content);
+		await store.settled();
+		await releaseUntil(store.recover(), held);
+		await releaseUntil(store.safe(), held);
+		expect(kept(store)).toEqual(['c', 'd']);
+		expect(told).toEqual(['c', 'd']);
+	});
+
 	test('a disk that is full or broken: everything continues in memory, in order, once; what was stored then is safe [F1690]', async () => {
 		const { store, held, next } = await givenHeld();
 		append(store, 'a');
