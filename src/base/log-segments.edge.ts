@@ -7,6 +7,8 @@ import { parseSegmentName, segmentName } from './record-format.ts';
 import type { Found, Waiting } from './record-log-types.ts';
 
 export const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
+/** Of what is behind the records of a file: more than a write that was cut off has to leave. */
+const TAIL_BYTES = 4096;
 const NOTHING_READABLE = 'nothing in it can be read';
 
 const A_COPY = 'it is a copy of another one of them';
@@ -155,6 +157,21 @@ export function createSegments(
 		}
 	}
 
+	/** What was put behind the records of a file takes no room from them: so much is left as says that it is damaged. @returns whether that made room. */
+	function cutTails(): boolean {
+		const long = list.filter(({ isWritable, end, bytes }) => isWritable && bytes - end > TAIL_BYTES);
+		try {
+			for (const segment of long) {
+				files.ftruncateSync(segment.descriptor, segment.end + TAIL_BYTES);
+				segment.bytes = segment.end + TAIL_BYTES;
+				segment.isDamaged = true;
+			}
+			return long.length > 0;
+		} catch {
+			return false;
+		}
+	}
+
 	/** @returns whether it is gone. */
 	function removeOldest(): boolean {
 		const [oldest] = list;
@@ -199,6 +216,7 @@ export function createSegments(
 		bytes,
 		unlink,
 		removeOldest,
+		cutTails,
 		make,
 		makeRoom,
 		/** @throws the system's error when the directory cannot be read. */

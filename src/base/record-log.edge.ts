@@ -252,6 +252,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			// A record that is larger than the bound stays until the next one, also when a segment of notes has begun.
 			const isNewest = segments.length === 2 && oldest.kept > 0 && oldest.last >= disk.newest();
 			if (!empty.has(oldest) && (isFitting || isNewest)) break;
+			if (disk.cutTails()) continue;
 			for (const { file, sequence } of unreadable)
 				if (sequence < oldest.sequence) disk.unlink(path.join(directory, file));
 			if (!disk.removeOldest()) break;

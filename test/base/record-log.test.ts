@@ -418,6 +418,20 @@ describe('damage at rest', () => {
 		expect(log.damages()).toMatchObject([{ file: at(names()[0]) }]);
 	}, 5000);
 
+	test.each([5_000_000, 3e9])(
+		'what was put behind the records of a file takes no room from them: %i bytes [F1697]',
+		async (bytes) => {
+			let log = await damaged(() => fs.truncateSync(at(names()[0]), bytes));
+			await add(log, 'after');
+			expect(read(log).filter((text) => !text.startsWith('['))).toEqual([...ten, 'after']);
+			expect(log.bytes()).toBeLessThan(1_000_000);
+			expect(log.damages()[0]).toMatchObject({ file: at(names()[0]) });
+			log = await reopen(log);
+			expect(read(log).filter((text) => !text.startsWith('['))).toEqual([...ten, 'after']);
+			expect(log.damages()[0]).toMatchObject({ file: at(names()[0]) });
+		},
+	);
+
 	test('a payload cannot pass for a record', async () => {
 		const log = open();
 		await add(log, ...ten);
