@@ -101,7 +101,7 @@ export function openSegment(
 		},
 		/** Numbers whose contents are still in the file. */
 		doomed: [] as number[],
-		/** Whether all in it that is no record is written over with the next erasure. */
+		/** Whether everything in it but records is written over with the next erasure. */
 		isGivenUp: false,
 		get descriptor() {
 			return descriptor;

@@ -102,7 +102,7 @@ export function createSegments(
 		if (lost) yield lost;
 	}
 
-	/** What of each is written over with the next erasure: records, and what cannot be read where that is given up. */
+	/** The parts of each that are written over with the next erasure: records, and where that is given up, whatever cannot be read. */
 	function doomed() {
 		const kept = new Map(ranges().map(({ segment, from, to }) => [segment, { from, to }]));
 		return list.map((segment) => {

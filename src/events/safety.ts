@@ -1,4 +1,4 @@
-/** Who waits until no power cut can lose an event: it is on the disk, or every application has acknowledged it. */
+/** Callers that wait until no power cut can lose an event: it is on the disk, or every application has acknowledged it. */
 
 /** @param most so many wait, with the newest events: the others are told nothing. */
 export function planSafety(most: number) {

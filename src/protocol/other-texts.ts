@@ -19,8 +19,9 @@ const NAME = '(?:[B-DF-HJ-NP-TV-Z]{2}[A-Z]|[A-Z][AEIOU][AEIOUX]|[AEIOU]X{2})';
 /**
  * A form that a token may have as well is one of these only where chance makes it of two tokens in a million at most. What is misread of
  * it has a wrong check digit and is not a token either: check digits are looked at only where the form alone would be of more tokens.
+ * Made when a text is looked at: a program that never does so carries none of it.
  */
-const FORMS: readonly (readonly [OtherKind, RegExp])[] = [
+const forms = (): readonly (readonly [OtherKind, RegExp])[] => [
 	['wifi', /^wifi:/i],
 	['contact', /^(?:begin:vcard|mecard:|bizcard:)/i],
 	['phone', /^(?:(?:tel|sms|smsto|facetime):|tel\W{1,2}\d[\d.-]{4,}$)/i],
@@ -63,10 +64,12 @@ const ACCOUNTS =
 	'PK4a16c PL24n PS4a21c PT21n QA4a21c RO4a16c RS18n RU14n15c SA2n18c SC4a20n3a SD14n SE20n SI15n SK20n SM1a10n12c SO19n ' +
 	'ST21n SV4a20n TL19n TN20n TR6n16c UA6n19c VA18n VG4a16n XK16n YE4a4n18c';
 const SIGNS: Readonly<Record<string, string>> = { n: '\\d', a: '[A-Z]', c: '[A-Z\\d]' };
-const ACCOUNT_FORMS = ACCOUNTS.split(' ').map((form) =>
-	form.replace(/^../, '$&\\d\\d').replace(/(\d+)([nac])/g, (_all, count, kind) => `${SIGNS[kind]}{${count}}`),
-);
-const REFERENCE = new RegExp(`^(?:RF\\d\\d[A-Z\\d]{1,21}|${ACCOUNT_FORMS.join('|')})$`);
+function referenceForm(): RegExp {
+	const accounts = ACCOUNTS.split(' ').map((form) =>
+		form.replace(/^../, '$&\\d\\d').replace(/(\d+)([nac])/g, (_all, count, kind) => `${SIGNS[kind]}{${count}}`),
+	);
+	return new RegExp(`^(?:RF\\d\\d[A-Z\\d]{1,21}|${accounts.join('|')})$`);
+}
 
 /** The marks of bar codes, by which scanners tell the kind of what they read. Source: ISO/IEC 15424. */
 const BAR_CODE = /^\][ABCEFGIe][0-9A-Za-z]/;
@@ -76,7 +79,7 @@ const MARK = /^\][A-Za-z][0-9A-Za-z]/;
 export function kindOf(text: string): OtherKind | null {
 	const plain = text.trim().replace(MARK, '');
 	const capitals = plain === plain.toLowerCase() ? plain.toUpperCase() : plain;
-	const [kind] = FORMS.find(([, form]) => form.test(capitals)) ?? [];
+	const [kind] = forms().find(([, form]) => form.test(capitals)) ?? [];
 	if (kind) return kind;
 	if (isReference(capitals.replaceAll(' ', ''))) return 'payment';
 	return BAR_CODE.test(text.trim()) || isVehicle(capitals) ? 'product' : null;
@@ -84,7 +87,7 @@ export function kindOf(text: string): OtherKind | null {
 
 /** The number of an account or of an invoice: its check digits are right. Source: ISO 13616; ISO 11649. */
 function isReference(text: string): boolean {
-	if (!REFERENCE.test(text)) return false;
+	if (!referenceForm().test(text)) return false;
 	const signs = [...text.slice(4), ...text.slice(0, 4)];
 	return signs.reduce((rest, sign) => Number(`${rest}${Number.parseInt(sign, 36)}`) % 97, 0) === 1;
 }
