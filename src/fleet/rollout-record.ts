@@ -54,6 +54,8 @@ const signingSchema = z.looseObject({
 	paused: z.record(z.string(), z.string()).optional(),
 	/** Whether its command did not see the plan published: it was killed, or the store failed. Left out as soon as that was seen. */
 	isUnconfirmed: z.boolean().optional(),
+	/** Signatures of its {@link sealedWords} in base64, by keys that have signed the plan. */
+	seals: z.array(z.string()).optional(),
 });
 export type Signing = z.infer<typeof signingSchema>;
 /** What a command says of its own signing. */
@@ -84,20 +86,47 @@ export const readRecord = (text: string): RolloutRecord | null => recordSchema.s
 /** The plan's name with `.record` in it: `published.json` has `published.record.json`, also in an address. */
 export const recordPlaceOf = (plan: string) => plan.replace(/(\.json)?(\?.*)?$/, '.record.json$2');
 
+/** Signs words with each key at hand. A key always signs the same words alike, so it knows its own seals by that. */
+export type Seal = (words: string) => readonly string[];
+
+/** All that a way back signs again: others may write where the record lies. */
+export const sealedWords = ({ digest, previous, rings, plainRings, before, order, back }: Signing): string =>
+	`idv-fleet-record-entry/1\n${JSON.stringify([digest, previous, rings, plainRings, before, order, back])}`;
+
+/** The record in which an entry that none of the keys has sealed says nothing of a way back. */
+export function sealedOnly(record: RolloutRecord, seal: Seal): RolloutRecord {
+	const nothing = { rings: {}, plainRings: undefined, before: undefined, order: undefined, back: undefined };
+	const isSealed = (one: Signing) => seal(sealedWords(one)).some((own) => one.seals?.includes(own));
+	return { ...record, signed: record.signed.map((one) => (isSealed(one) ? one : { ...one, ...nothing })) };
+}
+
 /** @param previous the plan that it replaces; `null` for none. */
 export function withSigning(
 	record: RolloutRecord,
 	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
-	{ previous, at, moves, ...held }: { previous: string | null; at: string; moves: readonly MoveGroup[] } & Held,
+	{
+		previous,
+		at,
+		moves,
+		seal,
+		...held
+	}: { previous: string | null; at: string; moves: readonly MoveGroup[]; seal: Seal } & Held,
 ): RolloutRecord {
 	const { fleet, epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
 	// One more signature changes nothing: what the plan itself has changed is known from its first.
-	const { before, order, back } = (previous === digest && record.signed.find((one) => one.digest === digest)) || held;
-	const plain = { fleet, epoch, revision, digest, previous, at };
+	const known = record.signed.find((one) => one.digest === digest);
+	const first = previous === digest ? known : undefined;
+	const { before, order, back } = first ?? held;
+	const plain = { fleet, epoch, revision, digest, previous: first ? first.previous : previous, at };
 	const rings = { rings: ringsOf(plan, withVersion), plainRings: ringsOf(plan, (ring) => (ring.agent ? [] : [ring])) };
-	const signing = { ...plain, ...rings, moves: [...moves], ...held, before, order, back };
-	return { ...record, signed: bounded([...others, signing].slice(-MAX_SIGNED)) };
+	// As it will be read, whatever the order of its names.
+	const signing = signingSchema.parse({ ...plain, ...rings, moves: [...moves], ...held, before, order, back });
+	const words = sealedWords(signing);
+	const kept = known && sealedWords(known) === words ? (known.seals ?? []) : [];
+	// Words from the record may have been edited there: one more signature keeps their seals, and adds none.
+	const seals = [...new Set([...kept, ...(first ? [] : seal(words))])];
+	return { ...record, signed: bounded([...others, { ...signing, seals }].slice(-MAX_SIGNED)) };
 }
 
 /** Without the parts that the oldest have changed, where these are too much. */

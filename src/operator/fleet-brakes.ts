@@ -1,18 +1,20 @@
 /** The flags of `check`, `sign` and `next-ring` that stop a slip, the file beside the plan that stands in for them, and what they name. */
+import type { KeyObject } from 'node:crypto';
 import { dirname, join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf } from '../base/files.edge.ts';
 import { share } from '../cli/command-line.ts';
-import type { Shell } from '../cli/output.ts';
+import { counted, type Shell } from '../cli/output.ts';
 import { applyBrakes, asAssigned, isOver } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
 import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
-import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf } from '../fleet/rollout-record.ts';
+import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf, sealedOnly } from '../fleet/rollout-record.ts';
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { damageAt } from './fleet-damage.ts';
-import { type PlanFile, placed, planAt, readPlanFile } from './fleet-files.ts';
+import { type PlanFile, placed, planAt, readPlanFile, sealBy } from './fleet-files.ts';
 import { isAddress, placeOf, readBounded, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 
@@ -197,6 +199,23 @@ function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): R
 		remedy:
 			'Look at what has written it; without it, nothing is known of earlier signings. idv fleet rollback goes on without it with --without-record.',
 	});
+}
+
+/** Asks a record for what is signed again, as far as the keys have sealed it; without a key nothing is signed. Where the rest of it says something else, a warning says so once. */
+export function askSealed(shell: Shell, record: RolloutRecord, place: string, keys: readonly KeyObject[]) {
+	const sealed = keys.length === 0 ? record : sealedOnly(record, sealBy(keys));
+	const others = record.signed.filter((one) => !sealed.signed.includes(one)).length;
+	let isSaid = false;
+	return <Said>(ask: (known: RolloutRecord) => Said): Said => {
+		const said = ask(sealed);
+		if (!isSaid && !isDeepStrictEqual(said, ask(record))) {
+			isSaid = true;
+			shell.warn(
+				`${place}: --key has not sealed ${others} of its ${counted(record.signed.length, 'signing')} (edited, of an older version, or of another key): nothing of these goes into the next plan. If another key has sealed them, give that one as well; else compare the next plan with the one that you want back (idv fleet diff), or sign that one with a higher revision.`,
+			);
+		}
+		return said;
+	};
 }
 
 /** Puts a change into the record beside a plan. Where another manager writes there in between, it is put into what that one wrote. */

@@ -1,11 +1,12 @@
 /** Plan and key files as an operator has them on a disk. Every problem is named with file, line and path; a key is never shown. */
-import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { createPrivateKey, type KeyObject, sign } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { AgentError } from '../base/errors.ts';
 import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import { onOneLine } from '../base/printed.ts';
 import type { Shell } from '../cli/output.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
+import type { Seal } from '../fleet/rollout-record.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
 import { publicKeySchema } from '../settings/value-schemas.ts';
 import { damageAt } from './fleet-damage.ts';
@@ -121,6 +122,11 @@ export async function readPrivateKey(shell: Shell, file: string): Promise<KeyObj
 		throw new AgentError('fleet-key-invalid', `${file} holds a key of type ${key.asymmetricKeyType}, not Ed25519.`);
 	return key;
 }
+
+export const sealBy =
+	(keys: readonly KeyObject[]): Seal =>
+	(words) =>
+		keys.map((key) => sign(null, Buffer.from(words), key).toString('base64'));
 
 /** With each number as it is written, also one in `extensions` that JavaScript would round. */
 export function parseExactly(text: string): unknown {

@@ -43,6 +43,7 @@ import {
 	readPrivateKey,
 	refuseErrors,
 	refuseForged,
+	sealBy,
 	writtenIn,
 } from './fleet-files.ts';
 import { OVER, showChange } from './fleet-preview.ts';
@@ -116,7 +117,7 @@ export async function signFleetPlan(
 		showChange(shell.onStderr(), preview);
 		return void shell.caller.stdout.write(text);
 	}
-	const place = await publishSigned(shell, out, text, read, { unchecked: flags.unchecked });
+	const place = await publishSigned(shell, out, text, read, { unchecked: flags.unchecked, keys: [key] });
 	const { revision } = read.plan;
 	if (shell.isJson) return shell.json({ file: place, revision, publicKey, signatures, ...(preview && { preview }) });
 	shell.table([
@@ -168,10 +169,14 @@ export async function publishSigned(
 		withoutRecord = false,
 		unchecked = false,
 		isStep = false,
+		keys,
 		brake: step,
 		paused,
 		...back
-	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & { readonly isStep?: boolean } & Held = {},
+	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & {
+		readonly isStep?: boolean;
+		readonly keys: readonly KeyObject[];
+	} & Held,
 ): Promise<string> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
@@ -196,13 +201,16 @@ export async function publishSigned(
 		let before = NO_RECORD;
 		// A rollback that the record knows no way of ends what can be taken back by it.
 		const changes = inForce && !step?.startsWith('rollback') ? changedBy(writtenIn(inForce), writtenIn(plan)) : {};
+		// No key seals words of a plan that it has not signed: others may have put it there.
+		const isOwn = !inForce || readPlan(inForce.bytes, out, keys.map(formatPublicKey), { isForPeople: true }).ok;
+		const seal = sealBy(isOwn ? keys : []);
 		// A damaged plan was seen before, and may be paused.
 		const replaced = inForce ?? plan.previous;
 		const sign = (record: RolloutRecord) =>
 			withSigning(record, plan, {
 				...changes,
 				...back,
-				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake, isUnconfirmed: true },
+				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake, seal, isUnconfirmed: true },
 				paused: paused ?? (replaced ? pausesKept(record, replaced, plan.plan) : undefined),
 			});
 		await changeRecord(

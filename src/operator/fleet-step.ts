@@ -25,6 +25,7 @@ import { wayBackOf } from '../fleet/step-back.ts';
 import { compilePlan, hasBegun, planFor } from '../fleet/targeting.ts';
 import { formatPublicKey } from '../fleet/verify-plan.runner.ts';
 import {
+	askSealed,
 	type Braked,
 	type BrakeFlags,
 	changeRecord,
@@ -76,6 +77,7 @@ function rollbackBy(
 	shell: Shell,
 	record: RolloutRecord,
 	before: PlanFile,
+	keys: readonly KeyObject[],
 	{ withoutRecord, rule: only, brake }: Pick<StepFlags, 'withoutRecord' | 'rule'> & Pick<Signing, 'brake'>,
 ): { readonly step: Step; readonly back?: Signing['back'] } {
 	const place = recordPlaceOf(before.file);
@@ -84,8 +86,9 @@ function rollbackBy(
 		shell.warn(
 			`${place} is damaged or not there. Its knowledge is lost: which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
 		);
+	const bySealed = askSealed(shell, record, place, keys);
 	const ringsOf = (rule: string | null, version: string) => {
-		const rings = ringsBefore(record, rule, version, Date.now());
+		const rings = bySealed((known) => ringsBefore(known, rule, version, Date.now()));
 		const name = partOf(rule);
 		if (isLost) return rings;
 		if (rings.length === 0 && record === NO_RECORD)
@@ -100,7 +103,8 @@ function rollbackBy(
 	};
 	// Devices may have a newer plan that was signed: everything goes back, unless that was this same rollback.
 	const newer = signedSince(record, before);
-	const way = newer && newer.brake !== brake ? null : wayBackOf(record, before.digest, writtenIn(before), only);
+	const isOther = newer && newer.brake !== brake;
+	const way = isOther ? null : bySealed((known) => wayBackOf(known, before.digest, writtenIn(before), only));
 	if (!way) return { step: { kind: 'rollback', before: ringsOf } };
 	const written = (words: string | null | undefined) =>
 		words == null ? words : (parseExactly(words) as Record<string, unknown>);
@@ -150,7 +154,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 		);
 	const { step, back: taken } =
 		asked.kind === 'rollback'
-			? rollbackBy(shell, record, before, { ...flags, brake })
+			? rollbackBy(shell, record, before, keys, { ...flags, brake })
 			: { step: asked, back: undefined };
 	const seen = asked.kind === 'rollback' ? record.seen?.workflows : undefined;
 	const pauses = pausedIn(record, before);
@@ -375,5 +379,8 @@ async function save(
 			`${before.file} is signed by ${counted(lost.length, 'key')} more (${lost.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`,
 			{ remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.' },
 		);
-	return { file: await publishSigned(shell, out, text, next, { withoutRecord, isStep: true, ...held }), publicKey };
+	return {
+		file: await publishSigned(shell, out, text, next, { withoutRecord, isStep: true, keys, ...held }),
+		publicKey,
+	};
 }

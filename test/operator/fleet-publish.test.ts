@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { appendFile, readdir, readFile, readlink, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { hostname } from 'node:os';
@@ -1237,12 +1238,10 @@ describe('rollback takes back the newest step, whatever it was', () => {
 
 	test('begins no ring that had not begun, and keeps numbers as they are written [F1506]', async () => {
 		const later = { percent: 60, startAt: '2100-01-01T00:00:00Z' };
-		const { out, record, step, rules } = await givenSteps([of([...all, later])], [of(all, { workflowId: 'other' })]);
-		const kept = await readFile(record, 'utf8');
-		await writeFile(
-			record,
-			kept.replace('\\"rollout\\"', '\\"extensions\\":{\\"example.com/x\\":12345678901234567890},\\"rollout\\"'),
-		);
+		const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown };
+		const extensions = { 'example.com/x': rawJSON('12345678901234567890') };
+		const first = of([...all, later], undefined, { extensions });
+		const { out, step, rules } = await givenSteps([first], [of(all, { workflowId: 'other' })]);
 		expect((await step('rollback', 0)).status).toBe(0);
 		expect(await rules()).toMatchObject([{ rollout: { rings: all } }]);
 		const { payload } = JSON.parse(await readFile(out, 'utf8'));
@@ -1256,6 +1255,128 @@ describe('rollback takes back the newest step, whatever it was', () => {
 		await writeFile(record, JSON.stringify({ ...others, signed: older }));
 		expect((await step('rollback', 0)).status).toBe(0);
 		expect(await rules()).toEqual([of([order(30, '0.3.0')], {})]);
+	});
+});
+
+describe('words of the record that its key has not sealed', () => {
+	type Entry = Record<string, unknown> & { digest: string };
+	const order = (percent: number, version: string) => ({ to: {}, rings: [{ percent, agent: { version } }] });
+	const to = (workflowId: string) => ({ to: { workflowId }, rings: [{ percent: 50 }] });
+	const withText = (entries: Entry[], from: string, to: string): Entry[] =>
+		JSON.parse(JSON.stringify(entries).replaceAll(from, to));
+	const unsealed = ({ seals: _, ...one }: Entry) => one;
+	const workflows = ['new', 'other', 'third'].flatMap((name) => ['--allow-workflow', name]);
+	const versions = ['0.3.0', '0.4.0'].flatMap((version) => ['--allow-version', version]);
+	const meant = [...workflows, ...versions, '--workflows', 'old,new,other,third', '--allow-moves', '100'];
+
+	async function givenSigned(...rollouts: object[]) {
+		const all = await given();
+		const { plan, sign, key, out, record, published } = all;
+		const publish = async (rollout: object, revision: number, ...flags: string[]) => {
+			const file = await plan(revision, 'x', { defaults: { workflowId: 'old', rollout } });
+			expect(await sign(file, out, ...meant, ...flags)).toMatchObject({ status: 0 });
+		};
+		for (const [index, rollout] of rollouts.entries())
+			await publish(rollout, index + 1, ...(index === 0 ? ['--previous', 'none'] : []));
+		const edit = async (change: (entries: Entry[]) => object[]) => {
+			const { signed, ...others } = JSON.parse(await readFile(record, 'utf8'));
+			await writeFile(record, JSON.stringify({ ...others, signed: change(signed) }));
+		};
+		const rollback = async (...flags: string[]) => {
+			const back = await operator.idv(['fleet', 'rollback', out, '--out', out, ...flags]);
+			expect(back).toMatchObject({ status: 0 });
+			return [(await published()).defaults, back.stderr];
+		};
+		const other = join(operator.directory, 'other.key');
+		succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+		const signAgain = async (by: string) => {
+			const again = ['fleet', 'sign', out, '--key', by, '--out', out, '--allow-repeat', '--unchecked'];
+			expect(await operator.idv(again)).toMatchObject({ status: 0, stderr: '' });
+		};
+		return { ...all, publish, edit, rollback, other, signAgain, own: ['--key', key] };
+	}
+	/** One warning, whatever is said beside it. */
+	const saidOnce = (others: number, all: number) =>
+		expect.stringMatching(
+			new RegExp(
+				`^(?!.*has not sealed.*\\n.*has not sealed).*published\\.record\\.json: --key has not sealed ${others} of its ${all} signings \\(edited, `,
+				's',
+			),
+		);
+
+	test.each<[string, object[], (entries: Entry[]) => object[], number]>([
+		['a workflow in it was changed', [to('new'), to('other')], (all) => withText(all, 'new', 'evil'), 1],
+		[
+			'a version in it was changed',
+			[order(30, '0.3.0'), order(10, '0.4.0')],
+			(all) => withText(all, '0.3.0', '9.9'),
+			2,
+		],
+		['its seals were removed', [order(30, '0.3.0'), order(10, '0.4.0')], (all) => all.map(unsealed), 2],
+		[
+			'one was put in the place of another',
+			[to('new'), to('other'), to('third')],
+			([one, two, three]) => [one, two, { ...two, digest: three?.digest }] as Entry[],
+			1,
+		],
+	])('are not signed by a rollback, which says so: %s [F1666]', async (_, rollouts, change, others) => {
+		const { edit, rollback, own, record } = await givenSigned(...rollouts);
+		const untouched = await readFile(record, 'utf8');
+		await edit(change);
+		expect(await readFile(record, 'utf8')).not.toBe(untouched);
+		expect(await rollback(...own)).toEqual([{ workflowId: 'old' }, saidOnce(others, rollouts.length)]);
+	});
+
+	test.each([
+		['workflow', to('new'), to('other')],
+		['version', order(30, '0.3.0'), order(10, '0.4.0')],
+	])('are none in a record that was left as it is: a rollback brings the %s back [F1666]', async (_, one, two) => {
+		const { rollback, own } = await givenSigned(one, two);
+		expect(await rollback(...own)).toEqual([{ workflowId: 'old', rollout: one }, '']);
+	});
+
+	test('are shown without a key, which signs nothing [F1666]', async () => {
+		const { edit, out } = await givenSigned(to('new'), to('other'));
+		await edit((all) => all.map(unsealed));
+		expect(await operator.idv(['fleet', 'rollback', out])).toMatchObject({
+			status: 0,
+			stderr: '',
+			stdout: expect.stringMatching(/to other/),
+		});
+	});
+
+	test.each(['the same key', 'another key'])(
+		'get no seal by one more signature of %s, nor by a plan that follows one of no key [F1667]',
+		async (whose) => {
+			const { edit, rollback, signAgain, publish, key, other, own, out, published } = await givenSigned(
+				to('new'),
+				to('other'),
+			);
+			const kept = await readFile(out, 'utf8');
+			await edit((all) => withText(all, 'new', 'evil'));
+			await signAgain(whose === 'the same key' ? key : other);
+			expect(await rollback(...own, '--key', other)).toEqual([{ workflowId: 'old' }, saidOnce(1, 2)]);
+			await writeFile(out, kept);
+			const evil = JSON.stringify({ ...(await published()), defaults: { workflowId: 'old', rollout: to('evil') } });
+			const digest = createHash('sha256').update(evil).digest('hex');
+			await writeFile(out, evil);
+			await edit(([one, two]) => [one, { ...two, digest }] as Entry[]);
+			await publish(to('third'), 3);
+			expect(await rollback(...own)).toEqual([{ workflowId: 'old' }, saidOnce(2, 3)]);
+		},
+	);
+
+	test('are those of the old key once its successor signs alone; both keys bring all back [F1668]', async () => {
+		const { rollback, signAgain, publish, other, own, out, record } = await givenSigned(to('new'), to('other'));
+		await signAgain(other);
+		const kept = await Promise.all([out, record].map((file) => readFile(file, 'utf8')));
+		const restore = () => Promise.all([out, record].map((file, index) => writeFile(file, kept[index] ?? '')));
+		expect(await rollback(...own, '--key', other)).toEqual([{ workflowId: 'old', rollout: to('new') }, '']);
+		await restore();
+		expect(await rollback('--key', other, '--fewer-keys')).toEqual([{ workflowId: 'old' }, saidOnce(2, 2)]);
+		await restore();
+		await publish(to('third'), 3, '--key', other);
+		expect(await rollback('--key', other)).toEqual([{ workflowId: 'old', rollout: to('other') }, '']);
 	});
 });
 
