@@ -168,7 +168,7 @@ export const SETTINGS = {
 		),
 		ackBody: optionalText(
 			messageTemplate('answer'),
-			'Acknowledgement of each notification once it is stored, or, while the disk takes nothing, once all applications have it: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; left out, none. With {id} in it, a notification without an id gets none.',
+			'Acknowledgement of each notification once it is stored (events.durable: in memory or on the disk), or, while the disk takes nothing, once all applications have it: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; left out, none. With {id} in it, a notification without an id gets none.',
 		),
 		frameContents: setting(
 			'text',
