@@ -90,7 +90,10 @@ function withoutChatter(documents: readonly unknown[]): readonly unknown[] {
 const LIST_NAME =
 	/^(?:notifications?|events?|messages?|msgs|items|batch|data|entries|records|updates|list|queue|values|payload)$/i;
 
-/** Where most frames that say nothing themselves hold an array of what does. */
+/**
+ * Where most frames that say nothing themselves hold an array of what does. A frame in which it is empty does not count, nor one of another kind:
+ * they share numbers and times at most.
+ */
 function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` | null {
 	const says = (one: unknown) =>
 		isObject(one) &&
@@ -98,7 +101,7 @@ function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` 
 	const bare = documents.filter(
 		(one) => !Object.entries(one).some(([name, value]) => KIND_NAME.test(name) && isKindWord(value)),
 	);
-	const places = bare.flatMap((one) => {
+	const placeIn = (one: Record<string, unknown>) => {
 		const lists = membersOf(one, 2).filter(
 			({ name, value }) =>
 				Array.isArray(value) &&
@@ -106,9 +109,16 @@ function listPlace(documents: readonly Record<string, unknown>[]): `/${string}` 
 				value.every(says) &&
 				(LIST_NAME.test(name) || Object.keys(one).length === 1),
 		);
-		return lists.length === 1 ? (lists[0]?.pointer ?? []) : [];
+		return lists.length === 1 ? lists[0]?.pointer : undefined;
+	};
+	const namesOf = (one: object) =>
+		Object.entries(one).flatMap(([name, value]) => (typeof value === 'number' || isMoment(value) ? [] : [name]));
+	const place = [...new Set(bare.flatMap((one) => placeIn(one) ?? []))].find((at) => {
+		const own = bare.filter((one) => placeIn(one) === at);
+		const names = new Set(own.flatMap(namesOf));
+		const isLike = (one: object) => namesOf(one).some((name) => names.has(name));
+		return 2 * own.length > bare.filter((one) => isLike(one) && Object(resolvePointer(one, at)).length !== 0).length;
 	});
-	const place = places.find((one) => 2 * places.filter((other) => other === one).length > bare.length);
 	return (place as `/${string}` | undefined) ?? null;
 }
 

@@ -84,6 +84,33 @@ test('what stands beside an array in a frame counts where it has a kind, and is 
 	});
 });
 
+describe('frames that hold several notifications', () => {
+	const batch = (at: number) => ({
+		at: new Date().toISOString(),
+		cursor: `c-${at}`,
+		events: [0, 1].map((nr) => ({ type: ['visit.open', 'visit.shut'][nr], id: `n-${at}-${nr}` })),
+	});
+	const among = (other: (at: number) => object) =>
+		Array.from({ length: 12 }, (_, at) => (at % 3 === 0 ? batch(at) : other(at)));
+
+	test.each<[string, (at: number) => object]>([
+		['a presence', (n) => ({ presence: { devices: n } })],
+		['a presence that says the same each time', () => ({ presence: { isOpen: true } })],
+		['a load with a time', (n) => ({ load: n % 4, at: new Date().toISOString() })],
+		['an empty batch', (n) => ({ cursor: `c-${n}`, events: [] })],
+	])('are found among chatter without a kind, such as %s [F1700]', (_, chatter) => {
+		expect(readForm(heard(among(chatter)))).toEqual({ frameContents: '/events' });
+	});
+
+	test('are not what a few notifications without a kind of their own have in a list [F1700]', () => {
+		const told = (at: number) => ({ visit: `v-${at}`, note: `note ${at}` });
+		const all = Array.from({ length: 6 }, (_, at) =>
+			at % 3 === 0 ? { ...told(at), items: [{ type: 'passport' }] } : told(at),
+		);
+		expect(readForm(heard(all))).not.toHaveProperty('frameContents');
+	});
+});
+
 describe('the life of a Connection', () => {
 	test.each<[object, number]>([
 		[{ validForMs: 150_000 }, 150],
