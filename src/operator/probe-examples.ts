@@ -32,7 +32,7 @@ export function examplesIn(
 		const example = parseJson(quoted(text)) ?? parseJson(quoted(written));
 		const isAsked = about.test(before(texts.slice(0, at)));
 		const isOne = isAsked || text.search(about) >= 0 || (purpose === 'first' && OF_DEVICE.test(text));
-		if (!isObject(example) || ERROR.test(text) || wraps(example, about)) continue;
+		if (!isObject(example) || ERROR.test(text) || wraps(example, about, documents)) continue;
 		if (purpose !== 'answer' && endsSomething(JSON.stringify(example))) continue;
 		const filled = fill(example, purpose, documents);
 		// A message with the id of a notification answers it, whatever the words before are about.
@@ -62,9 +62,12 @@ const OF_DEVICE = /<[^>]*(?:token|device|connection|workflow)[^>]*>/i;
 const before = (text: string) =>
 	/(?:"\w+"\s*:\s*(?:\{\s*|\d+\s*,\s*)?){1,3}$/.exec(text)?.[0] ?? /[^{}"]{0,40}$/.exec(text)?.[0] ?? '';
 
-/** Whether an object says nothing itself, and another one in it does: by its word, or as `{"ack":"<seq>"}`. */
-const wraps = (example: Record<string, unknown>, about: RegExp) =>
+const namesIn = (one: unknown) => String(Object.keys(Object(one)).sort());
+
+/** Whether an object says nothing itself, and another one in it does: by its word, or as `{"ack":"<seq>"}`. One made as messages of the service are says it itself. */
+const wraps = (example: Record<string, unknown>, about: RegExp, documents: readonly unknown[]) =>
 	!hasWord(example) &&
+	!documents.some((one) => namesIn(one) === namesIn(example)) &&
 	!Object.values(example).some((value) => typeof value !== 'object' && PLACEHOLDER.test(String(value))) &&
 	membersOf(example, 3).some(
 		({ value }) => isObject(value) && (hasWord(value) || saysIn(value, about) || saysHowOften(example)),

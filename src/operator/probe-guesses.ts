@@ -63,7 +63,8 @@ const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|log.?in\b|log.?on\b|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?[io]n|\binit/i;
 const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
 const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
-const ABOUT_ANSWER = /p[io]ng|keep.?alive|alive|idle|respon|echo|answer|repl(?:y|ie)/i;
+const REPLIES = /respon|echo|answer|repl(?:y|ie)/i;
+const ABOUT_ANSWER = new RegExp(`${ABOUT_PING.source}|${REPLIES.source}`, 'i');
 const BEAT = /\b(?:heart_?beat|hb|keep_?alive|alive)\b/i;
 const ABOUT_BEAT =
 	/heart.?beat|\bhb\b|unknown|unexpected|unsupported|invalid|malformed|schema|not understood|bad (?:message|frame)|format/i;
@@ -172,7 +173,7 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	];
 	const before = saidFirst(settings).map(({ text }) => text);
 	const known = (text: string) => before.includes(text) || ABOUT_ALIVE.test(text) || ABOUT_ACKED.test(text);
-	const word = ({ text }: Example) => readWord(parseJson(text)) ?? '';
+	const word = ({ text }: Example) => wordOf(text, form);
 	const isLater = (one: Example) => !SAYS_FIRST.test(word(one));
 	// What answers a ping is another thing than a heartbeat.
 	const isPong = (one: Example) => /pong/i.test(word(one));
@@ -183,8 +184,11 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	const first = examples('first', new RegExp(`${VERBS.source}|\\b(?:first|then)\\b`, 'i')).map(({ text }) => text);
 	const unsaid = [...new Set(first)].filter((text) => !known(text)).slice(0, MAX_FIRST);
 	const [ping] = pongs(life, messages, form, number);
-	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const pinged = String(ping?.settings['pingKind']);
+	// The message that a service asks for in answer to its ping is not a heartbeat, and neither is the ping.
+	const replies = ping ? examples('answer', REPLIES).filter(({ isAsked }) => isAsked) : [];
+	const ofPing = replies.flatMap((one) => [word(one), pinged]);
+	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const isCounted =
 		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form).join());
 	return {
@@ -197,7 +201,7 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 			.filter((one) => isLater(one) && !isPong(one))
 			.map((one) => ackGuess(one, form)),
 		beats: examples('heartbeat', ABOUT_ALIVE)
-			.filter((one) => isLater(one) && !isPong(one))
+			.filter((one) => isLater(one) && !isPong(one) && !ofPing.includes(word(one)))
 			.map(({ text }) => ({ point: 'heartbeat-message', settings: { heartbeatBody: text } })),
 		pongs: [...(ping ? answers : []).map(({ text }) => pongGuess(pinged, text)), ...(ping && isCounted ? [ping] : [])],
 	};

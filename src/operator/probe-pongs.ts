@@ -1,6 +1,6 @@
 /** Messages that may be pings of the application's own making, and what may answer them. Pure. */
 import { readNumber, WORD_NAMES } from '../protocol/channel.ts';
-import { isObject, parseJson } from '../protocol/json.ts';
+import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { GREETS, isError, isMoment, type Message, NAMELESS, type ReadingSettings, wordOf } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
@@ -20,10 +20,10 @@ export function pingName(text: string, form: ReadingSettings): string {
 export function mayBePing(text: string, form: ReadingSettings, number?: string): boolean {
 	const name = pingName(text, form);
 	const document = parseJson(text);
-	const texts = Object.entries(isObject(document) ? document : {}).filter(
-		([name, value]) => typeof value !== 'number' && `/${name}` !== number,
+	const others = Object.entries(Object(document)).filter(
+		([key, value]) => typeof value !== 'number' && value !== name && `/${key}` !== number,
 	);
-	return ABOUT_PING.test(name) || texts.length === 1;
+	return ABOUT_PING.test(name) || (isObject(document) && name !== '' && others.length === 0);
 }
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
@@ -63,11 +63,18 @@ export function pongsFor(kind: string, text: string, form: ReadingSettings): str
 	const reply = kind.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`);
 	if (!isObject(message)) return [...new Set([reply, 'pong'])];
 	const key = WORD_NAMES.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
+	const { kindPointer = '', notificationIdPointer = '/id' } = form;
+	const replies = [...new Set([reply, 'pong', kind, `${kind}.ack`])];
+	// One whose kind is further down is answered by one like it.
+	if (kindPointer.lastIndexOf('/') > 0 && String(resolvePointer(message, kindPointer)) === kind) {
+		const id = resolvePointer(message, notificationIdPointer);
+		const inIts = (answer: string) => (_: string, value: unknown) =>
+			String(value) === kind ? answer : value !== null && value === id ? '{id}' : isMoment(value) ? undefined : value;
+		return replies.map((answer) => JSON.stringify(message, inIts(answer)));
+	}
 	// A ping without an id wants none in its answer, wherever other messages have theirs.
-	const name = (form.notificationIdPointer ?? '/id').slice(1);
+	const name = notificationIdPointer.slice(1);
 	const own = name in message ? name : readNumber(message, kind)?.[0];
 	const whole = own !== undefined && !isMoment(message[own]) ? { [own]: '{id}' } : {};
-	return [...new Set([reply, 'pong', kind, `${kind}.ack`])].map((answer) =>
-		JSON.stringify({ [key]: answer, ...whole }),
-	);
+	return replies.map((answer) => JSON.stringify({ [key]: answer, ...whole }));
 }

@@ -4,6 +4,7 @@ import type { WebSocket } from 'ws';
 import { lifeFinding, lifeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses } from '../../src/operator/probe-guesses.ts';
+import { pongsFor } from '../../src/operator/probe-pongs.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { probesOfFile } from './probing.ts';
 
@@ -203,3 +204,58 @@ test.each([[1000], [4000]])(
 	},
 	120_000,
 );
+
+describe('a ping of the service, the answer to which it names at the end of the channel', () => {
+	const words = (answer: object, ping: object) => `no answer ${JSON.stringify(answer)} to ${JSON.stringify(ping)}`;
+	const note = (kind: string | number, nr: number) => ({ t: kind, n: nr, s: `v-${nr}` });
+
+	async function expectAnswered(pingKind: string, ping: object, pong: object, news: (nr: number) => object) {
+		let nr = 40;
+		const { outcome, settings } = await probedForeign((socket) => {
+			let unanswered = 0;
+			every(socket, 90, () => {
+				if (unanswered === 3) socket.close(4005, words(pong, ping));
+				else socket.send(JSON.stringify(ping));
+				unanswered += 1;
+			});
+			every(socket, 130, () => {
+				nr += 1;
+				socket.send(JSON.stringify(news(nr)));
+			});
+			socket.on('message', (said) => {
+				if (String(said) === JSON.stringify(pong)) unanswered = 0;
+			});
+		});
+		expect(outcome.status, outcome.stdout).toBe(0);
+		expect(settings.service).toMatchObject({ pingKind, pongBody: pong });
+		expect(settings.service).not.toHaveProperty('heartbeatBody');
+		expect(settings).not.toHaveProperty('heartbeatCadence');
+		expect(outcome.stdout).toMatch(/Channels that the service ended +none/);
+	}
+
+	test('is answered, and no heartbeat is made of the answer [F1701]', async () => {
+		const news = (nr: number) => note(['open', 'shut'][nr % 2] ?? '', nr);
+		await expectAnswered('beat', { t: 'beat' }, { t: 'beat-ok' }, news);
+	});
+
+	test('is answered where its kind is a number [F1703]', async () => {
+		await expectAnswered('9', { t: 9 }, { t: 10 }, (nr) => note([3, 4, 7][nr % 3] ?? 3, nr));
+	});
+
+	test('is answered as it is written out where its kind is further down [F1702]', async () => {
+		const said = (name: string) => ({ channel: 'sys', event: { name } });
+		await expectAnswered('ping', said('ping'), said('pong'), (nr) => ({
+			channel: 'visits',
+			event: { name: ['open', 'shut'][nr % 2], ref: `r-${nr}` },
+			body: { nr },
+		}));
+	});
+
+	test('with its kind further down is answered by one like it also where no answer is named [F1702]', () => {
+		const form = { kindPointer: '/event/name', notificationIdPointer: '/event/ref' };
+		const ping = { channel: 'sys', event: { name: 'ping', ref: 'r-7', at: new Date().toISOString() } };
+		expect(pongsFor('ping', JSON.stringify(ping), form)[0]).toBe(
+			'{"channel":"sys","event":{"name":"pong","ref":"{id}"}}',
+		);
+	});
+});
