@@ -15,6 +15,7 @@ import {
 	NAMELESS,
 	type ReadingSettings,
 	ranked,
+	tellsOfOthers,
 	withoutRepeating,
 	wordOf,
 } from './probe-readings.ts';
@@ -48,6 +49,7 @@ export function asides(
 		}
 	const { ignoreKinds = [], ...own } = settings as ReadingSettings & { ignoreKinds?: readonly string[] };
 	const greets = greeting(life.heard, form);
+	const isNews = tellsOfOthers(life, form, answerMs);
 	const echoes = new Set(life.said.map(({ text }) => text));
 	return (text) => {
 		const word = wordOf(text, form);
@@ -56,14 +58,17 @@ export function asides(
 		const isReply = least === 2 && (!hasId || NAMELESS.includes(word));
 		// One that comes once may come then by chance, and what says something new each time is news.
 		const isAnswer = least === 1 && count > 1 && texts?.size === 1 && !hasId;
-		const isGreeting = !hasId && (GREETS.test(word.replaceAll('_', '.')) || GREETS_TOO.test(word));
+		// An answer to a heartbeat that is named as one may have an id as well.
+		const isNamed = (!hasId || least === 1) && GREETS_TOO.test(word);
+		const isGreeting = !hasId && GREETS.test(word.replaceAll('_', '.'));
 		return (
 			isPing(text, form) ||
 			text === greets ||
 			isReply ||
 			isAnswer ||
 			isGreeting ||
-			isError(text) ||
+			isNamed ||
+			(isError(text) && !isNews(text)) ||
 			echoes.has(text) ||
 			ignoreKinds.includes(kindOf(text, { ...form, ...own })) ||
 			answers.includes(kindOf(text, form)) ||

@@ -25,6 +25,7 @@ import {
 	PLACEHOLDER,
 	type ReadingSettings,
 	repeated,
+	tellsOfOthers,
 	wordOf,
 } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
@@ -78,7 +79,7 @@ const MAX_PLAIN = 2;
 export function guesses({ life, form, settleMs, settings, written: earlier = [] }: Seen): Guess[] {
 	const messages = messagesOf(life.heard, form);
 	const { ended } = life;
-	const words = wordsIn(life, form).join(' ');
+	const words = wordsIn(life, form, settleMs).join(' ');
 	const isSilent = notificationsIn(life, form, settleMs, settings).length === 0;
 	const isReceipt = answersAcks(life, settleMs, form, settings);
 	const again = messages.filter(({ text }) => !isReceipt(text));
@@ -159,7 +160,7 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	const told = messages.map(({ text }) => text).filter((text) => isObject(parseJson(text)) && isTold(text));
 	const documents = messages.map(({ text }) => parseJson(text));
 	const examples = (purpose: TemplatePurpose, about: RegExp) => [
-		...wordsIn(life, form)
+		...wordsIn(life, form, settleMs)
 			.filter((text) => !isObject(parseJson(text)))
 			.flatMap((text) => examplesIn(text, purpose, about, documents)),
 		// The braces of a message itself are none of an example, nor is every object in it.
@@ -190,7 +191,7 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	const ofPing = replies.flatMap((one) => [word(one), pinged]);
 	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const isCounted =
-		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form).join());
+		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form, settleMs).join());
 	return {
 		// One may be answered in no way, or be refused without the one before.
 		first: [...unsaid.map((text) => [text]), ...(unsaid.length > 1 ? [unsaid] : [])].map((texts) => ({
@@ -235,8 +236,10 @@ export function bringsNews(life: Life, than: Life, form: ReadingSettings): boole
 const isNews = (life: Life, text: string) => !isError(text) && !life.said.some((one) => one.text === text);
 
 /** The words of the service about what it misses: the reason of the end, and messages about the talk. */
-export function wordsIn({ ended, heard }: Life, form: ReadingSettings): string[] {
-	const said = messagesOf(heard, form).filter(({ text }) => isTalk(text, form));
+export function wordsIn(life: Life, form: ReadingSettings, answerMs: number): string[] {
+	const { ended, heard } = life;
+	const isNews = tellsOfOthers(life, form, answerMs);
+	const said = messagesOf(heard, form).filter(({ text }) => isTalk(text, form) && !isNews(text));
 	const greets = greeting(heard, form);
 	const beat = greets !== null && BEAT.test(greets) ? greets : '';
 	const others = said.map(({ text }) => text).filter((text) => text !== beat);

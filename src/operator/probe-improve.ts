@@ -12,7 +12,7 @@ import { type Restart, restartOf, untilRestart, usualEnds } from './probe-ends.t
 import { finding, lifeFindings, settingsFrom } from './probe-findings.ts';
 import { readForm } from './probe-form.ts';
 import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
-import { OVER, type Ranked, type ReadingSettings, ranked } from './probe-readings.ts';
+import { OVER, type Ranked, type ReadingSettings, ranked, tellsOfOthers } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
 import { isAsGood, leaveUnneeded } from './probe-unneeded.ts';
 import type { Life } from './probe-wire.ts';
@@ -63,7 +63,11 @@ function createWatch(run: Run, windowMs: number, answerMs: number) {
 		const isUnacked = more['ackBody'] === undefined;
 		const heard = ranked(life, Object(more['firstMessages']).length ?? 0, answerMs);
 		seen.push(...heard.map((one) => ({ ...one, isUnacked })));
-		for (const words of wordsIn(life, readForm(seen))) run.words.push(readErrorDetail(words) || words);
+		const form = readForm(seen);
+		// One alone may be a notification with the words of a person in it.
+		const isNews = tellsOfOthers(life, form, answerMs, 1);
+		const words = wordsIn(life, form, answerMs).filter((one) => !isNews(one));
+		run.words.push(...words.map((one) => readErrorDetail(one) || one));
 		return life;
 	};
 	const watchWhole = async (more: Tried) => {
@@ -116,7 +120,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		run.unasked = form.unasked ?? [];
 		run.forget('notification-id');
 		note(...lifeFindings({ life: best, form, settleMs: answerMs, settings: settled }));
-		const told = namedCadence(wordsIn(best, form)) ?? DEFAULT_HEARTBEAT_CADENCE;
+		const told = namedCadence(wordsIn(best, form, answerMs)) ?? DEFAULT_HEARTBEAT_CADENCE;
 		if (told < DEFAULT_HEARTBEAT_CADENCE)
 			note(finding('heartbeat-cadence', 'words of the service', `${told} s`, 'guessed', { heartbeatCadence: told }));
 		return form;

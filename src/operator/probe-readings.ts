@@ -252,7 +252,7 @@ export const greets = (text: string) => kindsIn(text).some((kind) => GREETS.test
 export function isTalk(text: string, form: ReadingSettings): boolean {
 	const word = wordOf(text, form);
 	const { serviceId } = readNotification({ type: 'text', text }, form);
-	if (serviceId !== null && !/^err(?:or)?$/i.test(word)) return false;
+	if (serviceId !== null && !(/^err(?:or)?$/i.test(word) && isError(text))) return false;
 	if (isError(text) || PLACEHOLDER.test(text)) return true;
 	return GREETS.test(word.replaceAll('_', '.')) || (NAMELESS.includes(word) && ASKING.test(readErrorWords(text)));
 }
@@ -262,16 +262,43 @@ const ASKING = /^\W*(?:please|send|must|expect\w*|missing|requir\w*|say|tell)\b/
 export const PLACEHOLDER =
 	/<([\w. -]{1,40})>|\$?\{\{?\s*([\w.]{1,40})\s*\}?\}|%(\w{1,40})%|^(?:\.{3}|\u2026|YOUR\W?\w+)$/i;
 
-/** Whether a message is about an error of the talk, by its kind or a field of that name, or because it says no in words (`"success":false`). */
+/**
+ * Whether a message is about an error of the talk, by its kind or a field of that name, or because it says no in words (`"success":false`). One
+ * with an id, and that of a session, tells of the session.
+ */
 export function isError(text: string): boolean {
 	const document = parseJson(text);
 	const { error, errors, success, ok, id, data, payload, body } = Object(document);
 	// A notification may say so of what it is about.
 	const isBare = id === undefined && ![data, payload, body].some(isObject);
 	if ((success === false || ok === false) && isBare && readErrorDetail(text) !== '') return true;
+	if (id != null && membersOf(document, 2).some(({ name, value }) => value && /^session_?id$/i.test(name)))
+		return false;
 	// Of a plain text the first word says what it is.
 	const [word = ''] = text.trim().split(/[\s:]/, 1);
 	return Boolean(error ?? errors) || [word, ...kindsIn(text)].some((kind) => ERROR_KIND.test(kind));
+}
+
+/**
+ * Whether an error is of a kind that tells of something else than the talk: each has an id of its own that the device has not said, and they do
+ * not come as answers. @param answerMs how soon an answer comes. @param least how many show it.
+ */
+export function tellsOfOthers(
+	life: Life,
+	form: ReadingSettings,
+	answerMs: number,
+	least = 2,
+): (text: string) => boolean {
+	const errors = messagesOf(life.heard, form).filter(({ text }) => isError(text));
+	const said = new Set(life.said.flatMap((one) => membersOf(parseJson(one.text)).map(({ value }) => String(value))));
+	const kinds = [...Map.groupBy(errors, ({ text }) => wordOf(text, form))].filter(([, own]) => {
+		const ids = new Set(own.flatMap(({ text }) => readNotification({ type: 'text', text }, form).serviceId ?? []));
+		const isOfEnd = life.ended !== null && own.length === 1;
+		const isNew = ids.size === own.length && [...ids].some((id) => !said.has(id));
+		return own.length >= least && isNew && !isOfEnd && !areAnswers(own, life, answerMs);
+	});
+	const words = kinds.map(([word]) => word);
+	return (text) => isError(text) && words.includes(wordOf(text, form));
 }
 
 /** Whether a channel brought something, and errors alone. */

@@ -1,9 +1,10 @@
 /** `idv probe` at services as an outsider would write them: what their messages and answers show. */
 import { describe, expect, test } from 'vitest';
 import type { WebSocket } from 'ws';
+import { asides } from '../../src/operator/probe-asides.ts';
 import { lifeFinding, lifeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
-import { guesses } from '../../src/operator/probe-guesses.ts';
+import { guesses, wordsIn } from '../../src/operator/probe-guesses.ts';
 import { pongsFor } from '../../src/operator/probe-pongs.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
 import { probesOfFile } from './probing.ts';
@@ -257,5 +258,76 @@ describe('a ping of the service, the answer to which it names at the end of the 
 		expect(pongsFor('ping', JSON.stringify(ping), form)[0]).toBe(
 			'{"channel":"sys","event":{"name":"pong","ref":"{id}"}}',
 		);
+	});
+});
+
+describe('notifications that tell of an error', () => {
+	const person = 'Maria Muster, born 1985-02-03, waits at desk';
+	const lasting = (told: (nr: number) => object) => (socket: WebSocket) => {
+		let nr = 0;
+		every(socket, 80, () => {
+			nr += 1;
+			socket.send(JSON.stringify(told(nr)));
+		});
+	};
+	const reported = (stdout: string) => ({
+		told: /Notifications +(.*)/.exec(stdout)?.[1],
+		words: stdout.split('\n').filter((line) => line.startsWith('The service says')),
+	});
+
+	test('are none of the words of the service: nothing of a person is printed [F1704]', async () => {
+		const { outcome } = await probedForeign(
+			lasting((nr) => ({
+				...{ type: ['error', 'visit.open', 'visit.error'][nr % 3], id: `n-${nr}`, message: `${person} ${nr}` },
+				...(nr % 2 === 0 && { sessionId: `s-${nr}` }),
+			})),
+		);
+		expect(outcome.stdout).not.toContain('Maria');
+		const { told, words } = reported(outcome.stdout);
+		expect(words.filter((line) => !line.includes('401'))).toEqual([]);
+		for (const kind of ['error', 'visit.open', 'visit.error']) expect(told).toContain(`${kind} (`);
+	});
+
+	const beats = (times: readonly number[]) =>
+		times.map((atMs) => ({ atMs, text: '{"type":"heartbeat","sequence":1}' }));
+	const lifeWith = (errors: readonly (readonly [number, object])[], more: Partial<Life> = {}) =>
+		lifeOf([], {
+			heard: errors.map(([atMs, one]) => ({ atMs, frame: { type: 'text', text: JSON.stringify(one) } })),
+			...{ said: beats([10_000, 20_000, 30_000, 40_000, 50_000]), ...more },
+		});
+	const error = (id: string, more: object = {}) => ({
+		type: 'error',
+		id,
+		message: 'send first {"op":"join"}',
+		...more,
+	});
+	const wordsOf = (life: Life) => wordsIn(life, {}, 1000).length;
+
+	test('are told from errors with an id that answer the device, or come alone before the end [F1704]', () => {
+		const unasked = [15_000, 20_100, 33_000].map((atMs, nr) => [atMs, error(`e-${nr}`)] as const);
+		const answers = [10_020, 20_020, 30_020].map((atMs, nr) => [atMs, error(`e-${nr}`)] as const);
+		expect(wordsOf(lifeWith(unasked))).toBe(0);
+		expect(wordsOf(lifeWith(answers))).toBe(3);
+		const ended = { ended: { atMs: 15_010, code: 4001, reason: '' } };
+		expect(wordsOf(lifeWith(unasked.slice(0, 1), ended))).toBe(1);
+		expect(wordsOf(lifeWith([[15_000, error('e-1', { sessionId: 's-1' })]], ended))).toBe(0);
+		expect(
+			wordsOf(
+				lifeWith([
+					[15_000, error('e-1')],
+					[33_000, error('e-1')],
+				]),
+			),
+		).toBe(2);
+	});
+
+	test('of a heartbeat are no notifications where they are named so and only follow heartbeats, also with an id [F1705]', () => {
+		const ok = (nr: number) => ({ type: 'heartbeat/ok', id: `u-${nr}`, payload: { seq: nr } });
+		const step = (nr: number) => ({ type: 'visit.step', id: `n-${nr}`, note: `note ${nr}` });
+		const all = (times: readonly number[]) =>
+			lifeWith([...times.map((atMs, nr) => [atMs, ok(nr)] as const), [5000, step(1)], [15_000, step(2)]]);
+		const isAside = (life: Life) => asides(life, {}, 1000)(JSON.stringify(ok(0)));
+		expect(isAside(all([10_010, 20_010, 30_010]))).toBe(true);
+		expect(isAside(all([10_010, 17_000, 30_010]))).toBe(false);
 	});
 });
