@@ -46,7 +46,7 @@ export const endedBy = ({ closes }: DeviceReport) => closes.filter(({ isUsual })
 
 /** What a device online with the settings does not show: that applications get what the service sends. */
 function doubts(device: DeviceReport): string[] {
-	const { seconds, kinds, withId, repeats, dropped, isCut, acknowledgements } = device;
+	const { isServed, errors, seconds, kinds, withId, repeats, dropped, isCut, acknowledgements } = device;
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const named = total - NAMELESS.reduce((sum, kind) => sum + (kinds[kind] ?? 0), 0);
 	const reasons = endedBy(device).map(({ reason }) => reason);
@@ -58,6 +58,9 @@ function doubts(device: DeviceReport): string[] {
 			'The service ended the channel of the device because something was not acknowledged, which channels from before may have brought: if that goes on, look at service.ackBody.',
 		reasons.some((reason) => !OVER.test(reason) && !isUnacked(reason)) &&
 			'The service ended the channel of the device: these settings may not be the whole. Look at service.heartbeatBody, at service.pingKind and at heartbeatCadence.',
+		isServed &&
+			errors > 0 &&
+			`The service sent the device errors (${errors}), as it may for heartbeats that it does not know: look at service.heartbeatBody, and at its words above.`,
 		total === 0 &&
 			`No notification came in ${seconds} s, so that nothing shows how they are written: start sessions for the workflow while the probe runs, and run it again. If the service had some to send, look at service.firstMessages (what the device must say first) and service.ignoreKinds.`,
 		total > 0 &&

@@ -17,6 +17,7 @@ import {
 	type ReadingSettings,
 	ranked,
 	repeated,
+	tellsOfOthers,
 	wordOf,
 } from './probe-readings.ts';
 import type { DeviceReport, Run } from './probe-state.ts';
@@ -42,20 +43,22 @@ export function reportOf(run: Run, { lives, events, isOnline, isCut, dropped }: 
 		return repeated(messages, form, ackBody === null ? 0 : answerMs);
 	});
 	const first = service.firstMessages.length;
-	const answers = lives.flatMap((life) =>
-		ranked(life, first, answerMs).flatMap((one) =>
+	const answers = lives.flatMap((life) => {
+		const isNews = tellsOfOthers(life, form, answerMs);
+		return ranked(life, first, answerMs).flatMap((one) =>
 			(one.rank ?? 0) === 0
 				? []
 				: messagesOf([one], form).map(({ text }) => ({
 						rank: HELLO.test(wordOf(text, form)) ? 1 : one.rank,
-						isError: isError(text),
+						isError: isError(text) && !isNews(text),
 					})),
-		),
-	);
+		);
+	});
 	const isConfirmed = first > 0 && answers.some((one) => one.rank === 2 && !one.isError);
 	const isServed = own.length > 0 || isConfirmed;
+	const errors = answers.filter((one) => one.isError).length;
 	return {
-		...{ isServed, isRefused: !isServed && answers.some((one) => one.isError) },
+		...{ isServed, isRefused: !isServed && errors > 0, errors },
 		...{ isOnline, seconds, kinds: counted(own), others: counted(all.filter((one) => !own.includes(one))) },
 		...{ repeats: repeats.length, dropped, isCut },
 		withId: idsOf(

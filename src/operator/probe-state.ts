@@ -68,6 +68,8 @@ export interface DeviceReport {
 	readonly isServed: boolean;
 	/** Its heartbeats were answered with errors, and nothing shows that it is served. */
 	readonly isRefused: boolean;
+	/** That the service sent about what the device had said. */
+	readonly errors: number;
 	readonly seconds: number;
 	/** Of notifications, by kind, as applications would have them. */
 	readonly kinds: Readonly<Record<string, number>>;

@@ -1,12 +1,19 @@
 /** `idv probe` at services as an outsider would write them: what their messages and answers show. */
 import { describe, expect, test } from 'vitest';
 import type { WebSocket } from 'ws';
+import type { Shell } from '../../src/cli/output.ts';
 import { asides } from '../../src/operator/probe-asides.ts';
+import type { Ran } from '../../src/operator/probe-device.ts';
+import { tellDevice } from '../../src/operator/probe-device-report.ts';
 import { lifeFinding, lifeFindings } from '../../src/operator/probe-findings.ts';
 import { readForm } from '../../src/operator/probe-form.ts';
 import { guesses, wordsIn } from '../../src/operator/probe-guesses.ts';
 import { pongsFor } from '../../src/operator/probe-pongs.ts';
+import { messagesOf } from '../../src/operator/probe-readings.ts';
+import { reportOf } from '../../src/operator/probe-report.ts';
+import type { Run } from '../../src/operator/probe-state.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
+import { resolveWith } from '../../src/settings/load.runner.ts';
 import { probesOfFile } from './probing.ts';
 
 const { probedForeign } = probesOfFile();
@@ -329,5 +336,28 @@ describe('notifications that tell of an error', () => {
 		const isAside = (life: Life) => asides(life, {}, 1000)(JSON.stringify(ok(0)));
 		expect(isAside(all([10_010, 20_010, 30_010]))).toBe(true);
 		expect(isAside(all([10_010, 17_000, 30_010]))).toBe(false);
+	});
+
+	test('and not errors for heartbeats, are what a device gets: with both the report says where to look [F1706]', () => {
+		const refusal = { type: 'error', message: 'unknown type heartbeat, expected ping' };
+		const step = (nr: number) => ({ type: 'visit.step', id: `n-${nr}`, note: `note ${nr}` });
+		const told = (answers: readonly (readonly [number, object])[]) => {
+			const life = lifeWith([[5000, step(1)], ...answers, [15_000, step(2)]]);
+			const events = messagesOf(life.heard).map(({ text: content }) => ({
+				type: 'notification',
+				kind: 'any',
+				content,
+			}));
+			const ran = { lives: [life], events, isOnline: true, isCut: false, dropped: 0 } as unknown as Ran;
+			const { service } = resolveWith([], { env: {}, sets: [] }).settings;
+			const lines: string[] = [];
+			const shell = { line: (text = '') => void lines.push(text), table() {} } as unknown as Shell;
+			tellDevice(shell, reportOf({ seconds: 60, restarts: [], unasked: [] } as unknown as Run, ran, service));
+			return lines.join(' ');
+		};
+		expect(told([10_010, 20_010].map((atMs) => [atMs, refusal]))).toMatch(
+			/errors \(2\), .*look at service\.heartbeatBody/,
+		);
+		expect(told([15_500, 33_000].map((atMs, nr) => [atMs, error(`e-${nr}`)]))).not.toContain('heartbeatBody');
 	});
 });

@@ -558,7 +558,15 @@ test.each([
 		const lines: string[] = [];
 		const shell = { line: (text = '') => void lines.push(text), table() {} } as unknown as Shell;
 		tellDevice(shell, {
-			...{ isOnline: true, isServed: true, isRefused: false, seconds: 60, kinds: { 'visit.open': 3 }, others: {} },
+			...{
+				isOnline: true,
+				isServed: true,
+				isRefused: false,
+				errors: 0,
+				seconds: 60,
+				kinds: { 'visit.open': 3 },
+				others: {},
+			},
 			...{ withId: 3, repeats: 0, dropped: 0, isCut: false, acknowledgements: 3 },
 			closes: [{ code: 4008, afterSeconds: 2.5, reason, isUsual: false }],
 		});
