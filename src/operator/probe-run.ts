@@ -70,7 +70,7 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	const found = new Map<string, Finding>();
 	const waits = (seconds: number, isAsked: boolean) =>
 		onStep(
-			`Waits for ${seconds} s: ${isAsked ? 'the service has no room at the moment' : 'a service may take ten requests a minute'}.`,
+			`Waits for ${seconds} s: ${isAsked ? 'the service cannot take the request at the moment' : 'a service may take ten requests a minute'}.`,
 		);
 	const run: Run = {
 		...options,

@@ -71,6 +71,17 @@ describe('what it does', () => {
 		socket.once('close', () => clearInterval(timer));
 	};
 
+	test('a service that ends the first channel with 1011 is waited for, and not said to have no room [F1707]', async () => {
+		let channels = 0;
+		const { outcome } = await probedForeign((socket) => {
+			channels += 1;
+			if (channels === 1) socket.close(1011, 'error');
+			else sendEvery(socket, 100, () => socket.send(`{"type":"check","id":"${Math.random()}"}`));
+		});
+		expect(outcome).toMatchObject({ status: 0, stderr: '' });
+		expect(outcome.stdout).toMatch(/Waits for 5 s: the service cannot take the request at the moment/);
+	});
+
 	test.each([
 		['503 Busy', 2],
 		['', 1],
