@@ -241,6 +241,16 @@ export async function changeRecord(
 	});
 }
 
+/** A plan that was seen where it is published is published, whether or not its record says so: an error would ask for the same command again, which goes further if the record was taken after all. */
+export async function confirmAt(shell: Shell, place: string, confirm: Promise<void>): Promise<void> {
+	await confirm.catch((error: unknown) => {
+		if (!(error instanceof AgentError) || ['plan-outdated', 'plan-invalid'].includes(error.code)) throw error;
+		shell.warn(
+			`${place} is published, and this step is done. ${error.message} Its record may not say yet that this was seen: then the next command stops once, says so, and goes on when it is repeated.`,
+		);
+	});
+}
+
 export const isOvertaken = (error: unknown) => error instanceof AgentError && error.code === 'plan-outdated';
 
 /** Names as a list in JSON, one on each line, or with commas between them. @throws AgentError `usage`. */

@@ -28,6 +28,7 @@ import {
 	type Braked,
 	type BrakeFlags,
 	changeRecord,
+	confirmAt,
 	isOvertaken,
 	loadRecord,
 	wantChecks,
@@ -254,7 +255,7 @@ export async function publishSigned(
 				await changeRecord(shell, out, (record) => withoutSigning(record, { digest: plan.digest, at }, before));
 			throw error;
 		});
-		await keepRecorded(shell, out, plan, stored, sign);
+		await confirmAt(shell, out, keepRecorded(shell, out, plan, stored, sign));
 		return place;
 	});
 }

@@ -29,6 +29,7 @@ import {
 	type Braked,
 	type BrakeFlags,
 	changeRecord,
+	confirmAt,
 	loadRecord,
 	wantChecks,
 	withBrakes,
@@ -241,7 +242,11 @@ async function finishes(
 	const last = signed.at(-1);
 	if (last?.digest !== digest || !last.isUnconfirmed || last.brake !== brake) return false;
 	for (const place of out === undefined ? [] : new Set([file, out]))
-		await changeRecord(shell, place, (record) => confirmed(record, digest), withoutRecord);
+		await confirmAt(
+			shell,
+			place,
+			changeRecord(shell, place, (record) => confirmed(record, digest), withoutRecord),
+		);
 	return true;
 }
 

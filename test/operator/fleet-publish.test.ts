@@ -45,11 +45,11 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
 	const hooks = { before: () => {}, taken: () => {}, after: () => {}, recordRead: () => {} };
-	const alone = { ...hooks, refusal: 412, fault: 0, isAway: false, isLate: false };
+	const alone = { ...hooks, refusal: 412, fault: 0, isAway: false, isLate: false, cutsConfirmation: false };
 	const late = new Map<string, string>();
 	let other = alone;
 	let isTaken = false;
-	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. `fault`: how it answers a plan that it has taken, -1 with a closed connection; `isAway` after that. `isLate`: whether it takes all only when it is told to. */
+	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. `fault`: how it answers a plan that it has taken, -1 with a closed connection; `isAway` after that. `isLate`: whether it takes all only when it is told to; `cutsConfirmation`: so it does with a record that knows its plan to be published, and closes the connection. */
 	const overtake = (act: Partial<typeof alone>) => {
 		other = { ...alone, ...act };
 		isTaken = false;
@@ -74,7 +74,9 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 		asked.push(`${path} ${condition === '' ? 'whatever is there' : condition === '*' ? 'nothing' : 'the same'}`);
 		const fits = condition === '*' ? !kept.has(path) : condition === '' || condition === etag(kept.get(path));
 		if (knowsIfMatch && !fits) return response.writeHead(other.refusal).end();
-		(other.isLate ? late : kept).set(path, body);
+		const isCut = other.cutsConfirmation && path.includes('record') && !body.includes('isUnconfirmed');
+		(other.isLate || isCut ? late : kept).set(path, body);
+		if (isCut) return request.socket.destroy();
 		isTaken = !path.includes('record');
 		if (isTaken) other.taken();
 		if (isTaken && other.fault < 0) return request.socket.destroy();
@@ -670,6 +672,39 @@ describe('a store that has taken a plan and does not say so', () => {
 			expect(revision()).toBe(name === 'next-ring' ? 3 : 2);
 		},
 	);
+
+	const cut = /published\.json is published, and this step is done\..* record may not say yet .*stops once/;
+	test.each([
+		['next-ring', true],
+		['next-ring', false],
+		['rollback', true],
+		['rollback', false],
+	])(
+		'but shows it, and cuts what the record says of that: %s is done, whether the record comes later (%s) or not [F1735]',
+		async (name, isTakenLater) => {
+			const { store, act, revision } = await givenPublished();
+			store.overtake({ cutsConfirmation: true });
+			expect(await act(name)).toMatchObject({ status: 0, stderr: expect.stringMatching(cut) });
+			expect(revision()).toBe(2);
+			store.overtake({});
+			for (const [path, text] of isTakenLater ? store.late : []) store.kept.set(path, text);
+			const again = JSON.parse((await act(name, '--json')).stdout);
+			expect(again.isRepeat ?? false).toBe(!isTakenLater);
+			expect(revision()).toBe(name === 'next-ring' && isTakenLater ? 3 : 2);
+			expect(store.kept.get('/plans/published.record.json')).not.toContain('isUnconfirmed');
+		},
+	);
+
+	test('and cuts what the command that is repeated says of it: that one asks for no repeat either [F1739]', async () => {
+		const { store, act, revision } = await givenPublished();
+		store.overtake({ fault: 500, isAway: true });
+		expect((await act('next-ring')).status).toBe(69);
+		store.overtake({ cutsConfirmation: true });
+		const again = await act('next-ring');
+		expect(again).toMatchObject({ status: 0, stderr: expect.stringMatching(cut) });
+		expect(again.stdout).toMatch(/nothing goes further now/);
+		expect(revision()).toBe(2);
+	});
 
 	test('holds back no rollback of what is not known to be published [F1659]', async () => {
 		const { store, act, revision } = await givenPublished();
