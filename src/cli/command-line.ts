@@ -24,6 +24,21 @@ export class LazyCommand extends Command {
 		return new LazyCommand(this.shell, name);
 	}
 
+	/** commander takes the last value of a flag that stands twice, and a person may mean both. */
+	override addOption(option: Option): this {
+		super.addOption(option);
+		const takesOne = (option.required || option.optional) && !option.variadic && option.parseArg !== collect;
+		if (!takesOne) return this;
+		let isGiven = false;
+		return this.on(`option:${option.name()}`, () => {
+			if (isGiven)
+				throw new AgentError('usage', `${option.long} is given twice, and takes one value.`, {
+					remedy: 'Give it once, with the value that is meant.',
+				});
+			isGiven = true;
+		});
+	}
+
 	subcommands(table: Subcommands): this {
 		for (const [name, make] of Object.entries(table)) make((about) => this.command(name).description(about));
 		return this;

@@ -164,9 +164,11 @@ describe('run', () => {
 		],
 	])('%s is refused in one line', async (_, flags, status, code, words) => {
 		const home = await givenHome();
+		const given = flags(home);
+		const other = given.includes('--state-dir') ? [] : ['--state-dir', `${home.stateDir}2`];
 		const [plain, json] = await Promise.all([
-			home.agent(['run', ...flags(home)]),
-			home.agent(['run', '--json', ...flags(home), '--state-dir', `${home.stateDir}2`, ...flags(home)]),
+			home.agent(['run', ...given]),
+			home.agent(['run', '--json', ...given, ...other]),
 		]);
 		expectRefusal(plain, { status, code, words });
 		expectJsonRefusal(json, { status, code, words });

@@ -148,7 +148,7 @@ describe('service', () => {
 		];
 		await Promise.all(
 			cases.map(async ([flags, status, code, words]) => {
-				const args = ['service', '--port', '0', ...flags];
+				const args = ['service', ...(flags.includes('--port') ? [] : ['--port', '0']), ...flags];
 				expectRefusal(await finish('idv-agent', args, {}), { status, code, words });
 				expectJsonRefusal(await finish('idv-agent', [...args, '--json'], {}), { status, code, words });
 			}),

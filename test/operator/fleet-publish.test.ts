@@ -29,8 +29,10 @@ async function given() {
 			}),
 			0o644,
 		);
-	const sign = (file: string, out: string, ...flags: string[]) =>
-		operator.idv(['fleet', 'sign', file, '--key', key, '--out', out, '--allow-workflow', 'new', ...flags]);
+	const sign = (file: string, out: string, ...flags: string[]) => {
+		const by = flags.includes('--key') ? [] : ['--key', key];
+		return operator.idv(['fleet', 'sign', file, ...by, '--out', out, '--allow-workflow', 'new', ...flags]);
+	};
 	const first = (file: string, place: string, ...flags: string[]) => sign(file, place, '--previous', 'none', ...flags);
 	const out = join(operator.directory, 'published.json');
 	const published = async () => {

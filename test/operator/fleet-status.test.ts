@@ -581,11 +581,11 @@ describe('idv fleet status --plan', () => {
 			`deviceId\n${Array.from({ length: 40 }, (_, n) => `K-${n}`).join('\n')}\n`,
 		);
 		const words = /21 of 40 devices whose change is due have failed \(20 of them not heard since\)/;
-		const missing = [...args, '--inventory', more, '--fail-above', '10%'];
-		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, missing);
-		const gate = [...missing, '--allow-missing', '20', '--min-reported'];
+		const missing = [...args, '--inventory', more, '--fail-above'];
+		await operator.expectRefused({ status: 75, code: 'plan-not-followed', words }, [...missing, '10%']);
+		const gate = [...missing, '10%', '--allow-missing', '20', '--min-reported'];
 		expect((await operator.idv([...gate, '100%'])).status).toBe(0);
-		const few = [...missing, '--fail-above', '100%', '--allow-missing', '10', '--min-reported'];
+		const few = [...missing, '100%', '--allow-missing', '10', '--min-reported'];
 		expect((await operator.idv([...few, '66%'])).status).toBe(0);
 		await operator.expectRefused(
 			{

@@ -349,12 +349,14 @@ describe('device connect', () => {
 			[['--serial', ''], /--serial must not be empty/],
 			[['--type', 'x'.repeat(65)], /--type must have at most 64/],
 			[['--heartbeat', '0'], /--heartbeat must be a whole number from 1/],
-			[['--device-id', ' K'], /--device-id must not begin or end with white space/],
-			[['--workflow', ''], /--workflow must not be empty/],
+		];
+		const whole: typeof cases = [
+			[connect.with(3, ' K'), /--device-id must not begin or end with white space/],
+			[connect.with(5, ''), /--workflow must not be empty/],
 		];
 		await Promise.all(
-			cases.map(([flags, words]) =>
-				idv([...connect, ...flags]).then((outcome) => expectRefusal(outcome, { status: 64, code: 'usage', words })),
+			[...cases.map(([flags, words]) => [[...connect, ...flags], words] as const), ...whole].map(([args, words]) =>
+				idv(args).then((outcome) => expectRefusal(outcome, { status: 64, code: 'usage', words })),
 			),
 		);
 		expect(operator.service.requests.length).toBe(before);
