@@ -106,8 +106,8 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 		known.set(read.data.deviceId, { place, said });
 		devices.push(read.data);
 	};
-	if (isCsv) await readCsv(text, file, note, take);
-	else for (const row of jsonLines(text, note)) take(row);
+	const cut = isCsv && (await readCsv(text, file, note, take));
+	if (!isCsv) for (const row of jsonLines(text, note)) take(row);
 	if (known.size + problems.length === 0) note('line 1', 'no device follows');
 	if (problems.length > 0) throw new AgentError('inventory-invalid', problems.join('\n'));
 	const odd = [...known].filter(([deviceId]) => LEFT_BEHIND.test(deviceId) || (isCsv && SEPARATED.test(deviceId)));
@@ -115,6 +115,8 @@ export async function readInventory(file: string, warn?: (said: string) => void)
 		const why = LEFT_BEHIND.test(deviceId) ? 'has a spreadsheet left that behind' : 'has that line another separator';
 		warn?.(`${file}: ${place}: ${deviceId} counts as a device: ${why}?`);
 	}
+	if (cut)
+		warn?.(`${file}: ${cut}: it has fewer fields than the others, and no line end follows: was the file cut off?`);
 	for (const said of warn ? sharedNumbers(devices, (id) => known.get(id)?.place ?? '') : []) warn?.(`${file}: ${said}`);
 	const [alike] = alikeIds(known.keys());
 	if (alike) warn?.(`${file}: ${alike}, and are two devices: is one of them a slip?`);
@@ -238,8 +240,13 @@ function* jsonLines(text: string, note: NoteProblem): Generator<Row> {
 	}
 }
 
-/** @param take told of each row below the head as it is read: all rows at once would fill the memory. */
-async function readCsv(text: string, file: string, note: NoteProblem, take: (row: Row) => void): Promise<void> {
+/** @param take told of each row below the head as it is read: all rows at once would fill the memory. @returns the place of a last row that seems to be cut off. */
+async function readCsv(
+	text: string,
+	file: string,
+	note: NoteProblem,
+	take: (row: Row) => void,
+): Promise<string | null> {
 	const { parse, CsvError } = await import('csv-parse/sync');
 	// Excel's own first line.
 	const [hint = '', given] = /^sep=(.)\r?\n/i.exec(text) ?? [];
@@ -247,6 +254,7 @@ async function readCsv(text: string, file: string, note: NoteProblem, take: (row
 	let names: readonly string[] | null = null;
 	let above: Cells[] = [];
 	let last = 0;
+	let [width, least] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
 	const takeCells = ({ place, cells }: Cells, columns: readonly string[]) => {
 		// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
 		if (cells.every((cell) => cell === '')) return;
@@ -269,6 +277,8 @@ async function readCsv(text: string, file: string, note: NoteProblem, take: (row
 			relax_column_count: true,
 			on_record: (record: string[], { lines }) => {
 				last = lines + (hint === '' ? 0 : 1);
+				least = Math.min(least, width);
+				width = record.length;
 				const row = { place: `line ${last}`, cells: record.map((cell) => cell.trim()) };
 				if (names) takeCells(row, names);
 				// A spreadsheet has a title above its table, and empty rows below that.
@@ -283,6 +293,7 @@ async function readCsv(text: string, file: string, note: NoteProblem, take: (row
 		// Quotes that do not end are noticed at the end of the file.
 		note(`line ${last + 1}`, FAULTS[error.code] ?? `this is not CSV (${error.code})`);
 	}
+	return width < least && !/[\r\n]$/.test(text) ? `line ${last}` : null;
 }
 
 const FAULTS: Readonly<Record<string, string>> = {

@@ -192,3 +192,19 @@ test('100,000 rows of a spreadsheet are read, with the version that each device 
 	expect(devices).toHaveLength(100_000);
 	expect(devices.at(-1)).toMatchObject({ deviceId: 'K-99999', workflowId: null, version: '0.2.0' });
 });
+
+test.each<[string, RegExp[]]>([
+	[
+		`${INVENTORY}K-4,S-4,lob`,
+		[/: line 5: it has fewer fields than the others, and no line end follows: was the file cut off\?$/],
+	],
+	[`${INVENTORY}K-4,S-4`.replaceAll('\n', '\r\n'), [/: line 5: it has fewer fields/]],
+	[`${INVENTORY}K-4,S-4\n`, []],
+	[`${INVENTORY}K-4,S-4,lobby,checkin`, []],
+	[`${INVENTORY}K-4\nK-5`, []],
+	['deviceId\nK-1\nK-', []],
+])('a last row that seems to be cut off is told with its line, and no other: %j [F1738]', async (text, expected) => {
+	const said: string[] = [];
+	await read(text, (one) => said.push(one));
+	expect(said).toEqual(expected.map((words) => expect.stringMatching(words)));
+});
