@@ -110,7 +110,7 @@ export async function signFleetPlan(
 	refuseErrors(read);
 	if (isNew) wantChecks(shell, { ...flags, previous: flags.previous ?? read.previous?.file }, WANTED);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
-	if (isNew) refuseStranger(text, read.previous, publicKey);
+	if (isNew) refuseStranger(shell, text, read.previous, publicKey);
 	else await refuseUnverified(shell, bare, publicKey, out ?? file);
 	for (const { place, message } of read.findings) shell.warn(`${place}: ${message}`);
 	const { preview } = read;
@@ -131,20 +131,30 @@ export async function signFleetPlan(
 }
 
 /** Devices stay with the plan in force where none of its keys signs the next one, and nothing that is reckoned from that one would be so. */
-function refuseStranger(text: string, previous: PlanFile | null, publicKey: string): void {
+function refuseStranger(shell: Shell, text: string, previous: PlanFile | null, publicKey: string): void {
 	const before = previous ? keyidsIn(previous.bytes) : [];
 	if (previous === null || before.length === 0) return;
-	const isStranger = !keyidsIn(Buffer.from(text)).some((keyid) => before.includes(keyid));
-	if (!isStranger) refuseForged(previous, [publicKey]);
-	else
+	const { keys, said } = keysLost(previous, text);
+	if (keys.length === before.length)
 		throw new AgentError(
 			'usage',
 			`${previous.file} is signed by another key (${before.join(', ')}): devices that have only that in fleet.publicKeys would refuse this plan.`,
 			{ remedy: 'Sign with a key of the plan in force. Where every device has this one, docs/plan-keys.md says how.' },
 		);
+	refuseForged(previous, [publicKey]);
+	if (keys.length > 0)
+		shell.warn(`${said} Where there are any, sign this plan, once it is signed, with that key as well.`);
 }
 
-export const keyidsIn = (bytes: Uint8Array) => envelopeIn(bytes)?.signatures.map(({ keyid }) => keyid) ?? [];
+/** Those that have signed the plan in force, and not the text of the next one. */
+export function keysLost({ file, bytes }: PlanFile, text: string) {
+	const own = keyidsIn(Buffer.from(text));
+	const keys = keyidsIn(bytes).filter((keyid) => !own.includes(keyid));
+	const said = `${file} is signed by ${counted(keys.length, 'key')} more (${keys.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`;
+	return { keys, said };
+}
+
+const keyidsIn = (bytes: Uint8Array) => envelopeIn(bytes)?.signatures.map(({ keyid }) => keyid) ?? [];
 
 /** One more signature says that the plan is this key's, too. Of another key's signature only the public half could tell; the record knows what was published. */
 async function refuseUnverified(shell: Shell, signed: PlanFile, publicKey: string, place: string): Promise<void> {

@@ -2,7 +2,7 @@
 import type { KeyObject } from 'node:crypto';
 import { compareVersions } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
-import { counted, type Shell } from '../cli/output.ts';
+import type { Shell } from '../cli/output.ts';
 import { asAssigned, isOver } from '../fleet/brakes.ts';
 import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
@@ -45,7 +45,7 @@ import {
 	refuseForged,
 	writtenIn,
 } from './fleet-files.ts';
-import { envelopeIn, keyidsIn, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
+import { envelopeIn, keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
@@ -376,14 +376,11 @@ async function save(
 	let signed: ReturnType<typeof signPayload> | null = null;
 	for (const key of keys) signed = signPayload(next.payload, key, signed && envelopeIn(Buffer.from(signed.text)), out);
 	const { text = '', publicKey } = signed ?? {};
-	const own = keyidsIn(Buffer.from(text));
-	const lost = keyidsIn(before.bytes).filter((keyid) => !own.includes(keyid));
-	if (lost.length > 0 && !fewerKeys)
-		throw new AgentError(
-			'usage',
-			`${before.file} is signed by ${counted(lost.length, 'key')} more (${lost.join(', ')}): devices that have only that in fleet.publicKeys would refuse the next plan.`,
-			{ remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.' },
-		);
+	const lost = keysLost(before, text);
+	if (lost.keys.length > 0 && !fewerKeys)
+		throw new AgentError('usage', lost.said, {
+			remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.',
+		});
 	return {
 		file: await publishSigned(shell, out, text, next, { withoutRecord, isStep: true, keys, ...held }),
 		publicKey,

@@ -1547,6 +1547,37 @@ test('a plan that two keys have signed is followed by one that both sign, unless
 	expect([(await published()).revision, await signatures()]).toEqual([4, 1]);
 });
 
+test('a plan that one of the two keys of the published one signs is signed, with a warning that names the other [F1737]', async () => {
+	const { key, plan, sign, first, out } = await given();
+	const other = join(operator.directory, 'other.key');
+	succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+	const keyids = async () =>
+		JSON.parse(await readFile(out, 'utf8')).signatures.map((one: { keyid: string }) => one.keyid);
+	const flags = ['--out', out, '--allow-repeat', '--allow-workflow', 'new'];
+	expect((await operator.idv(['fleet', 'sign', out, '--key', other, ...flags])).status).toBe(0);
+	const [mine, theirs] = await keyids();
+	for (const [revision, by, lost] of [
+		[2, key, theirs],
+		[3, other, mine],
+	]) {
+		const { status, stderr } = await operator.idv([
+			'fleet',
+			'sign',
+			await plan(revision, 'new'),
+			'--key',
+			by,
+			...flags,
+		]);
+		expect([status, stderr]).toEqual([0, expect.stringContaining(`is signed by 1 key more (${lost}): devices that`)]);
+		// As the warning says.
+		const both = await operator.idv(['fleet', 'sign', out, '--key', by === key ? other : key, ...flags]);
+		expect([both, (await keyids()).length]).toMatchObject([{ status: 0, stderr: '' }, 2]);
+	}
+	expect((await sign(await plan(4, 'new'), out)).status).toBe(0);
+	expect((await sign(await plan(5, 'new'), out)).stderr).toBe('');
+});
+
 test('a plan that no key of the published one signs is refused, and unchecked it is not [F1386]', async () => {
 	const { plan, sign, first, out, published } = await given();
 	const other = join(operator.directory, 'other.key');
