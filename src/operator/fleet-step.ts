@@ -117,7 +117,7 @@ const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown' | 
 	unnoted: 'No ring is still to come; with --out, next-ring begins none either.',
 	unknown: 'No ring is still to come, and its record does not know it: next-ring may begin one of --rings.',
 	repeated:
-		'The command that signed it did not see it published. It is published, and nothing goes further now: once this was said with --out, the same command goes on.',
+		'By its record, the command that signed it did not see it published. It is published, and nothing goes further now: once this was said with --out, the same command goes on.',
 	'next-ring': 'It has no rollout with a ring to come; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
 	noted: 'No ring of it is still to come. Its record says now that it is paused, so that next-ring begins none.',
