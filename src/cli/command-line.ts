@@ -24,14 +24,14 @@ export class LazyCommand extends Command {
 		return new LazyCommand(this.shell, name);
 	}
 
-	/** commander takes the last value of a flag that stands twice, and a person may mean both. */
+	/** commander takes the last value of a flag that stands twice, and a person may mean both. A unit that appends one starts its device as before. */
 	override addOption(option: Option): this {
 		super.addOption(option);
 		const takesOne = (option.required || option.optional) && !option.variadic && option.parseArg !== collect;
 		if (!takesOne) return this;
 		let isGiven = false;
 		return this.on(`option:${option.name()}`, () => {
-			if (isGiven)
+			if (isGiven && this.name() !== 'run')
 				throw new AgentError('usage', `${option.long} is given twice, and takes one value.`, {
 					remedy: 'Give it once, with the value that is meant.',
 				});

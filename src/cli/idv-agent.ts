@@ -15,10 +15,9 @@ export function readPlainRun(words: readonly string[], env: NodeJS.ProcessEnv): 
 	for (let at = 1; at < words.length; at += 2) {
 		const [flag = '', value = ''] = words.slice(at, at + 2);
 		if (value.startsWith('-')) return null;
-		const name = Object.hasOwn(PLAIN_FLAGS, flag) ? PLAIN_FLAGS[flag as keyof typeof PLAIN_FLAGS] : null;
 		if (flag === '--set') set.push(value);
-		else if (name === null || flags[name] !== undefined) return null;
-		else flags[name] = value;
+		else if (Object.hasOwn(PLAIN_FLAGS, flag)) flags[PLAIN_FLAGS[flag as keyof typeof PLAIN_FLAGS]] = value;
+		else return null;
 	}
 	return { ...flags, set };
 }
