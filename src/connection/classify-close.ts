@@ -3,7 +3,7 @@ import { type Failure, failure } from '../base/errors.ts';
 import { cutOut } from '../base/escapes.ts';
 import { joinSentences } from '../base/sentences.ts';
 import { MAX_FRAME_BYTES } from '../protocol/channel.ts';
-import { cleanText } from '../protocol/problem.ts';
+import { cleanWords } from '../protocol/problem.ts';
 import { SUBPROTOCOL_REMEDY } from './classify-failure.ts';
 import { inBrackets } from './classify-network-error.ts';
 
@@ -47,7 +47,7 @@ export function classifyClose(close: ChannelClose): Failure {
 		return failure('connection-lost', `The connection to ${host}${through} was lost.`, { params });
 	}
 	const words = CLOSE_WORDS[code];
-	const reason = cleanText(cutOut(close.reason, close.secrets ?? []), 123);
+	const reason = cleanWords(cutOut(close.reason, close.secrets ?? []), 123);
 	const message = `${host} closed the channel with ${code}${inBrackets(words)}${reason === '' ? '.' : `: ${joinSentences(reason)}`}`;
 	const params = { host, closeCode: code, ...(reason !== '' && { detail: reason }) };
 	if (code === 1008 || code === 4401 || code === 4403) return failure('credential-refused', message, { params });

@@ -1,6 +1,6 @@
 /** The words of `idv probe` about the device that ran at the end, and about what that does not show. */
 import type { Shell } from '../cli/output.ts';
-import { cleanText } from '../protocol/problem.ts';
+import { cleanText, cleanWords } from '../protocol/problem.ts';
 import { ABOUT_ACK } from './probe-acks.ts';
 import { NAMELESS, OVER } from './probe-readings.ts';
 import type { DeviceReport } from './probe-state.ts';
@@ -15,7 +15,7 @@ export function tellDevice(shell: Shell, device: DeviceReport): void {
 	const total = Object.values(kinds).reduce((sum, count) => sum + count, 0);
 	const ended = closes.map(
 		({ code, afterSeconds, reason }) =>
-			`${code ?? 'no code'} after ${afterSeconds} s${reason ? ` ("${cleanText(reason, 80)}")` : ''}`,
+			`${code ?? 'no code'} after ${afterSeconds} s${reason ? ` ("${cleanWords(reason, 80)}")` : ''}`,
 	);
 	shell.table([
 		[

@@ -2,7 +2,7 @@
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { parseJson } from '../protocol/json.ts';
-import { cleanText, readErrorDetail } from '../protocol/problem.ts';
+import { cleanText, cleanWords, readErrorDetail } from '../protocol/problem.ts';
 import { resolveWith } from '../settings/load.runner.ts';
 import { heartbeatAnswers } from './probe-asides.ts';
 import { enoughMs, helpedFinding, isBetter, lastsTo } from './probe-compare.ts';
@@ -151,7 +151,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 			continue;
 		}
 		if (best.ended && OVER.test(best.ended.reason)) {
-			const found = `the service ends a channel after ${Math.round(best.ended.atMs / 1000)} s: "${cleanText(best.ended.reason, 80)}"`;
+			const found = `the service ends a channel after ${Math.round(best.ended.atMs / 1000)} s: "${cleanWords(best.ended.reason, 80)}"`;
 			note(finding('connection-life', 'words of the service', found, 'guessed'));
 			break;
 		}

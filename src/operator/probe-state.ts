@@ -2,7 +2,7 @@
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Network } from '../connection/network.edge.ts';
-import { cleanText } from '../protocol/problem.ts';
+import { cleanWords } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import type { Restart } from './probe-ends.ts';
 import type { Finding } from './probe-findings.ts';
@@ -153,7 +153,7 @@ const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'ch
 export function notLasting(run: Run, life: Life): AgentError {
 	const { ended } = life;
 	const how = ended?.code == null ? 'without a close code' : `with close code ${ended.code}`;
-	const why = ended?.reason ? ` ("${cleanText(ended.reason, 120)}")` : '';
+	const why = ended?.reason ? ` ("${cleanWords(ended.reason, 120)}")` : '';
 	const after = `${((ended?.atMs ?? 0) / 1000).toFixed(1)} s`;
 	const said = `No channel at ${channelOf(run)} lasted the ${run.seconds} s of the watch: the service ended it ${how} after ${after}${why}.`;
 	if (OVER.test(ended?.reason ?? '')) return stop(said, OVER_REMEDY);

@@ -9,7 +9,7 @@ import { ownWorkflow, reasonIn } from '../fleet/reasons.ts';
 import { secretsOf } from '../protocol/authorization.ts';
 import { normalizeBaseUrl } from '../protocol/endpoints.ts';
 import { isObject, parseJson } from '../protocol/json.ts';
-import { cleanText } from '../protocol/problem.ts';
+import { cleanWords } from '../protocol/problem.ts';
 import { storeCredential } from './fleet-store.ts';
 import { isOfCredential, isOfSettings } from './fleet-troubles.ts';
 import { withClient } from './service-call.ts';
@@ -122,7 +122,7 @@ const CHECK_STORE =
 export function readStoreError(text: string): string | null {
 	const said = parseJson(text);
 	const isError = isObject(said) && said['status'] === 'error' && typeof said['error'] === 'string';
-	return isError ? cleanText(String(said['error']), 300).replace(/[.!]$/, '') : null;
+	return isError ? cleanWords(String(said['error']), 300).replace(/[.!]$/, '') : null;
 }
 
 /** The points; a text for an answer that is not whole, `null` for one of another form. */
@@ -130,7 +130,7 @@ export function readPoints(text: string): Point[] | string | null {
 	const answer = answerSchema.safeParse(parseJson(text)).data;
 	if (!answer) return null;
 	const { isPartial, warnings = [], data } = answer;
-	if (isPartial || warnings.length > 0) return cleanText(['only in part', ...warnings].join(': '), 300);
+	if (isPartial || warnings.length > 0) return cleanWords(['only in part', ...warnings].join(': '), 300);
 	// NaN and infinities are figures of a store, not of a device.
 	return data.result
 		.map(({ metric, value: [atSeconds, value] }) => ({ labels: metric, value: Number(value), atSeconds }))

@@ -1,4 +1,5 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
+import { SECRET_MARK, withoutCredentials } from '../base/escapes.ts';
 import { firstMembers, isObject, parseJson } from './json.ts';
 import { looksLikeToken } from './registration-answer.ts';
 
@@ -38,16 +39,16 @@ export function readErrorDetail(body: string): string {
 	const trimmed = body.trim();
 	if (trimmed.startsWith('<')) return '';
 	const document = parseJson(trimmed);
-	if (document === undefined) return cleanText(trimmed, MAX_DETAIL);
+	if (document === undefined) return cleanWords(trimmed, MAX_DETAIL);
 	const { detail, message, title, error_description: ofError, error, errors, reason } = Object(document);
 	const first = Object(isObject(error) ? error : Object(errors)[0]);
 	const inside = [first.detail, first.message, first.title];
 	const words = [detail, message, title, ofError, error, ...inside, Object(errors)[0], reason, document];
 	const text = words.find((value) => typeof value === 'string') ?? '';
-	const fields = readFieldErrors(body);
+	const fields = readFieldErrors(body).filter((one) => !OF_SECRET.test(one.field) || !ONE_VALUE.test(one.message));
 	const named = fields.map((one) => `${one.field}: ${one.message}`).join(', ');
 	const isFirst = text === '' || fields.some((one) => one.message === text);
-	return cleanText(named === '' ? text : isFirst ? named : `${text} (${named})`, MAX_DETAIL);
+	return cleanWords(named === '' ? text : isFirst ? named : `${text} (${named})`, MAX_DETAIL);
 }
 
 /** Of an error body, so many fields are named. */
@@ -70,6 +71,11 @@ export function readFieldErrors(body: string): { readonly field: string; readonl
 
 /** Keys whose texts are for programs, or are shown already. */
 const NO_WORDS = /code|status|type|id$|path|ur[il]|instance|method|time|trace|remedy|sentence|token/i;
+/** Names of credentials: what stands there may be one that the request has sent, and says nothing to people. */
+const OF_SECRET =
+	/(?:api|access|private|device)[-_]?key|secret|pass(?:word|wd|phrase|code)|auth(?:ori[sz]ation)?$|cookie|credential|token|jwt|bearer|session|signature/i;
+/** One word that is none of a sentence. */
+const ONE_VALUE = /^[a-z]*[^a-z\s]\S*$/;
 const HINT = /hint|help|how|advice|instruct|expected|problem/i;
 
 /** The words of a status alone (RFC 9110, 15): whatever they are called, they say no more than it does. */
@@ -97,12 +103,21 @@ export function readErrorWords(body: string): string {
 	const detail = readErrorDetail(body);
 	const texts = (value: unknown, depth: number): string[] =>
 		[...firstMembers(isObject(value) && depth < 3 ? value : {}, MAX_MEMBERS)].flatMap(([key, one]) => {
+			if (OF_SECRET.test(key) && !/(?:error|problem)s?$/i.test(key)) return [];
 			if (isObject(one)) return texts(one, depth + 1);
 			return typeof one === 'string' && !NO_WORDS.test(key) && (detail === '' || HINT.test(key)) ? [one] : [];
 		});
-	const words = [...new Set([detail, ...texts(parseJson(body.trim()), 0)])].filter(Boolean);
-	if (words.every((one) => PHRASE.test(one))) words.push(namedReason(body));
-	return cleanText(words.filter(Boolean).join('. '), MAX_DETAIL);
+	const words = [
+		...new Set([detail, ...texts(parseJson(body.trim()), 0).map((one) => cleanWords(one, MAX_DETAIL))]),
+	].filter(Boolean);
+	if (words.every((one) => PHRASE.test(one) || one === SECRET_MARK)) words.push(namedReason(body));
+	return cleanWords(words.filter(Boolean).join('. '), MAX_DETAIL);
+}
+
+/** Words of a service as every sentence has them: as {@link cleanText}, without what may be a credential, also of another one. */
+export function cleanWords(text: string, maxLength: number): string {
+	// Before it is cut short: half of a credential has another form.
+	return cleanText(withoutCredentials(cleanText(text, maxLength * 2)), maxLength);
 }
 
 /** Foreign text on one line: without control, invisible and direction-changing characters, and cut short. */

@@ -9,7 +9,7 @@ import type { Log } from '../base/log.edge.ts';
 import { classifyNetworkError } from '../connection/classify-network-error.ts';
 import { WRONG_CLOCK_MS } from '../connection/clock-skew.ts';
 import type { Network } from '../connection/network.edge.ts';
-import { cleanText } from '../protocol/problem.ts';
+import { cleanWords } from '../protocol/problem.ts';
 import { readHeaderLines } from '../settings/header-lines.ts';
 import type { Settings } from '../settings/table.ts';
 import { deviceLabels, type MachineFigures, stateMetrics } from '../status/metrics.ts';
@@ -125,7 +125,7 @@ export function startTelemetry(parts: TelemetryParts) {
 			failures = 0;
 			// What was not taken must not be sent again: the store would refuse it again.
 			const rejected = readRejected(answer.body);
-			const words = rejected && cutOut(cleanText(rejected.message, MAX_STORE_WORDS), Object.values(headers));
+			const words = rejected && cutOut(cleanWords(rejected.message, MAX_STORE_WORDS), Object.values(headers));
 			const message = `The metrics store at ${url.host} did not take ${rejected?.points} figures${words ? `: ${words}` : ''}.`;
 			agent.warn(
 				'telemetry',

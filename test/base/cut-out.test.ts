@@ -16,3 +16,7 @@ test.each([
 	])
 		expect(cutOut(text, secrets)).toBe(shown);
 });
+
+test('a secret in other capitals is one [F1681]', () => {
+	expect(cutOut(`key ${KEY.toUpperCase()} there`, [KEY])).toBe('[secret]');
+});

@@ -446,6 +446,11 @@ describe('a close code', () => {
 		});
 		expect(found.message).toBe('id.example.com closed the channel with 1011 (internal error): no room for [secret].');
 	});
+
+	test('is told without the credential of another one, which it names [F1681]', () => {
+		const found = classifyClose({ code: 1011, reason: 'no room for Bearer Zk9Wd3Hf7Bn1', host });
+		expect(found.message).toMatch(/: no room for Bearer \[secret\]\.$/);
+	});
 });
 
 test.each(['ApiKey', 'Connection', undefined] as const)(

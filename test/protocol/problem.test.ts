@@ -77,6 +77,40 @@ describe('the words of an error body', () => {
 		(body) => expect(readErrorWords(body)).toBe(''),
 	);
 
+	test.each([
+		{ apiKey: 'ak-c2VjcmV0LW9mLWFub3RoZXI12' },
+		{ request: { authorization: 'Basic c2VjcmV0LW9mLWFub3RoZXI' } },
+		{ credentials: { value: 'open-sesame' } },
+		{ session: 'open-sesame' },
+		{ details: { password: 'Hunter2' } },
+	])('are none of a field with the name of a credential, which hides no reason: %j [F1681]', (fields) => {
+		expect(readErrorWords(JSON.stringify({ code: 'DEVICE_LIMIT_REACHED', ...fields }))).toBe('DEVICE_LIMIT_REACHED');
+	});
+
+	test.each([
+		['jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjMifQ.dozjgNryP4J3 is bad', 'jwt [secret] is bad'],
+		['Authorization: Bearer SECRETSECRETSECRET12 refused', 'Authorization: Bearer [secret] refused'],
+		['Basic b3BlcmF0b3I6cFJu= denied', 'Basic [secret] denied'],
+		['no right for ak-SECRETSECRETSECRET', 'no right for [secret]'],
+		['see https://x.example/a?authorization=Token%20SECRET', 'see https://x.example/a?authorization=[secret]'],
+		['for password hunter2secret', 'for password [secret]'],
+		['code AA7xkQmrtplWzNvbyyqp is known', 'code [secret] is known'],
+		[`${'x'.repeat(170)} ak-SECRETSECRETSECRETSECRETSECRETSECRET1`, `${'x'.repeat(170)} [secret]`],
+	])('have no credential in them, also not another one than the device has: %s [F1681]', (message, words) => {
+		expect(readErrorWords(JSON.stringify({ message }))).toBe(words);
+		expect(readErrorDetail(message)).toBe(words);
+	});
+
+	test.each([
+		'Token verification failed: the connection token is missing, basic authentication required',
+		'DEVICE_LIMIT_REACHED_V2 for kiosk-berlin-hbf-0001-a of kyc-2024-germany-version2',
+		'see https://docs.example.com/errors/v2/device-limit',
+		'request 123e4567-e89b-12d3-a456-426614174000, trace 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
+		'at 2026-11-30T06:55:50.123Z on ip-10-0-0-12.eu-central-1.compute.internal:8080 from 00:1a:22:33:44:55',
+	])('keep names, addresses, and what a request is found again by: %s [F1682]', (message) => {
+		expect(readErrorWords(JSON.stringify({ message }))).toBe(message);
+	});
+
 	test('are cut at 200 characters', () => {
 		expect(readErrorDetail(JSON.stringify({ detail: 'x'.repeat(200) }))).toBe('x'.repeat(200));
 		expect(readErrorDetail(JSON.stringify({ detail: 'x'.repeat(201) }))).toBe(`${'x'.repeat(199)}…`);
