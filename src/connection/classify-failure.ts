@@ -4,7 +4,7 @@ import { cutOut } from '../base/escapes.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { AuthorizationScheme } from '../protocol/authorization.ts';
 import { parseJson } from '../protocol/json.ts';
-import { cleanText, PHRASE, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
+import { cleanText, namedReason, PHRASE, readErrorDetail, readErrorWords } from '../protocol/problem.ts';
 import { looksLikeToken, readAnswerTexts, withoutSent } from '../protocol/registration-answer.ts';
 import { proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate, readServiceMs } from './clock-skew.ts';
@@ -128,7 +128,7 @@ function isByCode(answer: HttpAnswer): boolean {
 
 /** The fate of the code, as far as the service's words tell. */
 export function fateIn({ body }: Pick<HttpAnswer, 'body'>): CodeFate | null {
-	return codeFateIn(`${problemCode(body)}. ${readErrorWords(body)}`);
+	return codeFateIn(`${namedReason(body)}. ${readErrorWords(body)}`);
 }
 
 const FATES = {
@@ -171,6 +171,14 @@ function isBehindProxy({ headers }: HttpAnswer): boolean {
 	);
 }
 
+/** What a service looks up; no part of a path. */
+const THING =
+	'(?<![/\\w])(?:device|serial|session|tenant|customer|account|organi[sz]ation|location|licen[sc]e|user|kiosk)s?(?![/\\w])';
+const UNKNOWN_THING = new RegExp(
+	`${THING}.{0,150}\\b(?:unknown|not (?:found|exist|known|registered))|\\b(?:unknown|no such) ${THING}`,
+	'i',
+);
+
 type Said = (code: ErrorCode, more?: { remedy?: string }) => Failure;
 
 function nothingThere(answer: HttpAnswer, said: Said): Failure {
@@ -179,6 +187,9 @@ function nothingThere(answer: HttpAnswer, said: Said): Failure {
 		const code = answer.status === 405 ? 'channel-rejected' : 'channel-not-found';
 		return said(code, isBehindProxy(answer) ? { remedy: UPGRADE_REMEDY } : {});
 	}
+	// What was looked up there is not the path.
+	if (answer.purpose === 'register' && saidIn(answer).some((text) => UNKNOWN_THING.test(text)))
+		return said('request-rejected');
 	const named = answer.purpose === 'register' && namedPath(answer);
 	const remedy = named
 		? `Set service.registrationPath to ${named}, which the service names.`
@@ -290,18 +301,24 @@ const pathOf = (address: string) => URL.parse(address)?.pathname ?? address;
 
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 	if (answer.status === 401 || answer.status === 407 || answer.purpose === 'other') return false;
-	if (problemCode(answer.body) === 'workflow-unknown') return true;
+	if (namedReason(answer.body) === 'workflow-unknown') return true;
 	if (![400, 403, 404, 409, 422].includes(answer.status)) return false;
-	const detail = readErrorDetail(answer.body);
-	if (/\bworkflow\b.{0,150}\b(?:unknown|not found|not exist)|\b(?:unknown|no such) workflow\b/i.test(detail))
+	const said = saidIn(answer);
+	if (
+		said.some((text) =>
+			/\bworkflow\b.{0,150}\b(?:unknown|not found|not exist)|\b(?:unknown|no such) workflow\b/i.test(text),
+		)
+	)
 		return true;
 	// What 403 calls invalid for a workflow is the credential.
-	return answer.status !== 403 && /\bworkflow\b.{0,150}\binvalid|\binvalid workflow\b/i.test(detail);
+	const isInvalid = (text: string) => /\bworkflow\b.{0,150}\binvalid|\binvalid workflow\b/i.test(text);
+	return answer.status !== 403 && said.some(isInvalid);
 }
 
-/** The `code` of a problem document; empty for a body that is none: then its words are all there is. */
-function problemCode(body: string): string {
-	return String(Object(parseJson(body)).code ?? '');
+/** The reason of a refusal, its words apart, and what it says to people. */
+function saidIn({ body }: HttpAnswer): string[] {
+	const reason = namedReason(body).replace(/(?<=[a-z])(?=[A-Z])|[_.-]+/g, ' ');
+	return [reason, readErrorDetail(body)];
 }
 
 function afterColon(detail: string): string {

@@ -20,7 +20,10 @@ const NO_GOOD =
 const STATEMENTS: readonly (readonly [CodeFate, RegExp])[] = (
 	[
 		['unused', `${CODE} (?:is |was |has )?(?:(?:not|never) (?:yet )?(?:been )?${SPENT}|unused)`],
-		['unused', `${CODE} (?:(?:is )?still|stays|remains) (?:valid|good|usable)`],
+		[
+			'unused',
+			`${CODE} (?:(?:is )?still|stays|remains|is) (?:valid|good|usable)(?:,? but (?!.*(?:${SPENT}|token|code)).*)?`,
+		],
 		['expired', `${CODE} (?:is |was |has )?(?:already )?expired|expired ${CODE}`],
 		['used', `${CODE} (?:is |was |has )?(?:already )?(?:been )?${SPENT}(?: (?:already|before|earlier|twice|up))?`],
 		['used', `(?:already )?${SPENT} ${CODE}`],

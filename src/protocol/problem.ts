@@ -82,16 +82,20 @@ const HINT = /hint|help|how|advice|instruct|expected|problem/i;
 export const PHRASE =
 	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
 /** Keys of a word that names the reason for programs; of an address (RFC 9457, `type`) its last part does. */
-const REASONS = /^(?:error_?)?(?:code|type)$/i;
+const REASONS = /^(?:error_?)?(?:code|type|reason)$/i;
 const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63})$/i;
+/** What holds errors, and the elements of lists. */
+const OF_ERRORS = /^(?:errors?|details?|\d+)$/i;
 
-/** The reason that an error body gives in one word, without any other. */
-function namedReason(body: string): string {
-	const { error, errors, ...document } = Object(parseJson(body.trim()));
-	const members = [document, error, Object(errors)[0]]
-		.filter(isObject)
-		.flatMap((one) => [...firstMembers(one, MAX_MEMBERS)]);
-	const words = members.flatMap(([key, one]) => (REASONS.test(key) ? [REASON.exec(String(one))?.[1] ?? ''] : []));
+function reasonsIn(value: unknown, depth: number): string[] {
+	const members = typeof value === 'object' && value && depth < 4 ? [...firstMembers(value, MAX_MEMBERS)] : [];
+	const own = members.map(([key, one]) => (REASONS.test(key) && REASON.exec(String(one))?.[1]) || '');
+	return [...own, ...members.flatMap(([key, one]) => (OF_ERRORS.test(key) ? reasonsIn(one, depth + 1) : []))];
+}
+
+/** The reason that an error body gives in one word, without any other; empty if it gives none. */
+export function namedReason(body: string): string {
+	const words = reasonsIn(parseJson(body.trim()), 0);
 	return words.find((text) => text !== '' && !looksLikeToken({ place: '', text })) ?? '';
 }
 

@@ -297,6 +297,20 @@ describe('an HTTP answer', () => {
 		expect(answered(404, { body, path: '/api/device/connection' }).remedy).toMatch(remedy);
 	});
 
+	test.each([
+		['{"code":"WORKFLOW_NOT_FOUND"}', 'workflow-unknown'],
+		['{"error":{"type":"WorkflowNotFound"},"message":"Sorry"}', 'workflow-unknown'],
+		['{"code":"WORKFLOW_DISABLED","message":"Device not found"}', 'request-rejected'],
+		['{"code":"DEVICE_NOT_FOUND"}', 'request-rejected'],
+		['{"detail":"The device kiosk-7 does not exist."}', 'request-rejected'],
+		['{"code":"NOT_FOUND"}', 'bad-response'],
+		['{"code":"ROUTE_NOT_FOUND","message":"The path /api/device/connection was not found"}', 'bad-response'],
+	])('of 404 blames baseUrl for nothing that the service has looked up: %s is %s [F1683]', (body, code) => {
+		const found = answered(404, { body, scheme: 'Token' });
+		expect(found.code).toBe(code);
+		expect(found.remedy.includes('baseUrl')).toBe(code === 'bad-response');
+	});
+
 	test('names the host a portal points at without its query', () => {
 		const found = answered(302, { headers: { location: 'http://portal.hotel.test/login?mac=00112233' } });
 		expect(found.message).toContain('portal.hotel.test');

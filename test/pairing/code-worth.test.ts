@@ -160,6 +160,19 @@ test('every answer of a service is told with the worth of the code [F750]', asyn
 	}
 });
 
+test.each([
+	[401, 'uncertain', '{"code":"TOKEN_EXPIRED","message":"The token is valid, but the device limit is reached."}'],
+	[400, 'uncertain', '{"errorCode":"TOKEN_USED","message":"Your code is still valid."}'],
+	[403, 'invalid', '{"errorCode":"TOKEN_EXPIRED","message":"Sorry."}'],
+])(
+	'%i is a doubt (%s) where the reason and the words of a service contradict each other: %s [F1685]',
+	async (...row) => {
+		const [status, worth, body] = row;
+		const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+		expect(worthOf(await refusalOf(await givenAgent(), code))).toBe(worth);
+	},
+);
+
 const doubts: readonly Row[] = [
 	// Of a used code, with a word for one that was not.
 	[400, 'uncertain', '{"title":"Only unused codes are accepted"}'],

@@ -72,6 +72,11 @@ describe('the words of an error body', () => {
 		expect(readErrorWords(JSON.stringify({ ...document, message: 'Too many devices' }))).toBe('Too many devices');
 	});
 
+	test.each([{ error: { details: [{ reason: 'DEVICE_LIMIT' }] } }, [{ code: 'DEVICE_LIMIT' }]])(
+		'are also the name of a reason within lists: %j [F1684]',
+		(document) => expect(readErrorWords(JSON.stringify(document))).toBe('DEVICE_LIMIT'),
+	);
+
 	test.each(['{"code":"401"}', '{"type":"about:blank"}', '{"code":"q7Zr3kPx9vTn2mWc8dLs5hYb4jGf6aXe"}'])(
 		'are not a number or what may be a secret: %s [F1673]',
 		(body) => expect(readErrorWords(body)).toBe(''),
