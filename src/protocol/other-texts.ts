@@ -46,6 +46,13 @@ const forms = (): readonly (readonly [OtherKind, RegExp])[] => [
 	['document', new RegExp(`^[A-Z][AEIOUX][A-Z]{2}${DATE}[HMX][A-Z]{2}[B-DF-HJ-NP-TV-Z]{3}[A-Z\\d]\\d$`)],
 	['document', /^\d{17}X$/],
 	// A payment begins with its version and ends with its check sum. Source: EMVCo.
+	// The number of a company of Brazil.
+	['document', /^\d\d\.\d{3}\.\d{3}\/[\dA-Z]{4}-\d\d$/],
+	// Bitcoin, Ethereum and Lightning. Source: BIP 173; BOLT 11; LUD 01.
+	[
+		'payment',
+		/^(?:bc1[qp][02-9ac-hj-np-z]{38}(?:[02-9ac-hj-np-z]{20})?|0x[\da-f]{40}|lnurl1[a-z\d]{20,}|lnbc(?:\d+[munp]?)?1[a-z\d]{50,})$/i,
+	],
 	['payment', /^000201\d{2}.+6304[\dA-F]{4}$/i],
 	// The digits of goods, books and parcels; a parcel of UPS or of DHL; goods as GS1 and as HIBC write them.
 	['product', /^(?:\d{8,48}|97[89](?:-?\d){10}|1Z[\dA-Z]{8}\d{8}|J?JD\d{13,21})$/],

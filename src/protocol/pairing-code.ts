@@ -2,7 +2,7 @@
 import { isCredential, parseAuthorization } from './authorization.ts';
 import { workflowIdSchema } from './device-connection.ts';
 import { DEEP_LINK_PATH, normalizeBaseUrl } from './endpoints.ts';
-import { parseJson } from './json.ts';
+import { isObject, parseJson } from './json.ts';
 import { kindOf } from './other-texts.ts';
 
 /** Longest text that is looked at, in characters. The largest QR code holds 4,296. */
@@ -78,9 +78,19 @@ function readText(text: string): ScannedCode {
 	if (text === '') return notACode('empty');
 	if (/[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/u.test(text)) return notACode('controlCharacters');
 	if (text.startsWith('{')) return readJsonCode(text);
-	if (/^[a-z][a-z0-9+.-]*:/i.test(text)) return readLink(text, 0);
+	// A form, or a text that names its link.
+	const [, named] = /^\w+=(https?:.+)$/is.exec(text) ?? [];
+	if (named) return readLink(named, 0);
+	if (/^[a-z][a-z0-9+.-]*:/i.test(text) && !WITH_COLON.test(text)) return readLink(text, 0);
 	return readBareToken(text);
 }
+
+/**
+ * A code with a colon: before the first one is more than a scheme or a label has (letters alone, or up to three words with a number),
+ * and nothing is an address, a port, a time or a group of digits.
+ */
+const WITH_COLON =
+	/^(?!\d*[a-z+./_~-]*:|[a-z]*\d{0,4}(?:[+./_~-][a-z]*\d{0,4}){0,2}:)(?!.*(?:\/\/|:\/|\d\d?:\d\d:\d\d))(?![\w-]+(?:\.[\w-]+)*:\d{1,5}(?:\/|$))(?![\da-f:.-]+$)[\w.~+/:-]+=*$/i;
 
 /** The form of Short Tokens in the field, some with their scheme. Source: service-interface, Facts from the field. */
 const USUAL_TOKEN = /^(?:token\s+)?tr-[\w-]{26,30}$/i;
@@ -175,7 +185,7 @@ function readJsonCode(text: string): ScannedCode {
 	if (Object.keys(document).some(changed)) return notACode('damaged');
 	const { baseUrl, token, workflowId, sessionId } = document;
 	// The whole link may stand there under a name of its own.
-	if (token === undefined) return readInner(Object.values(document), 0) ?? notACode('linkWithoutToken');
+	if (token === undefined) return readInner(textsIn(document, 0), 0) ?? notACode('linkWithoutToken');
 	if (typeof token !== 'string') return notACode('linkWithoutToken');
 	const found = readToken(token);
 	if (typeof found !== 'string') return found;
@@ -190,6 +200,9 @@ function readJsonCode(text: string): ScannedCode {
 	});
 }
 
+const textsIn = (value: unknown, depth: number): unknown[] =>
+	isObject(value) && depth < MAX_NESTING ? Object.values(value).flatMap((one) => textsIn(one, depth + 1)) : [value];
+
 function readBareToken(text: string): ScannedCode {
 	const token = readToken(text);
 	if (typeof token !== 'string')
@@ -198,8 +211,8 @@ function readBareToken(text: string): ScannedCode {
 	if (SCHEME_WORD.test(text) && PLAUSIBLE.test(token))
 		return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 	// A shelf label or a serial number must not be taken for a secret: tokens are long and hardly ever only digits.
-	if (token.length < 16 || kindOf(token) !== null || /^\d+$/.test(token) || !/^[\w.~+/-]+=*$/.test(token))
-		return notACode('otherText');
+	const isWord = /^[\w.~+/-]+=*$/.test(token) || WITH_COLON.test(token);
+	if (token.length < 16 || kindOf(token) !== null || /^\d+$/.test(token) || !isWord) return notACode('otherText');
 	return pairingCode({ baseUrl: null, token, workflowId: null, sessionId: null, form: 'token' });
 }
 

@@ -145,6 +145,7 @@ const ANSWERS: readonly Row[] = [
 	[500, 'used', '{"message":"tokenAlreadyConsumed"}'],
 	[400, 'invalid', '{"message":"Short token expired"}'],
 	[403, 'invalid', '{"reason":"expired token"}'],
+	[403, 'invalid', '{"errorCode":"TOKEN_EXPIRED","message":"Sorry."}'],
 	[404, 'invalid', '{"message":"Token not found"}'],
 	[422, 'invalid', '{"errors":["invalid pairing code"]}'],
 	[200, 'invalid', '{"ok":false,"error":"unknown token"}'],
@@ -163,7 +164,6 @@ test('every answer of a service is told with the worth of the code [F750]', asyn
 test.each([
 	[401, 'uncertain', '{"code":"TOKEN_EXPIRED","message":"The token is valid, but the device limit is reached."}'],
 	[400, 'uncertain', '{"errorCode":"TOKEN_USED","message":"Your code is still valid."}'],
-	[403, 'invalid', '{"errorCode":"TOKEN_EXPIRED","message":"Sorry."}'],
 ])(
 	'%i is a doubt (%s) where the reason and the words of a service contradict each other: %s [F1685]',
 	async (...row) => {

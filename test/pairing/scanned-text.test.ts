@@ -326,6 +326,11 @@ const PRINTED: readonly (readonly [kind: string, text: string])[] = [
 		'payment',
 		'00020126580014BR.GOV.BCB.PIX0136123e4567-e12b-12d1-a456-4266554400005204000053039865802BR5913Fulano de Tal6008BRASILIA62070503***63041D3D',
 	],
+	['payment', 'bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq'],
+	['payment', '0x52908400098527886E0F7030069857D2E4169EE7'],
+	['payment', 'LNURL1DP68GURN8GHJ7UM9WFMXJCM99E3K7MF0V9CXJ0M385EKVCENXC6R2C35'],
+	['payment', 'lnbc2500u1pvjluezpp5qqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqqqsyqcyq5rqwzqfqypqdq5xysxxatsyp3k7enxv4js'],
+	['document', '12.345.678/0001-95'],
 	['payment', 'DE33100205000001194700'],
 	['payment', 'DE33 1002 0500 0001 1947 00'],
 	['payment', 'FR1420041010050500013M02606'],
@@ -370,6 +375,66 @@ test.each([
 		if (/\D/.test(token) && kindOf(token) !== null) taken.push(token);
 	}
 	expect(taken).toEqual([]);
+});
+
+const SIGNS_WITH_COLON = `${CAPITALS}${SMALL}${DIGITS}.~_+/:-`;
+test.each([16, 32, 64])(
+	'of codes of all signs, %i long, a colon keeps no more than one of six from being read [F1687]',
+	(length) => {
+		let seed = length;
+		const next = () => {
+			seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+			return SIGNS_WITH_COLON[Math.floor((seed / 2 ** 32) * SIGNS_WITH_COLON.length)];
+		};
+		const codes = Array.from({ length: 3000 }, () => Array.from({ length }, next).join(''));
+		const refused = codes.filter((code) => readScannedText(code).code === null);
+		expect(refused.length).toBeLessThan(codes.length / 6);
+		expect(refused.filter((code) => !code.includes(':'))).toEqual([]);
+	},
+);
+
+test.each([
+	...[
+		'otpauth://totp/x?secret=ABCDEFGH234',
+		'upi://pay?pa=a@b&am=100000',
+		'bitcoin:1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa',
+	],
+	...[
+		'MT:Y.K9042C00KA0648G00',
+		'pt:ABCDEF0123456789XYZ',
+		'LPA:1$rsp.example.com$ABC',
+		'DPP:C:81/1;M:aabb;',
+		'X-HM://0023ISYWYABCD',
+	],
+	...[
+		'h323:user12345678901',
+		's3://bucket/key1234567',
+		'fb123456789012://authorize',
+		'pkcs11:id=1234567890',
+		'web3:0123456789abcdefgh',
+	],
+	...[
+		'com.googleusercontent.apps.1234-abc:/oauth2',
+		'z39.50r://host1/db12345',
+		'whatsapp://send?text=a1',
+		'cpe:2.3:a:vendor:prod1',
+	],
+	...[
+		'SN:4CE0460D0GABC123456',
+		'S/N:4CE0460D0GABC123456',
+		'IMEI1:356938035643809',
+		'700123:SN00012345678',
+		'P1-serial:ABC12345678',
+	],
+	...[
+		'kiosk-1.example.com:8443',
+		'host9.example:65535/x',
+		'2001:db8:85a3:0:0:8a2e:370:7334',
+		'00:1a:22:33:44:55:66:77',
+	],
+	...['30.11.2026-06:55:50', '2026-11-30T06:55:50Z', 'HTTP/1.1:abcdefghijk'],
+])('and what has its colon as a scheme, a label, a port or a time is no code: %s [F1688]', (text) => {
+	expect(readScannedText(text).code).toBeNull();
 });
 
 test('a link whose first signs are lost is named as not whole, wherever it begins; so is one with two workflows [F1236]', () => {

@@ -202,6 +202,12 @@ describe('a link inside another', () => {
 		expect(reasonFor(JSON.stringify({ [name]: 'https://example.com/menu' }))).toBe('linkWithoutToken');
 	});
 
+	test.each([`url=${LINK}`, JSON.stringify({ data: { qr: { deeplink: LINK } } })])(
+		'is found behind a name, and within objects of objects: %s [F1689]',
+		(text) =>
+			expect(readScannedText(text)).toMatchObject({ code: { token: CODE.token, baseUrl: CODE.baseUrl }, typed: null }),
+	);
+
 	test('with the escapes of JSON and without its object is not whole, and no part of it is sent as the token [F1676]', () => {
 		for (const text of [LINK.replaceAll('/', '\\/'), LINK].map((one) => one.replaceAll('&', '\\u0026')))
 			expect(readScannedText(text)).toEqual({ code: null, reason: 'damaged' });
