@@ -1,4 +1,5 @@
 /** A text without its escapes, those of JSON, URLs and HTML, also of escapes; and a known secret cut out of one. Pure. */
+import { SECRET_MARK } from '../protocol/problem.ts';
 
 /** Bytes, and the part of the text (in UTF-16 units) that each of them came from. */
 export interface View {
@@ -9,8 +10,6 @@ export interface View {
 
 /** Escapes of escapes: `%25252B`, `\\\\u002B`. */
 export const MAX_ROUNDS = 5;
-/** Takes the place of a secret. */
-export const SECRET_MARK = '[secret]';
 /** Fewer characters are a letter, no secret. */
 const MIN_SECRET_LENGTH = 4;
 
@@ -32,26 +31,6 @@ export function cutOut(text: string, secrets: readonly string[]): string {
 		inBase64(secret).some((form) => plain.includes(form));
 	// A shorter one stands in many texts by chance.
 	return wanted.some((secret) => secret.length >= 8 && isThere(secret)) ? SECRET_MARK : clean;
-}
-
-/** A name or a scheme of credentials, and the value behind it: behind a blank or a colon one with letters and digits, as words have none. */
-const NAMED =
-	/\b((?:[\w-]*(?:key|secret|password|passwd|passphrase|cookie|credentials?|token|jwt|session|signature)|authorization|basic|bearer|digest|connection)["']?(?:=["']?|(?:\s*:\s*|\s+|%20)["']?(?=[\w.~+/%|-]*\d)(?=[\w.~+/%|-]*[a-z])(?=\S{6})))(?:(?:basic|bearer|token|connection|apikey)(?:%20|[\s+]+))?[\w.~+/=%|:-]+/gi;
-/** Signed tokens, and keys whose first letters say what they are. */
-const KEYS = /\beyJ[\w-]{6,}[\w.-]*|\b(?:[aprs]k|gh[oprsu]|pat|tr|xox[a-z])[-_](?=[\w-]*[\dA-Z])[\w-]{8,}/g;
-const PLAIN = /^(?:[\da-f]{1,36}|[\dA-F]{1,36}|\d+|[A-Za-z]+)$/;
-/** A part of the name of a thing: a word with a number. */
-const NUMBERED = /^(?:\d*[A-Za-z]|[A-Za-z]?[a-z]+(?:[A-Z][a-z]+)*\d{1,8}|[A-Z]+\d{1,8})$/;
-const LEAST_RUN = 20;
-const isDrawn = (part: string) => !PLAIN.test(part) && (part.length >= LEAST_RUN || !NUMBERED.test(part));
-
-/** The text without what has the form of a credential. Up to 36 hexadecimal digits stay, and UUIDs: a service finds a request again by them. */
-export function withoutCredentials(text: string): string {
-	const ofForm = text.replace(NAMED, `$1${SECRET_MARK}`).replace(KEYS, SECRET_MARK);
-	return ofForm.replace(/[\w~+/=|.-]{20,}/g, (word) => {
-		const drawn = word.split(/[^A-Za-z\d]+/).filter(isDrawn);
-		return drawn.join('').length >= LEAST_RUN / 2 ? SECRET_MARK : word;
-	});
 }
 
 /** One secret may begin with another one, or end like its beginning: what any of them covers goes at once. */

@@ -171,7 +171,7 @@ function isBehindProxy({ headers }: HttpAnswer): boolean {
 	);
 }
 
-/** What a service looks up; no part of a path. */
+/** A thing that a service looks up; no part of a path. */
 const THING =
 	'(?<![/\\w])(?:device|serial|session|tenant|customer|account|organi[sz]ation|location|licen[sc]e|user|kiosk)s?(?![/\\w])';
 const UNKNOWN_THING = new RegExp(

@@ -1,5 +1,4 @@
 /** Error bodies as RFC 9457 problem documents. Source: assumed (errors). */
-import { SECRET_MARK, withoutCredentials } from '../base/escapes.ts';
 import { firstMembers, isObject, parseJson } from './json.ts';
 import { looksLikeToken } from './registration-answer.ts';
 
@@ -26,6 +25,8 @@ export interface ProblemDocument {
 	readonly errors?: readonly { readonly path: string; readonly message: string }[];
 }
 
+/** Takes the place of a secret. */
+export const SECRET_MARK = '[secret]';
 /** Of each object of an error body, so many are looked through for words. */
 const MAX_MEMBERS = 100;
 /** Longest piece of foreign text that is passed on, in characters. */
@@ -84,7 +85,7 @@ export const PHRASE =
 /** Keys of a word that names the reason for programs; of an address (RFC 9457, `type`) its last part does. */
 const REASONS = /^(?:error_?)?(?:code|type|reason)$/i;
 const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63})$/i;
-/** What holds errors, and the elements of lists. */
+/** Names of lists and objects of errors, and the numbers of elements. */
 const OF_ERRORS = /^(?:errors?|details?|\d+)$/i;
 
 function reasonsIn(value: unknown, depth: number): string[] {
@@ -116,6 +117,26 @@ export function readErrorWords(body: string): string {
 	].filter(Boolean);
 	if (words.every((one) => PHRASE.test(one) || one === SECRET_MARK)) words.push(namedReason(body));
 	return cleanWords(words.filter(Boolean).join('. '), MAX_DETAIL);
+}
+
+/** A name or a scheme of credentials, and the value behind it: behind a blank or a colon one with letters and digits, as words have none. */
+const NAMED =
+	/\b((?:[\w-]*(?:key|secret|password|passwd|passphrase|cookie|credentials?|token|jwt|session|signature)|authorization|basic|bearer|digest|connection)["']?(?:=["']?|(?:\s*:\s*|\s+|%20)["']?(?=[\w.~+/%|-]*\d)(?=[\w.~+/%|-]*[a-z])(?=\S{6})))(?:(?:basic|bearer|token|connection|apikey)(?:%20|[\s+]+))?[\w.~+/=%|:-]+/gi;
+/** Signed tokens, and keys whose first letters say what they are. */
+const KEYS = /\beyJ[\w-]{6,}[\w.-]*|\b(?:[aprs]k|gh[oprsu]|pat|tr|xox[a-z])[-_](?=[\w-]*[\dA-Z])[\w-]{8,}/g;
+const PLAIN = /^(?:[\da-f]{1,36}|[\dA-F]{1,36}|\d+|[A-Za-z]+)$/;
+/** A part of the name of a thing: a word with a number. */
+const NUMBERED = /^(?:\d*[A-Za-z]|[A-Za-z]?[a-z]+(?:[A-Z][a-z]+)*\d{1,8}|[A-Z]+\d{1,8})$/;
+const LEAST_RUN = 20;
+const isDrawn = (part: string) => !PLAIN.test(part) && (part.length >= LEAST_RUN || !NUMBERED.test(part));
+
+/** The text without what has the form of a credential. Up to 36 hexadecimal digits stay, and UUIDs: a service finds a request again by them. */
+function withoutCredentials(text: string): string {
+	const ofForm = text.replace(NAMED, `$1${SECRET_MARK}`).replace(KEYS, SECRET_MARK);
+	return ofForm.replace(/[\w~+/=|.-]{20,}/g, (word) => {
+		const drawn = word.split(/[^A-Za-z\d]+/).filter(isDrawn);
+		return drawn.join('').length >= LEAST_RUN / 2 ? SECRET_MARK : word;
+	});
 }
 
 /** Words of a service as every sentence has them: as {@link cleanText}, without what may be a credential, also of another one. */

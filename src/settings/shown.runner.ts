@@ -1,6 +1,7 @@
 /** Settings as they may be shown. */
-import { SECRET_MARK } from '../base/escapes.ts';
+
 import { openShaper } from '../base/shapes.edge.ts';
+import { SECRET_MARK } from '../protocol/problem.ts';
 import { listSettings } from './table.ts';
 
 /** The value, or a mark in its place. Arguments of a hook and headers may hold anything: of their unknown words only the shape. */
