@@ -33,6 +33,7 @@ import {
 	type DesiredRegistration,
 	isSameLink,
 	type KnownConnection,
+	LAST_RENEWAL_MS,
 	type Link,
 	mayUseEarlier,
 	mayUseReusable,
@@ -176,11 +177,17 @@ function newestFor(
 function renew(supervision: Supervision, generation: number, atMs: number, random: () => number): SupervisorStep {
 	const { desired, current, next } = supervision;
 	if (!desired || current?.generation !== generation) return { supervision, effects: [] };
-	const lifeMs = connectionOf(current.state)?.lifeMs ?? 0;
-	const laterMs = atMs + Math.max(RENEW_AGAIN_MS, lifeMs * RENEW_SPREAD);
-	const again: SupervisorEffect = { type: 'renewAt', generation, atMs: laterMs };
+	const { obtainedAtMs = 0, lifeMs } = connectionOf(current.state) ?? {};
+	const laterMs = atMs + Math.max(RENEW_AGAIN_MS, (lifeMs ?? 0) * RENEW_SPREAD);
+	const lastMs = obtainedAtMs + (lifeMs ?? 0) - LAST_RENEWAL_MS;
+	const dueMs = atMs < lastMs ? Math.min(laterMs, lastMs) : laterMs;
+	const again: SupervisorEffect = { type: 'renewAt', generation, atMs: dueMs };
 	const isStuck = next?.reason === 'desired' && 'untilMs' in next.state && !next.state.connection;
-	if (next && !isStuck) return { supervision, effects: [again] };
+	if (next && !isStuck) {
+		const isLast = next.reason === 'renewal' && next.state.name === 'registerWait' && lifeMs && atMs >= lastMs;
+		if (!isLast) return { supervision, effects: [again] };
+		return followedBy([again], stepLink(supervision, next, { type: 'retryRequested', atMs }, random));
+	}
 	const dropped = drop(next, atMs, random);
 	const registration = isSameLink(current.registration, desired) ? desired : current.registration;
 	const started = start({ ...supervision, next: null }, registration, 'renewal', null, atMs, random);

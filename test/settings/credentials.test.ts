@@ -252,6 +252,20 @@ describe('renewal', () => {
 		expect(status.sentence).toMatch(/renewing the Connection does not succeed: .*new pairing code.*apiKeyFile/);
 	});
 
+	test('that is refused for a moment is tried once more before the Connection ends [F1740]', async () => {
+		const service = await givenService({ connectionTtlSeconds: 120 });
+		const device = await givenPairedAgent(service);
+		const offline = watchOffline(service);
+		service.failNext({ path: '/api/device/connection' }, { status: 401, body: { error: 'unauthorized' } }, 2);
+		const first = await device.home.savedToken();
+		for (let second = 0; second < 118; second += 1) {
+			device.clock.advance(1000);
+			await fetch(service.url).then((answer) => answer.text());
+		}
+		await device.home.untilSaved(({ connections }) => connections.at(-1)?.token !== first);
+		expect([device.agent.status().state, offline]).toEqual(['online', []]);
+	});
+
 	test('that is refused with 401 opens no other channel with the Connection that there is, and is tried again later [F1695]', async () => {
 		const service = await givenService({ connectionTtlSeconds: 10_000 });
 		const device = await givenPairedAgent(service);
