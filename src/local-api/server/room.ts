@@ -28,6 +28,7 @@ export function createRoom(size: () => RoomSize) {
 	const open = new Set<net.Socket>();
 	const asking = new Set<net.Socket>();
 	let making: NodeJS.Timeout | null = null;
+	const tooMany = () => open.size - size().all - SPARE_CONNECTIONS;
 	const isFull = (own: number) => {
 		const { ensured, more = Number.POSITIVE_INFINITY, kept = 0, all } = size();
 		const counts = [...taken.values()];
@@ -47,7 +48,17 @@ export function createRoom(size: () => RoomSize) {
 
 	function makeRoom(): void {
 		making = null;
-		while (open.size > size().all + SPARE_CONNECTIONS && leave());
+		while (tooMany() > 0 && leave());
+	}
+
+	/** Requests that have come meanwhile are read before room is made. */
+	function watch(): void {
+		if (tooMany() > 0) {
+			if (!making) making = setTimeout(() => setImmediate(makeRoom), ASKS_WITHIN_MS).unref();
+		} else if (making) {
+			clearTimeout(making);
+			making = null;
+		}
 	}
 
 	return {
@@ -68,10 +79,12 @@ export function createRoom(size: () => RoomSize) {
 		/** Where too many stay open, some leave. */
 		admit(socket: net.Socket): void {
 			open.add(socket);
-			socket.once('close', () => open.delete(socket));
-			const tooMany = open.size - size().all - SPARE_CONNECTIONS;
-			if (tooMany > SPARE_CONNECTIONS) leave();
-			else if (tooMany > 0 && !making) making = setTimeout(makeRoom, ASKS_WITHIN_MS).unref();
+			socket.once('close', () => {
+				open.delete(socket);
+				watch();
+			});
+			if (tooMany() > SPARE_CONNECTIONS) leave();
+			watch();
 		},
 	};
 }
