@@ -299,17 +299,15 @@ function redirected(answer: HttpAnswer): Failure {
 
 const pathOf = (address: string) => URL.parse(address)?.pathname ?? address;
 
+const UNKNOWN_WORKFLOW =
+	/\bworkflow(?:[ _-]?id)?\b.{0,150}(?:\bunknown|(?:\bnot|n't) (?:be )?(?:found|exist))|\b(?:unknown|no such|find(?: the| a)?) workflow\b|\bno workflow\b(?! (?:was |is )?(?:given|set|specified|provided|selected))/i;
+
 function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 	if (answer.status === 401 || answer.status === 407 || answer.purpose === 'other') return false;
 	if (namedReason(answer.body) === 'workflow-unknown') return true;
 	if (![400, 403, 404, 409, 422].includes(answer.status)) return false;
 	const said = saidIn(answer);
-	if (
-		said.some((text) =>
-			/\bworkflow\b.{0,150}\b(?:unknown|not found|not exist)|\b(?:unknown|no such) workflow\b/i.test(text),
-		)
-	)
-		return true;
+	if (said.some((text) => UNKNOWN_WORKFLOW.test(text))) return true;
 	// What 403 calls invalid for a workflow is the credential.
 	const isInvalid = (text: string) => /\bworkflow\b.{0,150}\binvalid|\binvalid workflow\b/i.test(text);
 	return answer.status !== 403 && said.some(isInvalid);
@@ -317,8 +315,9 @@ function saysUnknownWorkflow(answer: HttpAnswer): boolean {
 
 /** The reason of a refusal, its words apart, and what it says to people. */
 function saidIn({ body }: HttpAnswer): string[] {
-	const reason = namedReason(body).replace(/(?<=[a-z])(?=[A-Z])|[_.-]+/g, ' ');
-	return [reason, readErrorDetail(body)];
+	return [namedReason(body), readErrorDetail(body)].map((text) =>
+		text.includes(' ') ? text : text.replace(/(?<=[a-z])(?=[A-Z])|[_.-]+/g, ' '),
+	);
 }
 
 function afterColon(detail: string): string {

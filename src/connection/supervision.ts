@@ -109,8 +109,8 @@ export const RENEW_SPREAD = 0.05;
 /** The least time until a renewal is considered again, while nothing comes of it. */
 export const RENEW_AGAIN_MS = 60_000;
 
-/** A renewal that waits is tried once more so long before the end of the Connection: after it there may be nothing to register with. */
-export const LAST_RENEWAL_MS = 8000;
+/** A renewal that waits is tried so long before the end of the Connection as well: after it there may be nothing to register with. */
+export const LAST_RENEWALS_MS = [8000, 2500] as const;
 
 /** WebSocket close codes that the agent itself sends. */
 export const CLOSE_CODES = { done: 1000, goingAway: 1001 } as const;

@@ -33,7 +33,7 @@ import {
 	type DesiredRegistration,
 	isSameLink,
 	type KnownConnection,
-	LAST_RENEWAL_MS,
+	LAST_RENEWALS_MS,
 	type Link,
 	mayUseEarlier,
 	mayUseReusable,
@@ -179,12 +179,18 @@ function renew(supervision: Supervision, generation: number, atMs: number, rando
 	if (!desired || current?.generation !== generation) return { supervision, effects: [] };
 	const { obtainedAtMs = 0, lifeMs } = connectionOf(current.state) ?? {};
 	const laterMs = atMs + Math.max(RENEW_AGAIN_MS, (lifeMs ?? 0) * RENEW_SPREAD);
-	const lastMs = obtainedAtMs + (lifeMs ?? 0) - LAST_RENEWAL_MS;
-	const dueMs = atMs < lastMs ? Math.min(laterMs, lastMs) : laterMs;
+	const lastMs = lifeMs ? LAST_RENEWALS_MS.map((ms) => obtainedAtMs + lifeMs - ms) : [];
+	const dueMs = Math.min(laterMs, ...lastMs.filter((ms) => ms > atMs));
 	const again: SupervisorEffect = { type: 'renewAt', generation, atMs: dueMs };
 	const isStuck = next?.reason === 'desired' && 'untilMs' in next.state && !next.state.connection;
 	if (next && !isStuck) {
-		const isLast = next.reason === 'renewal' && next.state.name === 'registerWait' && lifeMs && atMs >= lastMs;
+		const { state } = next;
+		// For as long as the service asks to be left alone, it is.
+		const isLast =
+			next.reason === 'renewal' &&
+			state.name === 'registerWait' &&
+			lastMs.some((ms) => atMs >= ms) &&
+			atMs >= state.sinceMs + (state.failure.retryAfterMs ?? 0);
 		if (!isLast) return { supervision, effects: [again] };
 		return followedBy([again], stepLink(supervision, next, { type: 'retryRequested', atMs }, random));
 	}

@@ -303,6 +303,17 @@ describe('an HTTP answer', () => {
 		['{"code":"WORKFLOW_DISABLED","message":"Device not found"}', 'request-rejected'],
 		['{"code":"DEVICE_NOT_FOUND"}', 'request-rejected'],
 		['{"detail":"The device kiosk-7 does not exist."}', 'request-rejected'],
+		...[
+			'workflow_not_found',
+			'WorkflowNotFound',
+			'unknown-workflow',
+			'Could not find workflow w1',
+			'No workflow with id "w1"',
+		].map((message) => [JSON.stringify({ message }), 'workflow-unknown']),
+		...["workflowId w1 doesn't exist", 'Workflow with id w1 could not be found', 'There is no workflow w1'].map(
+			(error) => [JSON.stringify({ error }), 'workflow-unknown'],
+		),
+		['{"error":"device_not_found"}', 'request-rejected'],
 		['{"code":"NOT_FOUND"}', 'bad-response'],
 		['{"code":"ROUTE_NOT_FOUND","message":"The path /api/device/connection was not found"}', 'bad-response'],
 	])('of 404 blames baseUrl for nothing that the service has looked up: %s is %s [F1683]', (body, code) => {

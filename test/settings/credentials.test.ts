@@ -266,6 +266,17 @@ describe('renewal', () => {
 		expect([device.agent.status().state, offline]).toEqual(['online', []]);
 	});
 
+	test('that the service asks to leave for a while is left, also shortly before the Connection ends [F1741]', async () => {
+		const service = await givenService({ connectionTtlSeconds: 120 });
+		const device = await givenPairedAgent(service);
+		service.failNext({ path: '/api/device/connection' }, { status: 429, headers: { 'Retry-After': '30' } }, 2);
+		for (let second = 0; second < 118; second += 1) {
+			device.clock.advance(1000);
+			await fetch(service.url).then((answer) => answer.text());
+		}
+		expect(schemesOf(service)).toHaveLength(2);
+	});
+
 	test('that is refused with 401 opens no other channel with the Connection that there is, and is tried again later [F1695]', async () => {
 		const service = await givenService({ connectionTtlSeconds: 10_000 });
 		const device = await givenPairedAgent(service);
