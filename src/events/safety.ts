@@ -28,10 +28,14 @@ export function planSafety(most: number) {
 			tell((number) => there.has(number) || number <= done);
 			waiting = [];
 		},
-		/** Up to here all applications have acknowledged. */
-		acknowledged(upTo: number): void {
+		/** Up to here all applications have acknowledged. @param kept the numbers of what they could read: what had made room is told nothing. */
+		acknowledged(upTo: number, kept: () => Iterable<{ readonly number: number }>): void {
+			if (upTo <= done) return;
 			done = upTo;
-			tell((number) => number <= done);
+			if (waiting.length === 0) return;
+			const there = new Set(Array.from(kept(), ({ number }) => number));
+			tell((number) => number <= done && there.has(number));
+			waiting = waiting.filter(({ number }) => number > done);
 		},
 	};
 }

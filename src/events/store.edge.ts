@@ -194,7 +194,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		const now = wallMs();
 		const acknowledged = consumers.acknowledgedByAll();
 		done = Math.max(done, Math.min(acknowledged, log.last()));
-		safety.acknowledged(done);
+		safety.acknowledged(done, log.kept);
 		let over = log.count() - Math.max(1, bounds.maxCount);
 		let upTo = Math.max(gone, Math.min(acknowledged, log.last()));
 		oldestMs = null;
