@@ -46,12 +46,12 @@ export function createRoom(size: () => RoomSize) {
 		return leaves !== undefined && open.delete(leaves.destroy());
 	}
 
+	/** One at a time: requests that have come meanwhile are read before the next one leaves. */
 	function makeRoom(): void {
-		making = null;
-		while (tooMany() > 0 && leave());
+		if (tooMany() > 0 && leave()) setImmediate(makeRoom);
+		else making = null;
 	}
 
-	/** Requests that have come meanwhile are read before room is made. */
 	function watch(): void {
 		if (tooMany() > 0) {
 			if (!making) making = setTimeout(() => setImmediate(makeRoom), ASKS_WITHIN_MS).unref();
