@@ -224,7 +224,11 @@ export function openSegment(
 				declaring.push({ at, bytes: declared });
 				zeroing.push({ at, bytes: zeros });
 			}
-			return [declaring, [...zeroing, ...holes.map(({ at, length }) => ({ at, bytes: Buffer.alloc(length) }))]];
+			const none = Buffer.alloc(WINDOW);
+			for (const { at, length } of holes)
+				for (let done = 0; done < length; done += WINDOW)
+					zeroing.push({ at: at + done, bytes: none.subarray(0, Math.min(WINDOW, length - done)) });
+			return [declaring, zeroing];
 		},
 		/** Where neither its head, a note nor one of these records is: what is there cannot be read. */
 		holesBeside(from: number, to: number): Hole[] {

@@ -104,6 +104,10 @@ export function createSegments(
 
 	/** The parts of each that are written over with the next erasure: records, and where that is given up, whatever cannot be read. */
 	function doomed() {
+		// Others may have put something behind the records of a file that nothing is appended to any more.
+		for (const segment of list.slice(0, -1))
+			if (segment.isGivenUp) segment.bytes = files.fstatSync(segment.descriptor).size;
+		if (list.some(({ isGivenUp }) => isGivenUp)) cutTails();
 		const kept = new Map(ranges().map(({ segment, from, to }) => [segment, { from, to }]));
 		return list.map((segment) => {
 			const { from, to } = kept.get(segment) ?? { from: 0, to: -1 };

@@ -1,5 +1,4 @@
 /** Settings as they may be shown. */
-
 import { openShaper } from '../base/shapes.edge.ts';
 import { SECRET_MARK } from '../protocol/problem.ts';
 import { listSettings } from './table.ts';

@@ -432,6 +432,21 @@ describe('damage at rest', () => {
 		},
 	);
 
+	test('what was put behind the records of an older file while it is open goes with what is given up, however long it is [F1742]', async () => {
+		const log = open({ maxBytes: () => 262_144 });
+		await add(log, 'first');
+		while (names().length < 2) await add(log, 'x'.repeat(10_000));
+		const [older] = names();
+		fs.appendFileSync(at(older), 'words of a person');
+		fs.truncateSync(at(older), 3e9);
+		const before = read(log);
+		log.giveUp(true);
+		await log.clean();
+		expect(fs.readFileSync(at(older)).includes('words of a person')).toBe(false);
+		expect(fs.statSync(at(older)).size).toBeLessThan(100_000);
+		expect(read(log)).toEqual(before);
+	});
+
 	test('a payload cannot pass for a record', async () => {
 		const log = open();
 		await add(log, ...ten);
