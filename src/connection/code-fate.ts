@@ -12,7 +12,10 @@ export type CodeWorth = 'valid' | 'used' | 'invalid' | 'uncertain';
 /** What the words of a service say. `unused`: it stays valid. `refused`: unknown or invalid. */
 export type CodeFate = 'unused' | 'expired' | 'used' | 'refused';
 
-const CODE = '(?:(?:the|this|that|your|a|an|short|one time|time|pairing|device) )*(?:token|code)';
+const CODE =
+	'(?:(?:the|this|that|your|a|an|short|one time|time|pairing|device|registration|enrol?lment|activation|provided|given|jwt) )*(?:token|code|jwt)';
+/** Behind what is over. */
+const WHEN = '(?: (?:at|on|since) .*\\d.*)?';
 const SPENT = '(?:used|spent|redeemed|consumed)';
 const NO_GOOD =
 	'(?:unknown|invalid|bad|incorrect|wrong|expired|revoked|unrecogni[sz]ed|not (?:found|valid|known|recogni[sz]ed|accepted))';
@@ -24,8 +27,11 @@ const STATEMENTS: readonly (readonly [CodeFate, RegExp])[] = (
 			'unused',
 			`${CODE} (?:(?:is )?still|stays|remains|is) (?:valid|good|usable)(?:,? but (?!.*(?:${SPENT}|token|code)).*)?`,
 		],
-		['expired', `${CODE} (?:is |was |has )?(?:already )?expired|expired ${CODE}`],
-		['used', `${CODE} (?:is |was |has )?(?:already )?(?:been )?${SPENT}(?: (?:already|before|earlier|twice|up))?`],
+		['expired', `${CODE} (?:is |was |has )?(?:already )?expired${WHEN}|expired ${CODE}`],
+		[
+			'used',
+			`${CODE} (?:is |was |has )?(?:already )?(?:been )?${SPENT}(?: (?:already|before|earlier|twice|up))?${WHEN}`,
+		],
 		['used', `(?:already )?${SPENT} ${CODE}`],
 		['refused', `${CODE} (?:(?:is |was |has been )?${NO_GOOD}(?: or (?:is |has )?${NO_GOOD})?|does not exist)`],
 		['refused', `(?:${NO_GOOD} (?:or )?)+${CODE}|no such ${CODE}`],

@@ -42,36 +42,88 @@ export function readErrorDetail(body: string): string {
 	const document = parseJson(trimmed);
 	if (document === undefined) return cleanWords(trimmed, MAX_DETAIL);
 	const { detail, message, title, error_description: ofError, error, errors, reason } = Object(document);
-	const first = Object(isObject(error) ? error : Object(errors)[0]);
+	const first = Object(isObject(error) ? error : Object(Array.isArray(document) ? document : errors)[0]);
 	const inside = [first.detail, first.message, first.title];
-	const words = [detail, message, title, ofError, error, ...inside, Object(errors)[0], reason, document];
-	const text = words.find((value) => typeof value === 'string') ?? '';
+	const lists = [...firstMembers(Object(document), MAX_MEMBERS)].filter(([key]) => OF_FIELDS.test(key));
+	const words = [detail, message, title, ofError, error, ...inside, reason, document, ...lists.map(([, one]) => one)];
+	const text = words.map(asWords).find((value) => value !== undefined) ?? '';
 	const fields = readFieldErrors(body).filter((one) => !OF_SECRET.test(one.field) || !ONE_VALUE.test(one.message));
-	const named = fields.map((one) => `${one.field}: ${one.message}`).join(', ');
-	const isFirst = text === '' || fields.some((one) => one.message === text);
-	return cleanWords(named === '' ? text : isFirst ? named : `${text} (${named})`, MAX_DETAIL);
+	const named = fields.map((one) => `${one.field}: ${one.message.replace(/\.$/, '')}`).join(', ');
+	// Some put the list itself into the text.
+	const isFirst = text === '' || /^[[{]/.test(text) || fields.some((one) => one.message === text);
+	return cleanWords(named === '' || text.includes(named) ? text : isFirst ? named : `${text} (${named})`, MAX_DETAIL);
+}
+
+/** A text, or a list of nothing else. */
+function asWords(value: unknown): string | undefined {
+	const texts = Array.isArray(value) ? value.slice(0, MAX_FIELDS) : [value];
+	return texts.length > 0 && texts.every((one) => typeof one === 'string') ? texts.join('. ') : undefined;
 }
 
 /** Of an error body, so many fields are named. */
 const MAX_FIELDS = 5;
+/** Names of lists and objects of what is wrong with fields, and those of a list's elements. */
+const OF_FIELDS = /^(?:\w*errors?|details?|issues|\w*violations|invalid[-_]?params|messages?|\d+)$/i;
+/** An error as a whole: its texts are no names of fields. */
+const WHOLE = /^(?:error|\d+)$/i;
+const AT = /^(?:field(?:_?name)?|(?:property|instance)?_?path|pointer|name|property|loc|param(?:eter)?|target)$/i;
+const SAID = ['message', 'msg', 'defaultMessage', 'detail', 'description', 'reason', 'error', 'title'];
 
-/** The words of an error body about each field: in a list with `field` and `message` under their usual names, or in an object of lists by field. */
-export function readFieldErrors(body: string): { readonly field: string; readonly message: string }[] {
-	const { errors, error, detail, details, violations } = Object(parseJson(body.trim()));
-	const lists = [errors, Object(error).errors, Object(error).details, details, violations, detail];
-	const among = lists.find((one) => typeof one === 'object' && one !== null) ?? {};
-	return [...firstMembers(among, MAX_FIELDS)].flatMap(([key, one]) => {
-		const { field, path, pointer, name, property, loc, message, msg, detail: said, reason } = Object(one);
-		const own = [field, path, pointer, name, property, Array.isArray(loc) ? loc.join('.') : loc];
-		const at = Array.isArray(among) ? own.find((text) => typeof text === 'string') : key;
-		const words = Array.isArray(among) ? [message, msg, said, reason] : [Array.isArray(one) ? one[0] : one];
-		const text = words.find((word) => typeof word === 'string');
-		return typeof at === 'string' && typeof text === 'string' ? [{ field: at, message: text }] : [];
+interface FieldError {
+	readonly field: string;
+	readonly message: string;
+}
+
+/**
+ * The words of an error body about each field, as most frameworks give them: in lists with the field and the message under their usual
+ * names, or in objects of texts or lists by field.
+ */
+export function readFieldErrors(body: string): FieldError[] {
+	return fieldsIn(parseJson(body.trim()), 0).slice(0, MAX_FIELDS);
+}
+
+function fieldsIn(value: unknown, depth: number): FieldError[] {
+	if (typeof value !== 'object' || value === null || depth > 4) return [];
+	const members = [...firstMembers(value, MAX_MEMBERS)];
+	if (Array.isArray(value)) {
+		const own = members.flatMap(([, one]) => fieldOf(one));
+		if (own.length > 0) return own;
+	}
+	for (const [key, one] of members) {
+		if (!OF_FIELDS.test(key)) continue;
+		const found = fieldsIn(one, depth + 1);
+		if (found.length > 0) return found;
+		if (isObject(one) && !WHOLE.test(key)) {
+			const byField = fieldsBy(one, '', depth, true);
+			if (byField.length > 0) return byField;
+		}
+	}
+	return isObject(value) ? fieldsBy(value, '', depth, false) : [];
+}
+
+/** @param isWhole whether all its texts are about a field; otherwise only lists of sentences are. */
+function fieldsBy(value: object, before: string, depth: number, isWhole: boolean): FieldError[] {
+	return [...firstMembers(value, MAX_MEMBERS)].flatMap(([key, one]) => {
+		if (isObject(one) && depth < 4) return fieldsBy(one, `${before}${key}.`, depth + 1, isWhole);
+		const text = Array.isArray(one) ? one[0] : isWhole ? one : null;
+		if (typeof text !== 'string' || (!isWhole && (OF_FIELDS.test(key) || !/\s|\.$/.test(text)))) return [];
+		return [{ field: `${before}${key}`, message: text }];
 	});
 }
 
+/** Of an element of a list. */
+function fieldOf(one: unknown): FieldError[] {
+	const members = isObject(one) ? [...firstMembers({ ...one, ...Object(one['source']) }, MAX_MEMBERS)] : [];
+	const [, at = ''] =
+		members.find(([key, text]) => AT.test(key) && (typeof text === 'string' || Array.isArray(text))) ?? [];
+	const field = Array.isArray(at) ? at.join('.') : String(at);
+	const message = SAID.map((key) => Object(one)[key]).find((text) => typeof text === 'string');
+	return field !== '' && message !== undefined ? [{ field, message }] : [];
+}
+
 /** Keys whose texts are for programs, or are shown already. */
-const NO_WORDS = /code|status|type|id$|path|ur[il]|instance|method|time|trace|remedy|sentence|token/i;
+const NO_WORDS =
+	/code|status|type|id$|path|ur[il]|instance|method|time|trace|remedy|sentence|token|^(?:field|target|pointer|property|param)/i;
 /** Names of credentials: what stands there may be one that the request has sent, and says nothing to people. */
 const OF_SECRET =
 	/(?:api|access|private|device)[-_]?key|secret|pass(?:word|wd|phrase|code)|auth(?:ori[sz]ation)?$|cookie|credential|token|jwt|bearer|session|signature/i;
@@ -84,7 +136,8 @@ export const PHRASE =
 	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
 /** Keys of a word that names the reason for programs; of an address (RFC 9457, `type`) its last part does. */
 const REASONS = /^(?:error_?)?(?:code|type|reason)$/i;
-const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63})$/i;
+/** Or a number that is no status of HTTP. */
+const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63}|\d{4,9})$/i;
 /** Names of lists and objects of errors, and the numbers of elements. */
 const OF_ERRORS = /^(?:errors?|details?|\d+)$/i;
 

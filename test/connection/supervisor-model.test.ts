@@ -163,6 +163,8 @@ function performForLink(
 		event.type === 'retryRequested' ||
 		event.type === 'settingsChanged' ||
 		isLastChance(before, generation, event) ||
+		// A renewal that waits is tried once more before the Connection ends [F1740].
+		(event.type === 'renewalDue' && before.next?.generation === generation && before.next.reason === 'renewal') ||
 		// The new Connection of a next link that fails with it may bring the current one online.
 		(before.next !== null && event.type === 'link' && event.event.type === 'channelEnded') ||
 		// The link that made room comes back where that did not help.

@@ -173,6 +173,19 @@ test.each([
 	},
 );
 
+test.each([
+	[401, 'invalid', '{"message":"Token expired at 2026-11-30T08:00:00Z"}'],
+	[400, 'used', '{"message":"The code was already used on 30 Nov 2026"}'],
+	[401, 'invalid', '{"error":"JWT expired"}'],
+	[400, 'invalid', '{"code":["This registration code has expired."]}'],
+	[400, 'valid', '{"serial":["This field may not be blank."]}'],
+	[400, 'uncertain', '{"message":"The token expired at your side, the code is fine"}'],
+])('%i is certain (%s) also with a moment behind it, or as the word about a field: %s [F1766]', async (...row) => {
+	const [status, worth, body] = row;
+	const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+	expect(worthOf(await refusalOf(await givenAgent(), code))).toBe(worth);
+});
+
 const doubts: readonly Row[] = [
 	// Of a used code, with a word for one that was not.
 	[400, 'uncertain', '{"title":"Only unused codes are accepted"}'],

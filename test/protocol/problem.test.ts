@@ -16,7 +16,7 @@ describe('the words of an error body', () => {
 		['the title', { title: 'Conflict', error: 'x' }, 'Conflict'],
 		['the error', { error: 'invalid_token' }, 'invalid_token'],
 		['a JSON string', 'Rate limit reached', 'Rate limit reached'],
-		['a field that is a text', { detail: 7, message: null, title: ['x'], error: 'last' }, 'last'],
+		['a field that is a text', { detail: 7, message: null, title: [7], error: 'last' }, 'last'],
 	])('are %s', (_what, document, words) => {
 		expect(readErrorDetail(JSON.stringify(document))).toBe(words);
 	});
@@ -32,7 +32,6 @@ describe('the words of an error body', () => {
 		'  <!doctype html>',
 		'{}',
 		'[]',
-		'["x"]',
 		'null',
 		'7',
 		'{"error":{"code":7}}',
@@ -45,6 +44,9 @@ describe('the words of an error body', () => {
 		'{"errors":[{"detail":"x"}]}',
 		'{"errors":["x"]}',
 		'{"reason":"x"}',
+		'["x"]',
+		'[{"message":"x"}]',
+		'{"non_field_errors":["x"]}',
 	])('are also those within %s', (body) => {
 		expect(readErrorDetail(body)).toBe('x');
 	});
@@ -104,6 +106,42 @@ describe('the words of an error body', () => {
 	])('have no credential in them, also not another one than the device has: %s [F1681]', (message, words) => {
 		expect(readErrorWords(JSON.stringify({ message }))).toBe(words);
 		expect(readErrorDetail(message)).toBe(words);
+	});
+
+	test.each([
+		[{ code: ['This code has expired.'], mac: ['Required.'] }, 'code: This code has expired, mac: Required'],
+		[{ device: { serial: ['Not a serial.'] } }, 'device.serial: Not a serial'],
+		[
+			{
+				error: 'Bad Request',
+				errors: [{ code: 'NotNull', field: 'mac', defaultMessage: 'must be there' }],
+				path: '/x',
+			},
+			'Bad Request (mac: must be there)',
+		],
+		[
+			{ error: { name: 'ZodError', message: '[{}]', issues: [{ path: ['device', 'mac'], message: 'Required' }] } },
+			'device.mac: Required',
+		],
+		[{ formErrors: [], fieldErrors: { mac: ['Required'] } }, 'mac: Required'],
+		[
+			{ statusCode: 400, message: ['mac is wrong', 'serial is wrong'], error: 'Bad Request' },
+			'mac is wrong. serial is wrong',
+		],
+		[{ detail: 'mac: bad', violations: [{ propertyPath: 'mac', title: 'bad' }] }, 'mac: bad'],
+		[{ title: 'Invalid', 'invalid-params': [{ name: 'mac', reason: 'too long' }] }, 'Invalid (mac: too long)'],
+		[[{ field: 'mac', message: 'too long' }], 'mac: too long'],
+		[
+			{ error: { message: 'Bad', details: [{ fieldViolations: [{ field: 'mac', description: 'too long' }] }] } },
+			'Bad (mac: too long)',
+		],
+		[{ errors: [{ source: { pointer: '/mac' }, detail: 'is too short' }] }, '/mac: is too short'],
+		[{ messages: { json: { mac: ['Missing data.'] } } }, 'json.mac: Missing data'],
+		[{ error: { code: 'DEVICE_LIMIT', target: 'mac' } }, 'DEVICE_LIMIT'],
+		[{ code: 40_312 }, '40312'],
+		[{ scopes: ['read'], code: 403 }, ''],
+	])('are those about fields, as frameworks write them: %j [F1765]', (document, words) => {
+		expect(readErrorWords(JSON.stringify(document))).toBe(words);
 	});
 
 	test.each([
