@@ -175,7 +175,7 @@ function isBehindProxy({ headers }: HttpAnswer): boolean {
 const THING =
 	'(?<![/\\w])(?:device|serial|session|tenant|customer|account|organi[sz]ation|location|licen[sc]e|user|kiosk)s?(?![/\\w])';
 const UNKNOWN_THING = new RegExp(
-	`${THING}.{0,150}\\b(?:unknown|not (?:found|exist|known|registered))|\\b(?:unknown|no such) ${THING}`,
+	`${THING}.{0,150}\\b(?:unknown|not (?:found|exist|known|registered))|\\b(?:unknown|no such) ${THING}|\\b(?:suspended|disabled|deactivated|inactive|blocked|locked|revoked|quota|limit)\\b`,
 	'i',
 );
 

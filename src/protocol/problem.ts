@@ -41,11 +41,23 @@ export function readErrorDetail(body: string): string {
 	if (trimmed.startsWith('<')) return '';
 	const document = parseJson(trimmed);
 	if (document === undefined) return cleanWords(trimmed, MAX_DETAIL);
-	const { detail, message, title, error_description: ofError, error, errors, reason } = Object(document);
+	const { detail, message, title, error_description: ofError, error, errors, reason, code } = Object(document);
 	const first = Object(isObject(error) ? error : Object(Array.isArray(document) ? document : errors)[0]);
 	const inside = [first.detail, first.message, first.title];
 	const lists = [...firstMembers(Object(document), MAX_MEMBERS)].filter(([key]) => OF_FIELDS.test(key));
-	const words = [detail, message, title, ofError, error, ...inside, reason, document, ...lists.map(([, one]) => one)];
+	const sentence = /\s/.test(String(code)) ? code : undefined;
+	const words = [
+		detail,
+		message,
+		title,
+		ofError,
+		error,
+		...inside,
+		reason,
+		document,
+		...lists.map(([, one]) => one),
+		sentence,
+	];
 	const text = words.map(asWords).find((value) => value !== undefined) ?? '';
 	const fields = readFieldErrors(body).filter((one) => !OF_SECRET.test(one.field) || !ONE_VALUE.test(one.message));
 	const named = fields.map((one) => `${one.field}: ${one.message.replace(/\.$/, '')}`).join(', ');

@@ -314,6 +314,8 @@ describe('an HTTP answer', () => {
 			(error) => [JSON.stringify({ error }), 'workflow-unknown'],
 		),
 		['{"error":"device_not_found"}', 'request-rejected'],
+		['{"code":"tenant_suspended"}', 'request-rejected'],
+		['{"code":"The quota of this site is used up."}', 'request-rejected'],
 		['{"code":"NOT_FOUND"}', 'bad-response'],
 		['{"code":"ROUTE_NOT_FOUND","message":"The path /api/device/connection was not found"}', 'bad-response'],
 	])('of 404 blames baseUrl for nothing that the service has looked up: %s is %s [F1683]', (body, code) => {
