@@ -118,8 +118,8 @@ export async function ask(agent: Agent, asked: Asked): Promise<IncomingMessage> 
 			else begin();
 		});
 		request.on('error', (why: NodeJS.ErrnoException) => {
-			// Node would tell the reader that the connection is lost.
-			if (answer?.complete === false && /^HPE_/.test(String(why.code))) answer.destroy(why);
+			// To Node an answer without a length is whole when its connection is reset, and one that breaks HTTP a lost connection.
+			if (answer?.complete === false) answer.destroy(why);
 			reject(why);
 		});
 		request.once('response', (response) => {

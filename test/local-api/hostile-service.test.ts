@@ -139,6 +139,14 @@ const passed = (status: number, text: string): Partial<Told> => ({
 });
 
 describe('a service that', () => {
+	test('resets the connection within a body without a length: the answer is not passed on as whole [F1767]', async () => {
+		const { socketPath } = await givenForwarding((socket) => {
+			socket.write('HTTP/1.1 200 OK\r\n\r\nhalf');
+			setTimeout(() => socket.resetAndDestroy(), 200);
+		});
+		expect(await ask(socketPath)).toMatchObject({ status: 200, text: 'half', cut: true });
+	});
+
 	test.each<Row>([
 		['refuses connections', null, { status: 503, code: 'service-unreachable', effect: 'none' }],
 		['closes when it is asked', andClose(), possible(502, 'connection-lost')],
