@@ -4,7 +4,13 @@ import { asError, type Failure } from '../base/errors.ts';
 import { type Authorization, formatAuthorization, secretsOf } from '../protocol/authorization.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import { ENDPOINTS, placeUnder } from '../protocol/endpoints.ts';
-import { type AnswerText, readAnswerTexts, tokenIn, withoutSent } from '../protocol/registration-answer.ts';
+import {
+	type AnswerText,
+	looksLikeToken,
+	readAnswerTexts,
+	tokenIn,
+	withoutSent,
+} from '../protocol/registration-answer.ts';
 import { fillPath } from '../protocol/templates.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import { readWorkflowChoices, type WorkflowChoice } from '../protocol/workflow-choices.ts';
@@ -191,7 +197,9 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const named = tokenPointer != null || !isCode ? tokenIn(usable, tokenPointer) : null;
 			const token = tokenIn(others, tokenPointer) ?? named;
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
-			if (token !== null) {
+			// A word for the failure may stand where the token does.
+			const isNo = saidNo === 'refused' && tokenPointer == null && !looksLikeToken({ place: '', text: token ?? '' });
+			if (token !== null && !isNo) {
 				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']) };
 				return { ok: true, token, life: readTokenLife(token), workflowId, ...told };
 			}

@@ -42,7 +42,7 @@ const JWT = /^[\w-]{4,}\.[\w-]{4,}\.[\w-]*$/;
 const OPAQUE = /^(?=.*\d)[\w.~+/=|-]{20,}$/;
 /** A word for a failure, alone or run together with others: `error`, `ServiceUnavailable`, `invalid_token`. */
 const FAILURE =
-	/(?:^|[_.-])(?:errors?|err|not|already|too|your|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|exceeded|quota|reached|blocked|locked|disabled|conflict|busy|maintenance|timeout|overloaded|pending|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
+	/(?:^|[_.-])(?:errors?|err|not|already|too|your|exception|fail|failed|failure|fault|invalid|expired|revoked|denied|refused|rejected|forbidden|unauthori[sz]ed|unavailable|unknown|missing|exceeded|quota|reached|blocked|locked|disabled|conflict|busy|maintenance|timeout|overloaded|pending|a?waiting|queued|processing|approval|undefined|null|none|nil|nan|false)(?:$|[_.-])/i;
 /** Signs of programs, forms and addresses that no token has: base64 has `=` at its end only. */
 const OF_PROGRAM =
 	/["'`<>;()\\?&$@{}]|\*{3}|^(?:https?:\/\/|urn:|0x)|^(?:error|err|fail|fault|status|success|message|msg|reason|detail|result)\w*(?:=(?!=*$)|:)/i;

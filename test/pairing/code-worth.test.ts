@@ -186,6 +186,14 @@ test.each([
 	expect(worthOf(await refusalOf(await givenAgent(), code))).toBe(worth);
 });
 
+test.each(['{"status":"error","code":"E17","token":"E17","message":"no licence"}', '"awaiting-approval"'])(
+	'a word that stands where the Connection does is none: %s [F1768]',
+	async (body) => {
+		const code = await givenAnswer((_request, response) => response.writeHead(200).end(body));
+		expect((await refusalOf(await givenAgent(), code)).message).toMatch(/no licence|awaiting-approval/);
+	},
+);
+
 const doubts: readonly Row[] = [
 	// Of a used code, with a word for one that was not.
 	[400, 'uncertain', '{"title":"Only unused codes are accepted"}'],
