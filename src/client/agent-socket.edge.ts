@@ -101,6 +101,8 @@ export async function send(socketPath: string, sent: Sent, ending: Ending): Prom
 			request.once('response', resolve);
 			// The listener stays: errors after the answer appear on the answer itself.
 			request.on('error', reject);
+			// After a 101 that was not asked for, Node says nothing else.
+			request.once('close', () => reject(Object.assign(new Error('no answer'), { code: 'ECONNRESET' })));
 			// With the body, Node would write a Content-Disposition in another coding.
 			if (isWhole) sendHead(request);
 			if (isWhole || payload === undefined) request.end(payload);

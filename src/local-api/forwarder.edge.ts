@@ -141,6 +141,11 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			throw new AgentError('access-denied', "A caller's own Authorization is not passed on.", {
 				remedy: 'Leave the header out: the agent adds its own.',
 			});
+		const coding = request.headers['transfer-encoding'];
+		if (coding !== undefined && !/^chunked$/i.test(coding))
+			throw new AgentError('body-invalid', 'A body with a Transfer-Encoding besides "chunked" is not passed on.', {
+				remedy: 'Name its coding in Content-Encoding.',
+			});
 		const service = options.target();
 		if (!service) throw new AgentError('unpaired', 'This device has no Connection to ask the service with.');
 		const decision = decideForward(target, service.baseUrl, options.allow(), options.registrationPath?.());

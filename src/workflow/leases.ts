@@ -6,8 +6,10 @@ import { applicationIn, MAX_APPLICATIONS, MAX_LEASE_SECONDS, OWN_NAME } from '..
 export const MAX_LEASES = 32;
 /** Names of leases that one application with a line of its own in the applications file may have. */
 const MAX_OWN_LEASES = 2;
-/** Works under one name; a further one takes the place of the one that ends first: a program that crashes leaves them behind. */
+/** Works under one name, the rest counted as one: a program that crashes leaves works behind. */
 const MAX_WORKS = 8;
+/** Works beyond them: those that end first are one, which ends by its time alone. No program can name it. */
+const REST = '*';
 /** Of all applications of the file, kept for them. */
 const OF_APPLICATIONS = MAX_APPLICATIONS * MAX_OWN_LEASES * MAX_WORKS;
 export const KEPT_LEASES = MAX_LEASES + OF_APPLICATIONS;
@@ -69,13 +71,28 @@ export function holdLease(leases: Leases, name: string, seconds: number, nowMs: 
 	const ownNames = new Set(current.map((one) => one.name).filter((one) => own !== '' && one.startsWith(own)));
 	if (named.length === 0 && ownNames.size >= MAX_OWN_LEASES)
 		throw tooMany(`This application holds ${MAX_OWN_LEASES} leases already.`);
-	const first = named.toSorted((one, other) => one.untilMs - other.untilMs)[0];
-	const replaced = held ?? (named.length >= MAX_WORKS ? first : undefined);
-	if (replaced) return current.map((one) => (one === replaced ? lease : one));
+	if (held) return current.map((one) => (one === held ? lease : one));
+	if (named.length >= MAX_WORKS) {
+		const rest = restOf(named);
+		return [...current.filter((one) => !rest.includes(one)), mergedLease(rest), lease];
+	}
 	const beside = current.filter((one) => (applicationIn(one.name) === '') === (own === ''));
 	const most = own === '' ? MAX_LEASES : OF_APPLICATIONS;
 	if (beside.length >= most) throw tooMany(`${most} leases are held already.`);
 	return [...current, lease];
+}
+
+/** Those under one name that make room: the ones that end first, and what is merged already. */
+function restOf(named: Leases): Leases {
+	const rest = named.filter(({ work }) => work === REST);
+	const works = named.filter(({ work }) => work !== REST).toSorted((one, other) => one.untilMs - other.untilMs);
+	return [...rest, ...works.slice(0, 2 - rest.length)];
+}
+
+/** @param rest at least one, oldest first. */
+function mergedLease(rest: Leases): Lease {
+	const [{ name, sinceMs } = { name: '', sinceMs: 0 }] = rest;
+	return { name, work: REST, sinceMs, untilMs: Math.max(...rest.map(({ untilMs }) => untilMs)) };
 }
 
 /** They end on their own: asking again helps. */

@@ -236,6 +236,14 @@ test('service waits for a slow service as long as the agent says that it is ther
 	expect(problem).toMatchObject({ status: 0, code: 'request-timeout' });
 });
 
+test('an answer of 101, which no request asks for, is told as a connection that ended [F1771]', async () => {
+	const { client } = await givenServer((_request, response) => {
+		response.socket?.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+	});
+	expect(await problemOf(client.status())).toMatchObject({ status: 0, code: 'connection-lost' });
+	expect(await problemOf(client.service('api/x'))).toMatchObject({ status: 0, code: 'connection-lost' });
+});
+
 test('the body of an answer is waited for in the same way: as long as the agent says that it is there, and no longer than its deadline [F1178]', async () => {
 	for (const isThere of [true, false]) {
 		let looks = 0;

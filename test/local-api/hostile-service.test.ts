@@ -139,6 +139,19 @@ const passed = (status: number, text: string): Partial<Told> => ({
 });
 
 describe('a service that', () => {
+	test('is given no body in a coding of the transfer that it would not be told of [F1770]', async () => {
+		const { socketPath, heads } = await givenForwarding(() => {});
+		const headers = { 'transfer-encoding': 'gzip, chunked' };
+		const told = await new Promise<Told>((resolve, reject) => {
+			const request = httpRequest({ socketPath, method: 'POST', path: '/v1/service/api/x', headers }, (response) =>
+				read(response).then(resolve, reject),
+			);
+			request.on('error', reject).end('packed');
+		});
+		expect(told).toMatchObject({ status: 422, code: 'body-invalid', effect: 'none' });
+		expect(heads).toEqual([]);
+	});
+
 	test('resets the connection within a body without a length: the answer is not passed on as whole [F1767]', async () => {
 		const { socketPath } = await givenForwarding((socket) => {
 			socket.write('HTTP/1.1 200 OK\r\n\r\nhalf');

@@ -66,6 +66,18 @@ describe('leases', () => {
 		expect(leases.map(({ work }) => work)).toContain('crashed-99');
 	});
 
+	test.each([9, 10, 40])('of %i works under one name each keeps the lease until it has ended [F1769]', (count) => {
+		let leases = NO_LEASES;
+		for (let number = 0; number < count; number += 1) leases = holdLease(leases, 'kiosk', 60, number, `w-${number}`);
+		expect(leases).toHaveLength(8);
+		for (let number = 1; number < count; number += 1) leases = releaseLease(leases, 'kiosk', `w-${number}`);
+		// The first is still at work, and renews its own.
+		expect(heldUntil(leases, count)).toBeGreaterThan(count);
+		leases = holdLease(leases, 'kiosk', 60, 50_000, 'w-0');
+		expect(heldUntil(leases, 50_000)).toBe(110_000);
+		expect(heldUntil(releaseLease(leases, 'kiosk', 'w-0'), 61_000)).toBeNull();
+	});
+
 	test.each(['', 'a b', 'a/b', 'x'.repeat(65)])('the name "%s" is refused', (name) => {
 		expect(() => holdLease(NO_LEASES, name, 10, 0)).toThrow(/name of a lease/);
 	});
