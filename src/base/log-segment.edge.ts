@@ -9,7 +9,6 @@ import {
 	HEADER_BYTES,
 	type Header,
 	markByHead,
-	NO_TAG,
 	nextByHead,
 	recordFormat,
 	type SegmentName,
@@ -61,7 +60,8 @@ export function openSegment(
 	/** Of the records `first` to `first + count - 1`: where they begin, their lengths, their times. */
 	let [starts, lengths, times] = [new Uint32Array(0), new Uint32Array(0), new Float64Array(0)];
 	let [first, count] = [0, 0];
-	const untagged = new Set<number>();
+	/** Of erased records, in the place of those in the file. */
+	const tagsLeft = new Map<number, Uint8Array>();
 	let erasedAsDone = 0;
 	let [descriptor, isWritable] = open(access !== 'read', access === 'make');
 
@@ -154,9 +154,10 @@ export function openSegment(
 			return startOf(number) === NOWHERE ? 'lost' : 'kept';
 		},
 		/** Whether an erased record made room for others: it has its tag still. */
-		madeRoom: (number: number): boolean => !untagged.has(number) && (segment.tagOf(number)?.some(Boolean) ?? false),
+		madeRoom: (number: number): boolean => segment.tagOf(number)?.some(Boolean) ?? false,
 		timeOf: (number: number): number | null => (startOf(number) === NOWHERE ? null : (times[number - first] ?? null)),
-		tagOf: (number: number): Uint8Array | null => segment.readAt(startOf(number), 0)?.header.tag ?? null,
+		tagOf: (number: number): Uint8Array | null =>
+			tagsLeft.get(number) ?? segment.readAt(startOf(number), 0)?.header.tag ?? null,
 		/** The payload of a record; `null` where it is not as it was written, or cannot be read. */
 		read(number: number): Uint8Array | null {
 			const found = segment.readAt(startOf(number), lengthOf(number));
@@ -181,15 +182,15 @@ export function openSegment(
 			if (length === undefined) return segment.readAt(at, Math.min(header.length, MAX_SEGMENT_BYTES));
 			return { header, payload: header.isErased ? null : format.payloadAt(bytes, 0, header) };
 		},
-		/** From now on it reads as erased. What is on the disk is seen to by {@link erasing}. */
-		erase(number: number, { keepsTag = true, isDone = false } = {}): void {
+		/** From now on it reads as erased. What is on the disk is seen to by {@link erasing}. @param tag in the place of its own. */
+		erase(number: number, { tag, isDone = false }: { tag?: Uint8Array | undefined; isDone?: boolean } = {}): void {
 			const is = segment.has(number);
 			if (is === 'erased' || number < first || number > segment.last) return;
 			lengths[number - first] = lengthOf(number) + ERASED;
 			if (is === 'lost') return;
 			segment.kept -= 1;
 			segment.doomed.push(number);
-			if (!keepsTag) untagged.add(number);
+			if (tag) tagsLeft.set(number, tag);
 			if (isDone) erasedAsDone = Math.max(erasedAsDone, number);
 		},
 		/**
@@ -211,7 +212,7 @@ export function openSegment(
 				const declared = Buffer.from(zeros);
 				readInto(declared, at);
 				for (const number of row) {
-					const tag = untagged.has(number) ? NO_TAG : (segment.readAt(startOf(number), 0)?.header.tag ?? LOST_TAG);
+					const tag = segment.tagOf(number) ?? LOST_TAG;
 					const known = {
 						number,
 						timeMs: times[number - first] ?? 0,

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import { errnoOf, isDiskFull } from './files.edge.ts';
 import { type FileCalls, openSegment, type Segment } from './log-segment.edge.ts';
-import { parseSegmentName, segmentName } from './record-format.ts';
+import { NO_TAG, parseSegmentName, segmentName } from './record-format.ts';
 import type { Found, Waiting } from './record-log-types.ts';
 
 export const EMPTY = 'it is empty: the power was cut when it was begun, or its records were removed';
@@ -119,7 +119,8 @@ export function createSegments(
 	function giveUp(keepsTags: boolean): boolean {
 		for (const { segment, from, to } of ranges())
 			for (let number = from; number <= to; number += 1)
-				if (segment.has(number) === 'kept' && !segment.read(number)) segment.erase(number, { keepsTag: keepsTags });
+				if (segment.has(number) === 'kept' && !segment.read(number))
+					segment.erase(number, { tag: keepsTags ? undefined : NO_TAG });
 		for (const segment of list) segment.isGivenUp = true;
 		return doomed().some(({ numbers, holes }) => numbers.length + holes.length > 0);
 	}

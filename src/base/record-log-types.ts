@@ -23,6 +23,11 @@ export interface RecordLogOptions extends Partial<Pick<Clock, 'wallMs' | 'schedu
 	readonly onStored?: () => void;
 	/** Called with what keeps records from the disk (they are in memory only), and with `null` when all are on the disk again. */
 	readonly onFailing?: (error: unknown) => void;
+	/**
+	 * Called with the tag of a record that makes room, or is erased up to its number and not as done with, before it was on the disk: the tag
+	 * that it leaves in its place. By default its own.
+	 */
+	readonly tagUnstored?: (tag: Uint8Array) => Uint8Array;
 	/** How often a failing disk is tried again, in milliseconds. Default 30,000. */
 	readonly recoverEveryMs?: number;
 	readonly files?: FileCalls;
@@ -75,6 +80,8 @@ export interface RecordLog {
 	timeOf(number: number): number | null;
 	/** The tags of the newest records that are known, also of erased ones, oldest first. */
 	tags(limit: number): { readonly number: number; readonly tag: Uint8Array }[];
+	/** The records that are not on the disk, oldest first, also erased ones. */
+	unstored(): readonly Pick<Waiting, 'number' | 'tag'>[];
 	/**
 	 * From now on the records up to a number, or these, read as erased; {@link clean} erases them on the disk. Tags of a list go as well.
 	 * @param because `done`: all that they were for have them, which {@link doneUpTo} says to the next start. `room`: tags stay, and where older

@@ -18,7 +18,6 @@ import type { Found, RecordLog, RecordLogOptions, Waiting } from './record-log-t
 
 export type { Found, RecordLog, RecordLogOptions };
 
-const NOTHING = new Uint8Array(0);
 /** Where the newest numbers cannot be known, numbers go on so far behind the known ones. */
 const JUMP = 2 ** 32;
 const [MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES] = [32 * 1024, 4 * 1024 * 1024];
@@ -147,7 +146,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			let at = 0;
 			const places = records.map((record) => {
 				const place = { record, at: end + at, length: record.payload?.length ?? 0, isErased: record.payload === null };
-				format.write(chunk, at, { ...record, isErased: place.isErased }, record.payload ?? NOTHING);
+				format.write(chunk, at, { ...record, isErased: place.isErased }, record.payload ?? new Uint8Array(0));
 				at += sizeOf(record);
 				return place;
 			});
@@ -163,7 +162,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 				if (record.kind === 'note') into.notes.push(place.at);
 				if (record.kind !== 'record') continue;
 				into.add(record.number, place.at, { ...place, timeMs: record.timeMs });
-				if (record.payload === null) into.erase(record.number);
+				if (record.payload === null) into.erase(record.number, { tag: record.tag });
 			}
 		} catch (error) {
 			abandon(into, isNew, isDiskFull(error));
@@ -212,9 +211,10 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 			forget(record);
 		}
 		if (!isStoring) {
-			// The next segment begins behind what is erased before all else.
+			// The next segment begins behind what is erased before all else; where older ones are kept, the newest of it is their gap.
 			const kept = waiting.findIndex(({ payload }) => payload !== null);
-			if (kept !== 0) removeFirst(kept === -1 ? waiting.length : kept);
+			const erased = kept === -1 ? waiting.length : kept;
+			removeFirst(erased - Number((waiting[erased - 1]?.number ?? 0) > log.first()));
 		}
 		handOn(given);
 	}
@@ -226,10 +226,11 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		}
 	}
 
-	function forget(record: Waiting, keepsTag = true): void {
-		if (!keepsTag) record.tag = NO_TAG;
-		waitingBytes -= record.payload?.length ?? 0;
-		waitingKept -= Number(record.kind === 'record' && record.payload !== null);
+	function forget(record: Waiting, tagLeft?: Waiting['tag']): void {
+		if (!record.payload) return;
+		record.tag = tagLeft ?? options.tagUnstored?.(record.tag) ?? record.tag;
+		waitingBytes -= record.payload.length;
+		waitingKept -= Number(record.kind === 'record');
 		record.payload = null;
 	}
 
@@ -237,9 +238,8 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		const isMore = upTo > stored;
 		stored = Math.max(stored, upTo);
 		done = failing !== null || access !== 'disk' ? asked : asked - waiting.length;
-		const settled = waiters.filter((waiter) => waiter.asked <= done);
+		for (const waiter of waiters) if (waiter.asked <= done) waiter.resolve();
 		waiters = waiters.filter((waiter) => waiter.asked > done);
-		for (const { resolve } of settled) resolve();
 		if (isMore) options.onStored?.();
 	}
 
@@ -299,8 +299,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		let [low, high] = [0, waiting.length];
 		while (low < high) {
 			const middle = (low + high) >> 1;
-			if ((waiting[middle]?.number ?? 0) < from) low = middle + 1;
-			else high = middle;
+			[low, high] = (waiting[middle]?.number ?? 0) < from ? [middle + 1, high] : [low, middle];
 		}
 		for (; low < waiting.length && (waiting[low]?.number ?? 0) <= stored; low += 1) {
 			const record = waiting[low];
@@ -329,8 +328,8 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		last: () => stored,
 		count() {
 			// Those that are not stored yet are the newest.
-			const more = waiting.length - 1 - waiting.findLastIndex(({ number }) => number <= stored);
-			const unstored = more === 0 ? 0 : waiting.slice(-more).filter(({ kind }) => kind === 'record').length;
+			const newest = waiting.slice(1 + waiting.findLastIndex(({ number }) => number <= stored));
+			const unstored = newest.filter(({ kind }) => kind === 'record').length;
 			return disk.ranges().reduce((sum, { segment }) => sum + segment.kept, waitingKept - unstored);
 		},
 		bytes: () => disk.bytes() + waitingBytes,
@@ -352,9 +351,9 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		rest: (number, left, most) =>
 			disk.segmentOf(number)?.rest(number, left, most) ?? waitingAt(number)?.payload?.subarray(-left).subarray(0, most),
 		timeOf: (number) => waitingAt(number)?.timeMs ?? disk.segmentOf(number)?.timeOf(number) ?? null,
+		unstored: () => waiting.filter(({ kind }) => kind === 'record'),
 		tags(limit) {
-			const newest = waiting.filter(({ kind }) => kind === 'record').slice(-limit);
-			const found = newest.reverse().map(({ number, tag }) => ({ number, tag }));
+			const found = log.unstored().slice(-limit).reverse();
 			for (const { segment, from, to } of disk.ranges().reverse())
 				for (let number = to; number >= from && found.length < limit; number -= 1)
 					found.push({ number, tag: segment.tagOf(number) ?? NO_TAG });
@@ -364,15 +363,16 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		erase(which, because) {
 			const isMeant = typeof which === 'number' ? (number: number) => number <= Math.min(which, stored) : undefined;
 			const numbers = new Set(typeof which === 'number' ? [] : which);
-			const [isDone, keepsTag] = [because === 'done', because === 'room' || isMeant !== undefined];
+			const [isDone, tag] = [because === 'done', because === 'room' || isMeant ? undefined : NO_TAG];
 			for (const { segment, from, to } of disk.ranges()) {
 				if (isMeant)
 					for (let n = Math.max(from, erasedUpTo + 1); n <= to && isMeant(n); n += 1) segment.erase(n, { isDone });
-				for (const number of numbers) if (number >= from && number <= to) segment.erase(number, { keepsTag });
+				for (const number of numbers) if (number >= from && number <= to) segment.erase(number, { tag });
 			}
 			for (const record of waiting) {
 				if (isMeant && !isMeant(record.number)) break;
-				if (record.kind === 'record' && (isMeant || numbers.has(record.number))) forget(record, keepsTag);
+				if (record.kind === 'record' && (isMeant || numbers.has(record.number)))
+					forget(record, isDone ? record.tag : tag);
 			}
 			if (typeof which === 'number') erasedUpTo = Math.max(erasedUpTo, Math.min(which, stored));
 		},

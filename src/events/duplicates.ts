@@ -58,6 +58,18 @@ export function rememberMessages(max: number) {
 			remember(key);
 			return true;
 		},
+		/** It is new again. */
+		forget(key: MessageKey | null): void {
+			if (key === null) return;
+			for (const known of [newer, older]) {
+				const [id, kind, content] = key;
+				const all = known.get(id) ?? [];
+				const left = all.filter((each) => each[1] !== kind || each[2] !== content);
+				if (left.length > 0) known.set(id, left);
+				else known.delete(id);
+				if (known === newer) count -= all.length - left.length;
+			}
+		},
 		/** Takes over what was stored, oldest first. */
 		load(stored: readonly MessageKey[]): void {
 			// Those that are known already are newer, and may not be stored yet.

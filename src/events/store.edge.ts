@@ -37,8 +37,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** Whether the keys in the files are read. A start does without. */
 	let areKeysLoaded = false;
 	let keysFound: stored.StoredState['keys'];
-	let opened: RecordLog | null = null;
-	let closed = false;
+	let [opened, closed] = [null as RecordLog | null, false];
 	let epochs: readonly Epoch[] = [];
 	const shares = keepShares((number) => stored.decodeEvents(opened?.after(number) ?? []));
 	const ages = keepAges({ wallMs, monotonicMs }, options.believesClock ?? true);
@@ -78,6 +77,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				if (opened) takeUp(opened, state);
 			},
 			onStored: handOn,
+			tagUnstored: (tag) => (durable ? stored.tagOfUnknown(tag, duplicates) : tag),
 			onFailing(error) {
 				onNotice('events', error === null ? null : unwritableEvents(directory, inWords(error)));
 				safety.disk(error === null ? (opened?.kept() ?? []) : null);
@@ -253,7 +253,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	/** What a start knows of messages without a look at the newest events. A small log is not filled with it. */
 	function knownKeys(): NonNullable<stored.StoredState['keys']> {
 		loadKeys();
-		return { upTo: given, known: duplicates.newest().slice(-Math.ceil(bounds.maxBytes / 512)) };
+		return stored.keysOf(duplicates.newest(), opened?.unstored() ?? [], given, Math.ceil(bounds.maxBytes / 512));
 	}
 
 	function loadKeys(): void {

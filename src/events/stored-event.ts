@@ -1,7 +1,7 @@
 /** An event as a record of the log: its parts, its tag, and the state that heads and notes carry. Pure. */
 import type { Found, RecordLog } from '../base/record-log-types.ts';
 import type { Shift } from './ages.ts';
-import { KEY_BYTES, type MessageKey, readKey, writeKey } from './duplicates.ts';
+import { KEY_BYTES, type MessageKey, readKey, type rememberMessages, writeKey } from './duplicates.ts';
 import type { Entry, Epoch } from './event.ts';
 
 export interface Position {
@@ -75,6 +75,27 @@ export function encodeTag(at: string, key: MessageKey | null): Uint8Array {
 export function decodeTag(tag: Uint8Array): { readonly atMs: number; readonly key: MessageKey | null } {
 	const view = new DataView(tag.buffer, tag.byteOffset, tag.byteLength);
 	return { atMs: view.getFloat64(0), key: readKey(view, 8) };
+}
+
+/** The tag that an event leaves which was never on the disk. A service that waits for acknowledgements gives it again, as a new event. */
+export function tagOfUnknown(
+	tag: Uint8Array,
+	duplicates: Pick<ReturnType<typeof rememberMessages>, 'forget'>,
+): Uint8Array {
+	duplicates.forget(decodeTag(tag).key);
+	return tag.slice().fill(0, 8);
+}
+
+/** What a start needs to know of the newest messages: those that are not on the disk have their keys in their tags. */
+export function keysOf(
+	newest: readonly MessageKey[],
+	unstored: ReturnType<RecordLog['unstored']>,
+	given: number,
+	most: number,
+): NonNullable<StoredState['keys']> {
+	const own = new Set(unstored.map(({ tag }) => decodeTag(tag).key?.join()));
+	const known = newest.filter((key) => !own.has(key.join()));
+	return { upTo: (unstored[0]?.number ?? given + 1) - 1, known: known.slice(-most) };
 }
 
 /** When the newest record was received; of one that was cut off at the very end the time is lost as well: the newest one that has one counts. */

@@ -38,10 +38,10 @@ function open(options: Partial<EventStoreOptions> = {}) {
 
 const contents = (entries: readonly Entry[]) => entries.map(({ content }) => content);
 const kept = (store: DurableEventStore) => contents(readAll(store).entries);
-const append = (store: DurableEventStore, content: string) =>
+const append = (store: DurableEventStore, content: string, serviceId: string | null = null) =>
 	store.append({
 		...{ at: '2026-11-21T05:00:00.000Z', type: 'notification', kind: 'k', workflowId: null, format: 'text', content },
-		serviceId: null,
+		serviceId,
 	})?.id ?? '';
 const isLog = (file: string) => file.endsWith('.log');
 
@@ -201,6 +201,103 @@ describe('while a flush is under way', () => {
 		await safe;
 		await releaseUntil(store.close(), held);
 		expect(kept(open())).toEqual(['before', 'a', 'b']);
+	});
+});
+
+describe('what was never on the disk and is gone', () => {
+	const bounds = { maxCount: 1000, maxBytes: 262_144, maxAgeMs: 86_400_000 };
+	const large = 'x'.repeat(30_000);
+
+	/** In memory only: an event `lost`, behind one that is on the disk. */
+	async function givenInMemory(options: Partial<EventStoreOptions>) {
+		const given = await givenHeld(options);
+		const { store, held, next } = given;
+		const stored = append(store, 'stored', 'stored');
+		await releaseUntil(store.settled(), held);
+		append(store, 'lost', 'lost');
+		for (let tries = 0; tries < 2; tries += 1) (await next()).release(EIO);
+		await releaseUntil(store.settled(), held);
+		return { ...given, stored };
+	}
+
+	/** As after a restart. */
+	async function reopened(store: DurableEventStore, held: Held[], options: Partial<EventStoreOptions>) {
+		await releaseUntil(store.close(), held);
+		return open(options);
+	}
+
+	const ways = [
+		[
+			'too many',
+			{ ...bounds, maxCount: 2 },
+			(store: DurableEventStore) => ['b', 'c'].map((id) => append(store, id, id)),
+		],
+		['too large', { ...bounds, maxBytes: 50_000 }, (store) => ['b', 'c'].map((id) => append(store, large, id))],
+		['too old', bounds, (_, clock) => clock.advance(90_000_000)],
+	] as const satisfies readonly (readonly [
+		string,
+		typeof bounds,
+		(store: DurableEventStore, clock: ReturnType<typeof createSteppedClock>) => unknown,
+	])[];
+	test.for(ways.flatMap(([name, ...way]) => [true, false].map((isRestarted) => [name, isRestarted, ...way] as const)))(
+		'because events are %s is new when the service gives it again, after a restart: %s; what is on the disk is not [F1757]',
+		async ([, isRestarted, within, lose]) => {
+			const clock = createSteppedClock();
+			const options = { ...clock, bounds: within };
+			const { stored, ...given } = await givenInMemory(options);
+			let { store } = given;
+			lose(store, clock);
+			await releaseUntil(store.settled(), given.held);
+			expect(kept(store)).not.toContain('lost');
+			if (isRestarted) {
+				await releaseUntil(store.recover(), given.held);
+				store = await reopened(store, given.held, options);
+			}
+			const { entries, missed } = readAll(store, stored);
+			expect(missed || entries.some(({ type }) => type === 'gap')).toBe(true);
+			expect([append(store, 'stored', 'stored'), append(store, 'lost', 'lost')]).toEqual([
+				'',
+				expect.stringMatching('-'),
+			]);
+			await releaseUntil(store.recover(), given.held);
+			await releaseUntil(store.settled(), given.held);
+			expect(kept(store).at(-1)).toBe('lost');
+			store = await reopened(store, given.held, options);
+			expect([kept(store).at(-1), append(store, 'lost', 'lost')]).toEqual(['lost', '']);
+		},
+	);
+
+	test('that had to make room while it was written is new when the service gives it again after a restart [F1759]', async () => {
+		const options = { bounds: { ...bounds, maxCount: 2 } };
+		const { store, held, next } = await givenInMemory(options);
+		const recovered = store.recover();
+		const flush = await next();
+		for (const id of ['b', 'c']) append(store, id, id);
+		await new Promise(setImmediate);
+		expect(kept(store)).toEqual(['b', 'c']);
+		flush.release();
+		await releaseUntil(recovered, held);
+		const later = await reopened(store, held, options);
+		expect(kept(later)).toEqual(['b', 'c']);
+		expect(['b', 'lost'].map((id) => append(later, id, id))).toEqual(['', expect.stringMatching('-')]);
+		await releaseUntil(later.close(), held);
+	});
+
+	test('with a process that was killed behind a new file is new when the service gives it again [F1760]', async () => {
+		const { store, held, next } = await givenHeld({ bounds });
+		for (const id of ['a', 'b', 'c']) append(store, large, id);
+		const copy = fs.mkdtempSync(path.join(os.tmpdir(), 'event-flushing-'));
+		onTestFinished(() => fs.rmSync(copy, { recursive: true, force: true }));
+		while (fs.readdirSync(copy).length < 2) {
+			const flush = await next();
+			fs.cpSync(directory, copy, { recursive: true });
+			flush.release();
+		}
+		await releaseUntil(store.settled(), held);
+		const later = open({ directory: copy });
+		expect(kept(later)).toHaveLength(3);
+		expect(['a', 'b', 'c'].map((id) => append(later, large, id) !== '')).toEqual([false, false, true]);
+		await releaseUntil(later.close(), held);
 	});
 });
 

@@ -19,6 +19,7 @@ const of = <Name extends string>(weight: number, name: Name, min: number, max: n
 });
 const step = fc.oneof(
 	of(6, 'append', 0, 30_000),
+	of(4, 'give again', 0, 999),
 	of(4, 'acknowledge', 0, 3),
 	of(2, 'erase', 0, 2),
 	of(2, 'let time pass', 1, 40 * HOUR),
@@ -28,7 +29,7 @@ const step = fc.oneof(
 	...(['join', 'forget', 'fail', 'recover', 'stop', 'kill'] as const).map((name) => of(2, name, 0, 0)),
 );
 
-test('after any steps the store keeps what was not acknowledged, is not too old and is not too many', async () => {
+test('after any steps the store keeps what was not acknowledged, is not too old and is not too many, and knows what was stored or acknowledged [F1758]', async () => {
 	let run = 0;
 	await fc.assert(
 		fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), async (steps) => {
@@ -44,8 +45,19 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 			let store = open();
 			store.join('kiosk');
 			await store.settled();
-			let kept: { readonly id: string; readonly number: number; readonly atMs: number; readonly session: string }[] =
-				[];
+			interface Event {
+				readonly id: string;
+				readonly number: number;
+				readonly atMs: number;
+				readonly session: string;
+				readonly message: number;
+			}
+			let kept: Event[] = [];
+			/** What the service has given, and of that, what is a duplicate when it comes again. */
+			const messages: { readonly session: string; readonly content: string }[] = [];
+			const known = new Set<number>();
+			/** Numbers of events that were on the disk. */
+			const durable = new Set<number>();
 			/** Made room, and may still be in the files. */
 			let displaced: typeof kept = [];
 			const ids: string[] = [];
@@ -58,11 +70,21 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 					isBroken ? (given.at(-1) as (error: Error) => void)(EIO) : write(...given)) as never);
 			const append = (length: number) => {
 				const session = `visit-${ids.length % 3}`;
-				const content = JSON.stringify({ session, text: 'x'.repeat(length) });
+				give(messages.push({ session, content: JSON.stringify({ session, text: 'x'.repeat(length) }) }) - 1);
+			};
+			const give = (message: number) => {
+				const { session, content } = messages[message] ?? { session: '', content: '' };
 				const at = new Date(clock.wallMs()).toISOString();
-				const own = { kind: 'a', workflowId: null, serviceId: null } as const;
-				const id = store.append({ at, type: 'notification', format: 'json', content, ...own })?.id ?? '';
-				kept.push({ id, number: ids.push(id), atMs: clock.monotonicMs(), session });
+				const own = { kind: 'a', workflowId: null, serviceId: `message-${message}` } as const;
+				const id = store.append({ at, type: 'notification', format: 'json', content, ...own })?.id ?? null;
+				expect([message, id === null]).toEqual([message, known.has(message)]);
+				if (id === null) return;
+				known.add(message);
+				kept.push({ id, number: ids.push(id), atMs: clock.monotonicMs(), session, message });
+			};
+			const settle = async () => {
+				await store.settled();
+				for (const { number } of isBroken ? [] : kept) durable.add(number);
 			};
 			const reopenIn = async (next: string) => {
 				fs.cpSync(directory, next, { recursive: true });
@@ -72,6 +94,7 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 			};
 			const actions: Record<(typeof steps)[number]['do'], (n: number) => unknown> = {
 				append,
+				'give again': (n) => messages.length > 0 && give(n % messages.length),
 				acknowledge(back) {
 					acknowledged = Math.max(acknowledged, ids.length - back);
 					if (acknowledged > 0) store.acknowledge('kiosk', ids[acknowledged - 1] ?? '');
@@ -79,6 +102,7 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 				async erase(session) {
 					await store.erase(ofSession(`visit-${session}`));
 					const isLeft = (event: (typeof kept)[0]) => event.session !== `visit-${session}`;
+					for (const { message } of kept.filter((event) => !isLeft(event))) known.delete(message);
 					[kept, displaced] = [kept.filter(isLeft), displaced.filter(isLeft)];
 				},
 				'let time pass': (ms) => clock.advance(ms),
@@ -112,21 +136,26 @@ test('after any steps the store keeps what was not acknowledged, is not too old 
 					// What is in memory only is gone with the process.
 					if (isBroken && ['stop', 'kill', 'erase'].includes(name)) continue;
 					await actions[name](n);
-					await store.settled();
+					await settle();
 					// Clocks and bounds are looked at with the next event, and what that leads to is in the database before the one after it.
-					for (const length of ['append', 'acknowledge', 'let time pass', 'forget'].includes(name) ? [] : [1, 2]) {
+					for (const length of ['append', 'give again', 'acknowledge', 'let time pass', 'forget'].includes(name)
+						? []
+						: [1, 2]) {
 						append(length);
-						await store.settled();
+						await settle();
 					}
 					const done = hasOther ? 0 : acknowledged;
 					const isKept = (event: (typeof kept)[0]) =>
 						event.number > done && clock.monotonicMs() - event.atMs < bounds.maxAgeMs;
 					const read = readAll(store).entries.map(({ id }) => id);
-					const known = kept.filter(isKept).slice(-bounds.maxCount);
+					const within = kept.filter(isKept).slice(-bounds.maxCount);
 					const all = [...displaced, ...kept];
 					// After a kill, those that made room are kept again where the bounds of now have room for them.
-					const isMore = name === 'kill' && read.length > known.length;
-					kept = isMore ? all.filter(isKept).slice(-bounds.maxCount).slice(-read.length) : known;
+					const isMore = name === 'kill' && read.length > within.length;
+					kept = isMore ? all.filter(isKept).slice(-bounds.maxCount).slice(-read.length) : within;
+					for (const { number, message } of all)
+						if (number > done && !durable.has(number) && !kept.some((event) => event.message === message))
+							known.delete(message);
 					displaced = all.filter((event) => event.number > done && !kept.includes(event));
 					expect(read).toEqual(kept.map(({ id }) => id));
 					expect(store.consumers().map((consumer) => consumer.name)).toEqual(hasOther ? ['kiosk', 'other'] : ['kiosk']);
