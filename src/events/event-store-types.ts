@@ -67,7 +67,10 @@ export interface EventWriter {
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */
 	settled(): Promise<void>;
-	/** Resolves when no power cut can lose what was appended so far: it is on the disk, or every application has acknowledged it. */
+	/**
+	 * Resolves when no power cut can lose the event that was appended last, or that this was a duplicate of: it is on the disk, or every
+	 * application has acknowledged it.
+	 */
 	safe(): Promise<void>;
 	/** Nothing of these events is in a file when it resolves. @returns how many. Rejects with AgentError `state-unwritable` when traces may be left. */
 	erase(matches: Erasure): Promise<number>;

@@ -43,8 +43,8 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 	const ages = keepAges({ wallMs, monotonicMs }, options.believesClock ?? true);
 	let taken: stored.Taken | undefined;
 	let taking: Promise<void> = Promise.resolve();
-	/** The newest number that was given, and events that are not handed on. */
-	let given = 0;
+	/** The newest number that was given, the one of the message that came last, and events that are not handed on. */
+	let [given, came] = [0, 0];
 	let pending: Entry[] = [];
 	/** When the newest event was received that is known without a look at the files. */
 	let newestHandedOn: string | null = null;
@@ -284,13 +284,17 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			const log = ready();
 			const key = keyOf(incoming);
 			if (key !== null) loadKeys();
-			if (!duplicates.isNew(key, overlaps)) return null;
+			if (!duplicates.isNew(key, overlaps)) {
+				came = stored.numberOfUnstored(key, log.unstored(), overlaps);
+				return null;
+			}
 			noticeClock(log);
 			const number = log.next();
 			const entry: Entry = { ...incoming, number, id: nextId(log) };
 			// A disk that falls behind just now has it handed on at once.
 			pending.push(entry);
 			given = log.append(stored.encodeEvent(entry), wallMs(), stored.encodeTag(incoming.at, key));
+			if (incoming.type === 'notification') came = given;
 			return entry;
 		},
 		after(since, limit, size) {
@@ -312,11 +316,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			return () => listeners.delete(listener);
 		},
 		settled: () => opened?.settled() ?? Promise.resolve(),
-		async safe() {
-			const number = given;
-			await opened?.settled();
-			await safety.until(number);
-		},
+		safe: () => safety.until(came, given, opened?.settled()),
 		join(consumer, atEnd = false) {
 			const log = ready();
 			consumers.join(consumer, atEnd && !lacksConsumer() ? log.last() : 0);

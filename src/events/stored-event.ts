@@ -86,6 +86,17 @@ export function tagOfUnknown(
 	return tag.slice().fill(0, 8);
 }
 
+/** The number of the event that a message is a duplicate of; 0 where that is on the disk, or was done with. */
+export function numberOfUnstored(
+	key: MessageKey | null,
+	unstored: ReturnType<RecordLog['unstored']>,
+	overlaps = false,
+) {
+	const isSame = ([id, kind, content]: MessageKey | [] = []) =>
+		id === key?.[0] && kind === key?.[1] && (overlaps || content === key?.[2]);
+	return unstored.findLast(({ tag }) => isSame(decodeTag(tag).key ?? []))?.number ?? 0;
+}
+
 /** What a start needs to know of the newest messages: those that are not on the disk have their keys in their tags. */
 export function keysOf(
 	newest: readonly MessageKey[],

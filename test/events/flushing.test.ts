@@ -4,7 +4,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { allBut } from '../../src/events/erasure.ts';
-import type { Entry } from '../../src/events/event.ts';
+import { type Entry, ownEvent } from '../../src/events/event.ts';
+import { planSafety } from '../../src/events/safety.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
 import { startService } from '../../src/service/embedded-service.ts';
 import { EIO } from '../base/lossy-files.ts';
@@ -281,6 +282,48 @@ describe('what was never on the disk and is gone', () => {
 		expect(kept(later)).toEqual(['b', 'c']);
 		expect(['b', 'lost'].map((id) => append(later, id, id))).toEqual(['', expect.stringMatching('-')]);
 		await releaseUntil(later.close(), held);
+	});
+
+	test('is not called safe when a younger one is stored; what comes again is safe when its own event is [F1761]', async () => {
+		const { store, held } = await givenInMemory({ bounds: { ...bounds, maxCount: 3 } });
+		const told: string[] = [];
+		const wait = async (id: string, then = () => {}) => {
+			append(store, id, id);
+			then();
+			void store.safe().then(() => told.push(id));
+			await store.settled();
+			await new Promise(setImmediate);
+		};
+		await wait('stored');
+		expect(told).toEqual(['stored']);
+		const arrival = { at: '2026-11-21T05:00:00.000Z', workflowId: null };
+		await wait('starts a session', () => store.append(ownEvent('session', { sessionId: 's' }, arrival)));
+		for (const id of ['starts a session', 'a', 'b', 'a']) await wait(id);
+		await releaseUntil(store.recover(), held);
+		expect([told, kept(store)]).toEqual([
+			['stored', 'a', 'b', 'a'],
+			['{"sessionId":"s"}', 'a', 'b'],
+		]);
+		await releaseUntil(store.close(), held);
+	});
+
+	test('is safe once all applications have acknowledged it and what the agent has made of it [F1762]', async () => {
+		const safety = planSafety(10);
+		safety.disk(null);
+		const told: number[] = [];
+		for (const number of [1, 3]) void safety.until(number, number + 1, Promise.resolve()).then(() => told.push(number));
+		const seen: number[][] = [];
+		for (const [upTo, from] of [
+			[1, 1],
+			[2, 2],
+			[4, 4],
+		] as const) {
+			await new Promise(setImmediate);
+			safety.acknowledged(upTo, () => [1, 2, 3, 4].slice(from - 1).map((number) => ({ number })));
+			await new Promise(setImmediate);
+			seen.push([...told]);
+		}
+		expect(seen).toEqual([[], [1], [1]]);
 	});
 
 	test('with a process that was killed behind a new file is new when the service gives it again [F1760]', async () => {
