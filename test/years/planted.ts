@@ -162,8 +162,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'duplicates-pass',
 		'delivered-once',
 		STORE,
-		'if (!duplicates.isNew(key, overlaps)) return null;',
-		'if (duplicates.isNew(key, overlaps) === null) return null;',
+		'if (!duplicates.isNew(key, overlaps)) {',
+		'if (duplicates.isNew(key, overlaps) === null) {',
 		{ seed: 3 },
 	),
 	one(
