@@ -54,7 +54,9 @@ const signingSchema = z.looseObject({
 	paused: z.record(z.string(), z.string()).optional(),
 	/** Whether its command did not see the plan published: it was killed, or the store failed. Left out as soon as that was seen. */
 	isUnconfirmed: z.boolean().optional(),
-	/** Signatures of its {@link sealedWords} in base64, by keys that have signed the plan. */
+	/** The digest of the signing that it follows: of the plan that it replaces, else the newest that was seen published; `null` for none. Earlier versions left it out. */
+	after: z.string().nullable().optional(),
+	/** Signatures of its {@link sealedWords} and its pauses in base64, by keys that have signed the plan. */
 	seals: z.array(z.string()).optional(),
 });
 export type Signing = z.infer<typeof signingSchema>;
@@ -89,14 +91,40 @@ export const recordPlaceOf = (plan: string) => plan.replace(/(\.json)?(\?.*)?$/,
 /** Signs words with each key at hand. A key always signs the same words alike, so it knows its own seals by that. */
 export type Seal = (words: string) => readonly string[];
 
-/** All that a way back signs again: others may write where the record lies. */
-export const sealedWords = ({ digest, previous, rings, plainRings, before, order, back }: Signing): string =>
-	`idv-fleet-record-entry/1\n${JSON.stringify([digest, previous, rings, plainRings, before, order, back])}`;
+/** All that a way back signs again, and after what: others may write where the record lies. */
+export const sealedWords = ({ digest, previous, rings, plainRings, before, order, back, ...more }: Signing): string => {
+	const words = [digest, previous, rings, plainRings, before, order, back];
+	if (more.after === undefined) return `idv-fleet-record-entry/1\n${JSON.stringify(words)}`;
+	return `idv-fleet-record-entry/2\n${JSON.stringify([...words, more.brake, more.after])}`;
+};
+
+/** Apart from the others: a pause may be noted later, without a key. */
+const pauseWords = ({ digest, paused }: Signing): string =>
+	`idv-fleet-record-pause/1\n${JSON.stringify([digest, paused])}`;
+
+const isSealedBy = (seal: Seal, words: string, { seals }: Signing) => seal(words).some((own) => seals?.includes(own));
+
+/** Whether one of the keys has sealed what the record says of pauses in a plan that it knows; of an earlier version, which sealed no pauses, the signing. */
+export const hasSealedPauses = ({ signed }: RolloutRecord, digest: string, seal: Seal): boolean =>
+	signed
+		.filter((one) => one.digest === digest)
+		.every((one) => isSealedBy(seal, one.after === undefined ? sealedWords(one) : pauseWords(one), one));
+
+/** The first signing that follows one which does not stand before it, or that stands there twice: signings were taken out or exchanged. The oldest of a long record went as it grew. */
+export function gapIn({ signed }: RolloutRecord): Signing | undefined {
+	// Several may follow one that has gone: those before the last of them were never published.
+	const earlier = new Set([null, signed.length < MAX_SIGNED / 2 ? null : (signed[0]?.after ?? null)]);
+	return signed.find(({ digest, after }) => {
+		const isGap = after !== undefined && (earlier.has(digest) || !earlier.has(after));
+		earlier.add(digest);
+		return isGap;
+	});
+}
 
 /** The record in which an entry that none of the keys has sealed says nothing of a way back. */
 export function sealedOnly(record: RolloutRecord, seal: Seal): RolloutRecord {
 	const nothing = { rings: {}, plainRings: undefined, before: undefined, order: undefined, back: undefined };
-	const isSealed = (one: Signing) => seal(sealedWords(one)).some((own) => one.seals?.includes(own));
+	const isSealed = (one: Signing) => isSealedBy(seal, sealedWords(one), one);
 	return { ...record, signed: record.signed.map((one) => (isSealed(one) ? one : { ...one, ...nothing })) };
 }
 
@@ -114,19 +142,25 @@ export function withSigning(
 ): RolloutRecord {
 	const { fleet, epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
-	// One more signature changes nothing: what the plan itself has changed is known from its first.
+	// One more signature changes nothing: what the plan itself has changed, and holds back, is known from its first.
 	const known = record.signed.find((one) => one.digest === digest);
 	const first = previous === digest ? known : undefined;
-	const { before, order, back } = first ?? held;
+	const { before, order, back, brake, paused } = first ?? held;
+	const follows = others.findLast((one) => one.digest === previous) ?? others.findLast((one) => !one.isUnconfirmed);
+	// A step that follows it, such as one that was killed, stays behind it.
+	const place = others.findIndex((one) => one.after === digest);
+	const after = known && (first || place >= 0) ? known.after : (follows?.digest ?? null);
 	const plain = { fleet, epoch, revision, digest, previous: first ? first.previous : previous, at };
 	const rings = { rings: ringsOf(plan, withVersion), plainRings: ringsOf(plan, (ring) => (ring.agent ? [] : [ring])) };
 	// As it will be read, whatever the order of its names.
-	const signing = signingSchema.parse({ ...plain, ...rings, moves: [...moves], ...held, before, order, back });
+	const own = { ...held, before, order, back, brake, paused, after };
+	const signing = signingSchema.parse({ ...plain, ...rings, moves: [...moves], ...own });
 	const words = sealedWords(signing);
 	const kept = known && sealedWords(known) === words ? (known.seals ?? []) : [];
 	// Words from the record may have been edited there: one more signature keeps their seals, and adds none.
-	const seals = [...new Set([...kept, ...(first ? [] : seal(words))])];
-	return { ...record, signed: bounded([...others, { ...signing, seals }].slice(-MAX_SIGNED)) };
+	const seals = [...new Set([...kept, ...(first ? [] : [words, pauseWords(signing)].flatMap(seal))])];
+	const signed = others.toSpliced(place < 0 ? others.length : place, 0, { ...signing, seals });
+	return { ...record, signed: bounded(signed.slice(-MAX_SIGNED)) };
 }
 
 /** Without the parts that the oldest have changed, where these are too much. */
@@ -166,7 +200,7 @@ export function withoutSigning(
 	const others = record.signed.filter((one) => one.digest !== digest || one.at !== at);
 	if (others.length === record.signed.length) return record;
 	const earlier = before.signed.filter((one) => one.digest === digest && one.at !== at);
-	const place = others.findIndex((one) => earlier.some((own) => one.at > own.at));
+	const place = others.findIndex((one) => earlier.some((own) => one.after === digest || one.at > own.at));
 	return { ...record, signed: others.toSpliced(place < 0 ? others.length : place, 0, ...earlier) };
 }
 
@@ -190,6 +224,23 @@ export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan)
 	const { paused, brake, at = '' } = signed.find((one) => one.digest === digest) ?? {};
 	// Earlier versions have recorded the command alone.
 	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
+}
+
+/** The record with other pauses in a plan that it knows; a key that has sealed those of before seals these. */
+export function withPauses(
+	record: RolloutRecord,
+	digest: string,
+	paused: Signing['paused'],
+	seal: Seal,
+): RolloutRecord {
+	const signed = record.signed.map((one) => {
+		if (one.digest !== digest) return one;
+		const [old, noted] = [seal(pauseWords(one)), { ...one, paused }];
+		if (!old.some((own) => one.seals?.includes(own))) return noted;
+		const others = one.seals?.filter((own) => !old.includes(own)) ?? [];
+		return { ...noted, seals: [...others, ...seal(pauseWords(noted))] };
+	});
+	return { ...record, signed };
 }
 
 /** The pauses of the plan in force, without those of parts that the next plan brings further. A part that had no rollout, or that takes over the devices of a paused one, keeps that of one that it repeats: rules are renamed, split, put together and exchanged. */

@@ -10,7 +10,15 @@ import { counted, type Shell } from '../cli/output.ts';
 import { applyBrakes, asAssigned, isOver } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
 import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
-import { NO_RECORD, type RolloutRecord, readRecord, recordPlaceOf, sealedOnly } from '../fleet/rollout-record.ts';
+import {
+	gapIn,
+	hasSealedPauses,
+	NO_RECORD,
+	type RolloutRecord,
+	readRecord,
+	recordPlaceOf,
+	sealedOnly,
+} from '../fleet/rollout-record.ts';
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { damageAt } from './fleet-damage.ts';
@@ -193,8 +201,18 @@ export async function loadRecord(shell: Shell, plan: string, mayBeDamaged = fals
 function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): RolloutRecord {
 	if (!stored) return NO_RECORD;
 	const record = readRecord(new TextDecoder().decode(stored.bytes));
-	if (record) return record;
+	const gap = record && gapIn(record);
+	if (record && !gap) return record;
 	if (mayBeDamaged) return NO_RECORD;
+	if (gap)
+		throw new AgentError(
+			'plan-invalid',
+			`${recordPlaceOf(plan)} has a gap: revision ${gap.revision}, signed at ${gap.at}, follows a signing that is not there before it, or stands there twice. Signings were taken out or exchanged, and a way back by the rest could go too far.`,
+			{
+				remedy:
+					'Put a copy from before back in its place. Without one, idv fleet rollback ends the rollouts with --without-record; other commands go on once it is moved away and the plan in force is named with --previous.',
+			},
+		);
 	throw new AgentError('plan-invalid', `${recordPlaceOf(plan)} is not the record of a rollout.`, {
 		remedy:
 			'Look at what has written it; without it, nothing is known of earlier signings. idv fleet rollback goes on without it with --without-record.',
@@ -216,6 +234,24 @@ export function askSealed(shell: Shell, record: RolloutRecord, place: string, ke
 		}
 		return said;
 	};
+}
+
+/** Who writes where the record lies could end a pause there. Says so where no key has sealed the pauses of the plan in force: then the record says of the next plan what may have been edited.
+ * @param isSchedule whether only a person could know better. @throws AgentError `plan-outdated` then. */
+export function askPauses(
+	shell: Shell,
+	record: RolloutRecord,
+	{ file, digest, plan }: PlanFile,
+	keys: readonly KeyObject[],
+	isSchedule = false,
+): void {
+	if (keys.length === 0 || hasSealedPauses(record, digest, sealBy(keys))) return;
+	const said = `${recordPlaceOf(file)}: by --key, the pauses of revision ${plan.revision} have no seal that fits (edited, of an older version, or of another key): one may have been taken out.`;
+	if (!isSchedule) return void shell.warn(`${said} To pause again: idv fleet pause.`);
+	throw new AgentError('plan-outdated', `${said} Nothing was signed.`, {
+		remedy:
+			'If another key has sealed them, give that one as well. Else ask those who may have paused; to go on, name the plan in force with --previous, or with --allow-moves how many devices may move.',
+	});
 }
 
 /** Puts a change into the record beside a plan. Where another manager writes there in between, it is put into what that one wrote. */

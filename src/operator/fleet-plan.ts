@@ -25,6 +25,7 @@ import { takesBack } from '../fleet/takes-back.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
 import { parseJson } from '../protocol/json.ts';
 import {
+	askPauses,
 	type Braked,
 	type BrakeFlags,
 	changeRecord,
@@ -110,8 +111,9 @@ export async function signFleetPlan(
 	refuseErrors(read);
 	if (isNew) wantChecks(shell, { ...flags, previous: flags.previous ?? read.previous?.file }, WANTED);
 	const { text, publicKey, signatures } = signPayload(read.payload, key, envelopeIn(read.bytes), file);
-	if (isNew) refuseStranger(shell, text, read.previous, publicKey);
-	else await refuseUnverified(shell, bare, publicKey, out ?? file);
+	if (!isNew) await refuseUnverified(shell, bare, publicKey, out ?? file);
+	else refuseStranger(shell, text, read.previous, publicKey);
+	if (isNew && read.previous) askPauses(shell, await loadRecord(shell, out ?? file), read.previous, [key]);
 	for (const { place, message } of read.findings) shell.warn(`${place}: ${message}`);
 	const { preview } = read;
 	if (out === undefined) {
@@ -281,15 +283,15 @@ async function keepRecorded(
 ): Promise<void> {
 	// The refused one takes its own signing out, and may do so with a record from before.
 	for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
-		const last = (await loadRecord(shell, out)).signed.at(-1);
-		if (last?.digest === digest && !last.isUnconfirmed) return;
+		const own = (await loadRecord(shell, out)).signed.find((one) => one.digest === digest);
+		if (own && !own.isUnconfirmed) return;
 		const now = await readStored(shell, out);
 		if (now && planIn(now.bytes, out).digest !== digest) {
 			// A store that takes its time is said already; it may take the plan yet.
 			if (isSame(now, before?.bytes)) return;
 			throw overtaken(out);
 		}
-		await changeRecord(shell, out, last?.digest === digest ? (record) => confirmed(record, digest) : sign);
+		await changeRecord(shell, out, own ? (record) => confirmed(record, digest) : sign);
 	}
 }
 

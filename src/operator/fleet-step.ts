@@ -17,14 +17,17 @@ import {
 	recordPlaceOf,
 	ringSinceMs,
 	ringsBefore,
+	type Seal,
 	type Signing,
 	signedSince,
 	withPause,
+	withPauses,
 } from '../fleet/rollout-record.ts';
 import { wayBackOf } from '../fleet/step-back.ts';
 import { compilePlan, hasBegun, planFor } from '../fleet/targeting.ts';
 import { formatPublicKey } from '../fleet/verify-plan.runner.ts';
 import {
+	askPauses,
 	askSealed,
 	type Braked,
 	type BrakeFlags,
@@ -43,6 +46,7 @@ import {
 	readPrivateKey,
 	refuseErrors,
 	refuseForged,
+	sealBy,
 	writtenIn,
 } from './fleet-files.ts';
 import { envelopeIn, keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
@@ -170,12 +174,14 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const stays = isPause ? withPause(pauses, before.plan, { ...at, at: new Date(nowMs).toISOString() }) : pauses;
 	if (changes.length === 0) {
 		const holds = isPause && Object.keys(stays ?? {}).length > 0;
-		const isNoted = holds && (await notePause(shell, flags.out, before, stays));
+		const isNoted = holds && (await notePause(shell, flags.out, before, stays, sealBy(keys)));
 		const unnoted = flags.out === undefined ? 'unnoted' : 'unknown';
 		const why = isNoted ? 'noted' : holds ? unnoted : step.kind;
 		return tellNothing(shell, before, why, heldSince, flags.out);
 	}
 	if (held.length > 0) shell.warn(pausedWords(heldSince));
+	const isAlone = isForward && flags.out !== undefined && (given.previous ?? flags.allowMoves) === undefined;
+	askPauses(shell, record, before, keys, isAlone);
 	if (before.plan.revision === Number.MAX_SAFE_INTEGER)
 		throw new AgentError('plan-invalid', `${file} has revision ${before.plan.revision}, and no revision is higher.`, {
 			remedy: `Publish it first with ${nextNumber(before.plan)}, in format idv-fleet-plan/2.`,
@@ -251,17 +257,18 @@ async function finishes(
 }
 
 /** A schedule takes the next of its own rings where the plan lists none. @returns whether the record knows the plan. */
-async function notePause(shell: Shell, out: string | undefined, { digest }: PlanFile, paused: Signing['paused']) {
+async function notePause(
+	shell: Shell,
+	out: string | undefined,
+	{ digest }: PlanFile,
+	paused: Signing['paused'],
+	seal: Seal,
+) {
 	let isNoted = false;
-	const note = (one: Signing): Signing => {
-		if (one.digest !== digest) return one;
-		isNoted = true;
-		return { ...one, paused };
-	};
 	if (out !== undefined)
 		await changeRecord(shell, out, (record) => {
-			const signed = record.signed.map(note);
-			return isNoted ? { ...record, signed } : record;
+			isNoted = record.signed.some((one) => one.digest === digest);
+			return isNoted ? withPauses(record, digest, paused, seal) : record;
 		});
 	return isNoted;
 }

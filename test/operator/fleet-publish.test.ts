@@ -535,6 +535,66 @@ describe('a pause that was published', () => {
 		expect((await step('next-ring', '--previous', out)).status).toBe(0);
 	});
 
+	test('is asked for where no key has sealed it: next-ring stops once, and others say so [F1745]', async () => {
+		const { key, plan, sign, out, of, record, step, published, later } = await givenPause();
+		const text = await readFile(record, 'utf8');
+		const { signed, ...others } = JSON.parse(text);
+		const [one, { brake: _, paused: __, ...two }] = signed;
+		const ended = JSON.stringify({ ...others, signed: [one, two] });
+		const bare = JSON.stringify({ ...others, signed: [one, { ...two, after: undefined, seals: undefined }] });
+		const words = /published\.record\.json: by --key, the pauses of revision 2 have no seal that fits/;
+		const said = expect.stringMatching(words);
+		const shown = await readFile(out, 'utf8');
+		for (const edited of [ended, bare, ended.replace('"after"', '"other"')]) {
+			await writeFile(record, edited);
+			expect(await step('next-ring')).toMatchObject({ status: 65, stderr: said });
+			expect((await published()).revision).toBe(2);
+		}
+		for (const [what, ...flags] of [
+			['next-ring', '--previous', out],
+			['next-ring', '--allow-moves', '100'],
+			['rollback'],
+		] as const) {
+			expect(await operator.idv(['fleet', what, out, '--key', key, '--out', out, ...flags])).toMatchObject({
+				status: 0,
+				stderr: said,
+			});
+			expect((await published()).revision).toBe(3);
+			await writeFile(out, shown);
+			await writeFile(record, ended);
+		}
+		expect(await sign(await plan(3, 'new', of([later])), out, '--allow-moves', '100')).toMatchObject({ stderr: said });
+		// It is said once: then a key has sealed what the record says.
+		expect(await step('next-ring')).toMatchObject({ status: 0, stderr: '' });
+	});
+
+	test('is sealed as well where it was only noted, and after one more signature [F1746]', async () => {
+		const { key, plan, sign, first, out, record } = await given();
+		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+		const other = join(operator.directory, 'other.key');
+		succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+		const by = (...keys: string[]) => keys.flatMap((one) => ['--key', one]);
+		const step = (name: string, ...flags: string[]) => operator.idv(['fleet', name, out, '--out', out, ...flags]);
+		expect((await step('pause', ...by(key))).stdout).toMatch(/Its record says now that it is paused/);
+		expect((await step('sign', ...by(other), '--allow-repeat', '--unchecked')).status).toBe(0);
+		const both = by(key, other);
+		expect((await step('next-ring', ...both)).stdout).toMatch(/Paused .*: the defaults since/);
+		const noted = await readFile(record, 'utf8');
+		const { signed, ...others } = JSON.parse(noted);
+		await writeFile(record, JSON.stringify({ ...others, signed: [{ ...signed[0], paused: undefined }] }));
+		expect(await step('next-ring', ...both)).toMatchObject({
+			status: 65,
+			stderr: expect.stringMatching(/no seal that/),
+		});
+		await writeFile(record, noted);
+		expect(await step('rollback', ...both)).toMatchObject({ status: 0, stderr: '' });
+		// One that holds nothing back any more is signed once more, too.
+		expect((await step('sign', ...by(other), '--allow-repeat', '--unchecked')).status).toBe(0);
+		expect((await sign(await plan(3, 'new'), out)).stderr).toMatch(
+			/^Warning: (?!.*seal).*is signed by 1 key more.*\n$/,
+		);
+	});
+
 	test('of a plan that lists no ring to come holds those of the schedule [F1486]', async () => {
 		const { key, plan, first, sign, out } = await given();
 		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
@@ -1356,6 +1416,18 @@ describe('words of the record that its key has not sealed', () => {
 			([one, two, three]) => [one, two, { ...two, digest: three?.digest }] as Entry[],
 			1,
 		],
+		[
+			'the one that another follows was changed',
+			[to('new'), to('other'), to('third')],
+			([one, two, three]) => [one, two, { ...three, after: one?.digest }] as Entry[],
+			1,
+		],
+		[
+			'its command was changed',
+			[to('new'), to('other'), to('third')],
+			([one, two, three]) => [one, two, { ...three, brake: 'pause' }] as Entry[],
+			1,
+		],
 	])('are not signed by a rollback, which says so: %s [F1666]', async (_, rollouts, change, others) => {
 		const { edit, rollback, own, record } = await givenSigned(...rollouts);
 		const untouched = await readFile(record, 'utf8');
@@ -1370,6 +1442,55 @@ describe('words of the record that its key has not sealed', () => {
 	])('are none in a record that was left as it is: a rollback brings the %s back [F1666]', async (_, one, two) => {
 		const { rollback, own } = await givenSigned(one, two);
 		expect(await rollback(...own)).toEqual([{ workflowId: 'old', rollout: one }, '']);
+	});
+
+	const wider = { to: { workflowId: 'other' }, rings: [{ percent: 60 }] };
+
+	test.each<[string, (entries: Entry[]) => object[]]>([
+		['one of them is gone', ([one, , ...more]) => [one, ...more] as Entry[]],
+		['the oldest are gone', ([, , three]) => [three] as Entry[]],
+		['two have changed places', ([one, two, three]) => [two, one, three] as Entry[]],
+		['one stands there twice', ([one, two, three]) => [one, two, one, three] as Entry[]],
+	])(
+		'are not all that is looked at: where %s, nothing is signed by the rest, and status says so [F1743]',
+		async (_, change) => {
+			const { edit, rollback, own, out, plan, sign, published } = await givenSigned(to('new'), to('other'), wider);
+			await edit(change);
+			const words =
+				/published\.record\.json has a gap: revision \d, signed at 2\S+Z, follows a signing that is not there/;
+			for (const step of ['rollback', 'next-ring', 'pause'])
+				await operator.expectRefused({ status: 65, code: 'plan-invalid', words }, [
+					...['fleet', step, out, '--out', out, ...own],
+				]);
+			expect(await sign(await plan(4, 'third'), out, ...meant)).toMatchObject({
+				status: 65,
+				stderr: expect.stringMatching(words),
+			});
+			const from = await operator.file(
+				'heard.jsonl',
+				'{"deviceId":"K-1","state":"online","workflow":{"live":"old","wanted":"old"}}',
+			);
+			expect((await operator.idv(['fleet', 'status', '--plan', out, '--from', from])).stderr).toMatch(words);
+			expect((await published()).revision).toBe(3);
+			expect(await rollback(...own, '--without-record')).toEqual([
+				{ workflowId: 'old' },
+				expect.stringContaining('Its knowledge is lost'),
+			]);
+		},
+	);
+
+	test('have no gap where a plan is signed once more after a step that was killed [F1744]', async () => {
+		const { other, own, out, record } = await givenSigned(to('new'), to('other'));
+		const kept = await readFile(out, 'utf8');
+		expect((await operator.idv(['fleet', 'next-ring', out, '--out', out, ...own, '--allow-moves', '100'])).status).toBe(
+			0,
+		);
+		await writeFile(out, kept);
+		const again = ['fleet', 'sign', out, '--key', other, '--out', out, '--allow-repeat', '--unchecked'];
+		expect((await operator.idv(again)).status).toBe(0);
+		const { signed } = JSON.parse(await readFile(record, 'utf8'));
+		expect(signed.map(({ revision }: { revision: number }) => revision)).toEqual([1, 2, 3]);
+		expect((await operator.idv(['fleet', 'rollback', out, ...own, '--key', other])).status).toBe(0);
 	});
 
 	test('are shown without a key, which signs nothing [F1666]', async () => {
