@@ -115,7 +115,9 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		} else if (!shell.isJson) show(shell, file.plan.revision, progress, devices, unlisted, flags);
 		const document = shell.isJson ? documentOf(file.plan.revision, progress, devices, unlisted, flags) : {};
 		if (failed) return shell.fail(failed, document);
-		if (shell.isJson) shell.json(document);
+		const text = shell.isJson ? JSON.stringify(document) : lastLine;
+		if (text !== lastLine) shell.json(document);
+		lastLine = text;
 		if (!isWatching) return;
 		await pause();
 	}

@@ -1115,6 +1115,23 @@ describe('idv fleet status --plan', () => {
 		await watching.end();
 	});
 
+	test('--watch in JSON writes a look down only when it differs from the one before [F1749]', async () => {
+		const plan = (workflowId: string) =>
+			JSON.stringify({ format: 'idv-fleet-plan/1', revision: 1, rules: [], defaults: { workflowId } });
+		let looks = 0;
+		const server = createServer((request, response) => {
+			if (request.url !== '/plan.json') return response.writeHead(404).end();
+			looks += 1;
+			return response.end(plan(looks < 4 ? 'new' : 'old'));
+		});
+		const url = `http://127.0.0.1:${await listen(server)}/plan.json`;
+		const args = ['--plan', url, '--from', await lines(line('K-1', 'old')), '--watch', '1', '--json'];
+		const watching = follow('idv', ['fleet', 'status', ...args], operator.env());
+		await watching.untilLine(/"atTarget":1/);
+		const { stdout } = await watching.end();
+		expect(stdout.match(/"atTarget":\d/g)).toEqual(['"atTarget":0', '"atTarget":1']);
+	});
+
 	test('--watch in a pipe says once that a line cannot be read [F1492]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const broken = '{"deviceId":"K-9",';
