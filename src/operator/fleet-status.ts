@@ -19,7 +19,7 @@ import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
-import { settingsTrouble, warnOfRecord, warnOfTroubles } from './fleet-troubles.ts';
+import { otherThanLast, settingsTrouble, warnOfRecord, warnOfTroubles } from './fleet-troubles.ts';
 import { alikeIds, readInventory } from './inventory.ts';
 
 /** Devices of one kind that are named, and reasons that are shown. */
@@ -87,7 +87,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		warnOfTroubles(told, heard);
 		return { file, devices, unlisted, isDamaged: damage !== undefined };
 	};
-	let lastLine = '';
+	const isNew = otherThanLast();
 	const pause = () => wait((typeof flags.watch === 'number' ? flags.watch : WATCH_SECONDS) * 1000);
 	for (let looks = 0; ; looks += 1) {
 		const looked = await look().catch((error: unknown) => {
@@ -110,14 +110,11 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		if (flags.csv) printCsv(shell, devices);
 		else if (isWatching && !shell.isJson && !shell.caller.stdout.isTTY) {
 			const line = lineOf(file.plan.revision, progress);
-			if (line !== lastLine) shell.line(`${new Date().toISOString()}  ${line}`);
-			lastLine = line;
+			if (isNew(line)) shell.line(`${new Date().toISOString()}  ${line}`);
 		} else if (!shell.isJson) show(shell, file.plan.revision, progress, devices, unlisted, flags);
 		const document = shell.isJson ? documentOf(file.plan.revision, progress, devices, unlisted, flags) : {};
 		if (failed) return shell.fail(failed, document);
-		const text = shell.isJson ? JSON.stringify(document) : lastLine;
-		if (text !== lastLine) shell.json(document);
-		lastLine = text;
+		if (shell.isJson && isNew(JSON.stringify(document))) shell.json(document);
 		if (!isWatching) return;
 		await pause();
 	}
