@@ -10,8 +10,8 @@ export function newestMark(directory: string, log: string): string | null {
 		const name = parseSegmentName(log, file);
 		return name ? [{ ...name, file }] : [];
 	});
-	for (const { file, salt } of found.sort((one, other) => other.sequence - one.sequence)) {
-		const mark = markIn(path.join(directory, file), salt);
+	for (const { file } of found.sort((one, other) => other.sequence - one.sequence)) {
+		const mark = markIn(directory, file);
 		if (mark !== null) return mark;
 	}
 	return null;
@@ -25,13 +25,13 @@ function namesIn(directory: string): string[] {
 	}
 }
 
-function markIn(file: string, salt: string): string | null {
+function markIn(directory: string, file: string): string | null {
 	try {
-		const descriptor = fs.openSync(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+		const descriptor = fs.openSync(path.join(directory, file), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
 		try {
 			const bytes = Buffer.alloc(HEADER_BYTES);
 			fs.readSync(descriptor, bytes, 0, HEADER_BYTES, 0);
-			const header = recordFormat(salt, process.getBuiltinModule('node:zlib').crc32).headerAt(bytes, 0);
+			const header = recordFormat(file, process.getBuiltinModule('node:zlib').crc32).headerAt(bytes, 0);
 			return header?.kind === 'head' ? markByHead(header) : null;
 		} finally {
 			fs.closeSync(descriptor);

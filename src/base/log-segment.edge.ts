@@ -51,12 +51,12 @@ export type Segment = ReturnType<typeof openSegment>;
 /** @param access `make`: a new file. `read`: nothing will be written. @throws the system's error, or one with the code `not-regular`. */
 export function openSegment(
 	directory: string,
-	{ file, sequence, salt }: SegmentName & { readonly file: string },
+	{ file, sequence }: Pick<SegmentName, 'sequence'> & { readonly file: string },
 	access: 'make' | 'write' | 'read',
 	files: FileCalls,
 ) {
 	const name = path.join(directory, file);
-	const format = recordFormat(salt, process.getBuiltinModule('node:zlib').crc32);
+	const format = recordFormat(file, process.getBuiltinModule('node:zlib').crc32);
 	/** Of the records `first` to `first + count - 1`: where they begin, their lengths, their times. */
 	let [starts, lengths, times] = [new Uint32Array(0), new Uint32Array(0), new Float64Array(0)];
 	let [first, count] = [0, 0];

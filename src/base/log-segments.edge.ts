@@ -11,7 +11,6 @@ export const EMPTY = 'it is empty: the power was cut when it was begun, or its r
 const TAIL_BYTES = 4096;
 const NOTHING_READABLE = 'nothing in it can be read';
 
-const A_COPY = 'it is a copy of another one of them';
 const OF_ANOTHER = 'it is of another device or of an older installation';
 
 /** Reads nothing yet. @param mark the owner's: a file with another one is not read. */
@@ -202,7 +201,7 @@ export function createSegments(
 	function make(): Segment {
 		const sequence = 1 + Math.max(0, ...[...list, ...unreadable].map((each) => each.sequence));
 		const salt = randomBytes(8).toString('hex');
-		return openSegment(directory, { sequence, salt, file: segmentName(name, { sequence, salt }) }, 'make', files);
+		return openSegment(directory, { sequence, file: segmentName(name, { sequence, salt }) }, 'make', files);
 	}
 
 	return {
@@ -230,12 +229,10 @@ export function createSegments(
 				try {
 					const segment = openSegment(directory, each, access, files);
 					const other = segment.head?.mark ?? mark;
-					const isOwn = other === mark || mark === null;
-					const isCopy = list.some(({ name, bytes }) => name.endsWith(`-${each.salt}.log`) && bytes >= segment.bytes);
-					if (isOwn && !isCopy) list.push(segment);
+					if (other === mark || mark === null) list.push(segment);
 					else {
 						files.closeSync(segment.descriptor);
-						unreadable.push({ ...each, error: new Error(isCopy ? A_COPY : OF_ANOTHER) });
+						unreadable.push({ ...each, error: new Error(OF_ANOTHER) });
 					}
 				} catch (error) {
 					unreadable.push({ ...each, error });
@@ -276,9 +273,6 @@ export function createSegments(
 				const next = list[index + 1];
 				if (isDamaged || rotten.has(segment) || (next && end < bytes && !(next.head && next.head.before <= newest)))
 					found.push({ file, error: new Error(end === 0 ? NOTHING_READABLE : 'a part of it is damaged') });
-				// Heads know of ever more records.
-				if (head && next?.head && next.head.before < head.before)
-					found.push({ file, error: new Error('it is not in its place among the others') });
 			}
 			return found;
 		},

@@ -1,10 +1,10 @@
 /**
  * The bytes of a record in a segment of a log (`record-log.edge.ts`), and the names of segments. Pure.
  *
- * A record is a header of 56 bytes and a payload, each with a checksum. Both checksums, and the marker that each header begins with, come from
- * the random salt in the name of the segment: what a payload contains can never be taken for a header, a file in the place of another one is
- * unreadable instead of wrong, and after damage the next header is found by its marker. Payload checksums include the number, so that no
- * payload passes for that of another record.
+ * A record is a header of 56 bytes and a payload, each with a checksum. Both checksums come from the name of the segment with its random salt,
+ * as does the marker that each header begins with: what a payload contains can never be taken for a header, a file in the place of another
+ * one, also of another log, and a copy under a further name are unreadable instead of wrong, and after damage the next header is found by its
+ * marker. Payload checksums include the number, so that no payload passes for that of another record.
  *
  *     0 marker u32 | 4 checksum of the rest of the header u32 | 8 checksum of the payload u32 | 12 length of the payload u32
  *     16 number u48 | 22 kind u8 | 23 erased u8 (0 no, 1 yes, 2 because it is done with) | 24 time f64, milliseconds since 1970 | 32 tag, 24 bytes
@@ -35,10 +35,10 @@ export interface Header {
 /** As `crc32` of `node:zlib`. */
 export type Checksum = (bytes: Uint8Array, seed: number) => number;
 
-/** @param salt 16 hexadecimal digits. */
-export function recordFormat(salt: string, checksum: Checksum) {
-	const marker = Number.parseInt(salt.slice(0, 8), 16);
-	const seed = Number.parseInt(salt.slice(8, 16), 16);
+/** @param file the name of the segment. */
+export function recordFormat(file: string, checksum: Checksum) {
+	const marker = Number.parseInt(file.slice(-20, -12), 16);
+	const seed = checksum(new TextEncoder().encode(file), 0);
 	const sumOfPayload = (payload: Uint8Array, number: number) => checksum(payload, (seed ^ number) >>> 0);
 
 	/** Writes the header of a record into bytes, with the given checksum of its payload. */

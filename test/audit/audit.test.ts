@@ -136,7 +136,7 @@ test('a file under an earlier place than its own is told with its name [F847]', 
 	const moved = join(directory, newest.replace(/-\d{8}-/, '-00000000-'));
 	fs.renameSync(join(directory, newest), moved);
 	const { stdout, status } = await finish('idv-agent', ['audit', '--verify'], { IDV_AGENT_STATE_DIR: directory });
-	expect([status, stdout]).toEqual([74, expect.stringContaining(`${moved}: it is not in its place among the others.`)]);
+	expect([status, stdout]).toEqual([74, expect.stringContaining(`${moved}: nothing in it can be read.`)]);
 });
 
 describe('entries that the history knows of', () => {

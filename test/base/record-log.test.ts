@@ -323,6 +323,24 @@ describe('damage at rest', () => {
 	}
 	const short = (texts: string[]) => texts.map((text) => text.replace(/ x+$/, ''));
 
+	test('a file under the name of another log, or of another place in its own, is unreadable [F1797]', async () => {
+		const before = open();
+		await add(before, ...ten);
+		await before.close();
+		const [name = ''] = names();
+		fs.copyFileSync(at(name), at(name.replace('test', 'other')));
+		fs.copyFileSync(at(name), at(name.replace(/-\d{8}-/, '-00000007-')));
+		const other = open({ name: 'other' });
+		expect([other.found, read(other), other.damages().map(({ error }) => String(error))]).toEqual([
+			[],
+			[expect.stringMatching(/^\[/)],
+			['Error: nothing in it can be read'],
+		]);
+		const log = open();
+		expect(read(log).slice(0, 10)).toEqual(ten);
+		expect(log.damages().map(({ file }) => file)).toEqual([at(name.replace(/-\d{8}-/, '-00000007-'))]);
+	});
+
 	test.each([
 		['is gone', (file: string) => fs.rmSync(file)],
 		['is empty', (file: string) => fs.truncateSync(file)],

@@ -655,6 +655,19 @@ describe('a disk that fails', () => {
 		expect(contents(all(later, ids[0]).entries)).toEqual(['b', 'c', 'd']);
 	});
 
+	test('an erasure takes the contents of a copied file along, which no later start serves [F1798]', async () => {
+		const before = open();
+		await add(before, 'visit-1', 'visit-2');
+		await before.close();
+		const [name = ''] = fs.readdirSync(directory);
+		fs.copyFileSync(at(name), at(name.replace(/-\d{8}-/, '-00000007-')));
+		const store = open();
+		expect(await store.erase(ofSession('visit-1'))).toBe(1);
+		expect(filesWith('visit-1')).toEqual([]);
+		await store.close();
+		expect(contents(all(open()).entries)).toEqual(['visit-2']);
+	});
+
 	test('an erasure that nothing matches needs no disk, and one that failed is not forgotten [F788]', async () => {
 		const store = open({ schedule: () => () => {} });
 		await add(store, 'visit-1', 'visit-2');
