@@ -240,6 +240,10 @@ const COMMANDS: Subcommands = {
 						'idv-agent update show --json': 'with the last lines of its log',
 					})
 					.runs(async () => (await import('./update.ts')).showUpdates),
+			reach: (command) =>
+				command('say whether this version could be online now, by a channel beside that of the agent')
+					.examples({ 'sudo idv-agent update reach': 'as the judge of an update asks the version before' })
+					.runs(async () => (await import('./update-reach.ts')).reachService),
 			forget: (command) =>
 				command('let apt install a version again that was taken back (requires root)')
 					.argument('<version>', 'as idv-agent update show lists it')

@@ -6,8 +6,6 @@ import { join } from 'node:path';
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { openShaper } from '../base/shapes.edge.ts';
-import { openRuntime } from '../connection/runtime.runner.ts';
-import { tryChannel } from '../diagnosis/probe-channel.runner.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
@@ -25,10 +23,8 @@ import { PLAN_FILE } from '../updates/package.ts';
 import { prepareUpdate } from '../updates/prepare.runner.ts';
 import { versionSchema } from '../updates/record.ts';
 import * as system from '../updates/system.edge.ts';
-import { serviceOf } from '../workflow/desired-registration.ts';
 import { askStatus, clientFor } from './local-agent.ts';
 import { Shell } from './output.ts';
-import { VERSION } from './version.ts';
 
 /** Of the package. */
 const AGENT_UNIT_FILE = '/usr/lib/systemd/system/idv-agent.service';
@@ -74,7 +70,8 @@ async function judgeUpdate(shell: Shell): Promise<void> {
 		askToTryNow: async () => {
 			await client.request('admin', 'POST', LOCAL_ROUTES.reconnect).catch(() => null);
 		},
-		getsThrough: () => getsThrough(shell, loaded).catch(() => false),
+		// This process runs in the version before, of which the agent is a part.
+		getsThrough: () => system.getsThrough(process.execPath),
 		isDue: () => whatIsDue(shell, loaded),
 		judgeSeconds: loaded.settings.update.judgeSeconds,
 		source: loaded.settings.update.source,
@@ -98,26 +95,6 @@ async function whatIsDue(shell: Shell, { settings }: LoadedSettings) {
 		// One is sent with each channel that opens.
 		answer: settings.service.silenceLimitSeconds !== 0,
 	};
-}
-
-/** Whether this version, which is the one before, could be online now: by the channel itself where a Connection is saved. */
-async function getsThrough(shell: Shell, loaded: LoadedSettings): Promise<boolean> {
-	const { state } = await lookAtState(choosePaths({}, shell.env).stateDir);
-	const baseUrl = serviceOf(loaded.settings, state) ?? state.connections.at(-1)?.baseUrl;
-	if (baseUrl === undefined) return false;
-	const userAgent = `idv-agent/${VERSION}`;
-	const runtime = await openRuntime(loaded, { userAgent, env: {} });
-	try {
-		const channel = await tryChannel(runtime, state, userAgent);
-		const { status } = channel.handshake;
-		const isAnswered = (await channel.answered).status !== 'failed';
-		await channel.close();
-		// Without a Connection there is no channel to open: any answer of the host has to do.
-		if (status === 'skipped') return (await runtime.client.preflight(baseUrl)).failure === null;
-		return status !== 'failed' && isAnswered;
-	} finally {
-		await runtime.close();
-	}
 }
 
 /** `apply`: systemd runs it when the agent has handed over a plan. */

@@ -25,6 +25,8 @@ import type { Build, PackageState } from './judge.ts';
 const UNIT = 'idv-agent.service';
 /** For questions. */
 const ASK_MS = 20_000;
+/** For a channel beside the agent's. */
+const REACH_MS = 60_000;
 /** For an installation, and for a package that is packed: an old card is slow. */
 const WORK_MS = 30 * 60_000;
 const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
@@ -46,15 +48,21 @@ function run(
 	words: readonly string[],
 	deadlineMs: number,
 	more: Record<string, string> = {},
+	argv0 = program,
 ): Promise<Ran> {
 	const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', DEBIAN_FRONTEND: 'noninteractive', ...more };
-	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal: 'SIGTERM' as const };
+	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal: 'SIGTERM' as const, argv0 };
 	return new Promise((resolve) => {
 		execFile(program, [...words], options, (error, stdout, stderr) => {
 			const status = error ? (typeof error.code === 'number' ? error.code : errnoOf(error) === 'ENOENT' ? 127 : 70) : 0;
 			resolve({ status, text: `${stdout}${stderr}` });
 		});
 	});
+}
+
+/** Whether the agent in an executable reaches the service now. Asked as the service's user: root opens no channel. */
+export async function getsThrough(executable: string): Promise<boolean> {
+	return (await run(executable, ['update', 'reach'], REACH_MS, {}, 'idv-agent')).status === 0;
 }
 
 export interface InstalledPackage extends Build {

@@ -38,6 +38,7 @@ const CALLS: Readonly<Record<Program, Readonly<Record<string, readonly string[]>
 		'config show': [],
 		'config check': ['--set', 'deviceId='],
 		'update show': [],
+		'update reach': ['--json'],
 		'update forget': ['0.0.1'],
 		doctor: ['--check', 'htp'],
 		'support-bundle': ['--out', NONE],
