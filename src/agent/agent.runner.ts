@@ -3,7 +3,7 @@
  * which part hears of what; decides nothing that a pure file could decide, and touches nothing that an edge could touch.
  */
 import { randomUUID } from 'node:crypto';
-import type { Failure } from '../base/errors.ts';
+import { asError, type Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
 import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
 import { livenessOf } from '../connection/link.runner.ts';
@@ -283,11 +283,11 @@ function assemble(options: AgentOptions, base: Base) {
 	};
 }
 
-/** Follows a pairing until the device is online, or has failed to be. */
+/** Follows a pairing until the device is online, or has failed to be. @throws AgentError where a refusal has brought the Connection, and its channel is refused. */
 async function goOnline(
 	{ clock, identity, isStopping, onStatus }: Base,
 	{ fleet, links, leaving, reconciler, status }: Pick<Device, 'fleet' | 'links' | 'leaving' | 'reconciler' | 'status'>,
-	{ desired, connection }: Paired,
+	{ desired, connection, connection: { said } }: Paired,
 ) {
 	identity.choose();
 	fleet.reevaluate();
@@ -300,6 +300,7 @@ async function goOnline(
 	await untilSettled(clock, onStatus, () => !links.isConnecting(generation));
 	await leaving.done;
 	const { current } = links.supervision;
+	if (said && status().problem?.message === said.message) throw asError(said);
 	return {
 		deviceId: identity.now.deviceId.value,
 		// A device that is still online where it was has not moved yet.

@@ -10,7 +10,7 @@ import { type Fingerprint, type SavedConnection, withRegistration } from '../sta
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { DeviceTime } from './device-time.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
-import { type KnownConnection, RENEW_AFTER, RENEW_SPREAD, type Registration, type Supervision } from './supervision.ts';
+import type { KnownConnection, Registration, Supervision } from './supervision.ts';
 
 /** The service in use and the Connection by which it knows the device: a secret. `null` while there is none. */
 export function accessOf({ current }: Supervision): { readonly baseUrl: string; readonly token: string } | null {
@@ -23,12 +23,12 @@ type StatedLife = Pick<Settings['service'], 'connectionLifeSeconds'>;
 
 /** A Connection that was issued a moment ago. */
 export function freshConnection(
-	issued: { readonly token: string; readonly life: TokenLife | null },
+	issued: Pick<Connection, 'token' | 'said'> & { readonly life: TokenLife | null },
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 	stated: StatedLife,
 ): Connection {
 	const lifeMs = lifeFrom(issued.life, clock.wallMs(), stated);
-	return { token: issued.token, obtainedAtMs: clock.monotonicMs(), lifeMs };
+	return { token: issued.token, obtainedAtMs: clock.monotonicMs(), lifeMs, ...(issued.said && { said: issued.said }) };
 }
 
 /** A saved Connection with its age by the clock now; a clock that runs backwards makes it no younger than new. */
@@ -45,15 +45,10 @@ export function knownConnection(
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
 
-/**
- * Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. One that does not say when it
- * was issued is as old as one that is renewed at once.
- */
-export function provisionedSince(token: string, wallMs: number, { connectionLifeSeconds }: StatedLife): string {
-	const life = readTokenLife(token);
-	const agedMs = life ? 0 : (connectionLifeSeconds ?? 0) * 1000 * (RENEW_AFTER + RENEW_SPREAD);
-	const issuedAtMs = (life?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
-	return new Date(Math.min(issuedAtMs, wallMs - agedMs)).toISOString();
+/** Since when an operator's Connection is valid, ISO 8601: as it says itself, else since it is first used. */
+export function provisionedSince(token: string, wallMs: number): string {
+	const issuedAtMs = (readTokenLife(token)?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
 }
 
 /** From `iat` to `exp`, else from when it was obtained, else as the settings say; `null` when nothing is known. */
@@ -114,11 +109,7 @@ export function keepConnections(parts: {
 		adopt(desired) {
 			const { provisioned } = parts.credentials();
 			if (provisioned === null) return;
-			const connection = saved(
-				desired,
-				provisioned,
-				provisionedSince(provisioned, clock.wallMs(), parts.settings().service),
-			);
+			const connection = saved(desired, provisioned, provisionedSince(provisioned, clock.wallMs()));
 			stateWriter.keep((state) => withRegistration(state, connection, parts.identity.now.fingerprint));
 		},
 	};

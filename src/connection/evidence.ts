@@ -3,6 +3,7 @@ import { dispositionOf, type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
 import type { CloseMeaning } from '../protocol/channel.ts';
 import { type Backoff, EARLY_ENDS_TO_REFUSE, type NextAttempt } from './backoff.ts';
+import type { Connection } from './link-state.ts';
 
 /** Settings and credential are not the first thing to doubt where they worked lately: the agent goes on without a person. */
 export function asPassing(told: Failure, { outweighed }: NextAttempt): Failure {
@@ -22,10 +23,16 @@ const OTHER_CAUSE = {
 
 /**
  * A Connection that was issued a moment ago and is refused has most likely been shown in a way that the service does not read, unless
- * it has opened a channel for one that was shown so.
+ * it has opened a channel for one that was shown so, or has refused the registration in the answer that brought this one.
  */
-export function asShownWrong(refused: Failure, { backoff }: NextAttempt): Failure {
+export function asShownWrong(refused: Failure, { backoff }: NextAttempt, { said }: Pick<Connection, 'said'>): Failure {
 	const isRefusal = refused.code === 'credential-refused' || refused.code === 'access-forbidden';
+	if (isRefusal && said)
+		return failure(refused.code, said.message, {
+			...refused,
+			remedy: said.remedy,
+			params: { ...refused.params, ...said.params },
+		});
 	if (backoff.registeredAtMs === null || !isRefusal) return refused;
 	const opened = backoff.hasCounted ? null : backoff.earlyEnds;
 	const shown = backoff.hasCounted ? NOT_SHOWN_WRONG : opened ? ENDED_OPEN : SHOWN_WRONG;

@@ -14,6 +14,8 @@ export interface Connection {
 	readonly worked?: boolean;
 	/** The place that has named it on a channel, as `service.nextConnection` has it; left out, it was registered. */
 	readonly from?: string | undefined;
+	/** How its registration was refused, in an answer that has it: told where its channel is refused before one has counted. */
+	readonly said?: Failure | undefined;
 	/** Whether another link has been online meanwhile, or has registered for it: it is saved again once the device is online with it. */
 	readonly savedAgain?: boolean;
 }

@@ -315,7 +315,8 @@ function afterChannelEnded(
 	const shown = afterShow(state.backoff, registers && !wantsFresh, opened);
 	const then = registers && !shown.again ? 'register' : 'connect';
 	const worked = failed.wasOnline && hasWorked(state);
-	const cause = asPassing(asShownWrong(asRenewable(ended, renews, worked, { ...next, blocked }), next), next);
+	const meant = asRenewable(ended, renews, worked, { ...next, blocked });
+	const cause = asPassing(asShownWrong(meant, next, state.connection), next);
 	// It has waited already for both of what it tries in turn.
 	const leastMs = shown.soonMs ?? (state.backoff.inTurn ? 0 : null);
 	const isSecond = registers && (state.name === 'connecting' || shown.soonMs !== null) && leastMs !== null;
@@ -372,7 +373,13 @@ function settled(state: State<'online'>, atMs: number, outlived = false): State<
 		rowMs: null,
 	};
 	const isStable = outlived || lifeMs >= STABLE_AFTER_MS;
-	return { ...state, onlineAtMs: atMs, backoff: { ...(isStable ? NO_FAILURES : proved), hasCounted: true } };
+	const { said: _, ...connection } = state.connection;
+	return {
+		...state,
+		connection,
+		onlineAtMs: atMs,
+		backoff: { ...(isStable ? NO_FAILURES : proved), hasCounted: true },
+	};
 }
 
 function wait(

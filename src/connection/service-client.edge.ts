@@ -63,6 +63,8 @@ export type RegisterResult =
 			/** The Connection token: a secret. */
 			readonly token: string;
 			readonly life: TokenLife | null;
+			/** As a refusal, what an answer says that has a token and says no, or not yet: it is told where no channel opens with the token. */
+			readonly said?: Failure | undefined;
 			/** As the answer repeats it; `null` where it does not. */
 			readonly workflowId: string | null;
 			/** How far this device's clock is ahead of the service's; negative when slow. */
@@ -199,11 +201,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const workflowId = texts.find(({ place }) => place === '/workflowId')?.text ?? null;
 			// A word for the failure may stand where the token does.
 			const isNo = saidNo === 'refused' && tokenPointer == null && !looksLikeToken({ place: '', text: token ?? '' });
-			if (token !== null && !isNo) {
-				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']) };
-				return { ok: true, token, life: readTokenLife(token), workflowId, ...told };
-			}
-			return refused(
+			const classified = (others: readonly string[] = []) =>
 				classifyHttpAnswer({
 					status,
 					headers,
@@ -215,11 +213,15 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 					wallMs: wallMs(),
 					scheme: authorization?.scheme,
 					workflowId: registration.request.workflowId,
-					secrets: [...sent, ...secretValues],
+					secrets: [...sent, ...others, ...secretValues],
 					tokenPointer,
-				}),
-				saidNo === null ? usable : [],
-			);
+				});
+			if (token !== null && !isNo) {
+				const said = saidNo === null || saidNo === 'words' ? {} : { said: classified([token]) };
+				const told = { clockSkewMs: skewMs, serviceMs: readServiceMs(headers['date']), ...said };
+				return { ok: true, token, life: readTokenLife(token), workflowId, ...told };
+			}
+			return refused(classified(), saidNo === null ? usable : []);
 		},
 
 		async preflight(baseUrl, deadlineMs = PREFLIGHT_DEADLINE_MS) {

@@ -111,7 +111,10 @@ export function createPairing(parts: PairingParts) {
 		if (token === undefined || pairing?.tokenHash !== hashOf(token)) return decision;
 		// Another service may give the same short code.
 		if (its !== null && new URL(its).origin !== new URL(pairing.baseUrl).origin) return decision;
-		const problem = sameCode(parts.status());
+		const status = parts.status();
+		// The service has refused the registration in the answer to this code: only trying it again tells its worth.
+		if (status.problem?.params?.['pairingCode'] === 'uncertain') return decision;
+		const problem = sameCode(status);
 		return { plan: null, preview: { ...decision.preview, ready: false, changes: [], problem } };
 	}
 

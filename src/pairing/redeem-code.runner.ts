@@ -68,7 +68,8 @@ export async function redeemCode(
 		options.onServiceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);
 	if (result.ok) {
 		const workflowId = plan.workflowId ?? result.workflowId;
-		if (workflowId !== null) return { connection: freshConnection(result, clock, service), workflowId };
+		const said = result.said && withWorth(result.said, 'uncertain');
+		if (workflowId !== null) return { connection: freshConnection({ ...result, said }, clock, service), workflowId };
 		const message = `${host} has registered this device, but neither the code nor the answer names a workflow: without one, the device is not paired.`;
 		const remedy = 'Ask for a new pairing code, and name the workflow with it: pair --workflow ID.';
 		await forgetAttempt(before, options);

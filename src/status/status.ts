@@ -74,9 +74,10 @@ export function describeStatus(snapshot: Snapshot): Status {
 	const deviceType = known?.deviceType ?? snapshot.deviceType;
 	const cadence = link?.state.name === 'online' ? link.registration.request.heartbeatCadence : undefined;
 	const state = stateOf(snapshot);
-	const problem = problemOf(snapshot);
-	const warnings = warningsOf(snapshot);
-	const summary = summaryOf(snapshot, state, problem);
+	const ending = endingOf(snapshot);
+	const problem = ending ? null : problemOf(snapshot);
+	const warnings = [...(ending ? [ending] : []), ...warningsOf(snapshot)];
+	const summary = summaryOf(snapshot, state, ending ?? problem);
 	const nextAttemptMs = nextAttemptMsOf(supervision);
 	const wallAt = (monotonicMs: number) => new Date(snapshot.wallMs + monotonicMs - snapshot.nowMs).toISOString();
 	return {
@@ -186,6 +187,21 @@ function triesWay({ current, next }: Supervision): boolean {
 	return (
 		!isSameWay(current.registration, next.registration) && servesRegistration(current.registration, next.registration)
 	);
+}
+
+/** Of a device that is online and has nothing but its Connection: that the service makes no other one of it ends nothing yet. */
+function endingOf({ supervision: { current, next }, wallMs, nowMs }: Snapshot): Failure | null {
+	if (current?.state.name !== 'online' || next?.reason !== 'renewal' || next.state.name === 'closed') return null;
+	const refused = failureOf(next.state);
+	const { obtainedAtMs, lifeMs } = current.state.connection;
+	const isAlone = next.state.credentials.every(({ kind }) => kind === 'connection');
+	const isRefused = refused?.code === 'credential-refused' || refused?.code === 'access-forbidden';
+	if (!isRefused || !isAlone || lifeMs === null) return null;
+	const leftMs = obtainedAtMs + lifeMs - nowMs;
+	const at = new Date(wallMs + leftMs).toISOString();
+	const message = `The Connection of this device ends at ${at}, and it cannot be renewed with itself: ${refused.message}`;
+	const params = { at, days: Math.floor(leftMs / 86_400_000) };
+	return failure('credential-ending', message, { remedy: refused.remedy, params });
 }
 
 /** What the clock has to be for an error of a certificate to come from it. */

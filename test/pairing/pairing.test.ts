@@ -14,7 +14,7 @@ import {
 	registrations,
 	watchOffline,
 } from '../harness/harness.ts';
-import { credentialsOf, givenService, send } from '../service/fixture.ts';
+import { credentialsOf, givenService, registerDevice, send } from '../service/fixture.ts';
 
 const REGISTER = { method: 'POST', path: ENDPOINTS.deviceConnection };
 
@@ -108,6 +108,40 @@ describe('a Short Token', () => {
 			expect(registrations(service)).toHaveLength(sent);
 		},
 	);
+
+	const QUOTA = 'device quota reached';
+	test.each([
+		{ status: 'error', message: QUOTA },
+		{ success: false, message: QUOTA },
+	])(
+		'whose answer refuses the registration and has a token as well is told as refused where no channel opens with that, and can be tried again [F1772] [F1773]',
+		async (body) => {
+			const service = await givenService();
+			const device = await givenAgent();
+			service.failNext(REGISTER, { status: 200, body: { ...body, token: '0123456789abcdef0123456789abcdef' } });
+			const code = service.createPairingCode('check-in').url;
+			const refusal = await refusalOf(device.pair(code));
+			expect(refusal).toMatchObject({ code: 'request-rejected', params: { pairingCode: 'uncertain' } });
+			expect(refusal.message).toMatch(
+				/has not registered this device: device quota reached\. The code may have been used\.$/,
+			);
+			expect(refusal.remedy).toMatch(/^Compare the device settings .*Try the same code again;/);
+			const { sentence, problem } = device.agent.status();
+			expect(sentence).toContain(QUOTA);
+			expect(problem).toMatchObject({ message: refusal.message, remedy: refusal.remedy });
+			expect(await device.pair(code)).toMatchObject({ online: true });
+			expect(device.agent.status()).toMatchObject({ problem: null });
+		},
+	);
+
+	test('whose answer says no beside a token that works takes the device online [F1774]', async () => {
+		const service = await givenService();
+		const device = await givenAgent({ settings: { deviceId: DEVICE_ID } });
+		const token = await registerDevice(service, DEVICE_ID, 'check-in');
+		service.failNext(REGISTER, { status: 200, body: { success: false, message: QUOTA, token } });
+		const told = await device.pair(service.createPairingCode('check-in').url);
+		expect(told).toMatchObject({ online: true, sentence: expect.stringMatching(/^Online with /) });
+	});
 
 	test('of another service that gave the same one is another code [F1351]', async () => {
 		const [service, other] = [await givenService(), await givenService()];

@@ -55,6 +55,36 @@ describe('a device goes online without a person', () => {
 		expect(schemesOf(service)).toEqual(['ApiKey']);
 	});
 
+	test('that says no life of its own is as old as its first use, and where it renews nothing, its end is told and no refusal [F1776] [F1777]', async () => {
+		const service = await givenService({
+			acceptConnectionForRegistration: false,
+			dialect: { connectionForm: 'opaque' },
+		});
+		const home = await givenHome();
+		const connectionFile = await home.secretFile('connection', await registerDevice(service, DEVICE_ID, 'check-in'));
+		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { connectionFile } };
+		const device = await givenAgent({ home, settings: { ...settings, service: { connectionLifeSeconds: 1000 } } });
+		const { startedAt } = await device.untilLive('check-in');
+		device.clock.advance(700_000);
+		await fetch(service.url).then((answer) => answer.text());
+		expect(schemesOf(service)).toEqual(['ApiKey']);
+		device.clock.advance(150_000);
+		const { warnings, ...status } = await device.untilStatus((one) => one.warnings.length > 0);
+		expect(schemesOf(service)).toEqual(['ApiKey', 'Connection']);
+		const [warning] = warnings;
+		expect(status).toMatchObject({
+			state: 'online',
+			problem: null,
+			summary: { params: { problem: 'credential-ending' } },
+		});
+		expect(warning).toMatchObject({ code: 'credential-ending', params: { days: 0 } });
+		const lifeMs = Date.parse(String(warning?.params?.['at'])) - Date.parse(startedAt);
+		expect(Math.round(lifeMs / 1000)).toBe(1000);
+		expect(status.sentence).toMatch(
+			/does not succeed: The Connection of this device ends at .*new pairing code.*apiKeyFile/,
+		);
+	});
+
 	test('with the Connection that has worked, while the file holds one that never did, over a restart [F964]', async () => {
 		const service = await givenService();
 		const home = await givenHome();
@@ -247,8 +277,8 @@ describe('renewal', () => {
 		const service = await givenService({ connectionTtlSeconds: 1000, acceptConnectionForRegistration: false });
 		const device = await givenPairedAgent(service);
 		device.clock.advance(830_000);
-		const status = await device.untilStatus(({ problem }) => problem !== null);
-		expect(status).toMatchObject({ state: 'online', problem: { code: 'access-forbidden' } });
+		const status = await device.untilStatus(({ warnings }) => warnings.length > 0);
+		expect(status).toMatchObject({ state: 'online', problem: null, warnings: [{ code: 'credential-ending' }] });
 		expect(status.sentence).toMatch(/renewing the Connection does not succeed: .*new pairing code.*apiKeyFile/);
 	});
 
@@ -282,7 +312,7 @@ describe('renewal', () => {
 		const device = await givenPairedAgent(service);
 		service.failNext({ path: '/api/device/connection' }, { status: 401, body: { error: 'unauthorized' } }, 100);
 		device.clock.advance(8_500_000);
-		await device.untilStatus(({ problem }) => problem?.code === 'credential-refused');
+		await device.untilStatus(({ warnings }) => warnings[0]?.code === 'credential-ending');
 		for (let minute = 0; minute < 5; minute += 1) {
 			device.clock.advance(60_000);
 			// Twice as long as a registration and a handshake take.
