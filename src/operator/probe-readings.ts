@@ -217,7 +217,7 @@ export const deciding = (heard: readonly Ranked[]) =>
 		.find(({ length }) => length > 0) ?? [];
 
 export const ERROR = /error|fail|denied|reject|invalid|unknown/i;
-const ERROR_KIND = /^(?:\w+[._:-])?err(?:or)?$|^(?:nack|invalid|unauthori[sz]ed|unknown)\b/i;
+const ERROR_KIND = /(?:^|[./:_-])err(?:or)?$|^(?:nack|invalid|unauthori[sz]ed|unknown)\b/i;
 export const GREETS =
 	/^(?:hello|hi|welcome|connected|connection|ready|open(?:ed)?|challenge|auth\w*|login|init|greeting|error|ping|info|ok)\b/i;
 

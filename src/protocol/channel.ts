@@ -131,6 +131,7 @@ export const WORD_NAMES = [
 	'm',
 	'name',
 ] as const;
+const WORD_POINTERS = WORD_NAMES.map((name) => `/${name}`);
 
 /** The word of a message that has no kind where notifications have theirs, such as `{"cmd":"PING"}`. */
 export function readWord(document: unknown): string | null {
@@ -138,12 +139,12 @@ export function readWord(document: unknown): string | null {
 }
 
 /**
- * Every word by which a setting may name a message that is not a notification: its kind; where it has none, the one at a usual place, since
+ * Every word by which a setting may name a message that is not a notification: its kind; where it has none, the one or the number at a usual place, since
  * words about the channel may be written in another way than notifications; and a text that is one word itself.
  */
 export function kindsOf(frame: Frame, { kind }: Notification): readonly string[] {
 	if (frame.type !== 'text') return [kind];
-	const word = kind === 'unknown' ? readWord(parseJson(frame.text)) : null;
+	const word = kind === 'unknown' ? findKind(parseJson(frame.text), WORD_POINTERS) : null;
 	return [kind, ...(word === null ? [] : [word]), ...(kind === 'text' ? [frame.text.trim()] : [])];
 }
 

@@ -284,15 +284,15 @@ describe('messages in another shape', () => {
 		expect(text).toMatch(/^idv_agent_ignored_messages_total\{device="[^"]+"\} 3$/m);
 	});
 
-	test('kinds that are ignored are known at the usual place, too, where notifications have theirs elsewhere [F1080]', async () => {
+	test('kinds that are ignored are known at the usual place, too, where notifications have theirs elsewhere [F1080] [F1778]', async () => {
 		const service = await givenOtherService(() => true);
 		const device = await givenDevice(service, {
 			kindPointer: '/data/type',
-			ignoreKinds: ['heartbeat_ack', 'pong', 'idle', '6'],
+			ignoreKinds: ['heartbeat_ack', 'pong', 'idle', '6', '11'],
 			ackBody: { ack: '{id}' },
 		});
 		await device.untilState('online');
-		for (const text of ['{"event":"heartbeat_ack","id":"h"}', '{"cmd":"pong"}', ' idle\n', '{"type":6}'])
+		for (const text of ['{"event":"heartbeat_ack","id":"h"}', '{"cmd":"pong"}', ' idle\n', '{"type":6}', '{"op":11}'])
 			service.send(text);
 		service.send('{"event":"notification","id":"n","data":{"type":"session.started"}}');
 		service.send('{"event":"pong","id":"p","data":{"type":"session.ended"}}');

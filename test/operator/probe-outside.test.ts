@@ -338,8 +338,7 @@ describe('notifications that tell of an error', () => {
 		expect(isAside(all([10_010, 17_000, 30_010]))).toBe(false);
 	});
 
-	test('and not errors for heartbeats, are what a device gets: with both the report says where to look [F1706]', () => {
-		const refusal = { type: 'error', message: 'unknown type heartbeat, expected ping' };
+	test('and not errors for heartbeats, are what a device gets: with both the report says where to look, by whatever name they end [F1706] [F1779]', () => {
 		const step = (nr: number) => ({ type: 'visit.step', id: `n-${nr}`, note: `note ${nr}` });
 		const told = (answers: readonly (readonly [number, object])[]) => {
 			const life = lifeWith([[5000, step(1)], ...answers, [15_000, step(2)]]);
@@ -355,9 +354,10 @@ describe('notifications that tell of an error', () => {
 			tellDevice(shell, reportOf({ seconds: 60, restarts: [], unasked: [] } as unknown as Run, ran, service));
 			return lines.join(' ');
 		};
-		expect(told([10_010, 20_010].map((atMs) => [atMs, refusal]))).toMatch(
-			/errors \(2\), .*look at service\.heartbeatBody/,
-		);
+		for (const type of ['error', 'com.acme.error', 'urn:acme:err'])
+			expect(
+				told([10_010, 20_010].map((atMs, nr) => [atMs, { type, id: `e-${nr}`, message: 'unknown type heartbeat' }])),
+			).toMatch(/errors \(2\), .*look at service\.heartbeatBody/);
 		expect(told([15_500, 33_000].map((atMs, nr) => [atMs, error(`e-${nr}`)]))).not.toContain('heartbeatBody');
 	});
 });
