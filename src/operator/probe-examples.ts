@@ -139,10 +139,12 @@ function fill(example: object | string, purpose: TemplatePurpose, documents: rea
 	return isWhole ? { text, pointer: [...pointers][0] } : null;
 }
 
-/** Where notifications have the field of this name (`seq`, `event.seq`). */
+/** Where notifications have the field of this name (`seq`, `event.seq`, where `event` may be what a notification is called). */
 function placeOf(name: string, documents: readonly unknown[]): string | undefined {
 	const wanted = `/${name.trim().replaceAll('.', '/')}`.toLowerCase();
 	const places = documents.flatMap((one) => membersOf(one, 3)).filter(({ value }) => typeof value !== 'object');
 	const fits = places.filter(({ pointer }) => pointer.toLowerCase().endsWith(wanted));
+	const [, inner] = fits.length === 0 ? name.split(/\.(.*)/) : [];
+	if (inner) return placeOf(inner, documents);
 	return (fits.find(({ pointer }) => pointer.toLowerCase() === wanted) ?? fits[0])?.pointer;
 }

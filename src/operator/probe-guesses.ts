@@ -10,7 +10,7 @@ import { answersAcks, asides } from './probe-asides.ts';
 import { type Example, examplesIn } from './probe-examples.ts';
 import { familySettings } from './probe-families.ts';
 import { otherIds } from './probe-form.ts';
-import { ABOUT_PING, mayBePing, pingName, pongGuess, pongs } from './probe-pongs.ts';
+import { ABOUT_PING, mayBePing, pingName, pongGuess, pongs, REPLIES } from './probe-pongs.ts';
 import {
 	ERROR,
 	GREETS,
@@ -64,7 +64,6 @@ const ABOUT_FIRST =
 	/subscri|authent|\bauth\b|log.?in\b|log.?on\b|hello|identif|regist|first|handshake|join|announce|introduc|greet|sign.?[io]n|\binit/i;
 const ABOUT_ALIVE = /heart|beat|\bhb\b|alive|ping/i;
 const ABOUT_ACKED = /"ack\w*"|acknowledg/i;
-const REPLIES = /respon|echo|answer|repl(?:y|ie)/i;
 const ABOUT_ANSWER = new RegExp(`${ABOUT_PING.source}|${REPLIES.source}`, 'i');
 const BEAT = /\b(?:heart_?beat|hb|keep_?alive|alive)\b/i;
 const ABOUT_BEAT =
@@ -95,7 +94,10 @@ export function guesses({ life, form, settleMs, settings, written: earlier = [] 
 		acks: withEarlier('acknowledgement', own.acks).filter((one) =>
 			mayAcknowledge(String(one.settings['ackBody']), isUnacked, one.isAsked === true),
 		),
-		beats: withEarlier('heartbeat-message', own.beats),
+		// It takes the place of the ping that stands for one that is not known.
+		beats: withEarlier('heartbeat-message', own.beats).map((one) =>
+			settings['heartbeatMode'] === 'ping' ? { ...one, settings: { ...one.settings, heartbeatMode: 'frame' } } : one,
+		),
 		pongs: own.pongs,
 	};
 	/** In the order of how likely they are: the service's own words count most, those of the end before others, and what it writes out most of all. */
@@ -129,7 +131,7 @@ export function guesses({ life, form, settleMs, settings, written: earlier = [] 
 		group(
 			ABOUT_BEAT,
 			saidLate ? 7 : -1,
-			maySay('heartbeatMode', maySay('heartbeatBody', true)) ? named.beats : [],
+			maySay('heartbeatBody', true) ? named.beats : [],
 			maySay('heartbeatMode', maySay('heartbeatBody', ended !== null)),
 			() => heartbeats(words, saidLate, [...saidFirst(settings), ...messages.filter(({ text }) => isTalk(text, form))]),
 		),

@@ -1,10 +1,12 @@
 /** Messages that may be pings of the application's own making, and what may answer them. Pure. */
 import { readNumber, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
+import { ABOUT_ACK } from './probe-acks.ts';
 import { GREETS, isError, isMoment, type Message, NAMELESS, type ReadingSettings, wordOf } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
 export const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
+export const REPLIES = /respon|echo|answer|repl(?:y|ie)/i;
 const MAX_PINGED = 3;
 /** After a frame of the device: what always comes as soon answers it. */
 const ANSWER_MS = 100;
@@ -28,7 +30,7 @@ export function mayBePing(text: string, form: ReadingSettings, number?: string):
 
 /** Kinds that came before the end may be pings of the application's own making; an error is none, one that answers the device is the last of them. */
 export function pongs(
-	{ said }: Life,
+	{ said, ended }: Life,
 	messages: readonly Message[],
 	form: ReadingSettings,
 	number?: string,
@@ -41,10 +43,14 @@ export function pongs(
 		const answers = (isAnswer || GREETS.test(kind) ? 1 : 0) + (/ack|pong|respon|answer/i.test(kind) ? 4 : 0);
 		return (/ping/i.test(kind) ? 2 : 0) + (ABOUT_PING.test(kind) ? 1 : 0) - answers;
 	};
+	const { reason = '' } = ended ?? {};
+	// The end came for want of an answer to it, and not of an acknowledgement.
+	const isMissed = (name: string) => reason.includes(name) && REPLIES.test(reason) && !ABOUT_ACK.test(reason);
 	// Nothing is ever said to what may be a notification.
-	const own = messages.filter(
-		({ text }) => !isError(text) && pingName(text, form) !== '' && mayBePing(text, form, number),
-	);
+	const own = messages.filter(({ text }) => {
+		const name = pingName(text, form);
+		return !isError(text) && name !== '' && (mayBePing(text, form, number) || isMissed(name));
+	});
 	const byKind = new Map(own.map((one) => [pingName(one.text, form), one]));
 	return [...byKind]
 		.sort(([, a], [, b]) => rank(b) - rank(a))

@@ -361,3 +361,36 @@ describe('notifications that tell of an error', () => {
 		expect(told([15_500, 33_000].map((atMs, nr) => [atMs, error(`e-${nr}`)]))).not.toContain('heartbeatBody');
 	});
 });
+
+describe('a message that a service writes out', () => {
+	const writtenFor = (life: Life, settings: object = {}, form = readForm(life.heard)) =>
+		guesses({ life, form, settleMs: 50, settings: { ...settings } }).filter(({ isWritten }) => isWritten);
+	const ended = (reason: string) => ({ ended: { atMs: 5000, code: 4000, reason } });
+
+	test('as its heartbeat is tried in place of a ping that only kept the channel open for longer [F1780]', () => {
+		const life = lifeOf([], ended('Session timed out: no heartbeat {"op":1,"d":"<deviceId>"}'));
+		const heartbeatBody = '{"op":1,"d":"{deviceId}"}';
+		expect(writtenFor(life)[0]?.settings).toEqual({ heartbeatBody });
+		expect(writtenFor(life, { heartbeatMode: 'ping' })[0]?.settings).toEqual({ heartbeatBody, heartbeatMode: 'frame' });
+	});
+
+	test('in answer to a message that the end names is tried, whatever that one is called or holds [F1781]', () => {
+		const asked = { cmd: 'are-you-there', reply: { cmd: 'here' } };
+		const because = (reason: string) => writtenFor(lifeOf([asked, asked], ended(reason)));
+		expect(because('no answer to are-you-there; reply {"cmd":"here"}')[0]).toMatchObject({
+			point: 'application-ping',
+			settings: { pingKind: 'are-you-there', pongBody: '{"cmd":"here"}' },
+		});
+		const pinged = because('are-you-there not acknowledged: no answer').filter(
+			(one) => one.point === 'application-ping',
+		);
+		expect(pinged).toEqual([]);
+	});
+
+	test('with a field of an "event" is one for each notification, also where none has an event in it [F1782]', () => {
+		const event = (nr: number) => ({ name: nr % 2 ? 'visit.open' : 'visit.shut', uid: `u-${nr}` });
+		const error = { error: 'unknown message', hint: 'send {"received":["<event.uid>"]} for each event' };
+		const life = lifeOf([{ events: [event(1)] }, error, { events: [event(2)] }, { events: [event(3)] }]);
+		expect(writtenFor(life)[0]).toMatchObject({ settings: { ackBody: '{"received":["{id}"]}' } });
+	});
+});
