@@ -284,7 +284,7 @@ describe('messages in another shape', () => {
 		expect(text).toMatch(/^idv_agent_ignored_messages_total\{device="[^"]+"\} 3$/m);
 	});
 
-	test('kinds that are ignored are known at the usual place, too, where notifications have theirs elsewhere [F1080] [F1778]', async () => {
+	test('kinds that are ignored are known at the usual place, too, where notifications have theirs elsewhere [F1080]', async () => {
 		const service = await givenOtherService(() => true);
 		const device = await givenDevice(service, {
 			kindPointer: '/data/type',

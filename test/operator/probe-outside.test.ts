@@ -338,7 +338,7 @@ describe('notifications that tell of an error', () => {
 		expect(isAside(all([10_010, 17_000, 30_010]))).toBe(false);
 	});
 
-	test('and not errors for heartbeats, are what a device gets: with both the report says where to look, by whatever name they end [F1706] [F1779]', () => {
+	test('and not errors for heartbeats, are what a device gets: with both the report says where to look, by whatever name they end [F1706]', () => {
 		const step = (nr: number) => ({ type: 'visit.step', id: `n-${nr}`, note: `note ${nr}` });
 		const told = (answers: readonly (readonly [number, object])[]) => {
 			const life = lifeWith([[5000, step(1)], ...answers, [15_000, step(2)]]);

@@ -114,7 +114,7 @@ describe('a Short Token', () => {
 		{ status: 'error', message: QUOTA },
 		{ success: false, message: QUOTA },
 	])(
-		'whose answer refuses the registration and has a token as well is told as refused where no channel opens with that, and can be tried again [F1772] [F1773]',
+		'whose answer refuses the registration and has a token as well is told as refused where no channel opens with that, and can be tried again [F1772]',
 		async (body) => {
 			const service = await givenService();
 			const device = await givenAgent();

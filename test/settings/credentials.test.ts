@@ -55,7 +55,7 @@ describe('a device goes online without a person', () => {
 		expect(schemesOf(service)).toEqual(['ApiKey']);
 	});
 
-	test('that says no life of its own is as old as its first use, and where it renews nothing, its end is told and no refusal [F1776] [F1777]', async () => {
+	test('that says no life of its own is as old as its first use, and where it renews nothing, its end is told and no refusal [F1776]', async () => {
 		const service = await givenService({
 			acceptConnectionForRegistration: false,
 			dialect: { connectionForm: 'opaque' },
