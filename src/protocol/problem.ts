@@ -76,7 +76,7 @@ function asWords(value: unknown): string | undefined {
 const MAX_FIELDS = 5;
 /** Names of lists and objects of what is wrong with fields, and those of a list's elements. */
 const OF_FIELDS = /^(?:\w*errors?|details?|issues|\w*violations|invalid[-_]?params|messages?|\d+)$/i;
-/** An error as a whole: its texts are no names of fields. */
+/** An error as a whole: its texts do not name fields. */
 const WHOLE = /^(?:error|\d+)$/i;
 const AT = /^(?:field(?:_?name)?|(?:property|instance)?_?path|pointer|name|property|loc|param(?:eter)?|target)$/i;
 const SAID = ['message', 'msg', 'defaultMessage', 'detail', 'description', 'reason', 'error', 'title'];
@@ -148,7 +148,7 @@ export const PHRASE =
 	/^\s*(?:[45]\d\d )?(?:unauthorized|forbidden|not found|bad request|method not allowed|conflict|gone|upgrade required|too many requests|internal server error|bad gateway|service unavailable|gateway timeout)\.?\s*$/i;
 /** Keys of a word that names the reason for programs; of an address (RFC 9457, `type`) its last part does. */
 const REASONS = /^(?:error_?)?(?:code|type|reason)$/i;
-/** Or a number that is no status of HTTP. */
+/** Or a number that HTTP does not have as a status. */
 const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63}|\d{4,9})$/i;
 /** Names of lists and objects of errors, and the numbers of elements. */
 const OF_ERRORS = /^(?:errors?|details?|\d+)$/i;
