@@ -8,7 +8,7 @@ import { cleanText, namedReason, PHRASE, readErrorDetail, readErrorWords } from 
 import { looksLikeToken, readAnswerTexts, withoutSent } from '../protocol/registration-answer.ts';
 import { proxyAnswered, wantsClientCertificate } from './classify-network-error.ts';
 import { readHttpDate, readServiceMs } from './clock-skew.ts';
-import { type CodeFate, codeFateIn } from './code-fate.ts';
+import { type CodeFate, codeFateIn, isOfFirewall } from './code-fate.ts';
 import { refusalIn, unreadAnswer } from './unread-answer.ts';
 
 export const SUBPROTOCOL_REMEDY = 'Set service.subprotocol to the one that the service asks for in its answer.';
@@ -17,6 +17,9 @@ const UPGRADE_REMEDY =
 	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
 const FIREWALL_REMEDY =
 	'A firewall or a proxy in front of the service refused this request with a page of its own: have it let this device through.';
+const PAGE_REMEDY =
+	'A page refused this request, of the service or of a firewall or proxy in front of it: ask the operator of the service to allow this device, and whoever runs such a firewall or proxy to let it through.';
+const pageRemedy = ({ headers, body }: HttpAnswer) => (isOfFirewall(headers, body) ? FIREWALL_REMEDY : PAGE_REMEDY);
 /** Of a body that says no, in characters: its words come early in it, also before a stack trace. */
 const MAX_REFUSAL = 256 * 1024;
 /** The longest wait that is taken from a `Retry-After`: a day. */
@@ -89,12 +92,12 @@ function classifyStatus(answer: HttpAnswer): Failure {
 	if (status === 400 && /\bSSL certificate (?:error|was sent)/i.test(answer.body)) return wantsClientCertificate(host);
 	switch (status) {
 		case 401:
-			if (isByCode(answer) && isPage) return said('access-forbidden', { remedy: FIREWALL_REMEDY });
+			if (isByCode(answer) && isPage) return said('access-forbidden', { remedy: pageRemedy(answer) });
 			// In plain text any network on the way may have sent it, and a service sends no page to a device.
 			if (isPage && answer.secure === false) return pageInstead(answer);
 			return isByCode(answer) ? codeRefused(answer) : said('credential-refused');
 		case 403:
-			return said('access-forbidden', isPage ? { remedy: FIREWALL_REMEDY } : {});
+			return said('access-forbidden', isPage ? { remedy: pageRemedy(answer) } : {});
 		case 407:
 			return proxyAnswered({ statusCode: status, offers: headers['proxy-authenticate'] }, host);
 		// Whatever is behind a gateway may only restart: no more than 429 and 503 say that it has too much to do.

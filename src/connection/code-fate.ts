@@ -73,8 +73,20 @@ const IS_OVER =
 const OF_CREDENTIAL = /token|code|auth|credential/i;
 const MAX_LOOKED_AT = 4096;
 
+/** The marks of firewalls on pages of their own. What a CDN puts on every answer that it passes on (`cf-ray`, its scripts) is not one. Source: assumed (errors). */
+const OF_FIREWALL =
+	/\bray id\b|\| cloudflare|error code:? 10\d\d|request (?:was )?blocked|edgesuite|incapsula|imperva|sucuri|requested url was rejected|forti(?:net|gate|web)|barracuda|mod_?security|web application firewall/i;
+const BY_FIREWALL = /^(?:server: (?:akamaighost|awselb)|cf-mitigated|x-amzn-waf|x-sucuri-block)/i;
+
+/** Whether a page bears the mark of a firewall: a framework of the service has pages of its own, too, for what the service refuses. */
+export function isOfFirewall(headers: CodeAnswer['headers'], body: string): boolean {
+	return OF_FIREWALL.test(body) || Object.entries(headers).some((one) => BY_FIREWALL.test(one.join(': ')));
+}
+
 export interface CodeAnswer {
 	readonly status: number;
+	/** Names in lower case. */
+	readonly headers: Readonly<Record<string, string>>;
 	/** Whether a page for people came in place of an answer. */
 	readonly isPage: boolean;
 	readonly fate: CodeFate | null;
@@ -85,7 +97,15 @@ export interface CodeAnswer {
 }
 
 /** The worth of a code after an answer that brought no Connection. */
-export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code, params } }: CodeAnswer): CodeWorth {
+export function worthAfter({
+	status,
+	headers,
+	isPage,
+	fate,
+	saidNo,
+	body,
+	failure: { code, params },
+}: CodeAnswer): CodeWorth {
 	if (code === 'code-expired-or-used') {
 		if (params?.['reason'] === 'used') return 'used';
 		// Words that are not about the code: it may be good, and what is told is about something else.
@@ -102,7 +122,7 @@ export function worthAfter({ status, isPage, fate, saidNo, body, failure: { code
 	// What is wrong with other fields is looked for before a code is used up.
 	const fields = [400, 422].includes(status) && fate === null ? readFieldErrors(body) : [];
 	const isForm = fields.length > 0 && !fields.some((one) => OF_CREDENTIAL.test(`${one.field} ${one.message}`));
-	const isFirewall = status === 403 && isPage;
+	const isFirewall = status === 403 && isPage && isOfFirewall(headers, body);
 	const isPortal = code === 'captive-portal' && status !== 303;
 	const isBefore = isNotThere || isForm || isFirewall || isPortal || BEFORE_THE_CODE.includes(status);
 	const words = body.slice(0, MAX_LOOKED_AT).replaceAll('_', ' ');

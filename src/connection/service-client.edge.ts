@@ -78,6 +78,8 @@ export type RegisterResult =
 			readonly sent: 'no' | 'perhaps' | 'answered';
 			/** Of the one-time code, if one was sent. */
 			readonly worth: CodeWorth;
+			/** Whether the service says in its own words that the code is good. */
+			readonly saysUnused?: boolean;
 			readonly clockSkewMs: number | null;
 			/** What a successful answer held in which no Connection token could be found: may hold secrets. */
 			readonly unread?: readonly AnswerText[] | undefined;
@@ -175,13 +177,14 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 			const isPage = isWebPage(headers, body);
 			const fate = fateIn({ body });
 			const refused = (failure: Failure, unread?: readonly AnswerText[]): RegisterResult => {
-				const worth = worthAfter({ status, isPage, fate, saidNo: saidNo !== null, body, failure });
+				const worth = worthAfter({ status, headers, isPage, fate, saidNo: saidNo !== null, body, failure });
 				const isAnswer = saidNo === 'refused' || failure.code === 'code-expired-or-used' || worth === 'valid';
 				return {
 					ok: false,
 					failure,
 					sent: isAnswer && status !== 407 ? 'answered' : spentBy(status),
 					worth,
+					saysUnused: fate === 'unused',
 					clockSkewMs: skewMs,
 					...(unread?.length && { unread }),
 					...(workflows.length && { workflows }),

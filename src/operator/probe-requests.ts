@@ -95,7 +95,7 @@ export function unreadable(asking: Asking, answer: TextAnswer): Failure {
 	return toldWorth(
 		asking,
 		failure,
-		worthAfter({ status, isPage, saidNo, body: answer.body, failure, fate: fateIn(answer) }),
+		worthAfter({ status, headers, isPage, saidNo, body: answer.body, failure, fate: fateIn(answer) }),
 	);
 }
 

@@ -15,6 +15,7 @@ import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { AnswerText } from '../protocol/registration-answer.ts';
 import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import type { Settings } from '../settings/table.ts';
+import { MAX_DOUBTED } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { NOT_SENT, withReading, withWait, withWorth } from './code-worth.ts';
@@ -37,6 +38,8 @@ export interface CodeRedemption {
 	readonly answers: Pick<KeptAnswers, 'attempt' | 'keep' | 'refused' | 'tell'>;
 }
 
+type Attempt = CodeRedemption['stateWriter']['state']['attempt'];
+
 /** A plan whose workflow the service has to name. */
 export type RedeemedPlan = Omit<PairingPlan, 'workflowId'> & { readonly workflowId: string | null };
 
@@ -54,16 +57,19 @@ export async function redeemCode(
 	// The same code once more keeps its attempt: an answer that was set aside may be the one to it.
 	const isAgain = before?.tokenHash === hashOf(plan.token) && before.host === host;
 	const attemptId = isAgain ? before.attemptId : options.newAttemptId();
+	const isInDoubt = doubtedIn(before).includes(codeOf(hashOf(plan.token), host));
 	await prepare(plan, attemptId, options).catch((error: unknown) => {
-		throw error instanceof AgentError ? asError(withWorth(error.failure, 'valid', undefined, NOT_SENT)) : error;
+		const worth = isInDoubt ? 'uncertain' : 'valid';
+		throw error instanceof AgentError ? asError(withWorth(error.failure, worth, undefined, NOT_SENT)) : error;
 	});
-	const result = await client().registerDevice({
+	const answer = await client().registerDevice({
 		baseUrl: plan.baseUrl,
 		authorization: { scheme: 'Token', credential: plan.token },
 		request: { ...options.request, workflowId: plan.workflowId ?? undefined },
 		tokenPointer: service.tokenPointer,
 		registrationPath: service.registrationPath,
 	});
+	const result = isInDoubt ? keepDoubt(answer) : answer;
 	if (result.clockSkewMs !== null)
 		options.onServiceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);
 	if (result.ok) {
@@ -72,7 +78,7 @@ export async function redeemCode(
 		if (workflowId !== null) return { connection: freshConnection({ ...result, said }, clock, service), workflowId };
 		const message = `${host} has registered this device, but neither the code nor the answer names a workflow: without one, the device is not paired.`;
 		const remedy = 'Ask for a new pairing code, and name the workflow with it: pair --workflow ID.';
-		await forgetAttempt(before, options);
+		await forgetAttempt(plan, before, options);
 		throw asError(withWorth(failure('workflow-missing', message, { remedy }), 'used', ''));
 	}
 
@@ -92,14 +98,30 @@ export async function redeemCode(
 	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
 	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
-	const isGood = result.workflows !== undefined || result.failure.code === 'workflow-unknown';
-	if (result.worth === 'uncertain' && !isGood) options.answers.tell();
-	else await forgetAttempt(before, options, isSame);
+	if (result.worth === 'uncertain' && !result.workflows) options.answers.tell();
+	else await forgetAttempt(plan, before, options, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
 	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
 	const told = withReading(withWorth(result.failure, result.worth), plan.sent);
 	throw asError(first ? { ...told, remedy: joinSentences(first.remedy, `If not: ${told.remedy}`) } : told);
+}
+
+/** Another service may give the same short code. */
+const codeOf = (tokenHash: string, host: string) => `${tokenHash} ${host}`;
+
+/** The codes of which no service has said plainly what became of them. */
+function doubtedIn(attempt: Attempt): readonly string[] {
+	const { doubted = [], isPast } = attempt ?? {};
+	return attempt === null || isPast ? doubted : [...doubted, codeOf(attempt.tokenHash, attempt.host)];
+}
+
+const keepNewest = (doubted: readonly string[]) => ({ doubted: doubted.slice(-MAX_DOUBTED) });
+
+/** An answer that did not look at the code takes no doubt from it: only words about it do, or workflows to choose from. */
+function keepDoubt(answer: RegisterResult): RegisterResult {
+	if (answer.ok || answer.worth !== 'valid' || answer.saysUnused || answer.workflows) return answer;
+	return { ...answer, worth: 'uncertain' };
 }
 
 /**
@@ -116,22 +138,28 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	if (reached.clockSkewMs !== null) options.onServiceTime({ skewMs: reached.clockSkewMs }, false);
 	if (reached.failure) throw asError(reached.failure);
 	const tokenHash = hashOf(token);
-	const attempt = { attemptId, tokenHash, host: new URL(baseUrl).host, at: isoNow(clock) };
+	const { host } = new URL(baseUrl);
+	const doubted = doubtedIn(stateWriter.state.attempt).filter((one) => one !== codeOf(tokenHash, host));
+	const attempt = { attemptId, tokenHash, host, at: isoNow(clock), ...keepNewest(doubted) };
 	await options.identity.keep(options.request.deviceId);
 	await stateWriter.record((state) => ({ ...state, attempt }));
 }
 
 /**
- * What became of the code is plain. An answer that was set aside stays good whatever another code came to.
+ * What became of the code is plain. An answer that was set aside stays good whatever another code came to, and so does the doubt about another.
  * @param isNewest whether that answer is still the newest word.
  */
 async function forgetAttempt(
-	before: CodeRedemption['stateWriter']['state']['attempt'],
+	{ token, baseUrl }: RedeemedPlan,
+	before: Attempt,
 	{ answers, stateWriter, store }: CodeRedemption,
 	isNewest = false,
 ): Promise<void> {
-	const attempt = isNewest || before === null ? before : { ...before, isPast: true as const };
-	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt ? attempt : null }));
+	const code = codeOf(hashOf(token), new URL(baseUrl).host);
+	const doubted = doubtedIn(before).filter((one) => one !== code);
+	const past = before && { ...before, isPast: true as const, ...keepNewest(doubted) };
+	const attempt = isNewest ? before : past;
+	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt || doubted.length > 0 ? attempt : null }));
 	answers.tell();
 	// What the service said matters more now than whether the disk takes it.
 	await store.save(stateWriter.state).catch(() => {});

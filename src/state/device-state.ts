@@ -69,6 +69,8 @@ const assignedWorkflowSchema = later(() =>
 );
 export type AssignedWorkflow = z.infer<typeof assignedWorkflowSchema>;
 
+export const MAX_DOUBTED = 16;
+
 /** Written before a one-time code is sent, so that a crash in between is known afterwards. It informs; it never forbids. */
 const attemptSchema = later(() =>
 	z.object({
@@ -77,8 +79,10 @@ const attemptSchema = later(() =>
 		tokenHash: z.string(),
 		host: z.string(),
 		at: z.string(),
-		/** A newer code was answered plainly: this attempt is only kept for the answer that was set aside. */
+		/** A newer code was answered plainly: this attempt is only kept for the answer that was set aside, and for its doubts. */
 		isPast: z.literal(true).optional(),
+		/** Hash and host of other codes, or of one that is past, that may have been used: no service has said it plainly. */
+		doubted: z.array(z.string()).max(MAX_DOUBTED).optional(),
 	}),
 );
 

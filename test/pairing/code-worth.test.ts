@@ -64,7 +64,6 @@ const ANSWERS: readonly Row[] = [
 	[429, 'valid', '', { 'retry-after': '30' }],
 	[431, 'valid'],
 	[451, 'valid'],
-	[403, 'valid', PAGE, HTML],
 	[302, 'valid', '', { location: 'https://login.example.net/' }],
 	[307, 'valid', '', { location: '/v2/api/device/connection' }],
 	[308, 'valid', '', { location: '/v2/api/device/connection' }],
@@ -86,6 +85,7 @@ const ANSWERS: readonly Row[] = [
 	[401, 'valid', '{"code":"TOKEN_NOT_USED","reason":"DEVICE_BLOCKED"}'],
 	[410, 'valid', '{"error":"token unused; IP address not allowed"}'],
 	// It has looked at it, and said no more.
+	[403, 'uncertain', PAGE, HTML],
 	[400, 'uncertain', '{"detail":"deviceType is unknown"}'],
 	[402, 'uncertain'],
 	[403, 'uncertain', '{"detail":"This workflow is not allowed for kiosks"}'],
@@ -193,6 +193,73 @@ test.each(['{"status":"error","code":"E17","token":"E17","message":"no licence"}
 		expect((await refusalOf(await givenAgent(), code)).message).toMatch(/no licence|awaiting-approval/);
 	},
 );
+
+test.each<[...Row, string]>([
+	[403, 'uncertain', '<html><title>403: Forbidden</title><body>403: Forbidden</body></html>', HTML, 'Tornado'],
+	[403, 'uncertain', '<!doctype html>\n<title>403 Forbidden</title>\n<h1>Forbidden</h1>', HTML, 'Flask'],
+	[403, 'uncertain', '<html><h1>Forbidden</h1>', { ...HTML, server: 'cloudflare', 'cf-ray': '8a-FRA' }, 'passed on'],
+	[403, 'valid', '<html><title>Attention Required! | Cloudflare</title>', HTML, 'Cloudflare'],
+	[403, 'valid', '<html>The requested URL was rejected. Please consult', HTML, 'F5'],
+	[403, 'valid', '<html>Access Denied', { ...HTML, server: 'AkamaiGHost' }, 'Akamai'],
+	[403, 'valid', '<html>403 Forbidden', { ...HTML, 'x-amzn-waf-action': 'block' }, 'AWS'],
+])('%i leaves the code %s by a page: only a mark shows that a firewall has sent it [F1787]', async (...row) => {
+	const [status, worth, body, headers] = row;
+	const code = await givenAnswer((_request, response) => response.writeHead(status, headers).end(body));
+	const refusal = await refusalOf(await givenAgent(), code);
+	expect(worthOf(refusal)).toBe(worth);
+	expect(/operator of the service to allow this device, and whoever runs/.test(refusal.remedy)).toBe(
+		worth === 'uncertain',
+	);
+});
+
+/** The first answer to the code is lost, the next ones are as told. */
+async function givenLostAnswer(device: RunningAgent, next: () => Row) {
+	let count = 0;
+	const code = await givenAnswer((request, response) => {
+		if (count++ === 0) return void request.socket.destroy();
+		const [status, , body = '', headers = {}] = next();
+		response.writeHead(status, headers).end(body);
+	});
+	expect(worthOf(await refusalOf(device, code))).toBe('uncertain');
+	return code;
+}
+
+test('a code that may have been used stays so through every answer that did not look at it, until words about it [F1785]', async () => {
+	const device = await givenAgent();
+	let row: Row = [429, 'uncertain'];
+	const code = await givenLostAnswer(device, () => row);
+	for (row of ANSWERS.filter(
+		([status, worth, body = '']) => worth === 'valid' && (status === 407 || !/unused|valid|used/i.test(body)),
+	)) {
+		const refusal = await refusalOf(device, code);
+		expect([row, worthOf(refusal)]).toEqual([row, 'uncertain']);
+		expect(device.agent.status().summary.code).toBe('unpaired-uncertain');
+	}
+	row = [503, 'valid', '{"detail":"The token was not used."}'];
+	expect(worthOf(await refusalOf(device, code))).toBe('valid');
+	expect(device.agent.status().summary.code).toBe('unpaired');
+	row = [429, 'valid'];
+	expect(worthOf(await refusalOf(device, code))).toBe('valid');
+});
+
+test('a code that may have been used stays so when another code came between, whatever became of that [F1786]', async () => {
+	const device = await givenAgent();
+	const code = await givenLostAnswer(device, () => [429, 'uncertain']);
+	let status = 410;
+	const url = await givenAnswer((_request, response) => response.writeHead(status).end());
+	const other = url.replace('xxx', 'yyy');
+	for (status of [410, 429, 500]) {
+		await refusalOf(device, other);
+		expect(worthOf(await refusalOf(device, code))).toBe('uncertain');
+	}
+	expect(worthOf(await refusalOf(device, other))).toBe('uncertain');
+	status = 429;
+	expect(worthOf(await refusalOf(device, other))).toBe('uncertain');
+	// Another code pairs: of none before is anything open.
+	const service = await givenService();
+	await device.pair(service.createPairingCode('check-in').url);
+	expect((await device.home.untilSaved(({ attempt }) => attempt === null)).attempt).toBeNull();
+});
 
 const doubts: readonly Row[] = [
 	// Of a used code, with a word for one that was not.

@@ -196,7 +196,7 @@ describe('a Short Token', () => {
 		expect(registrations(service)).toEqual([422]);
 		const refusal = await refusalOf(device.pair(code, { workflowId: 'chek-in' }));
 		expect(refusal).toMatchObject({ code: 'workflow-unknown', message: expect.stringContaining('chek-in') });
-		expect(await device.home.untilSaved()).toMatchObject({ attempt: null, assignedWorkflow: null });
+		expect(await device.home.untilSaved()).toMatchObject({ assignedWorkflow: null });
 		expect(await device.pair(code, { workflowId: 'check-in' })).toMatchObject({ online: true });
 	});
 
