@@ -18,7 +18,7 @@ const UPGRADE_REMEDY =
 const FIREWALL_REMEDY =
 	'A firewall or a proxy in front of the service refused this request with a page of its own: have it let this device through.';
 const PAGE_REMEDY =
-	'A page refused this request, of the service or of a firewall or proxy in front of it: ask the operator of the service to allow this device, and whoever runs such a firewall or proxy to let it through.';
+	'A page refused this request, of the service or of a firewall or proxy in front of it: ask the operator of the service to allow this device, and those who run such a firewall or proxy to let it through.';
 const pageRemedy = ({ headers, body }: HttpAnswer) => (isOfFirewall(headers, body) ? FIREWALL_REMEDY : PAGE_REMEDY);
 /** Of a body that says no, in characters: its words come early in it, also before a stack trace. */
 const MAX_REFUSAL = 256 * 1024;

@@ -73,7 +73,7 @@ const IS_OVER =
 const OF_CREDENTIAL = /token|code|auth|credential/i;
 const MAX_LOOKED_AT = 4096;
 
-/** The marks of firewalls on pages of their own. What a CDN puts on every answer that it passes on (`cf-ray`, its scripts) is not one. Source: assumed (errors). */
+/** The marks of firewalls on pages of their own. A CDN puts its name (`cf-ray`, scripts) on every answer that it passes on, so that it is not one. Source: assumed (errors). */
 const OF_FIREWALL =
 	/\bray id\b|\| cloudflare|error code:? 10\d\d|request (?:was )?blocked|edgesuite|incapsula|imperva|sucuri|requested url was rejected|forti(?:net|gate|web)|barracuda|mod_?security|web application firewall/i;
 const BY_FIREWALL = /^(?:server: (?:akamaighost|awselb)|cf-mitigated|x-amzn-waf|x-sucuri-block)/i;

@@ -29,7 +29,7 @@ import type { Settings } from '../settings/table.ts';
 import { type DeviceState, newestCode } from '../state/device-state.ts';
 import { readLogMark } from '../state/read-log-mark.edge.ts';
 import { type LoadedState, openStateStore } from '../state/store.edge.ts';
-import { lostAnswer } from '../status/sentence.ts';
+import { lostAnswer, lostParams } from '../status/sentence.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import { together } from './check-results.ts';
 import { type Finding, failed, notApplicable, ok, warning } from './checks.ts';
@@ -229,7 +229,7 @@ export function checkPairing(
 	if (isUnpaired) {
 		const lost = status ? status.summary.code === 'unpaired-uncertain' : newestCode(attempt) === 'lost';
 		const told = lost
-			? lostAnswer(status ? status.summary.params['host'] : attempt?.host)
+			? lostAnswer(status ? status.summary.params : lostParams(attempt))
 			: failure('unpaired', 'This device is not paired yet.');
 		return warning({ ...told, message: joinSentences(told.message, answer?.message ?? '') });
 	}

@@ -98,7 +98,7 @@ export async function redeemCode(
 	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
 	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
-	if (result.worth === 'uncertain' && !result.workflows) options.answers.tell();
+	if (result.worth === 'uncertain' && !result.workflows) await noteRefusal(result, options);
 	else await forgetAttempt(plan, before, options, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
@@ -143,6 +143,21 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	const attempt = { attemptId, tokenHash, host, at: isoNow(clock), ...keepNewest(doubted) };
 	await options.identity.keep(options.request.deviceId);
 	await stateWriter.record((state) => ({ ...state, attempt }));
+}
+
+/** For the status: what the service said is worth more there than that the code is in doubt. */
+async function noteRefusal(
+	{ sent, failure: { code, params } }: Extract<RegisterResult, { ok: false }>,
+	{ answers, stateWriter, store }: CodeRedemption,
+): Promise<void> {
+	const [status, detail] = [Number(params?.['status']), params?.['detail']];
+	// A redirect says nothing.
+	if (sent === 'answered' && (status < 300 || status >= 400)) {
+		const refusal = { code, status, ...(detail !== undefined && { detail: String(detail) }) };
+		stateWriter.keep((state) => ({ ...state, attempt: state.attempt && { ...state.attempt, refusal } }));
+		await store.save(stateWriter.state).catch(() => {});
+	}
+	answers.tell();
 }
 
 /**

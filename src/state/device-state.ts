@@ -81,6 +81,8 @@ const attemptSchema = later(() =>
 		at: z.string(),
 		/** A newer code was answered plainly: this attempt is only kept for the answer that was set aside, and for its doubts. */
 		isPast: z.literal(true).optional(),
+		/** How the service has refused the code, where what became of it is in doubt. */
+		refusal: z.object({ code: z.string(), status: z.number(), detail: z.string().optional() }).optional(),
 		/** Hash and host of other codes, or of one that is past, that may have been used: no service has said it plainly. */
 		doubted: z.array(z.string()).max(MAX_DOUBTED).optional(),
 	}),

@@ -4,6 +4,7 @@ import { type Failure, failure, type Params } from '../base/errors.ts';
 import { joinSentences, sentenceOf } from '../base/sentences.ts';
 import type { Link } from '../connection/supervisor.ts';
 import type { Status } from '../protocol/local-api.ts';
+import type { DeviceState } from '../state/device-state.ts';
 
 type Summary = Status['summary'];
 /** What a link is opened for while another is online. */
@@ -22,16 +23,38 @@ const moving = (code: PurposeCode) => (params: Params, problem: string) =>
 	`${online(params)}; ${PURPOSES[code](params)}${problem && ` does not succeed: ${problem}`}`;
 
 /** The words on a code that was sent and whose answer was lost, by the status and the doctor alike. */
-export const lostAnswer = (host: unknown): Failure =>
-	failure('pairing-uncertain', `${host} gave no usable answer to the last pairing code, so it may have been used.`, {
-		remedy:
-			'Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code.',
-	});
+export function lostAnswer({ host, refusal, status, detail }: Params): Failure {
+	if (refusal === undefined)
+		return failure(
+			'pairing-uncertain',
+			`${host} gave no usable answer to the last pairing code, so it may have been used.`,
+			{
+				remedy:
+					'Scan the same code again; if it is refused, check whether the device is listed in the service, and scan a new code.',
+			},
+		);
+	const said = `${host} answered ${status}${detail === undefined ? '' : `: ${detail}`}`;
+	return failure(
+		'pairing-uncertain',
+		`The last pairing code was refused, and may have been used: ${joinSentences(said)}`,
+		{
+			remedy: 'See to what the service says, then scan the same code again; if it is refused again, scan a new code.',
+		},
+	);
+}
+
+/** The same as data. @param attempt of the state. */
+export function lostParams(attempt: DeviceState['attempt']): Params {
+	const host = attempt?.host ?? '';
+	if (!attempt?.refusal) return { host };
+	const { code: refusal, status, detail } = attempt.refusal;
+	return { host, refusal, status, ...(detail !== undefined && { detail }) };
+}
 
 /** In English; `problem` is empty where nothing is wrong. The end is added where it is missing. */
 const WORDS: Readonly<Record<Summary['code'], (params: Params, problem: string) => string>> = {
 	unpaired: (_params, problem) => `Not paired: ${problem || 'scan a pairing code, or run idv-agent pair'}`,
-	'unpaired-uncertain': ({ host }) => `Not paired: ${sentenceOf(lostAnswer(host), 'over')}`,
+	'unpaired-uncertain': (params) => `Not paired: ${sentenceOf(lostAnswer(params), 'over')}`,
 	connecting: ({ host }, problem) => (problem ? `Not online yet: ${problem}` : `Connecting to ${host}`),
 	online,
 	'online-wanted': (params) => `${online(params)}; ${params['nextWorkflowId']} is wanted`,

@@ -7,7 +7,7 @@ import { isSameWay, type Link, type Supervision, servesRegistration } from '../c
 import { FORWARDED_EACH, type Status } from '../protocol/local-api.ts';
 import { type DeviceState, newestCode } from '../state/device-state.ts';
 import type { DesiredWorkflow } from '../workflow/precedence.ts';
-import { hostOf, purposeOf, statusSentence } from './sentence.ts';
+import { hostOf, lostParams, purposeOf, statusSentence } from './sentence.ts';
 
 /** Whether a warning says why a device is not paired: also the loss of every copy of the state, but not of one, nor another secret file. */
 const saysWhyUnpaired = ({ code, params }: Failure) =>
@@ -236,7 +236,7 @@ function summaryOf(snapshot: Snapshot, state: Status['state'], problem: Failure 
 			const missing = problem ?? warnings.find(saysWhyUnpaired);
 			if (missing) return { code: 'unpaired', params: { problem: missing.code } };
 			return newestCode(device.attempt) === 'lost'
-				? { code: 'unpaired-uncertain', params: { host: device.attempt?.host ?? '' } }
+				? { code: 'unpaired-uncertain', params: lostParams(device.attempt) }
 				: { code: 'unpaired', params: {} };
 		}
 		case 'connecting':

@@ -379,6 +379,22 @@ test('a channel that the service has closed itself sends no one to the cable, an
 	}
 });
 
+test.each([
+	['access-forbidden', 'The service does not allow this device. The code may have been used: try'],
+	['code-expired-or-used', 'The service does not accept this code. If it names another cause, that is under'],
+])(
+	'a code that was refused with %s is told as that, with the words of the service under the details [F1788]',
+	async (...row) => {
+		const [refusal, said] = row;
+		const { agent, text } = await givenScreen();
+		const params = { host: 'h', refusal, status: 403, detail: 'Device limit reached: 10 seats' };
+		const summary = { code: 'unpaired-uncertain', params } as const;
+		agent.tell({ standing: 'first', status: { ...VIEW.status, state: 'unpaired', summary } });
+		await expect.poll(() => text('sentence'), LOOK).toContain(said);
+		expect(text('notes-list')).toBe(`${refusal}: Device limit reached: 10 seats`);
+	},
+);
+
 test('a device that was refused once may try again, beside another code, and a counter is not read aloud [F1308]', async () => {
 	const { agent, at, text } = await givenScreen();
 	const problem = { code: 'credential-refused', message: 'm', remedy: 'r', recovers: true } as const;
@@ -770,7 +786,24 @@ describe('pairing', () => {
 		await expect.poll(() => text('answer'), LOOK).toMatch(said);
 	});
 
-	test('that is refused in words about something else is not called expired [F1218]', async () => {
+	test('that is refused because its workflow is not known is told each step once [F1791]', async () => {
+		const { agent, submit, text } = await givenTyped();
+		agent.answer('/api/inspect', 200, preview);
+		submit('code-form');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 404, {
+			code: 'workflow-unknown',
+			params: { pairingCode: 'uncertain', workflowBy: 'code' },
+		});
+		submit('confirm');
+		await expect
+			.poll(() => text('answer'), LOOK)
+			.toMatch(
+				/in this code: (?:(?!once more).)* The code may have been used\. Scan or type the whole code once more;/,
+			);
+	});
+
+	test('that is refused in words about something else is not called expired, and says what it is worth [F1218]', async () => {
 		const { agent, submit, text } = await givenTyped();
 		agent.answer('/api/inspect', 200, preview);
 		submit('code-form');
@@ -781,7 +814,7 @@ describe('pairing', () => {
 		await expect
 			.poll(() => text('answer'), LOOK)
 			.toMatch(
-				/^The service does not accept this code\. .* “Details”\. Scan or type the whole code once more; .* ask for a new one\.$/,
+				/^The service does not accept this code\. .* “Details”\. The code may have been used\. Scan or type the whole code once more; .* ask for a new one\.$/,
 			);
 	});
 

@@ -3,6 +3,7 @@ import { createServer, type RequestListener } from 'node:http';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError, exitStatusOf, type Failure } from '../../src/base/errors.ts';
 import { listen } from '../connection/network-peers.ts';
+import { examine, expectProblem } from '../diagnosis/examine.ts';
 import { DEVICE_ID, givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
@@ -207,7 +208,7 @@ test.each<[...Row, string]>([
 	const code = await givenAnswer((_request, response) => response.writeHead(status, headers).end(body));
 	const refusal = await refusalOf(await givenAgent(), code);
 	expect(worthOf(refusal)).toBe(worth);
-	expect(/operator of the service to allow this device, and whoever runs/.test(refusal.remedy)).toBe(
+	expect(/operator of the service to allow this device, and those who run/.test(refusal.remedy)).toBe(
 		worth === 'uncertain',
 	);
 });
@@ -545,6 +546,30 @@ test('after an answer that leaves open what became of the code, the status does 
 	expect(sentence).toMatch(/gave no usable answer to the last pairing code, so it may have been used/);
 	expect(sentence).not.toMatch(/the answer .* never arrived/);
 });
+
+test.each([
+	[403, '{"message":"Device limit reached: 10 seats"}', 'access-forbidden'],
+	[401, '{"message":"Tenant suspended"}', 'code-expired-or-used'],
+])(
+	'after a refusal with %i %s, status and doctor say what the service said, also after a restart [F1788]',
+	async (...row) => {
+		const [status, body, refusal] = row;
+		const device = await givenAgent();
+		await refusalOf(device, await givenAnswer((_request, response) => response.writeHead(status).end(body)));
+		const detail = JSON.parse(body).message;
+		const told = { code: 'unpaired-uncertain', params: { host: expect.any(String), refusal, status, detail } };
+		const words = `The last pairing code was refused, and may have been used: 127.0.0.1:`;
+		const expectTold = ({ agent }: RunningAgent) => {
+			expect(agent.status()).toMatchObject({ summary: told, sentence: expect.stringContaining(words) });
+			expect(agent.status().sentence).toContain(`answered ${status}: ${detail}. `);
+		};
+		expectTold(device);
+		await device.stop();
+		const { checks } = await examine({ home: device.home }, 'pairing');
+		expectProblem(checks.pairing, 'warning', 'pairing-uncertain', new RegExp(`^${words}`));
+		expectTold(await givenAgent({ home: device.home }));
+	},
+);
 
 describe('a device that was refused once', () => {
 	async function givenRefusedOnce() {

@@ -355,7 +355,7 @@ describe('an answer that could not be read', () => {
 			const isOpen = summary === 'unpaired-uncertain';
 			const { params } = await refusalOf(device.pair(link));
 			expect(params?.['pairingCode'] === 'uncertain').toBe(isOpen);
-			const told = { code: summary, params: isOpen ? { host } : {} };
+			const told = { code: summary, params: isOpen ? expect.objectContaining({ host }) : {} };
 			expect(device.agent.status().summary).toEqual(told);
 			await device.stop();
 			expect((await givenAgent({ home: device.home })).agent.status().summary).toEqual(told);

@@ -268,7 +268,9 @@ function showDetails({ status, lastHeartbeatAt }) {
 
 /** @param {PageView} view */
 function showNotes({ status }) {
-	const notes = [lastRefusal(), status.problem, ...status.warnings].filter((one) => one !== null);
+	const { refusal, detail } = status.summary.params;
+	const kept = refusal === undefined || detail === undefined ? null : { code: refusal, message: detail };
+	const notes = [lastRefusal() ?? kept, status.problem, ...status.warnings].filter((one) => one !== null);
 	at('notes').hidden = notes.length === 0;
 	at('notes-list').replaceChildren(
 		...notes.map(({ code, message }) => make('li', cut(`${code}: ${message}`, MESSAGE))),

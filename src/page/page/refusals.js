@@ -1,6 +1,6 @@
 /* The sentences about a code that was refused, or another text: what happened, what the code is still worth, what to do next. */
 import { kindOf } from './codes.js';
-import { duration, fill, problemWords, text, words } from './words.js';
+import { duration, fill, problemWords, refusedWords, text, words } from './words.js';
 
 /** @import { Params } from '../../base/errors.ts' */
 /** @import { Found } from './codes.js' */
@@ -48,11 +48,19 @@ export function sentenceOf({ code: named, params = {} }) {
 	const isOver = named === 'code-expired-or-used' && params.pairingCode !== 'uncertain';
 	if (isOver && params.reason === 'used') return text('codeUsed');
 	const todo = todoOf(named, params);
-	if (named === 'code-expired-or-used' && !isOver) return [text('codeRefused'), todo].join(' ');
-	const what = isByCode({ code: named, params }) ? text('workflowOfCode') : problemWords(named)[0];
+	const isAgain = todo.startsWith(problemWords('code-expired-or-used')[1]);
+	const what = isByCode({ code: named, params })
+		? text('workflowOfCode')
+		: isOver
+			? problemWords(named)[0]
+			: refusedWords(named);
 	if (params.answer === 'kept') return [what, text('answerKept'), todo].join(' ');
-	/** @type {Partial<Record<string, string>>} */
-	const worths = { valid: text('codeValid'), used: text('codeUsed'), uncertain: text('codeUncertain') };
+	/** Beside the step that is the same, in more words, it is left out. @type {Partial<Record<string, string>>} */
+	const worths = {
+		valid: text('codeValid'),
+		used: text('codeUsed'),
+		uncertain: isAgain ? text('codeInDoubt') : text('codeUncertain'),
+	};
 	const worth = worths[isOver ? '' : (params.pairingCode ?? '')];
 	// With the new code the same is missing.
 	const isMore = worth !== text('codeUsed') || named === 'workflow-missing';

@@ -122,13 +122,21 @@ export function warningsOf({ status }) {
 	return codes.filter((code) => !isForSupport(code) && code !== status.summary.params.problem);
 }
 
+/** Why a code was refused, where it may have been used. @param {string} code */
+export function refusedWords(code) {
+	return code === 'code-expired-or-used' ? text('codeRefused') : problemWords(code)[0];
+}
+
 /** The state in one sentence and what to do, from codes and parameters. @param {PageView} view */
 export function statusWords(view) {
 	const { status, standing, pinNeed } = view;
 	const { code, params } = status.summary;
 	const told = [status.problem, ...status.warnings].find((one) => one !== null && one.code === params.problem);
 	const seconds = Number(params.seconds ?? 0);
-	const summary = fill(words.summaries[code] ?? words.summaries.blocked, { ...params, duration: duration(seconds) });
+	const summary =
+		params.refusal === undefined
+			? fill(words.summaries[code] ?? words.summaries.blocked, { ...params, duration: duration(seconds) })
+			: [refusedWords(String(params.refusal)), text('codeUncertain')].join(' ');
 	const [what, todo] = told ? toldWords(told) : ['', ''];
 	// Where a person has to act, how long it has lasted only takes their time.
 	const sentence = [told && !told.recovers && status.state !== 'online' ? '' : summary, what].filter(Boolean).join(' ');

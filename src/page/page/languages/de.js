@@ -272,6 +272,7 @@ export default {
 		answerKept: 'Die Antwort bleibt 24 Stunden gespeichert: Es wird kein anderer Code gebraucht.',
 		sameCode:
 			'Dieses Gerät ist mit diesem Code schon gekoppelt. Ein anderer Code ist nicht nötig: Sehen Sie nach, welchen Zustand es anzeigt.',
+		codeInDoubt: 'Der Code ist vielleicht verbraucht.',
 		codeUncertain: 'Der Code ist vielleicht verbraucht: Versuchen Sie es noch einmal mit demselben Code.',
 		codeRefused:
 			'Der Dienst nimmt diesen Code nicht an. Nennt er einen anderen Grund, steht dieser unter „Einzelheiten“.',

@@ -243,6 +243,7 @@ export default {
 		codeUsed: 'The code is used up. Ask for a new pairing code and scan it.',
 		answerKept: 'The answer is kept for 24 hours: no other code is needed.',
 		sameCode: 'This device is paired with this code already. No other code is needed: look at its state.',
+		codeInDoubt: 'The code may have been used.',
 		codeUncertain: 'The code may have been used: try the same code once more.',
 		codeRefused: 'The service does not accept this code. If it names another cause, that is under “Details”.',
 		thenAgain: 'Then try the same code once more.',

@@ -256,6 +256,7 @@ export default {
 		answerKept: 'La respuesta se guarda durante 24 horas: no hace falta otro código.',
 		sameCode:
 			'Este equipo ya está vinculado con este código. No hace falta otro código: compruebe el estado que muestra.',
+		codeInDoubt: 'Puede que el código ya se haya usado.',
 		codeUncertain: 'Puede que el código ya se haya usado: inténtelo una vez más con el mismo código.',
 		codeRefused: 'El servicio no acepta este código. Si indica otra causa, aparece en «Detalles».',
 		thenAgain: 'Después, inténtelo una vez más con el mismo código.',

@@ -278,6 +278,7 @@ export default {
 		answerKept: 'La réponse est conservée pendant 24 heures\u00a0: aucun autre code n’est nécessaire.',
 		sameCode:
 			'Cet appareil est déjà appairé avec ce code. Aucun autre code n’est nécessaire\u00a0: vérifiez l’état affiché.',
+		codeInDoubt: 'Le code a peut-être déjà servi.',
 		codeUncertain: 'Le code a peut-être déjà servi\u00a0: essayez encore une fois le même code.',
 		codeRefused:
 			'Le service n’accepte pas ce code. S’il indique une autre cause, elle figure sous «\u00a0Détails\u00a0».',
