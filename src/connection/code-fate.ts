@@ -15,28 +15,37 @@ export type CodeFate = 'unused' | 'expired' | 'used' | 'refused';
 const CODE =
 	'(?:(?:the|this|that|your|a|an|short|one time|time|pairing|device|registration|enrol?lment|activation|provided|given|jwt) )*(?:token|code|jwt)';
 /** Behind what is over. */
-const WHEN = '(?: (?:at|on|since) .*\\d.*)?';
-const SPENT = '(?:used|spent|redeemed|consumed)';
+const WHEN = '(?: (?:(?:at|on|since) .*\\d.*|20\\d\\d .*))?';
+const SPENT = '(?:used|spent|redeemed|consumed|claimed)';
+const STILL = '(?:(?:(?:is )?still|stays|remains|is) (?:valid|good|usable)|can (?:still )?be used (?:again|once more))';
 const NO_GOOD =
 	'(?:unknown|invalid|bad|incorrect|wrong|expired|revoked|unrecogni[sz]ed|not (?:found|valid|known|recogni[sz]ed|accepted))';
 /** A whole statement with the code as its subject. One that says more ("... for this workflow") may say another thing. */
 const STATEMENTS: readonly (readonly [CodeFate, RegExp])[] = (
 	[
-		['unused', `${CODE} (?:is |was |has )?(?:(?:not|never) (?:yet )?(?:been )?${SPENT}|unused)`],
 		[
 			'unused',
-			`${CODE} (?:(?:is )?still|stays|remains|is) (?:valid|good|usable)(?:,? but (?!.*(?:${SPENT}|token|code)).*)?`,
+			`${CODE} (?:is |was |has )?(?:(?:not|never) (?:yet )?(?:been )?${SPENT}|unused)(?:,? (?:and|so) (?:it )?${STILL})?`,
 		],
-		['expired', `${CODE} (?:is |was |has )?(?:already )?expired${WHEN}|expired ${CODE}`],
+		['unused', `${CODE} ${STILL}(?:,? and unused)?(?:,? but (?!.*(?:${SPENT}|token|code)).*)?`],
+		[
+			'expired',
+			`${CODE} (?:is |was |has )?(?:already )?expired${WHEN}|expired ${CODE}|${CODE} (?:is )?no longer valid`,
+		],
 		[
 			'used',
 			`${CODE} (?:is |was |has )?(?:already )?(?:been )?${SPENT}(?: (?:already|before|earlier|twice|up))?${WHEN}`,
 		],
-		['used', `(?:already )?${SPENT} ${CODE}`],
+		['used', `${CODE} (?:is |was |has )?already (?:been )?${SPENT} by .*`],
+		['used', `(?:already )?${SPENT} ${CODE}|${CODE} can (?:only be used|be used only) once`],
 		['refused', `${CODE} (?:(?:is |was |has been )?${NO_GOOD}(?: or (?:is |has )?${NO_GOOD})?|does not exist)`],
 		['refused', `(?:${NO_GOOD} (?:or )?)+${CODE}|no such ${CODE}`],
 	] as const
 ).map(([fate, words]) => [fate, new RegExp(`(?:^|, )(?:${words})$`)]);
+
+/** The end of another thing, beside which the code may be good. */
+const OF_OTHER =
+	/^(?:[a-z]+ ){0,3}(?:certificate|licen[sc]e|subscription|contract|account|workflow)s? (?:(?:has|is|was) )?expired$/;
 
 /**
  * What the words of a service say for certain; `null` where it is in doubt: a try more costs less than a code that is
@@ -52,7 +61,11 @@ export function codeFateIn(words: string): CodeFate | null {
 	const find = (part: string) => STATEMENTS.find(([, form]) => form.test(part))?.[0];
 	const fates = new Set(said.map(find).filter((fate) => fate !== undefined));
 	// Words that say why it was not used mean no code that stays valid.
-	if (fates.has('unused') && (fates.size > 1 || /expire|too late|no longer/.test(said.join(' ')))) return null;
+	if (
+		fates.has('unused') &&
+		(fates.size > 1 || /expire|too late|no longer/.test(said.filter((part) => !OF_OTHER.test(part)).join(' ')))
+	)
+		return null;
 	return (['unused', 'used', 'expired', 'refused'] as const).find((fate) => fates.has(fate)) ?? null;
 }
 

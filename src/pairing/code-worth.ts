@@ -19,6 +19,10 @@ const NEXT: Readonly<Record<CodeWorth, string>> = {
 	uncertain: 'Try the same code again; only if it is refused, ask for a new one.',
 };
 
+/** After so long a wait, a code is over. Source: assumed (errors). */
+const LIFE_MS = 5 * 60_000;
+const LATER = 'Then ask for a new pairing code: each works for a few minutes.';
+
 /** A code that is not known there may have been cut, or typed in part: another one may not be needed. */
 const WHOLE =
 	'Scan or type the whole code once more; if it is refused again, ask for a new pairing code: each works once and for a few minutes.';
@@ -32,12 +36,13 @@ export function withWorth(cause: Failure, worth: CodeWorth, next = NEXT[worth], 
 	const isOver = cause.code === 'code-expired-or-used';
 	const isSaid = isOver && cause.params?.['reason'] !== 'refused';
 	const { remedy, params } = withWait(cause);
+	const isForNext = next !== '' && next !== NEXT.used && (cause.retryAfterMs ?? 0) > LIFE_MS;
 	return {
 		...cause,
 		message: joinSentences(cause.message, isSaid ? '' : words),
 		remedy: joinSentences(
 			isOver && !isSaid ? `${worth === 'uncertain' ? NAMED : ''}${WHOLE}` : remedy,
-			isOver ? '' : next,
+			isOver ? '' : isForNext ? LATER : next,
 		),
 		// The agent keeps no code: only a person can try it again.
 		recovers: false,

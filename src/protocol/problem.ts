@@ -60,7 +60,9 @@ export function readErrorDetail(body: string): string {
 	];
 	const text = words.map(asWords).find((value) => value !== undefined) ?? '';
 	const fields = readFieldErrors(body).filter((one) => !OF_SECRET.test(one.field) || !ONE_VALUE.test(one.message));
-	const named = fields.map((one) => `${one.field}: ${one.message.replace(/\.$/, '')}`).join(', ');
+	const named = fields
+		.map((one) => `${one.field}${IS_VERB.test(one.message) ? '' : ':'} ${one.message.replace(/\.$/, '')}`)
+		.join(', ');
 	// Some put the list itself into the text.
 	const isFirst = text === '' || /^[[{]/.test(text) || fields.some((one) => one.message === text);
 	return cleanWords(named === '' || text.includes(named) ? text : isFirst ? named : `${text} (${named})`, MAX_DETAIL);
@@ -72,6 +74,8 @@ function asWords(value: unknown): string | undefined {
 	return texts.length > 0 && texts.every((one) => typeof one === 'string') ? texts.join('. ') : undefined;
 }
 
+/** Words of which the field is the subject. */
+const IS_VERB = /^(?:has|have|is|was|does)\b/;
 /** Of an error body, so many fields are named. */
 const MAX_FIELDS = 5;
 /** Names of lists and objects of what is wrong with fields, and those of a list's elements. */

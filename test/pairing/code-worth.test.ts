@@ -213,6 +213,24 @@ test.each<[...Row, string]>([
 	);
 });
 
+test.each([
+	[400, 'valid', '{"message":"The device certificate has expired; the pairing code was not consumed."}'],
+	[403, 'valid', '{"message":"Not allowed here; the token is still valid and unused."}'],
+	[500, 'valid', '{"message":"Transaction rolled back; code can be used again"}'],
+	[400, 'valid', '{"message":"Serial unknown: the code was not consumed and can be used again"}'],
+	[400, 'uncertain', '{"message":"The session has expired; the code was not used."}'],
+	[422, 'invalid', '{"errors":{"token":["has expired"]}}'],
+	[409, 'used', '{"detail":"The pairing code was already claimed by device K-7."}'],
+	[409, 'used', '{"message":"Pairing code redeemed 2026-11-30T09:00:00Z"}'],
+	[403, 'used', '{"message":"A token can be used only once."}'],
+	[425, 'invalid', '{"error":"code is no longer valid"}'],
+	[422, 'valid', '{"errors":{"serial":["is required"]}}'],
+])('%i is read as the service means it (%s): %s [F1790]', async (...row) => {
+	const [status, worth, body] = row;
+	const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+	expect((await refusalOf(await givenAgent(), code)).params?.['pairingCode']).toBe(worth);
+});
+
 /** The first answer to the code is lost, the next ones are as told. */
 async function givenLostAnswer(device: RunningAgent, next: () => Row) {
 	let count = 0;
@@ -271,7 +289,6 @@ const doubts: readonly Row[] = [
 	[429, 'uncertain', '{"error":"Too many tries: request a new token"}'],
 	[422, 'uncertain', '{"message":"Pairing code was cancelled","errors":[{"field":"serial","message":"is required"}]}'],
 	[421, 'uncertain', '{"error":"code was burned"}'],
-	[425, 'uncertain', '{"error":"code is no longer valid"}'],
 	[429, 'uncertain', '{"error":"This code is locked"}'],
 	// Other languages, and words that only say that something is over.
 	[429, 'uncertain', '{"message":"Der Kopplungscode ist abgelaufen"}'],
@@ -537,6 +554,24 @@ test('a wait that the service asks for is told, for people and for programs [F94
 		expect(refusal.remedy).toContain('Wait 2 min, as the service asks');
 	}
 });
+
+test.each(['3600', '86400'])(
+	'after a wait of %s s the code is over: another one is asked for then [F1789]',
+	async (seconds) => {
+		for (const [status, worth] of [
+			[429, 'valid'],
+			[403, 'uncertain'],
+		] as const) {
+			const code = await givenAnswer((_request, response) =>
+				response.writeHead(status, { 'retry-after': seconds }).end(),
+			);
+			const { params, remedy } = await refusalOf(await givenAgent(), code);
+			expect(params?.['pairingCode']).toBe(worth);
+			expect(remedy).toMatch(/^Wait .*Then ask for a new pairing code: each works for a few minutes\.$/);
+			expect(remedy).not.toMatch(/code again/);
+		}
+	},
+);
 
 test('after an answer that leaves open what became of the code, the status does not say that none came [F948]', async () => {
 	const device = await givenAgent();

@@ -135,7 +135,7 @@ describe('the words of an error body', () => {
 			{ error: { message: 'Bad', details: [{ fieldViolations: [{ field: 'mac', description: 'too long' }] }] } },
 			'Bad (mac: too long)',
 		],
-		[{ errors: [{ source: { pointer: '/mac' }, detail: 'is too short' }] }, '/mac: is too short'],
+		[{ errors: [{ source: { pointer: '/mac' }, detail: 'is too short' }] }, '/mac is too short'],
 		[{ messages: { json: { mac: ['Missing data.'] } } }, 'json.mac: Missing data'],
 		[{ error: { code: 'DEVICE_LIMIT', target: 'mac' } }, 'DEVICE_LIMIT'],
 		[{ code: 40_312 }, '40312'],
