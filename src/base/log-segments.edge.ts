@@ -121,7 +121,14 @@ export function createSegments(
 				if (segment.has(number) === 'kept' && !segment.read(number))
 					segment.erase(number, { tag: keepsTags ? undefined : NO_TAG });
 		for (const segment of list) segment.isGivenUp = true;
+		removeOthers();
 		return doomed().some(({ numbers, holes }) => numbers.length + holes.length > 0);
+	}
+
+	/** What others have put under its names meanwhile, and what could not be opened, cannot be searched: the next start would read it. */
+	function removeOthers(): void {
+		const own = list.filter(({ isUnlinked }) => !isUnlinked).map(({ name }) => name);
+		for (const { file } of found()) if (!own.includes(path.join(directory, file))) unlink(path.join(directory, file));
 	}
 
 	async function writeAll(to: number, bytes: Uint8Array, at: number): Promise<void> {

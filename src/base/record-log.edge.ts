@@ -136,7 +136,7 @@ export function openRecordLog(options: RecordLogOptions): RecordLog {
 		const isFull = current && current.end + bytes > segmentBytes() && !(current.isEmpty && current.notes.length === 0);
 		const before = disk.newest();
 		const next = group.find(({ kind }) => kind === 'record')?.number ?? given + 1;
-		const isNew = current === null || current.isUnlinked || isFull === true || next > before + 1;
+		const isNew = !current || !segments.includes(current) || current.isUnlinked || isFull === true || next > before + 1;
 		const into = isNew || !current ? disk.make() : current;
 		try {
 			const { format, descriptor, end } = into;

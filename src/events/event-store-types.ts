@@ -61,8 +61,8 @@ export interface EventWriter {
 	rest(number: number, left: number, most: number): Uint8Array | null;
 	/** The newest stored event's id, or `null`. */
 	newest(): string | null;
-	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. */
-	newestAt(): string | null;
+	/** When that one was received, ISO 8601; also known if it is acknowledged and deleted. @param beforeMs the newest that came before that moment. */
+	newestAt(beforeMs?: number): string | null;
 	/** Calls back with events that were stored together, in order, until the returned function is called. It must not throw. */
 	subscribe(listener: (entries: readonly Entry[]) => void): () => void;
 	/** Resolves when everything asked for so far is stored. */

@@ -273,9 +273,9 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 		return `${epoch}-${log.next()}`;
 	}
 
-	function newestAt(): string | null {
+	function newestAt(beforeMs?: number): string | null {
 		const log = ready();
-		return newestHandedOn ?? stored.newestTime(log, REMEMBERED_EVENTS);
+		return (beforeMs === undefined && newestHandedOn) || stored.newestTime(log, REMEMBERED_EVENTS, beforeMs);
 	}
 
 	return {

@@ -109,12 +109,16 @@ export function keysOf(
 	return { upTo: (unstored[0]?.number ?? given + 1) - 1, known: known.slice(-most) };
 }
 
-/** When the newest record was received; of one that was cut off at the very end the time is lost as well: the newest one that has one counts. */
-export function newestTime(log: Pick<RecordLog, 'tags' | 'timeOf'>, limit: number): string | null {
+/** When the newest record was received; of one that was cut off at the very end the time is lost as well: the newest one that has one counts. @param beforeMs none that is as new. */
+export function newestTime(
+	log: Pick<RecordLog, 'tags' | 'timeOf'>,
+	limit: number,
+	beforeMs = Number.POSITIVE_INFINITY,
+): string | null {
 	for (const count of [1, limit])
 		for (const { number, tag } of log.tags(count).reverse()) {
 			const ms = decodeTag(tag).atMs || log.timeOf(number);
-			if (ms !== null) return new Date(ms).toISOString();
+			if (ms !== null && ms < beforeMs) return new Date(ms).toISOString();
 		}
 	return null;
 }

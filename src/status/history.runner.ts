@@ -40,7 +40,7 @@ export function keepHistory(parts: {
 	readonly clock: Pick<Clock, 'wallMs' | 'monotonicMs' | 'sleptMs' | 'schedule'>;
 	readonly agent: {
 		readonly status: () => Status;
-		readonly events: { readonly newestAt: () => string | null };
+		readonly events: { readonly newestAt: (beforeMs?: number) => string | null };
 		/** How often it was asked to connect again. */
 		readonly reconnectsAsked?: () => number;
 	};
@@ -160,8 +160,10 @@ export function keepHistory(parts: {
 	const isStopped = last?.kind === 'ended';
 	const after = isStopped ? (hasBooted ? 'shutdown' : 'stop') : hasBooted ? 'power cut' : 'kill';
 	const isCut = after === 'kill' || after === 'power cut';
+	// The first events of this run may be there before its line.
+	const newestThen = agent.events.newestAt(Date.parse(agent.status().startedAt));
 	const aliveMs =
-		isCut && newestAt !== null && newestAt > (last?.at ?? newestAt) ? Date.parse(newestAt) + byMs : Infinity;
+		isCut && newestThen !== null && newestThen > (last?.at ?? newestThen) ? Date.parse(newestThen) + byMs : Infinity;
 	write(
 		now({
 			...{ kind: 'started', version, after: last ? after : 'nothing', machineMs },

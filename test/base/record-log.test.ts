@@ -580,6 +580,23 @@ describe('a disk that fails', () => {
 		expect(read(killed()).slice(-41)).toEqual(rest);
 	});
 
+	test('a full disk on which all files make room is written to as soon as it has room [F1801]', async () => {
+		const files = { ...fs };
+		const log = open({ files, maxBytes: () => 100_000 });
+		await add(log, 'x'.repeat(20_000));
+		log.erase(100);
+		files.openSync = (...given) => {
+			if (String(given[1]) !== String(fs.constants.O_RDONLY) && given[1] !== 'r')
+				throw Object.assign(new Error('ENOSPC'), { code: 'ENOSPC' });
+			return fs.openSync(...given);
+		};
+		await add(log, 'y'.repeat(20_000));
+		expect(log.failures.map(String)).toEqual(['Error: ENOSPC']);
+		files.openSync = fs.openSync;
+		expect(await log.recover()).toBe(true);
+		expect(read(log).at(-1)).toBe('y'.repeat(20_000));
+	});
+
 	test('a write that did not fit, and went to the next file later, is no damage [F791]', async () => {
 		const disk = lossyFiles(directory);
 		const log = open({ files: disk.files });

@@ -655,6 +655,21 @@ describe('a disk that fails', () => {
 		expect(contents(all(later, ids[0]).entries)).toEqual(['b', 'c', 'd']);
 	});
 
+	test('an erasure takes along what was put in the place of a file, or beside it, while the agent ran [F1799]', async () => {
+		const store = open();
+		await add(store, 'visit-1');
+		const [name = ''] = fs.readdirSync(directory);
+		const older = fs.readFileSync(at(name));
+		await add(store, 'visit-2');
+		fs.writeFileSync(at('older'), older);
+		fs.renameSync(at('older'), at(name));
+		fs.writeFileSync(at(name.replace(/-\d{8}-/, '-00000009-')), older);
+		expect(await store.erase(ofSession('visit-1'))).toBe(1);
+		expect(filesWith('visit-1')).toEqual([]);
+		await store.close();
+		expect(contents(all(open()).entries)).not.toContain('visit-1');
+	});
+
 	test('an erasure takes the contents of a copied file along, which no later start serves [F1798]', async () => {
 		const before = open();
 		await add(before, 'visit-1', 'visit-2');

@@ -44,10 +44,15 @@ function open(
 		boot = 'boot-1' as string | null,
 		uptimeMs = 1e12,
 		newestAt = null as string | null,
+		startedAt = new Date(clock.wallMs()).toISOString(),
+		/** When they came, oldest first. */
+		events = null as readonly string[] | null,
 	} = {},
 ) {
 	let status = shown('connecting');
-	const agent = { status: () => status as Status, events: { newestAt: () => newestAt } };
+	const newest = (beforeMs = Number.POSITIVE_INFINITY) =>
+		(events ?? [newestAt ?? '']).findLast((at) => Date.parse(at) < beforeMs) || null;
+	const agent = { status: () => ({ ...(status as Status), startedAt }), events: { newestAt: newest } };
 	const history = keepHistory({ stateDir, version, clock, agent, boot, uptimeMs: () => uptimeMs });
 	let isClosed = false;
 	const close = async () => {
@@ -259,6 +264,21 @@ describe('a device', () => {
 		fs.cpSync(directory, next, { recursive: true });
 		await open(next, { clock, newestAt }).close();
 		expect(readHistory(next).documents[2]).toMatchObject({ kind: 'started', after: 'kill', aliveAt: newestAt });
+	});
+
+	test('that was killed and has an event before its first line tells by the events from before the start [F1800]', async () => {
+		const { directory } = await givenHome();
+		const { clock, become } = open(directory);
+		become('online');
+		await expect.poll(() => readHistory(directory).documents.length).toBe(2);
+		const aliveAt = new Date(clock.wallMs() + HOUR).toISOString();
+		clock.advance(3 * HOUR);
+		const startedAt = new Date(clock.wallMs() - 1000).toISOString();
+		const { directory: next } = await givenHome();
+		fs.cpSync(directory, next, { recursive: true });
+		const events = [aliveAt, new Date(clock.wallMs()).toISOString()];
+		await open(next, { clock, startedAt, events }).close();
+		expect(readHistory(next).documents[2]).toMatchObject({ kind: 'started', after: 'kill', aliveAt });
 	});
 
 	test('that was killed while online tells how long it was away at least and at most, and one that was stopped how long [F1061]', async () => {
