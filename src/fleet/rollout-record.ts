@@ -5,7 +5,7 @@ import type { FleetPlan, PlanRollout } from './plan-format.ts';
 import type { MoveGroup } from './preview.ts';
 import type { DeviceStanding, FleetProgress } from './progress.ts';
 import { comparePlans } from './record.ts';
-import { hasBegun } from './targeting.ts';
+import { hasBegun, overruledBy, rolloutPercentile } from './targeting.ts';
 
 const FORMAT = 'idv-fleet-record/1';
 /** Signings that are kept; the oldest go. */
@@ -311,6 +311,30 @@ export function ringsBefore(
 	const first = ordered.findIndex((rings) => rings.some(({ agent }) => agent.version === version));
 	const last = ordered.slice(0, first < 0 ? ordered.length : first).findLast((rings) => rings.length > 0) ?? [];
 	return last.filter((ring) => hasBegun(ring, nowMs));
+}
+
+/** All versions that what was published has ordered for a device of a rule by now. A device may have each of them, whatever is known of it. */
+export function versionsOrdered({ signed }: RolloutRecord, nowMs: number) {
+	const published = signed.filter(
+		(one) => !one.isUnconfirmed || signed.some(({ previous }) => previous === one.digest),
+	);
+	const all = published.map(({ rings, plainRings }, index) => {
+		// A ring that a later plan has left out before its time has ordered nothing.
+		const endMs = Date.parse(published[index + 1]?.at ?? '') || nowMs;
+		const isOrdered = (ring: VersionRing, at: number, those: VersionRing[]) =>
+			hasBegun(ring, endMs) && overruledBy(those, at) < 0;
+		const ordered = Object.entries(rings).map(([name, those]) => [name, those.filter(isOrdered)] as const);
+		// A rule with a rollout of its own, of whatever kind, has no part in that of the defaults.
+		return new Map<string, readonly VersionRing[]>([
+			...Object.keys(plainRings ?? {}).map((name) => [name, []] as const),
+			...ordered,
+		]);
+	});
+	return (rule: string | null, deviceId: string): readonly string[] => {
+		const place = rolloutPercentile(deviceId);
+		const rings = all.flatMap((parts) => parts.get(rule ?? '') ?? parts.get('') ?? []);
+		return rings.flatMap(({ percent, agent }) => (place < percent ? [agent.version] : []));
+	};
 }
 
 /** @param devices of which `progress` is the sum. A workflow that an offline device wants was not seen on it. */

@@ -1,6 +1,9 @@
 /** The parts of a plan that a signing changes, and the way back of the newest change. Pure. A part is a rule, or the defaults under an empty name. */
+import { compareVersions } from '../base/debian-version.ts';
 import { parseJson } from '../protocol/json.ts';
-import type { RolloutRecord, Signing } from './rollout-record.ts';
+import { type InventoryDevice, refusesFormat } from './preview.ts';
+import { type RolloutRecord, type Signing, versionsOrdered } from './rollout-record.ts';
+import { type CompiledPlan, planFor } from './targeting.ts';
 
 /** A plan's document, with each number as it is written. */
 export interface WrittenPlan {
@@ -126,4 +129,30 @@ export function inOrder<Rule extends object>(
 		return place < 0 ? order.length : place;
 	};
 	return rules.toSorted((one, other) => placeOf(one) - placeOf(other));
+}
+
+/** Devices that cannot go back, as the plan orders an older version than they may have had, and those that keep theirs, as it orders none. An inventory may be
+ * from before they were ordered a newer one. @param devices as the plan in force assigns them. @returns also the devices, each of the first with what it had. */
+export function whoStays(
+	[before, after]: readonly [CompiledPlan, CompiledPlan],
+	devices: readonly InventoryDevice[],
+	record: RolloutRecord,
+	nowMs: number,
+) {
+	const orderedFor = versionsOrdered(record, nowMs);
+	const [cannotGoBack, keepVersion]: [string[], string[]] = [[], []];
+	const has = devices.map((device) => {
+		// It has taken no such order.
+		if (refusesFormat(before.plan, device)) return device;
+		const { deviceId } = device;
+		const { rule, version: from } = planFor(before, device, nowMs);
+		const to = planFor(after, device, nowMs).version;
+		if (from && !to) keepVersion.push(deviceId);
+		const had = new Set([device.version, from, ...orderedFor(rule, deviceId)].flatMap((version) => version ?? []));
+		const newest = [...had].sort(compareVersions).at(-1);
+		if (!to || !newest || compareVersions(newest, to) <= 0) return device;
+		cannotGoBack.push(deviceId);
+		return { ...device, version: newest };
+	});
+	return { has, cannotGoBack, keepVersion };
 }

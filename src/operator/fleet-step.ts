@@ -1,6 +1,5 @@
 /** `idv fleet next-ring`, `pause` and `rollback`: the next plan, made from the one in force and shown before it is written. */
 import type { KeyObject } from 'node:crypto';
-import { compareVersions } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from '../cli/output.ts';
 import { asAssigned, isOver } from '../fleet/brakes.ts';
@@ -23,8 +22,8 @@ import {
 	withPause,
 	withPauses,
 } from '../fleet/rollout-record.ts';
-import { wayBackOf } from '../fleet/step-back.ts';
-import { compilePlan, hasBegun, planFor } from '../fleet/targeting.ts';
+import { wayBackOf, whoStays } from '../fleet/step-back.ts';
+import { compilePlan, hasBegun } from '../fleet/targeting.ts';
 import { formatPublicKey } from '../fleet/verify-plan.runner.ts';
 import {
 	askPauses,
@@ -161,7 +160,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 		asked.kind === 'rollback'
 			? rollbackBy(shell, record, before, keys, { ...flags, brake })
 			: { step: asked, back: undefined };
-	const seen = asked.kind === 'rollback' ? record.seen?.workflows : undefined;
+	const known = asked.kind === 'rollback' ? record : NO_RECORD;
 	const pauses = pausedIn(record, before);
 	// The number of devices that are meant to move is a person's word; a schedule has none.
 	const paused = flags.allowMoves === undefined ? Object.keys(pauses) : [];
@@ -188,9 +187,9 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 		});
 	if (isForward && flags.key !== undefined) wantChecks(shell, flags, ['inventory', 'maxMoves']);
 	const next = await checked(shell, document, before, flags, isForward);
-	if (seen) warnOfUnseen(shell, next.plan, seen);
+	if (known.seen) warnOfUnseen(shell, next.plan, known.seen.workflows);
 	const back =
-		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, seen);
+		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, known);
 	const preview = back?.preview ?? next.preview;
 	const saved = await save(shell, { ...next, preview }, before, keys, flags, {
 		brake,
@@ -305,24 +304,19 @@ function warnOfUnseen(shell: Shell, { defaults, rules }: PlanFile['plan'], seen:
 		);
 }
 
-/** Devices that go back, those that cannot, as the plan orders an older version than they have, and those that keep theirs, as it orders none. */
-async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowMs: number, seen?: readonly string[]) {
+/** The devices that go back, and those that do not. */
+async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowMs: number, known: RolloutRecord) {
 	const devices = await readInventory(inventory);
 	// What was ordered and never seen is not what devices come from.
-	const had = (workflowId: string | null) => workflowId === null || !seen || seen.includes(workflowId);
-	const has = asAssigned(devices, before.plan, nowMs).map((device, index) => ({
+	const had = (workflowId: string | null) =>
+		workflowId === null || (known.seen?.workflows.includes(workflowId) ?? true);
+	const assigned = asAssigned(devices, before.plan, nowMs).map((device, index) => ({
 		...device,
 		workflowId: had(device.workflowId) ? device.workflowId : (devices[index]?.workflowId ?? null),
 	}));
 	const [old, compiled] = [compilePlan(before.plan), compilePlan(next.plan)];
-	const [cannotGoBack, keepVersion]: [string[], string[]] = [[], []];
-	for (const device of has) {
-		const [from, to] = [old, compiled].map((plan) => planFor(plan, device, nowMs).version);
-		const { deviceId, version } = device;
-		if (version && to && compareVersions(version, to) > 0) cannotGoBack.push(deviceId);
-		if (version && !to && from && compareVersions(version, from) >= 0) keepVersion.push(deviceId);
-	}
-	return { preview: previewPlan(compiled, has, nowMs), cannotGoBack, keepVersion };
+	const { has, ...stays } = whoStays([old, compiled], assigned, known, nowMs);
+	return { preview: previewPlan(compiled, has, nowMs), ...stays };
 }
 
 function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { gapIn, NO_RECORD, type Signing } from '../../src/fleet/rollout-record.ts';
+import { gapIn, NO_RECORD, type Signing, versionsOrdered } from '../../src/fleet/rollout-record.ts';
 
 /** Each after the one before it. */
 const signed: Signing[] = Array.from({ length: 100 }, (_, revision) => ({
@@ -23,5 +23,54 @@ describe('the gap in a record', () => {
 		const [one, two, three] = signed.map(({ after: _, ...plain }) => plain);
 		expect(gap(one, three, two, signed[2])).toBe(2);
 		expect(gap(two, one, two, three)).toBeUndefined();
+	});
+});
+
+describe('the versions that were ordered for a device by now', () => {
+	const at = (day: number) => `2026-01-0${day}T00:00:00Z`;
+	const ring = (version: string, more: object = {}) => ({ percent: 100, agent: { version }, ...more });
+	const entry = (day: number, rings: Signing['rings'], more: object = {}) =>
+		({ ...signed[day], at: at(day), rings, ...more }) as Signing;
+	const ordered = (rule: string | null, ...those: Signing[]) =>
+		versionsOrdered({ ...NO_RECORD, signed: those }, Date.parse(at(9)))(rule, 'K-1');
+
+	test.each<[string, readonly string[], readonly string[]]>([
+		[
+			'are not those of a plan that was never published',
+			['1'],
+			ordered(null, entry(1, { '': [ring('1')] }), entry(2, { '': [ring('2')] }, { isUnconfirmed: true })),
+		],
+		[
+			'are also those of one that was not seen published, and that another one follows',
+			['2', '1'],
+			ordered(
+				null,
+				entry(1, { '': [ring('2')] }, { isUnconfirmed: true }),
+				entry(2, { '': [ring('1')] }, { previous: '1' }),
+			),
+		],
+		[
+			'are not those of a ring that was left out before it began',
+			['1', '3'],
+			ordered(
+				null,
+				entry(1, { '': [ring('1'), ring('2', { startAt: at(4) })] }),
+				entry(3, { '': [ring('3', { startAt: at(8) })] }),
+			),
+		],
+		['are not those of a ring of other devices', [], ordered(null, entry(1, { '': [ring('1', { percent: 0.01 })] }))],
+		[
+			'are not those of a ring that a later one takes whole',
+			['1'],
+			ordered(null, entry(1, { '': [ring('2'), ring('1')] })),
+		],
+		['are those of the defaults for a rule without a rollout', ['1'], ordered('lobby', entry(1, { '': [ring('1')] }))],
+		[
+			'are not those of the defaults for a rule with a rollout',
+			[],
+			ordered('lobby', entry(1, { '': [ring('1')] }, { plainRings: { lobby: [{ percent: 1 }] } })),
+		],
+	])('%s [F1750]', (_, expected, found) => {
+		expect(found).toEqual(expected);
 	});
 });

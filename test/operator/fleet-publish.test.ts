@@ -5,6 +5,7 @@ import { createServer } from 'node:http';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
+import { rolloutPercentile } from '../../src/fleet/targeting.ts';
 import { withPlace } from '../../src/operator/fleet-store.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -1161,24 +1162,20 @@ test('rollback orders the version before again, in the rings that had begun, and
 	const old = await operator.file('old.csv', `deviceId,version\n${ids.map((id) => `${id},0.2.0`).join('\n')}\n`);
 	const stale = succeeded(await operator.idv(['fleet', 'rollback', out, '--inventory', old, '--json']));
 	const shown = succeeded(await operator.idv(['fleet', 'rollback', out, '--json']));
-	const [newest, behind, between] = shown.cannotGoBack;
-	const versions = new Map([
-		[newest, '0.4.0'],
-		[behind, '0.2.0'],
-		[between, '0.3.5'],
-	]);
-	const rows = ids.map((id) => `${id},${versions.get(id) ?? '0.2.0'}`).join('\n');
+	// One that was ordered none of it has a newer one by hand.
+	const byHand = ids.find((id) => !shown.cannotGoBack.includes(id) && rolloutPercentile(id) < 30);
+	const rows = ids.map((id) => `${id},${id === byHand ? '0.3.5' : '0.2.0'}`).join('\n');
 	const some = await operator.file('some.csv', `deviceId,version\n${rows}\n`);
 	const mixed = succeeded(await operator.idv(['fleet', 'rollback', out, '--inventory', some, '--json']));
 	const back = succeeded(await operator.idv(['fleet', 'rollback', out, '--key', key, '--out', out, '--json']));
 	expect(back.changes).toMatchObject([{ version: '0.4.0', versionAfter: '0.3.0', before: 10, after: 0 }]);
 	expect(back.cannotGoBack.length).toBeGreaterThan(3);
-	// By the inventory none has the newer one yet.
-	expect(stale.cannotGoBack).toEqual([]);
+	// By the inventory, which is from before, none has the newer one yet.
+	expect(stale.cannotGoBack).toEqual(back.cannotGoBack);
 	const forward = { what: 'version', from: '0.2.0', to: '0.3.0' };
 	expect(stale.preview.groups).toMatchObject([forward]);
-	expect(mixed.cannotGoBack).toEqual([back.cannotGoBack[0], back.cannotGoBack[2]]);
-	expect(mixed.preview.moves).toBe(stale.preview.moves - 2);
+	expect(mixed.cannotGoBack.toSorted()).toEqual([...back.cannotGoBack, byHand].toSorted());
+	expect(mixed.preview.moves).toBe(stale.preview.moves - 1);
 	expect(await published()).toMatchObject({
 		revision: 3,
 		defaults: { rollout: { rings: [{ percent: 30, agent: { version: '0.3.0' } }] } },
@@ -1594,18 +1591,42 @@ describe('the version that a device has', () => {
 		for (const file of files.slice(1)) expect((await sign(file, out, ...meant)).status).toBe(0);
 		const back = ['fleet', 'rollback', out, '--key', key, '--out', out];
 		expect((await operator.idv(['fleet', 'rollback', out])).stdout).toMatch(
-			/^4 devices cannot go back, for no device installs an older version: K-1, K-2, K-3, K-4$/m,
+			/^5 devices cannot go back, for no device installs an older version: K-1, K-2, K-3, K-4, K-5$/m,
 		);
 		expect(succeeded(await operator.idv([...back, '--json']))).toMatchObject({
-			...{ cannotGoBack: ['K-1', 'K-2', 'K-3', 'K-4'], keepVersion: [] },
-			preview: { moves: 1, groups: [{ from: '0.2.0~1', to: '0.2.0', devices: 1 }] },
+			...{ cannotGoBack: ['K-1', 'K-2', 'K-3', 'K-4', 'K-5'], keepVersion: [] },
+			preview: { moves: 0, groups: [] },
 		});
 		// Then no version is ordered at all: nobody is asked to go back.
 		const second = await operator.idv(back);
 		expect(second.stdout).not.toMatch(/cannot go back/);
 		expect(second.stdout).toMatch(
-			/^4 devices would keep the version of now, for no other is ordered: K-1, K-2, K-3, K-4$/m,
+			/^5 devices would keep the version of now, for no other is ordered: K-1, K-2, K-3, K-4, K-5$/m,
 		);
+	});
+
+	test('is the newest that was ordered for it, also by a plan from before that is no longer in force, whatever the inventory says [F1750]', async () => {
+		const { plan, first, sign, out, meant } = await givenVersions();
+		const names = rows.map((row) => row.split(',')[0] ?? '');
+		await operator.file('devices.csv', `deviceId,version\n${names.map((name) => `${name},0.2.0`).join('\n')}\n`);
+		const orders = (revision: number, ...rings: readonly object[]) =>
+			plan(revision, 'x', { defaults: { workflowId: 'old', rollout: { to: {}, rings } } });
+		const [old, newer] = [
+			{ percent: 100, agent: { version: '0.2.0' } },
+			{ percent: 80, agent: { version: '0.3.0' } },
+		];
+		const allowed = [...meant, '--allow-workflow', 'old'];
+		expect((await first(await orders(1, old), out, ...allowed)).status).toBe(0);
+		expect((await sign(await orders(2, newer), out, ...allowed)).status).toBe(0);
+		const shown = async (step: string) => succeeded(await operator.idv(['fleet', step, out, '--json']));
+		const had = names.filter((name) => name !== 'K-3');
+		expect(await shown('rollback')).toMatchObject({ cannotGoBack: had, preview: { moves: 0 } });
+		expect((await sign(await orders(3, old), out, ...allowed)).status).toBe(0);
+		const toCome = { ...newer, startAt: '2100-01-01T00:00:00Z' };
+		expect((await sign(await orders(4, old, toCome), out, ...allowed)).status).toBe(0);
+		expect(await shown('rollback')).toMatchObject({ cannotGoBack: had, keepVersion: [] });
+		// It takes no ring back: the devices stay as they were before it.
+		expect(await shown('pause')).toMatchObject({ cannotGoBack: [], keepVersion: [] });
 	});
 
 	test('is shown by sign and diff as preview shows it, and one that has it already is not counted [F1265]', async () => {
