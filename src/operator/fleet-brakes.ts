@@ -49,6 +49,8 @@ export interface BrakeFlags {
 	readonly unchecked?: boolean | undefined;
 	/** Goes on where the record is damaged, as without one. */
 	readonly withoutRecord?: boolean | undefined;
+	/** Signs nothing: a damaged record is a warning. */
+	readonly isLook?: boolean | undefined;
 }
 
 const checksSchema = z.strictObject({
@@ -132,7 +134,10 @@ export async function withBrakes(
 		flags.inventory === undefined ? undefined : await readInventory(flags.inventory, (said) => shell.warn(said));
 	const place = typeof known === 'object' ? known.file : (known ?? flags.previous ?? read.file);
 	// That a name was signed does not say that any device ever had it: a slip is signed, fails and is taken back.
-	const { seen, signed } = await loadRecord(shell, place, flags.withoutRecord);
+	const { record, damage } = await lookAtRecord(shell, place, flags.withoutRecord);
+	if (damage && !flags.isLook) throw damage;
+	if (damage) shell.warn(`${damage.message} Workflows and versions that only it knows count as new.`);
+	const { seen, signed } = record;
 	const more = applyBrakes(read.plan, {
 		nowMs,
 		previous: previous
@@ -198,6 +203,20 @@ export async function loadRecord(shell: Shell, plan: string, mayBeDamaged = fals
 	return recordIn(await readStored(shell, recordPlaceOf(await placeOf(plan))), plan, mayBeDamaged);
 }
 
+/** As {@link loadRecord}; of a damaged one, an empty one and the error. */
+export async function lookAtRecord(shell: Shell, plan: string, mayBeDamaged = false) {
+	return loadRecord(shell, plan, mayBeDamaged).then(
+		(record) => ({ record, damage: undefined }),
+		(damage: unknown) => {
+			if (!(damage instanceof AgentError) || damage.code !== 'plan-invalid') throw damage;
+			return { record: NO_RECORD, damage };
+		},
+	);
+}
+
+/** After the way back of a rollback. */
+const GO_ON = 'other commands go on once it is moved away and the plan in force is named with --previous.';
+
 function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): RolloutRecord {
 	if (!stored) return NO_RECORD;
 	const record = readRecord(new TextDecoder().decode(stored.bytes));
@@ -209,13 +228,11 @@ function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): R
 			'plan-invalid',
 			`${recordPlaceOf(plan)} has a gap: revision ${gap.revision}, signed at ${gap.at}, follows a signing that is not there before it, or stands there twice. Signings were taken out or exchanged, and a way back by the rest could go too far.`,
 			{
-				remedy:
-					'Put a copy from before back in its place. Without one, idv fleet rollback ends the rollouts with --without-record; other commands go on once it is moved away and the plan in force is named with --previous.',
+				remedy: `Put a copy from before back in its place. Without one, idv fleet rollback ends the rollouts with --without-record; ${GO_ON}`,
 			},
 		);
 	throw new AgentError('plan-invalid', `${recordPlaceOf(plan)} is not the record of a rollout.`, {
-		remedy:
-			'Look at what has written it; without it, nothing is known of earlier signings. idv fleet rollback goes on without it with --without-record.',
+		remedy: `Look at what has written it; without it, nothing is known of earlier signings. idv fleet rollback goes on without it with --without-record; ${GO_ON}`,
 	});
 }
 

@@ -71,7 +71,7 @@ export async function checkFleetPlan(
 	given: BrakeFlags & { readonly publicKey?: readonly string[] },
 	file: string,
 ): Promise<void> {
-	const flags = await withChecks(given, file);
+	const flags = { ...(await withChecks(given, file)), isLook: true };
 	const read = await withBrakes(shell, await readPlanFile(shell, file, checkPublicKeys(flags.publicKey ?? [])), flags);
 	const { plan, isSigned, verifiedBy, findings } = read;
 	const errors = findings.filter(({ level }) => level === 'error');
@@ -384,7 +384,7 @@ export async function diffFleetPlans(
 ): Promise<void> {
 	const [before, after] = [await readPlanFile(shell, oldFile), await readPlanFile(shell, newFile)];
 	const differences = diffPlans(before.plan, after.plan);
-	const { preview } = await withBrakes(shell, after, { inventory: flags.inventory }, before);
+	const { preview } = await withBrakes(shell, after, { ...flags, isLook: true }, before);
 	const isTaken = comparePlans(after.plan, before.plan) > 0;
 	const isSame = before.digest === after.digest;
 	if (isOver(after.plan, Date.now())) shell.warn(`${newFile}: ${OVER}`);

@@ -13,9 +13,9 @@ import {
 	standingOf,
 	sumUp,
 } from '../fleet/progress.ts';
-import { NO_RECORD, withSeen } from '../fleet/rollout-record.ts';
+import { withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
-import { changeRecord, loadRecord, withChecks } from './fleet-brakes.ts';
+import { changeRecord, lookAtRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
@@ -55,12 +55,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const nowMs = Date.now();
 		const file = await readPlanFile(shell, flags.plan);
 		const plan = compilePlan(file.plan);
-		let damage: string | undefined;
-		const record = await loadRecord(shell, flags.plan).catch((error: unknown) => {
-			if (!(error instanceof AgentError) || error.code !== 'plan-invalid') throw error;
-			damage = error.message;
-			return NO_RECORD;
-		});
+		const { record, damage } = await lookAtRecord(shell, flags.plan);
 		const signedMs = Date.parse(record.signed.find(({ digest }) => digest === file.digest)?.at ?? '');
 		const publishedMs = flags.published ?? (Number.isNaN(signedMs) ? null : signedMs);
 		const ofSources: string[] = [];
@@ -77,7 +72,7 @@ export async function showFleetStatus(shell: Shell, given: StatusFlags): Promise
 		const told = say();
 		for (const text of ofSources) told.warn(text);
 		if (damage !== undefined)
-			told.warn(`${damage} Pauses and signings are not known, and what is seen is not written there.`);
+			told.warn(`${damage.message} Pauses and signings are not known, and what is seen is not written there.`);
 		warnOfRecord(told, record, file);
 		const strange = new Set(known.size > 0 ? unlisted.map(({ deviceId }) => deviceId) : []);
 		const unseen = [...known.keys()].filter((id) => !reports.has(id));

@@ -1946,6 +1946,44 @@ test('status shows what devices do beside a damaged record, which it names, and 
 	expect(await readFile(record, 'utf8')).toBe(damaged);
 });
 
+test.each<[string, (text: string) => string, RegExp]>([
+	['is empty', () => '', /is not the record of a rollout/],
+	['is null', () => 'null', /is not the record of a rollout/],
+	['was cut off', (text) => text.slice(0, 100), /is not the record of a rollout/],
+	['is of a later format', (text) => text.replace('record/1', 'record/2'), /is not the record of a rollout/],
+	['has a gap', (text) => text.replace('"after":null', '"after":"gone"'), /has a gap/],
+])(
+	'a plan beside a record that %s is checked and compared, and a pause names the way on [F1751]',
+	async (_, damage, words) => {
+		const { key, plan, first, out, record } = await given();
+		const rings = [{ percent: 50 }, { percent: 60, startAt: '2100-01-01T00:00:00Z' }];
+		const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings } };
+		expect((await first(await plan(1, 'new', { defaults }), out)).status).toBe(0);
+		await writeFile(record, damage(await readFile(record, 'utf8')));
+		const meant = ['--allow-workflow', 'new', '--allow-moves', '100'];
+		const checked = await operator.idv(['fleet', 'check', out, ...meant]);
+		expect(checked).toMatchObject({ status: 0, stdout: expect.stringMatching(/^Nothing is wrong with it\.$/m) });
+		expect(checked.stderr).toMatch(words);
+		expect(await operator.idv(['fleet', 'check', out, ...meant, '--workflows', 'old'])).toMatchObject({
+			...{ status: 65, stdout: expect.stringMatching(/^Error: .*new/m), stderr: expect.stringMatching(words) },
+		});
+		expect(await operator.idv(['fleet', 'diff', out, await plan(2, 'new', { defaults })])).toMatchObject({
+			...{ status: 0, stdout: expect.stringMatching(/revision/), stderr: expect.stringMatching(words) },
+		});
+		const pause = ['fleet', 'pause', out, '--key', key, '--out', out];
+		await operator.expectRefused(
+			{ status: 65, code: 'plan-invalid', words: /other commands go on once it is moved away/ },
+			pause,
+		);
+		expect(
+			(await operator.idv(['fleet', 'sign', await plan(2, 'new', { defaults }), '--key', key, ...meant, '--out', out]))
+				.stderr,
+		).toMatch(words);
+		await rm(record);
+		expect((await operator.idv(pause)).status).toBe(0);
+	},
+);
+
 test('status gives no next ring as the way on where the plan is paused [F1512]', async () => {
 	const { key, plan, first, out } = await given();
 	expect((await first(await plan(1, 'new'), out)).status).toBe(0);
