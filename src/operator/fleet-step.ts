@@ -332,7 +332,7 @@ function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange
 				? 'no ring'
 				: 'all back';
 	// No device installs an older version than it has had.
-	const stays = version === null ? '' : '; the version stays where it is installed';
+	const stays = version === null ? '' : `; ${version} stays where it is installed`;
 	const share = versionAfter !== undefined ? `${back}${stays}` : `${after} %`;
 	return [name, `to ${words}`, `${before} %`, '→', before === after ? `${share}, no ring more` : share];
 }

@@ -221,7 +221,7 @@ test('next-ring says which version how many devices would get, and the brakes ho
 	expect(previewed.stdout).toMatch(/^Revision 7: 200 devices of 200 would move\.$/m);
 	expect(previewed.stdout).toMatch(/^K-1 {2}\? → version 0\.3\.0 {2}\d{4}-/m);
 	const { stdout } = await step('rollback', file);
-	expect(stdout).toMatch(/^rule lobby +to version 0\.3\.0 +1 % +→ +no ring; the version stays where it is installed$/m);
+	expect(stdout).toMatch(/^rule lobby +to version 0\.3\.0 +1 % +→ +no ring; 0\.3\.0 stays where it is installed$/m);
 	expect(stdout).toMatch(/^0 devices of 200 would move\.$/m);
 });
 
