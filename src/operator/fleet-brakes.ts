@@ -304,6 +304,16 @@ export async function confirmAt(shell: Shell, place: string, confirm: Promise<vo
 	});
 }
 
+/** Takes a signing out of the record that another manager's has come before. That counts also where this fails: to repeat the step as it was would be refused. */
+export async function dropSigning(shell: Shell, place: string, drop: (record: RolloutRecord) => RolloutRecord) {
+	await changeRecord(shell, place, drop).catch((error: unknown) => {
+		if (!(error instanceof AgentError)) throw error;
+		shell.warn(
+			`Another manager came first, and this plan was not published. ${recordPlaceOf(place)} may still name it as signed (${error.message}): where a command asks to repeat it, look first at what ${place} holds, and make the step from that.`,
+		);
+	});
+}
+
 export const isOvertaken = (error: unknown) => error instanceof AgentError && error.code === 'plan-outdated';
 
 /** Names as a list in JSON, one on each line, or with commas between them. @throws AgentError `usage`. */

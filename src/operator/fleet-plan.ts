@@ -30,6 +30,7 @@ import {
 	type BrakeFlags,
 	changeRecord,
 	confirmAt,
+	dropSigning,
 	isOvertaken,
 	loadRecord,
 	wantChecks,
@@ -264,7 +265,7 @@ export async function publishSigned(
 			if (cut) throw cut;
 			// What was never published must not look as if it had been: a rollback would order its version.
 			if (!now || planIn(now.bytes, out).digest !== plan.digest)
-				await changeRecord(shell, out, (record) => withoutSigning(record, { digest: plan.digest, at }, before));
+				await dropSigning(shell, out, (record) => withoutSigning(record, { digest: plan.digest, at }, before));
 			throw error;
 		});
 		await confirmAt(shell, out, keepRecorded(shell, out, plan, stored, sign));

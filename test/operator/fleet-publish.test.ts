@@ -769,6 +769,19 @@ describe('a store that has taken a plan and does not say so', () => {
 		expect(revision()).toBe(2);
 	});
 
+	test('and cuts that one was too late: the error still names the other manager, and asks for no repeat as it was [F1753]', async () => {
+		const { store, act } = await givenPublished();
+		const [own, record] = ['/plans/published.json', '/plans/published.record.json'].map((path) => store.kept.get(path));
+		expect((await act('rollback')).status).toBe(0);
+		const other = store.kept.get('/plans/published.json') ?? '';
+		store.kept.set('/plans/published.json', own ?? '').set('/plans/published.record.json', record ?? '');
+		store.overtake({ before: () => store.kept.set('/plans/published.json', other), cutsConfirmation: true });
+		const late = await act('next-ring');
+		expect(late).toMatchObject({ status: 65, stderr: expect.stringMatching(/another manager has published there/) });
+		expect(late.stderr).toMatch(/Another manager came first, .*\.record\.json may still name it as signed/);
+		expect(store.kept.get('/plans/published.json')).toBe(other);
+	});
+
 	test('holds back no rollback of what is not known to be published [F1659]', async () => {
 		const { store, act, revision } = await givenPublished();
 		store.overtake({ fault: 500, isAway: true });
