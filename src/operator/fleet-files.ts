@@ -6,8 +6,10 @@ import { findJsonPlaces, lineAndColumn, pointerOf } from '../base/json-text.ts';
 import { onOneLine } from '../base/printed.ts';
 import type { Shell } from '../cli/output.ts';
 import { checkLimits, checkPlan, type Finding } from '../fleet/lint.ts';
+import { isEnvelope, type PlanEnvelope } from '../fleet/plan-format.ts';
 import type { Seal } from '../fleet/rollout-record.ts';
 import { importPublicKey, type ReadPlan, readPlan } from '../fleet/verify-plan.runner.ts';
+import { parseJson } from '../protocol/json.ts';
 import { publicKeySchema } from '../settings/value-schemas.ts';
 import { damageAt } from './fleet-damage.ts';
 import { readBounded, readStored } from './fleet-store.ts';
@@ -138,6 +140,11 @@ export function parseExactly(text: string): unknown {
 	return parse(text, (_, value, { source }) =>
 		typeof value === 'number' && source !== undefined && String(value) !== source ? rawJSON(source) : value,
 	);
+}
+
+export function envelopeIn(bytes: Uint8Array | undefined): PlanEnvelope | null {
+	const document = parseJson(new TextDecoder().decode(bytes));
+	return isEnvelope(document) ? (document as PlanEnvelope) : null;
 }
 
 export const writtenIn = ({ payload }: Pick<PlanFile, 'payload'>) =>

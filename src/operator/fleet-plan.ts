@@ -3,7 +3,7 @@ import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { AgentError, EXIT } from '../base/errors.ts';
 import { counted, type Shell } from '../cli/output.ts';
 import { isOver } from '../fleet/brakes.ts';
-import { isEnvelope, PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
+import { PLAN_PAYLOAD_TYPE, type PlanEnvelope, signedBytes } from '../fleet/plan-format.ts';
 import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
@@ -23,7 +23,6 @@ import {
 import { changedBy } from '../fleet/step-back.ts';
 import { takesBack } from '../fleet/takes-back.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
-import { parseJson } from '../protocol/json.ts';
 import {
 	askPauses,
 	type Braked,
@@ -40,6 +39,7 @@ import {
 import { damageAt, withoutDamaged } from './fleet-damage.ts';
 import {
 	checkPublicKeys,
+	envelopeIn,
 	type PlanFile,
 	planIn,
 	readPlanFile,
@@ -159,12 +159,15 @@ export function keysLost({ file, bytes }: PlanFile, text: string) {
 
 const keyidsIn = (bytes: Uint8Array) => envelopeIn(bytes)?.signatures.map(({ keyid }) => keyid) ?? [];
 
-/** One more signature says that the plan is this key's, too. Of another key's signature only the public half could tell; the record knows what was published. */
+/** One more signature says that the plan is this key's, too. Of another key's signature only the public half could tell; what was published, the record knows, and its place still holds. */
 async function refuseUnverified(shell: Shell, signed: PlanFile, publicKey: string, place: string): Promise<void> {
 	if (keyidsIn(signed.bytes).includes(keyidOf(publicKey))) refuseForged(signed, [publicKey]);
-	else if (!isRecorded(await loadRecord(shell, place, true), signed))
+	else if (
+		envelopeIn(signed.bytes)?.payload !== envelopeIn((await readStored(shell, place))?.bytes)?.payload ||
+		!isRecorded(await loadRecord(shell, place, true), signed)
+	)
 		shell.warn(
-			`${signed.file} is signed by other keys, and no record knows it: idv fleet check with --public-key says whether their signatures fit.`,
+			`${signed.file} is signed by other keys, and is not the plan that is published by its record: idv fleet check with --public-key says whether their signatures fit.`,
 		);
 }
 
@@ -371,11 +374,6 @@ export function signPayload(payload: Uint8Array, key: KeyObject, before: PlanEnv
 }
 
 const keyidOf = (publicKey: string) => publicKey.slice('ed25519:'.length, 'ed25519:'.length + 12);
-
-export function envelopeIn(bytes: Uint8Array): PlanEnvelope | null {
-	const document = parseJson(new TextDecoder().decode(bytes));
-	return isEnvelope(document) ? (document as PlanEnvelope) : null;
-}
 
 export async function diffFleetPlans(
 	shell: Shell,

@@ -38,6 +38,7 @@ import {
 	withChecks,
 } from './fleet-brakes.ts';
 import {
+	envelopeIn,
 	type PlanFile,
 	parseExactly,
 	planIn,
@@ -48,7 +49,7 @@ import {
 	sealBy,
 	writtenIn,
 } from './fleet-files.ts';
-import { envelopeIn, keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
+import { keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';

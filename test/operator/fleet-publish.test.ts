@@ -234,6 +234,24 @@ describe('a published plan that was changed after it was signed', () => {
 		expect((await step('rollback')).status).toBe(0);
 	});
 
+	test('and that was only written into the record gets no other signature without a warning [F1754]', async () => {
+		const { out, change, record } = await givenChanged();
+		const other = join(operator.directory, 'other.key');
+		succeeded(await operator.idv(['fleet', 'keygen', '--out', other, '--json']));
+		const { text, sealed } = change({ revision: 2 });
+		const changed = await operator.file('changed.json', sealed, 0o644);
+		const again = async (file: string) =>
+			(await operator.idv(['fleet', 'sign', file, '--key', other, '--out', out, ...meant])).stderr;
+		const meant = ['--allow-workflow', 'other', '--allow-workflow', 'new', '--allow-moves', '100'];
+		const words = /signed by other keys, and is not the plan that is published/;
+		const known = JSON.parse(await readFile(record, 'utf8'));
+		const [{ digest: previous, ...first }] = known.signed;
+		const digest = createHash('sha256').update(text).digest('hex');
+		const added = { ...first, revision: 2, digest, previous, after: previous };
+		await writeFile(record, JSON.stringify({ ...known, signed: [...known.signed, added] }));
+		expect(await again(changed)).toMatch(words);
+	});
+
 	test('gets the signature of no other key beside its own where its record knows it not [F1657]', async () => {
 		const { out, change, record } = await givenChanged();
 		const other = join(operator.directory, 'other.key');
@@ -248,7 +266,7 @@ describe('a published plan that was changed after it was signed', () => {
 		expect(await readFile(out, 'utf8')).toBe(there);
 		await rm(record);
 		expect((await again()).stderr).toMatch(
-			/signed by other keys, and no record knows it: idv fleet check with --public-key/,
+			/signed by other keys, and is not the plan that is published by its record: idv fleet check with --public-key/,
 		);
 	});
 });
