@@ -125,7 +125,7 @@ export function createSegments(
 		return doomed().some(({ numbers, holes }) => numbers.length + holes.length > 0);
 	}
 
-	/** What others have put under its names meanwhile, and what could not be opened, cannot be searched: the next start would read it. */
+	/** Files that others have put under its names meanwhile, and those that could not be opened, cannot be searched: the next start would read them. */
 	function removeOthers(): void {
 		const own = list.filter(({ isUnlinked }) => !isUnlinked).map(({ name }) => name);
 		for (const { file } of found()) if (!own.includes(path.join(directory, file))) unlink(path.join(directory, file));

@@ -240,8 +240,8 @@ const OF_INVARIANTS: readonly Plant[] = [
 		'code-twice',
 		'code-sent-once',
 		'pairing/redeem-code.runner.ts',
-		'const result = await client().registerDevice({',
-		"await client().registerDevice({ baseUrl: plan.baseUrl, authorization: { scheme: 'Token', credential: plan.token }, request: { ...options.request, workflowId: plan.workflowId ?? undefined } });\n\tconst result = await client().registerDevice({",
+		'const answer = await client().registerDevice({',
+		"await client().registerDevice({ baseUrl: plan.baseUrl, authorization: { scheme: 'Token', credential: plan.token }, request: { ...options.request, workflowId: plan.workflowId ?? undefined } });\n\tconst answer = await client().registerDevice({",
 		{ seed: 20 },
 	),
 	one(
