@@ -10,7 +10,7 @@ import { type Fingerprint, type SavedConnection, withRegistration } from '../sta
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { DeviceTime } from './device-time.runner.ts';
 import { type Connection, connectionOf } from './link.ts';
-import type { KnownConnection, Registration, Supervision } from './supervision.ts';
+import { type KnownConnection, RENEW_AFTER, RENEW_SPREAD, type Registration, type Supervision } from './supervision.ts';
 
 /** The service in use and the Connection by which it knows the device: a secret. `null` while there is none. */
 export function accessOf({ current }: Supervision): { readonly baseUrl: string; readonly token: string } | null {
@@ -45,10 +45,15 @@ export function knownConnection(
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
 
-/** Since when an operator's Connection is valid, ISO 8601: as it says itself, else since it is first used. */
-export function provisionedSince(token: string, wallMs: number): string {
-	const issuedAtMs = (readTokenLife(token)?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
-	return new Date(Math.min(issuedAtMs, wallMs)).toISOString();
+/**
+ * Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. One that does not say when it
+ * was issued is as old as one that is renewed at once.
+ */
+export function provisionedSince(token: string, wallMs: number, { connectionLifeSeconds }: StatedLife): string {
+	const life = readTokenLife(token);
+	const agedMs = life ? 0 : (connectionLifeSeconds ?? 0) * 1000 * (RENEW_AFTER + RENEW_SPREAD);
+	const issuedAtMs = (life?.issuedAtSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+	return new Date(Math.min(issuedAtMs, wallMs - agedMs)).toISOString();
 }
 
 /** From `iat` to `exp`, else from when it was obtained, else as the settings say; `null` when nothing is known. */
@@ -109,7 +114,11 @@ export function keepConnections(parts: {
 		adopt(desired) {
 			const { provisioned } = parts.credentials();
 			if (provisioned === null) return;
-			const connection = saved(desired, provisioned, provisionedSince(provisioned, clock.wallMs()));
+			const connection = saved(
+				desired,
+				provisioned,
+				provisionedSince(provisioned, clock.wallMs(), parts.settings().service),
+			);
 			stateWriter.keep((state) => withRegistration(state, connection, parts.identity.now.fingerprint));
 		},
 	};

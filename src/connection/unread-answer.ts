@@ -4,7 +4,7 @@
  * An answer with a good status may also say no: then its own words matter, and no setting does.
  */
 import { type Failure, failure } from '../base/errors.ts';
-import { isObject, parseJson } from '../protocol/json.ts';
+import { firstMembers, isObject, parseJson } from '../protocol/json.ts';
 import { cleanText } from '../protocol/problem.ts';
 import {
 	type AnswerText,
@@ -21,8 +21,16 @@ const MAX_NAMED_PLACES = 20;
 const MAX_LIKELY_PLACE = 700;
 const MAX_OTHER_PLACE = 80;
 
+/** Members of an answer that say whether it is a yes, by their names. */
+const YES = /^(?:is_?)?(?:success(?:ful)?|ok|accepted|approved|allowed|granted|authori[sz]ed)$/i;
+const NO = /^(?:is_?)?(?:denied|rejected|refused|failed|forbidden|error)$/i;
+const STATE = /^(?:status|state|result|outcome|decision)$/i;
+const REFUSED = /^(?:error|fail|denied|rejected|refused|invalid|expired|forbidden|unauthori[sz]ed)/i;
+const NUMBER = /^(?:status|status_?code|code|error_?code)$/i;
+const MAX_MEMBERS = 100;
+
 /**
- * Whether an answer with a good status says no, or not yet: by `success`, `ok`, `error` or `status`, or as a 202 without anything
+ * Whether an answer with a good status says no, or not yet: by a member such as `success`, `error` or `status`, or as a 202 without anything
  * that could be a token; `words` where it holds nothing but what it says to people. Source: assumed (errors); RFC 9110, 15.3.3.
  */
 export function refusalIn(
@@ -32,13 +40,14 @@ export function refusalIn(
 	const words = holdsWordsOnly(texts) ? 'words' : null;
 	const document = parseJson(answer.body.trim());
 	if (!isObject(document)) return words;
-	const { success, ok, error, errors, status } = document;
+	const { error, errors } = document;
 	const isError = (value: unknown) => (typeof value === 'string' && value !== '') || value === true || isObject(value);
-	if (success === false || ok === false || isError(error) || (Array.isArray(errors) && errors.length > 0))
-		return 'refused';
-	const word = typeof status === 'string' ? status : '';
-	if (/^(?:pending|waiting|queued|processing|in[-_ ]?progress|awaiting)/i.test(word)) return 'pending';
-	if (/^(?:error|fail|denied|rejected|refused|invalid|expired|forbidden|unauthori[sz]ed)/i.test(word)) return 'refused';
+	const says = (names: RegExp, words: RegExp) =>
+		[...firstMembers(document, MAX_MEMBERS)].some(([name, value]) => names.test(name) && words.test(String(value)));
+	if (isError(error) || (Array.isArray(errors) && errors.length > 0)) return 'refused';
+	if (says(YES, /^(?:false|no|0)$/i) || says(NO, /^(?:true|yes|1)$/i)) return 'refused';
+	if (says(STATE, /^(?:pending|waiting|queued|processing|in[-_ ]?progress|awaiting)/i)) return 'pending';
+	if (says(STATE, REFUSED) || says(NUMBER, /^[45]\d\d(?:\d\d)?$/)) return 'refused';
 	return answer.status === 202 && !texts.some(looksLikeToken) ? 'pending' : words;
 }
 

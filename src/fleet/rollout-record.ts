@@ -226,7 +226,7 @@ export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan)
 	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
 }
 
-/** The record with other pauses in a plan that it knows; a key that has sealed those of before seals these. */
+/** The record with other pauses in a plan that it knows, sealed by the keys at hand: who pauses with a key has been told of those that it had not sealed. */
 export function withPauses(
 	record: RolloutRecord,
 	digest: string,
@@ -235,8 +235,9 @@ export function withPauses(
 ): RolloutRecord {
 	const signed = record.signed.map((one) => {
 		if (one.digest !== digest) return one;
-		const [old, noted] = [seal(pauseWords(one)), { ...one, paused }];
-		if (!old.some((own) => one.seals?.includes(own))) return noted;
+		const noted = { ...one, paused };
+		// As it was signed, and as it was noted last.
+		const old = [{ ...one, paused: undefined }, one].flatMap((each) => seal(pauseWords(each)));
 		const others = one.seals?.filter((own) => !old.includes(own)) ?? [];
 		return { ...noted, seals: [...others, ...seal(pauseWords(noted))] };
 	});

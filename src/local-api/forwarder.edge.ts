@@ -141,6 +141,10 @@ export function createForwarder(options: ForwarderOptions): Forward {
 			throw new AgentError('access-denied', "A caller's own Authorization is not passed on.", {
 				remedy: 'Leave the header out: the agent adds its own.',
 			});
+		if (request.httpVersion === '1.0')
+			throw new AgentError('body-invalid', 'Requests over HTTP/1.0 are not passed on: a cut answer would look whole.', {
+				remedy: 'Use HTTP/1.1 (nginx: proxy_http_version 1.1).',
+			});
 		const coding = request.headers['transfer-encoding'];
 		if (coding !== undefined && !/^chunked$/i.test(coding))
 			throw new AgentError('body-invalid', 'A body with a Transfer-Encoding besides "chunked" is not passed on.', {

@@ -174,6 +174,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const stays = isPause ? withPause(pauses, before.plan, { ...at, at: new Date(nowMs).toISOString() }) : pauses;
 	if (changes.length === 0) {
 		const holds = isPause && Object.keys(stays ?? {}).length > 0;
+		if (holds) askPauses(shell, record, before, keys);
 		const isNoted = holds && (await notePause(shell, flags.out, before, stays, sealBy(keys)));
 		const unnoted = flags.out === undefined ? 'unnoted' : 'unknown';
 		const why = isNoted ? 'noted' : holds ? unnoted : step.kind;

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { type Clock, isoNow } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
+import type { CodeWorth } from '../connection/code-fate.ts';
 import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
@@ -78,7 +79,7 @@ export async function redeemCode(
 		if (workflowId !== null) return { connection: freshConnection({ ...result, said }, clock, service), workflowId };
 		const message = `${host} has registered this device, but neither the code nor the answer names a workflow: without one, the device is not paired.`;
 		const remedy = 'Ask for a new pairing code, and name the workflow with it: pair --workflow ID.';
-		await forgetAttempt(plan, before, options);
+		await forgetAttempt(plan, before, options, 'used');
 		throw asError(withWorth(failure('workflow-missing', message, { remedy }), 'used', ''));
 	}
 
@@ -99,7 +100,7 @@ export async function redeemCode(
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
 	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
 	if (result.worth === 'uncertain' && !result.workflows) await noteRefusal(result, options);
-	else await forgetAttempt(plan, before, options, isSame);
+	else await forgetAttempt(plan, before, options, result.worth, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
 	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
@@ -168,11 +169,15 @@ async function forgetAttempt(
 	{ token, baseUrl }: RedeemedPlan,
 	before: Attempt,
 	{ answers, stateWriter, store }: CodeRedemption,
+	worth: CodeWorth,
 	isNewest = false,
 ): Promise<void> {
 	const code = codeOf(hashOf(token), new URL(baseUrl).host);
-	const doubted = doubtedIn(before).filter((one) => one !== code);
-	const past = before && { ...before, isPast: true as const, ...keepNewest(doubted) };
+	const others = doubtedIn(before).filter((one) => one !== code);
+	// One that is over is not good again by a later answer that does not look at it.
+	const doubted = worth === 'valid' ? others : [...others, code];
+	const last = before ?? stateWriter.state.attempt;
+	const past = last && { ...last, isPast: true as const, ...keepNewest(doubted) };
 	const attempt = isNewest ? before : past;
 	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt || doubted.length > 0 ? attempt : null }));
 	answers.tell();

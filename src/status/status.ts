@@ -199,7 +199,7 @@ function endingOf({ supervision: { current, next }, wallMs, nowMs }: Snapshot): 
 	if (!isRefused || !isAlone || lifeMs === null) return null;
 	const leftMs = obtainedAtMs + lifeMs - nowMs;
 	const at = new Date(wallMs + leftMs).toISOString();
-	const message = `The Connection of this device ends at ${at}, and it cannot be renewed with itself: ${refused.message}`;
+	const message = `The Connection of this device may end at ${at}, and it cannot be renewed with itself: ${refused.message}`;
 	const params = { at, days: Math.floor(leftMs / 86_400_000) };
 	return failure('credential-ending', message, { remedy: refused.remedy, params });
 }

@@ -75,9 +75,16 @@ describe('the life of a Connection', () => {
 });
 
 test('an operator made a Connection when its token says so, unless that is in the future', () => {
-	const since = (claims: object) => provisionedSince(token(claims), NOW);
+	const since = (claims: object) => provisionedSince(token(claims), NOW, UNSTATED);
 	expect(since({ iat: seconds - 60, exp: seconds + 60 })).toBe(new Date(NOW - 60_000).toISOString());
 	expect(since({ iat: seconds + 60, exp: seconds + 120 })).toBe(new Date(NOW).toISOString());
 	expect(since({ exp: seconds + 60 })).toBe(new Date(NOW).toISOString());
-	expect(provisionedSince('opaque', NOW)).toBe(new Date(NOW).toISOString());
+	expect(provisionedSince('opaque', NOW, UNSTATED)).toBe(new Date(NOW).toISOString());
+});
+
+test("an operator's Connection whose life only the settings say is renewed as soon as the device is online: it may be old [F1643]", () => {
+	const stated = { connectionLifeSeconds: 400 };
+	const obtainedAtMs = Date.parse(provisionedSince('opaque', NOW, stated));
+	expect(known(null, obtainedAtMs, stated)).toEqual({ lifeMs: 400_000, ageMs: 340_000 });
+	expect(Date.parse(provisionedSince(token({ iat: seconds - 5, exp: seconds + 95 }), NOW, stated))).toBe(NOW - 5000);
 });

@@ -139,6 +139,16 @@ const passed = (status: number, text: string): Partial<Told> => ({
 });
 
 describe('a service that', () => {
+	test('is asked nothing over HTTP/1.0, where a cut answer would look whole to the application [F1803]', async () => {
+		const { socketPath, heads } = await givenForwarding(() => {});
+		const socket = connect(socketPath);
+		socket.end('GET /v1/service/api/x HTTP/1.0\r\n\r\n');
+		let text = '';
+		for await (const chunk of socket) text += String(chunk);
+		expect(text).toMatch(/^HTTP\/1\.1 422 .*idv-agent-effect: none.*"code":"body-invalid"/is);
+		expect(heads).toEqual([]);
+	});
+
 	test('is given no body in a coding of the transfer that it would not be told of [F1770]', async () => {
 		const { socketPath, heads } = await givenForwarding(() => {});
 		const headers = { 'transfer-encoding': 'gzip, chunked' };

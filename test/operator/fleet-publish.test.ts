@@ -614,6 +614,23 @@ describe('a pause that was published', () => {
 		);
 	});
 
+	test('that was noted without a key is sealed by a pause with one, which says so first [F1804]', async () => {
+		const { key, plan, first, out, record } = await given();
+		expect((await first(await plan(1, 'new'), out)).status).toBe(0);
+		const step = (name: string, ...flags: string[]) => operator.idv(['fleet', name, out, '--out', out, ...flags]);
+		expect((await step('pause')).status).toBe(0);
+		expect(await step('pause', '--key', key)).toMatchObject({
+			status: 0,
+			stderr: expect.stringMatching(/no seal that/),
+		});
+		const { signed, ...others } = JSON.parse(await readFile(record, 'utf8'));
+		await writeFile(record, JSON.stringify({ ...others, signed: [{ ...signed[0], paused: undefined }] }));
+		expect(await step('next-ring', '--key', key)).toMatchObject({
+			status: 65,
+			stderr: expect.stringMatching(/no seal that/),
+		});
+	});
+
 	test('of a plan that lists no ring to come holds those of the schedule [F1486]', async () => {
 		const { key, plan, first, sign, out } = await given();
 		expect((await first(await plan(1, 'new'), out)).status).toBe(0);

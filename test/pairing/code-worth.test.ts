@@ -261,6 +261,28 @@ test('a code that may have been used stays so through every answer that did not 
 	expect(worthOf(await refusalOf(device, code))).toBe('valid');
 });
 
+test.each([
+	[401, '{"message":"The token has already been used"}'],
+	[400, '{"message":"Short token expired"}'],
+	[404, '{"message":"Token not found"}'],
+])(
+	'a code that was refused for itself (%i %s) is not called valid by a later answer that did not look at it [F1802]',
+	async (...first) => {
+		const device = await givenAgent();
+		let [status, body]: readonly [number, string] = first;
+		const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+		expect(worthOf(await refusalOf(device, code))).toMatch(/^(?:used|invalid)$/);
+		for ([status, body] of [
+			[429, ''],
+			[404, 'not here'],
+			[400, '{"errors":{"serial":["is required"]}}'],
+		] as const)
+			expect(worthOf(await refusalOf(device, code))).toBe('uncertain');
+		[status, body] = [503, '{"detail":"The token was not used."}'];
+		expect(worthOf(await refusalOf(device, code))).toBe('valid');
+	},
+);
+
 test('a code that may have been used stays so when another code came between, whatever became of that [F1786]', async () => {
 	const device = await givenAgent();
 	const code = await givenLostAnswer(device, () => [429, 'uncertain']);
@@ -420,7 +442,7 @@ test('a code without a workflow that the service takes without naming one says t
 	expect(refusal.remedy).toBe('Ask for a new pairing code, and name the workflow with it: pair --workflow ID.');
 	// Nor does the status say that the same code may be tried once more.
 	expect(device.agent.status().summary.code).toBe('unpaired');
-	expect((await device.home.untilSaved(({ attempt }) => attempt === null)).attempt).toBeNull();
+	expect((await device.home.untilSaved(({ attempt }) => attempt?.isPast === true)).pairing).toBeNull();
 });
 
 test('where the words of the service are about something else, what they name comes first [F1415]', async () => {

@@ -113,6 +113,14 @@ describe('a Short Token', () => {
 	test.each([
 		{ status: 'error', message: QUOTA },
 		{ success: false, message: QUOTA },
+		...[
+			{ denied: true },
+			{ result: 'denied' },
+			{ ok: 0 },
+			{ success: 'false' },
+			{ statusCode: 403 },
+			{ code: 40_301 },
+		].map((no) => ({ ...no, message: QUOTA })),
 	])(
 		'whose answer refuses the registration and has a token as well is told as refused where no channel opens with that, and can be tried again [F1772]',
 		async (body) => {
@@ -163,7 +171,7 @@ describe('a Short Token', () => {
 		expect(refusal).toMatchObject({ code: 'code-expired-or-used' });
 		expect(refusal.message).toContain('used before');
 		expect(second.agent.status().state).toBe('unpaired');
-		expect(await second.home.untilSaved()).toMatchObject({ attempt: null, connections: [], pairing: null });
+		expect(await second.home.untilSaved()).toMatchObject({ attempt: { isPast: true }, connections: [], pairing: null });
 	});
 
 	test('that has expired is refused with what to do', async () => {

@@ -55,7 +55,7 @@ describe('a device goes online without a person', () => {
 		expect(schemesOf(service)).toEqual(['ApiKey']);
 	});
 
-	test('that says no life of its own is as old as its first use, and where it renews nothing, its end is told and no refusal [F1776]', async () => {
+	test('that says no life of its own is renewed at once, and where it renews nothing, its end is told and no refusal [F1776]', async () => {
 		const service = await givenService({
 			acceptConnectionForRegistration: false,
 			dialect: { connectionForm: 'opaque' },
@@ -64,11 +64,8 @@ describe('a device goes online without a person', () => {
 		const connectionFile = await home.secretFile('connection', await registerDevice(service, DEVICE_ID, 'check-in'));
 		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { connectionFile } };
 		const device = await givenAgent({ home, settings: { ...settings, service: { connectionLifeSeconds: 1000 } } });
-		const { startedAt } = await device.untilLive('check-in');
-		device.clock.advance(700_000);
-		await fetch(service.url).then((answer) => answer.text());
-		expect(schemesOf(service)).toEqual(['ApiKey']);
-		device.clock.advance(150_000);
+		await device.untilLive('check-in');
+		device.clock.advance(15_000);
 		const { warnings, ...status } = await device.untilStatus((one) => one.warnings.length > 0);
 		expect(schemesOf(service)).toEqual(['ApiKey', 'Connection']);
 		const [warning] = warnings;
@@ -78,10 +75,8 @@ describe('a device goes online without a person', () => {
 			summary: { params: { problem: 'credential-ending' } },
 		});
 		expect(warning).toMatchObject({ code: 'credential-ending', params: { days: 0 } });
-		const lifeMs = Date.parse(String(warning?.params?.['at'])) - Date.parse(startedAt);
-		expect(Math.round(lifeMs / 1000)).toBe(1000);
 		expect(status.sentence).toMatch(
-			/does not succeed: The Connection of this device ends at .*new pairing code.*apiKeyFile/,
+			/does not succeed: The Connection of this device may end at .*new pairing code.*apiKeyFile/,
 		);
 	});
 
