@@ -58,6 +58,8 @@ export function codeFateIn(words: string): CodeFate | null {
 		.toLowerCase()
 		.split(/[.;:!?()]/)
 		.map((part) => part.trim());
+	// Behind a statement, a word that denies it.
+	if (/(?:used|spent|redeemed|consumed|expired|valid)\W{1,3}(?:false|no|0)\b/i.test(words)) return null;
 	const find = (part: string) => STATEMENTS.find(([, form]) => form.test(part))?.[0];
 	const fates = new Set(said.map(find).filter((fate) => fate !== undefined));
 	// Words that say why it was not used mean no code that stays valid.

@@ -133,11 +133,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const before = await readPlanFile(shell, file);
 	const keys = await keysFor(shell, before, flags.key);
 	const nowMs = Date.now();
-	const names = before.plan.rules.map(({ name }) => name);
-	if (flags.rule !== undefined && !names.includes(flags.rule))
-		throw new AgentError('usage', 'The plan has no rule of that name.', {
-			remedy: `Name one of: ${names.join(', ')}.`,
-		});
+	refuseUnknownRule(before, flags.rule);
 	// A store may hold an older plan again, or a run was killed: devices may have what the record knows.
 	const record = await recordOf(shell, before, flags);
 	const isForward = asked.kind === 'next-ring';
@@ -208,6 +204,12 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
 	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
 	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+}
+
+function refuseUnknownRule({ plan }: PlanFile, rule: string | undefined): void {
+	const names = plan.rules.map(({ name }) => name);
+	if (rule === undefined || names.includes(rule)) return;
+	throw new AgentError('usage', 'The plan has no rule of that name.', { remedy: `Name one of: ${names.join(', ')}.` });
 }
 
 /** Those that sign the next plan, where one of them has signed the plan in force as it is. */

@@ -303,6 +303,10 @@ test('a code that may have been used stays so when another code came between, wh
 });
 
 const doubts: readonly Row[] = [
+	// A statement, and a word that denies it.
+	[400, 'uncertain', '{"message":"token consumed: false"}'],
+	[401, 'uncertain', '{"message":"Token used: 0"}'],
+	[403, 'uncertain', '{"message":"Token is still valid? No"}'],
 	// Of a used code, with a word for one that was not.
 	[400, 'uncertain', '{"title":"Only unused codes are accepted"}'],
 	// What became of the code stands in a sentence that says more, whatever the status is for.
