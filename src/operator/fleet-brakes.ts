@@ -228,7 +228,7 @@ function recordIn(stored: Stored | null, plan: string, mayBeDamaged: boolean): R
 			'plan-invalid',
 			`${recordPlaceOf(plan)} has a gap: revision ${gap.revision}, signed at ${gap.at}, follows a signing that is not there before it, or stands there twice. Signings were taken out or exchanged, and a way back by the rest could go too far.`,
 			{
-				remedy: `Put a copy from before back in its place. Without one, idv fleet rollback ends the rollouts with --without-record; ${GO_ON}`,
+				remedy: `Put a copy from before back in its place; it does not know of a later pause. Without one, idv fleet rollback ends the rollouts with --without-record; ${GO_ON}`,
 			},
 		);
 	throw new AgentError('plan-invalid', `${recordPlaceOf(plan)} is not the record of a rollout.`, {

@@ -99,7 +99,9 @@ export async function redeemCode(
 	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
 	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
-	if (result.worth === 'uncertain' && !result.workflows) await noteRefusal(result, options);
+	// A workflow that is not known is looked for before a code is used up.
+	const isGood = result.workflows !== undefined || (result.failure.code === 'workflow-unknown' && !isInDoubt);
+	if (result.worth === 'uncertain' && !isGood) await noteRefusal(result, options);
 	else await forgetAttempt(plan, before, options, result.worth, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
@@ -175,7 +177,7 @@ async function forgetAttempt(
 	const code = codeOf(hashOf(token), new URL(baseUrl).host);
 	const others = doubtedIn(before).filter((one) => one !== code);
 	// One that is over is not good again by a later answer that does not look at it.
-	const doubted = worth === 'valid' ? others : [...others, code];
+	const doubted = worth === 'used' || worth === 'invalid' ? [...others, code] : others;
 	const last = before ?? stateWriter.state.attempt;
 	const past = last && { ...last, isPast: true as const, ...keepNewest(doubted) };
 	const attempt = isNewest ? before : past;

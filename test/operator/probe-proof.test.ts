@@ -577,7 +577,7 @@ test.each([
 	],
 	[
 		'{"title":"Not valid","errors":[{"field":"token","message":"is not right"}]}',
-		'Not valid (token: is not right)',
+		'Not valid (token is not right)',
 		'may have been used',
 	],
 ])(
