@@ -103,12 +103,10 @@ function isOtherStep(before: string | null, after: string | null): boolean {
 	const plain = ({ percent: _, startAt: __, ...ring }: WrittenRing) => wordsOf(ring);
 	const known = earlier.map(plain);
 	const widest = (all: readonly WrittenRing[]) => Math.max(...all.map(({ percent = 0 }) => percent));
-	// A ring that only begins at another time is one of the same rollout.
-	const wide = (all: readonly WrittenRing[]) => wordsOf(all.map(({ startAt: _, ...ring }) => ring));
 	return (
 		wordsOf({ ...base, was }) !== wordsOf({ ...own, was: is }) ||
 		!rings.every((ring) => known.includes(plain(ring))) ||
-		(widest(rings) <= widest(earlier) && wide(rings) !== wide(earlier))
+		widest(rings) <= widest(earlier)
 	);
 }
 

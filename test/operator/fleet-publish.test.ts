@@ -1268,12 +1268,6 @@ describe('rollback takes back the newest step, whatever it was', () => {
 		return { ...all, step, rules: async () => (await published()).rules };
 	}
 
-	test('takes the whole rollout back where next-ring has begun a ring of it that has another version [F1805]', async () => {
-		const later = { ...order(60, '0.4.0'), startAt: '2100-01-01T00:00:00Z' };
-		const { rules } = await givenSteps([withoutRollout], [of([order(20, '0.3.0'), later])], 'next-ring', 'rollback');
-		expect(await rules()).toEqual([withoutRollout]);
-	});
-
 	test.each<[string, object[], object[], RegExp]>([
 		[
 			'a heartbeat beside a workflow',
