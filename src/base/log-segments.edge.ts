@@ -115,20 +115,28 @@ export function createSegments(
 		});
 	}
 
-	function giveUp(keepsTags: boolean): boolean {
+	async function giveUp(keepsTags: boolean): Promise<boolean> {
 		for (const { segment, from, to } of ranges())
 			for (let number = from; number <= to; number += 1)
 				if (segment.has(number) === 'kept' && !segment.read(number))
 					segment.erase(number, { tag: keepsTags ? undefined : NO_TAG });
 		for (const segment of list) segment.isGivenUp = true;
-		removeOthers();
+		await removeOthers();
 		return doomed().some(({ numbers, holes }) => numbers.length + holes.length > 0);
 	}
 
 	/** Files that others have put under its names meanwhile, and those that could not be opened, cannot be searched: the next start would read them. */
-	function removeOthers(): void {
+	async function removeOthers(): Promise<void> {
 		const own = list.filter(({ isUnlinked }) => !isUnlinked).map(({ name }) => name);
-		for (const { file } of found()) if (!own.includes(path.join(directory, file))) unlink(path.join(directory, file));
+		const others = found().filter(({ file }) => !own.includes(path.join(directory, file)));
+		for (const { file } of others)
+			try {
+				files.unlinkSync(path.join(directory, file));
+			} catch (error) {
+				// A directory is read by no start.
+				if (!['ENOENT', 'EISDIR'].includes(errnoOf(error))) throw error;
+			}
+		if (others.length > 0) await flushNames();
 	}
 
 	async function writeAll(to: number, bytes: Uint8Array, at: number): Promise<void> {

@@ -89,10 +89,11 @@ export interface RecordLog {
 	 */
 	erase(which: number | Iterable<number>, because?: 'done' | 'room'): void;
 	/**
-	 * From now on what cannot be read is lost, also where it could be read later, and {@link clean} writes over it.
+	 * From now on what cannot be read is lost, also where it could be read later, and {@link clean} writes over it. Files under the log's names that
+	 * are not its own go. Rejects with the system's error where one stays.
 	 * @param keepsTags as with `room`: it reads as lost. Otherwise it was never there. @returns whether anything is to be written over.
 	 */
-	giveUp(keepsTags: boolean): boolean;
+	giveUp(keepsTags: boolean): Promise<boolean>;
 	/** The newest record that was erased because it was done with; 0 without any. */
 	doneUpTo(): number;
 	/**

@@ -178,9 +178,10 @@ function isBehindProxy({ headers }: HttpAnswer): boolean {
 const THING =
 	'(?<![/\\w])(?:device|serial|session|tenant|customer|account|organi[sz]ation|location|licen[sc]e|user|kiosk)s?(?![/\\w])';
 const UNKNOWN_THING = new RegExp(
-	`${THING}.{0,150}\\b(?:unknown|not (?:found|exist|known|registered))|\\b(?:unknown|no such) ${THING}|\\b(?:suspended|disabled|deactivated|inactive|blocked|locked|revoked|quota|limit)\\b`,
+	`${THING}.{0,150}\\b(?:unknown|not (?:found|exist|known|registered))|\\b(?:unknown|no such) ${THING}`,
 	'i',
 );
+const ENDED_THING = /\b(?:suspended|disabled|deactivated|inactive|blocked|locked|revoked|quota|limit)\b/i;
 
 type Said = (code: ErrorCode, more?: { remedy?: string }) => Failure;
 
@@ -191,7 +192,10 @@ function nothingThere(answer: HttpAnswer, said: Said): Failure {
 		return said(code, isBehindProxy(answer) ? { remedy: UPGRADE_REMEDY } : {});
 	}
 	// What was looked up there is not the path.
-	if (answer.purpose === 'register' && saidIn(answer).some((text) => UNKNOWN_THING.test(text)))
+	if (
+		answer.purpose === 'register' &&
+		saidIn(answer).some((text) => UNKNOWN_THING.test(text) || ENDED_THING.test(text))
+	)
 		return said('request-rejected');
 	const named = answer.purpose === 'register' && namedPath(answer);
 	const remedy = named

@@ -363,12 +363,12 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 			loadKeys();
 			const { going, known } = planErasure(log.after(0), matches, duplicates.newest(), ages.keptSince);
 			log.erase(going);
-			// An event that cannot be read may be meant.
-			const isLeft = log.giveUp(!matches(DELETED_BEFORE));
-			isErasing ||= isLeft || going.length > 0 || known.length < duplicates.newest().length;
+			isErasing ||= going.length > 0 || known.length < duplicates.newest().length;
 			shares.forget();
 			duplicates.replace(known);
 			try {
+				// An event that cannot be read may be meant.
+				if (await log.giveUp(!matches(DELETED_BEFORE))) isErasing = true;
 				dropSetAside(directory, () => true);
 				// What is erased already may still be on the disk.
 				if (!isErasing && !cleaning.isNeeded) return 0;

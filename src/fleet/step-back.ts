@@ -1,4 +1,4 @@
-/** The parts of a plan that a signing changes, and the way back of the newest change. Pure. A part is a rule, or the defaults under an empty name. */
+/** The parts of a plan that a signing changes, the way back of the newest change, and the devices that do not go it. Pure. A part is a rule, or the defaults under an empty name. */
 import { compareVersions } from '../base/debian-version.ts';
 import { parseJson } from '../protocol/json.ts';
 import { type InventoryDevice, refusesFormat } from './preview.ts';

@@ -19,7 +19,7 @@ import { changeRecord, lookAtRecord, withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
-import { otherThanLast, settingsTrouble, warnOfRecord, warnOfTroubles } from './fleet-troubles.ts';
+import { settingsTrouble, warnOfRecord, warnOfTroubles } from './fleet-troubles.ts';
 import { alikeIds, readInventory } from './inventory.ts';
 
 /** Devices of one kind that are named, and reasons that are shown. */
@@ -386,4 +386,13 @@ function revisionStanding({ planRevision, planRefused, online }: DeviceReport, r
 	if (revision !== null && planRefused !== null && planRefused >= revision) return 'refused';
 	if (revision !== null && planRevision !== null && planRevision >= revision) return 'moved';
 	return online ? 'pending' : 'pendingOffline';
+}
+
+/** @returns whether a text is another one than that of the look before. */
+function otherThanLast(): (text: string) => boolean {
+	let [before, now] = ['', ''];
+	return (text) => {
+		[before, now] = [now, text];
+		return before !== now;
+	};
 }

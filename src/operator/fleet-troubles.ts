@@ -93,12 +93,3 @@ export function warnOfTroubles(shell: Pick<Shell, 'warn'>, reports: readonly Dev
 			`Reports of ${counted(disputed.length, 'device')} disagree, of which the newest counts (${list(disputed)}).`,
 		);
 }
-
-/** @returns whether a text is another one than that of the look before. */
-export function otherThanLast(): (text: string) => boolean {
-	let [before, now] = ['', ''];
-	return (text) => {
-		[before, now] = [now, text];
-		return before !== now;
-	};
-}

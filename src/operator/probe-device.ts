@@ -78,7 +78,7 @@ export async function runDevice(
 	const settings = {
 		...resolved.settings,
 		...{ deviceId, heartbeatCadence: cadenceMs < 1000 ? cadenceMs / 1000 : Math.floor(cadenceMs / 1000) },
-		// A life that was only told has it register nothing while it runs.
+		// The Connection came a moment ago: by the setting alone it would be renewed at once, as one of unknown age.
 		service: { ...resolved.settings.service, connectionLifeSeconds: null },
 		network: { ...resolved.settings.network, caFile: target.caFile ?? null },
 	};

@@ -458,7 +458,7 @@ describe('damage at rest', () => {
 		fs.appendFileSync(at(older), 'words of a person');
 		fs.truncateSync(at(older), 3e9);
 		const before = read(log);
-		log.giveUp(true);
+		await log.giveUp(true);
 		await log.clean();
 		expect(fs.readFileSync(at(older)).includes('words of a person')).toBe(false);
 		expect(fs.statSync(at(older)).size).toBeLessThan(100_000);

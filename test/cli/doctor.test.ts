@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { BIN, givenHome } from './command.ts';
+import { givenPaired } from './device.ts';
 import { expectRefusal } from './refusal.ts';
 
 interface Check {
@@ -45,4 +46,17 @@ test.each([
 	const words = ['--norc', '-c', `set -o pipefail; "$0" doctor | ${reader}`, join(BIN, 'idv-agent')];
 	const { status, stderr } = spawnSync('bash', words, { env: { PATH, ...home.env }, encoding: 'utf8' });
 	expect({ status, stderr }).toEqual({ status: expected, stderr: '' });
+});
+
+test('update reach opens a channel beside the agent, registers nothing, and says why it could not be online', async () => {
+	const { service, home, daemon, registrations } = await givenPaired();
+	const registered = registrations();
+	expect(await home.agent(['update', 'reach', '--json'])).toMatchObject({ status: 0, stdout: '{"reached":true}\n' });
+	expect(registrations()).toBe(registered);
+	await daemon.end();
+	await service.close();
+	expect(await home.agent(['update', 'reach'])).toMatchObject({
+		status: 69,
+		stderr: expect.stringMatching(/unreachable/),
+	});
 });

@@ -670,6 +670,21 @@ describe('a disk that fails', () => {
 		expect(contents(all(open()).entries)).not.toContain('visit-1');
 	});
 
+	test('an erasure says so where what was put among the files cannot be removed [F1806]', async () => {
+		const store = open();
+		await add(store, 'visit-1');
+		const [name = ''] = fs.readdirSync(directory);
+		fs.copyFileSync(at(name), at(name.replace(/-\d{8}-/, '-00000009-')));
+		const denied = Object.assign(new Error('EPERM: operation not permitted, unlink'), { code: 'EPERM' });
+		const unlink = vi.spyOn(fs, 'unlinkSync').mockImplementation(() => {
+			throw denied;
+		});
+		await expect(store.erase(ofSession('visit-1'))).rejects.toMatchObject({ code: 'state-unwritable' });
+		unlink.mockRestore();
+		await store.erase(ofSession('visit-1'));
+		expect(filesWith('visit-1')).toEqual([]);
+	});
+
 	test('an erasure takes the contents of a copied file along, which no later start serves [F1798]', async () => {
 		const before = open();
 		await add(before, 'visit-1', 'visit-2');
