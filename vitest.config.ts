@@ -1,6 +1,7 @@
 import { globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { PATIENCE } from './test/harness/patience.ts';
 import { Skips } from './test/harness/skips.ts';
 
 /** One level below test/ is `npm test`; a folder further down has a configuration and a script of its own. */
@@ -25,8 +26,6 @@ export default defineConfig({
 		include: FILES,
 		testTimeout: 90_000,
 		hookTimeout: 90_000,
-		expect: { poll: { timeout: 30_000 } },
-		// Some tests of the whole agent lose a race on a machine that is busy with something else. CI tries such a one again, and lists it as tried twice.
-		retry: process.env['CI'] ? 1 : 0,
+		...PATIENCE,
 	},
 });

@@ -155,15 +155,15 @@ const REASONS = /^(?:error_?)?(?:code|type|reason)$/i;
 /** Or a number that HTTP does not have as a status. */
 const REASON = /(?:^|[/:#])(?!(?:blank|error)$)([a-z][\w.-]{1,63}|\d{4,9})$/i;
 
-function reasonsIn(value: unknown, depth: number): string[] {
-	const members = typeof value === 'object' && value && depth < 4 ? [...firstMembers(value, MAX_MEMBERS)] : [];
+function reasonsIn(value: unknown): string[] {
+	const members = typeof value === 'object' && value ? [...firstMembers(value, MAX_MEMBERS)] : [];
 	const own = members.map(([key, one]) => (REASONS.test(key) && REASON.exec(String(one))?.[1]) || '');
-	return [...own, ...members.flatMap(([key, one]) => (OF_FIELDS.test(key) ? reasonsIn(one, depth + 1) : []))];
+	return [...own, ...members.flatMap(([key, one]) => (OF_FIELDS.test(key) ? reasonsIn(one) : []))];
 }
 
 /** The reason that an error body gives in one word, without any other; empty if it gives none. */
 export function namedReason(body: string): string {
-	const words = reasonsIn(parseJson(body.trim()), 0);
+	const words = reasonsIn(parseJson(body.trim()));
 	return words.find((text) => text !== '' && !looksLikeToken({ place: '', text })) ?? '';
 }
 

@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { PATIENCE } from '../harness/patience.ts';
 import { refusedHere } from './debian.ts';
 
 const isShort = process.env['FAULTS'] === 'short';
@@ -12,6 +13,7 @@ if (refused !== null) console.warn(`The fault suite is skipped: this machine doe
  */
 export default defineConfig({
 	test: {
+		...PATIENCE,
 		include: refused === null ? ['test/faults/**/*.test.ts'] : [],
 		passWithNoTests: refused !== null,
 		globalSetup: refused === null ? ['test/faults/debian.ts'] : [],

@@ -170,7 +170,7 @@ const cutOff = (ids: readonly string[], spare: number) => `new Promise((done) =>
 test.each(isShort ? RUNS.filter(([name, tag]) => tag === (name === 'Firefox' ? 'ar' : 'de')) : RUNS)(
 	'next step, button and hotline are on every screen at once, and so is the step of every dialog: %s, %s',
 	// A browser can stand still; a fault of the page fails twice.
-	{ timeout: 600_000, retry: 1 },
+	{ timeout: 600_000 },
 	async (name, language) => {
 		const agent = await givenPageAgent();
 		let told = 0;

@@ -1,8 +1,10 @@
 import { defineConfig } from 'vitest/config';
+import { PATIENCE } from '../harness/patience.ts';
 
 /** Needs root and Debian's packages (machine.ts says which); one machine, one story, in order. */
 export default defineConfig({
 	test: {
+		...PATIENCE,
 		include: ['test/system/**/*.test.ts'],
 		pool: 'forks',
 		// Beside the packages: one builds and reads files, the other waits for a machine that boots.

@@ -1,8 +1,10 @@
 import { defineConfig } from 'vitest/config';
+import { PATIENCE } from '../harness/patience.ts';
 
 /** Updates by a real apt, dpkg and systemd: `npm run test:update`. */
 export default defineConfig({
 	test: {
+		...PATIENCE,
 		reporters: ['verbose'],
 		include: ['test/update/**/*.test.ts'],
 		globalSetup: 'test/update/site.ts',
