@@ -3,6 +3,7 @@
  * lives. Validates no token: the life that a token states is only a hint for renewing in time.
  */
 import { type Clock, isoNow } from '../base/clock.edge.ts';
+import { failure } from '../base/errors.ts';
 import { readTokenLife, type TokenLife } from '../protocol/token-life.ts';
 import type { Credentials } from '../settings/credentials.runner.ts';
 import type { Settings } from '../settings/table.ts';
@@ -33,7 +34,7 @@ export function freshConnection(
 
 /** A saved Connection with its age by the clock now; a clock that runs backwards makes it no younger than new. */
 export function knownConnection(
-	{ baseUrl, request, credentialId, token, obtainedAt, worked, from }: SavedConnection,
+	{ baseUrl, request, credentialId, token, obtainedAt, worked, from, said }: SavedConnection,
 	clock: Pick<Clock, 'monotonicMs' | 'wallMs'>,
 	stated: StatedLife,
 ): KnownConnection {
@@ -41,9 +42,12 @@ export function knownConnection(
 	const lifeMs = lifeFrom(readTokenLife(token), obtainedAtWallMs, stated);
 	const ageMs = Math.max(0, clock.wallMs() - obtainedAtWallMs);
 	const obtainedAtMs = clock.monotonicMs() - Math.min(ageMs, lifeMs ?? 0);
-	const connection = { token, obtainedAtMs, lifeMs, ...(worked === true && { worked }), from };
+	const connection = { token, obtainedAtMs, lifeMs, ...(worked === true && { worked }), from, said: refusalOf(said) };
 	return { registration: { baseUrl, request, credentialId }, connection };
 }
+
+/** As {@link Connection} has it: only its words are told. */
+const refusalOf = (said: SavedConnection['said']) => said && failure('request-rejected', said.message, said);
 
 /**
  * Since when an operator's Connection is valid, ISO 8601: it may have lain in its file for most of its life. One that does not say when it
@@ -69,13 +73,15 @@ function lifeFrom(
 	return lifeMs > 0 ? lifeMs : null;
 }
 
+export type Issued = Pick<Connection, 'token' | 'from' | 'said'>;
+
 export interface Connections {
 	/** The saved ones, newest last. */
 	known(): readonly KnownConnection[];
 	/** One that has just been issued, as it is saved. From now on neither it nor the credential behind it is ever printed. */
-	toSaved(registration: Registration, token: string): SavedConnection;
+	toSaved(registration: Registration, issued: Issued): SavedConnection;
 	/** Saves one that has just been issued. */
-	keep(registration: Registration, issued: Pick<Connection, 'token' | 'from'>): void;
+	keep(registration: Registration, issued: Issued): void;
 	/** Saves an operator's Connection, which is for the registration that is desired when it is first seen. */
 	adopt(desired: Registration): void;
 }
@@ -97,7 +103,11 @@ export function keepConnections(parts: {
 		return { baseUrl, request, credentialId, token, obtainedAt };
 	}
 
-	const toSaved: Connections['toSaved'] = (registration, token) => saved(registration, token, isoNow(clock));
+	const toSaved: Connections['toSaved'] = (registration, { token, from, said }) => ({
+		...saved(registration, token, isoNow(clock)),
+		...(from !== undefined && { from }),
+		...(said && { said: { message: said.message, remedy: said.remedy, params: said.params ?? {} } }),
+	});
 
 	return {
 		known: () =>
@@ -107,8 +117,8 @@ export function keepConnections(parts: {
 				return way === undefined ? known : { ...known, registration: { ...known.registration, way } };
 			}),
 		toSaved,
-		keep(registration, { token, from }) {
-			const connection = { ...toSaved(registration, token), ...(from !== undefined && { from }) };
+		keep(registration, issued) {
+			const connection = toSaved(registration, issued);
 			stateWriter.keep((state) => withRegistration(state, connection, parts.identity.now.fingerprint));
 		},
 		adopt(desired) {

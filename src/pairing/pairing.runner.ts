@@ -8,11 +8,11 @@ import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Warnings } from '../base/warnings.ts';
-import { knownConnection } from '../connection/connection-tokens.runner.ts';
+import { type Connections, knownConnection } from '../connection/connection-tokens.runner.ts';
 import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
-import type { DesiredRegistration, Registration } from '../connection/supervisor.ts';
+import type { DesiredRegistration } from '../connection/supervisor.ts';
 import type { EventsFeed } from '../events/feed.runner.ts';
 import { keepSession } from '../events/notifications.ts';
 import type { PlanTarget } from '../fleet/record.ts';
@@ -56,7 +56,7 @@ export interface PairingParts {
 	readonly time: Pick<DeviceTime, 'heard' | 'best'>;
 	readonly identity: Pick<CurrentIdentity, 'keep' | 'ofMachine'>;
 	readonly registrationFor: (identity: CompleteIdentity, baseUrl: string, workflowId: string) => DesiredRegistration;
-	readonly toSaved: (registration: Registration, token: string) => SavedConnection;
+	readonly toSaved: Connections['toSaved'];
 	/** @throws AgentError `agent-not-running` when the agent stops: a Connection would not be saved any more. */
 	readonly ensureRunning: () => void;
 	/** Takes the device online with what a code has brought: begins before anything else can happen to the state. */
@@ -159,7 +159,7 @@ export function createPairing(parts: PairingParts) {
 		});
 		if (plan.isRescue) await checkIssuer(connection.token);
 		const desired = { ...asked, request: { ...asked.request, workflowId } };
-		await savePairing({ ...plan, workflowId, keepEvents }, identity, parts.toSaved(desired, connection.token));
+		await savePairing({ ...plan, workflowId, keepEvents }, identity, parts.toSaved(desired, connection));
 		return { desired, connection };
 	}
 
@@ -206,7 +206,7 @@ export function createPairing(parts: PairingParts) {
 		const identity = parts.identity.ofMachine();
 		// The registration that was made, not the one that would be asked for now: where they differ, the device moves on from there.
 		const desired = { ...parts.registrationFor(identity, baseUrl, request.workflowId), request };
-		const saved = { ...parts.toSaved(desired, token), obtainedAt: kept.at };
+		const saved = { ...parts.toSaved(desired, { token }), obtainedAt: kept.at };
 		await savePairing({ ...kept, workflowId: request.workflowId }, identity, saved, token);
 		return { desired, connection: knownConnection(saved, parts.clock, service()).connection };
 	}

@@ -49,6 +49,14 @@ const savedConnectionSchema = later(() =>
 		from: z.string().optional(),
 		/** The service has refused it, which counts against that place once; it may open a channel all the same when a fault is over. */
 		refused: z.literal(true).optional(),
+		/** What the service said where the answer that has this token refused the registration; of no use once the device was online with it. */
+		said: z
+			.object({
+				message: z.string(),
+				remedy: z.string(),
+				params: z.record(z.string(), z.union([z.string(), z.number()])),
+			})
+			.optional(),
 	}),
 );
 export type SavedConnection = z.infer<typeof savedConnectionSchema>;
@@ -223,7 +231,8 @@ export function withOnlyConnection(state: DeviceState, token: string): DeviceSta
 	const index = state.connections.findIndex((saved) => saved.token === token);
 	const [live, ...newer] = state.connections.slice(Math.max(0, index));
 	if (index < 0 || !live || (index === 0 && live.worked)) return state;
-	return { ...state, connections: [{ ...live, worked: true }, ...newer] };
+	const { said: _, ...good } = live;
+	return { ...state, connections: [{ ...good, worked: true }, ...newer] };
 }
 
 /** The state with a workflow that is only meant to stay if it goes live. */

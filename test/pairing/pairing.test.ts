@@ -142,6 +142,20 @@ describe('a Short Token', () => {
 		},
 	);
 
+	test('whose answer refuses the registration beside a token is told with the words of that after a restart as well, and can be tried again [F1807]', async () => {
+		const service = await givenService();
+		const device = await givenAgent();
+		const no = { success: false, message: QUOTA, token: '0123456789abcdef0123456789abcdef' };
+		service.failNext(REGISTER, { status: 200, body: no });
+		const code = service.createPairingCode('check-in').url;
+		const refusal = await refusalOf(device.pair(code));
+		await device.stop();
+		const again = await givenAgent({ home: device.home });
+		const told = { message: refusal.message, remedy: refusal.remedy };
+		await expect.poll(() => again.agent.status().problem).toMatchObject(told);
+		expect(await again.pair(code)).toMatchObject({ online: true });
+	});
+
 	test('whose answer says no beside a token that works takes the device online [F1774]', async () => {
 		const service = await givenService();
 		const device = await givenAgent({ settings: { deviceId: DEVICE_ID } });
@@ -149,6 +163,10 @@ describe('a Short Token', () => {
 		service.failNext(REGISTER, { status: 200, body: { success: false, message: QUOTA, token } });
 		const told = await device.pair(service.createPairingCode('check-in').url);
 		expect(told).toMatchObject({ online: true, sentence: expect.stringMatching(/^Online with /) });
+		// Once it has worked, a refusal later is told as any other.
+		const kept = async () => (await device.home.untilSaved()).connections.at(-1);
+		await expect.poll(kept).toEqual(expect.objectContaining({ worked: true }));
+		expect(await kept()).not.toHaveProperty('said');
 	});
 
 	test('of another service that gave the same one is another code [F1351]', async () => {
