@@ -33,6 +33,15 @@ export function cutOut(text: string, secrets: readonly string[]): string {
 	return wanted.some((secret) => secret.length >= 8 && isThere(secret)) ? SECRET_MARK : clean;
 }
 
+/** The text with one round of escapes taken off, with two, and so on; empty when there are none. */
+export function withoutEscapes(text: string): readonly string[] {
+	if (!MARK.test(text)) return [];
+	const found: string[] = [];
+	for (let view = takeEscapesOff(viewOf(text)); view && found.length < MAX_ROUNDS; view = takeEscapesOff(view))
+		found.push(AS_TEXT.decode(view.bytes));
+	return found;
+}
+
 /** One secret may begin with another one, or end like its beginning: what any of them covers goes at once. */
 function withMarks(text: string, secrets: readonly string[]): string {
 	const spans = secrets.flatMap((secret) => {
@@ -103,6 +112,8 @@ function pushCodePoint(writer: Writer, code: number, start: number, end: number)
 }
 
 const UTF8 = new TextEncoder();
+const AS_TEXT = new TextDecoder();
+const MARK = /[\\%&]/;
 
 /** With one round of escapes taken off; `null` when there are none. */
 export function takeEscapesOff({ bytes, startOf, endOf }: View): View | null {

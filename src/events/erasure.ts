@@ -1,4 +1,5 @@
 /** The events that a person's request to erase means. Pure. In doubt an event goes: one that stays would be a broken promise. */
+import { withoutEscapes } from '../base/escapes.ts';
 import type { Found } from '../base/record-log-types.ts';
 import { keyOf, type MessageKey } from './duplicates.ts';
 import type { Entry } from './event.ts';
@@ -55,21 +56,24 @@ export function allBut(ids: ReadonlySet<string>): Erasure {
 
 /** Finds a session's id in a text. Letters and digits beside it make another word of it. */
 export function sessionFinder(session: string): (text: string) => boolean {
-	const literal = session.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+	// A form writes a blank as `+`.
+	const literal = session.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replaceAll(' ', '[ +]');
 	const word = new RegExp(`(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}])`, 'iu');
-	return (text) => word.test(text) || (text.includes('%') && word.test(percentDecoded(text)));
+	return (text) => word.test(text) || withoutEscapes(text).some((plain) => word.test(plain));
 }
 
 function contentMentions(content: string, format: Stored['format'], mentions: (text: string) => boolean): boolean {
 	if (mentions(content)) return true;
 	try {
-		if (format === 'binary') return mentions(atob(content));
+		if (format === 'binary') return mentions(UTF8.decode(Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0))));
 		if (format !== 'json') return false;
 		return textsOf(JSON.parse(content)).some(mentions);
 	} catch {
 		return false;
 	}
 }
+
+const UTF8 = new TextDecoder();
 
 /** All names and values of a document; an own stack, since a document may be nested deeply. */
 function textsOf(document: unknown): string[] {
@@ -85,14 +89,4 @@ function textsOf(document: unknown): string[] {
 		else texts.push(String(value));
 	}
 	return texts;
-}
-
-function percentDecoded(text: string): string {
-	return text.replaceAll(/(?:%[0-9a-f]{2})+/gi, (escaped) => {
-		try {
-			return decodeURIComponent(escaped);
-		} catch {
-			return escaped;
-		}
-	});
 }

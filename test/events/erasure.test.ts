@@ -36,6 +36,33 @@ test('a session is found however it is written, and another one is not', () => {
 	);
 });
 
+/** Programs that write one text within another, each in its own way. */
+const python = (text: unknown) =>
+	JSON.stringify(text).replaceAll(/[^\0-\x7f]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const gson = (text: unknown) =>
+	JSON.stringify(text).replaceAll(/[=&'<>]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
+const php = (text: unknown) => JSON.stringify(text).replaceAll('/', '\\/');
+const link = (text: string) => `https://x.example/?to=${encodeURIComponent(text)}&z=1`;
+
+test.each(['YWJj+/8=', 'ab/cd-12', 'x y', "o'neil", '<s1>', 'café-1', 'K&R', 'a\\b', '100%25', 'sess_1'])(
+	'session %s is found in escapes of escapes, and in text that is not quite JSON [F1808]',
+	(id) => {
+		const matches = ofSession(id);
+		for (const write of [python, gson, php, JSON.stringify]) {
+			for (const outer of [python, gson, php, JSON.stringify]) {
+				expect(matches(event(outer({ p: write({ s: id }) })))).toBe(true);
+				expect(matches(event(outer({ p: gson({ p: write({ s: id }) }) })))).toBe(true);
+			}
+			expect(matches(event(`call(${write({ s: id })});`, { format: 'text' }))).toBe(true);
+			expect(matches(event(write({ s: id }).slice(0, -1)))).toBe(true);
+			expect(matches(event(write({ s: link(link(id)) })))).toBe(true);
+			expect(matches(event(write({ s: `${id}0` })))).toBe(false);
+		}
+		expect(matches(event(JSON.stringify({ u: String(new URLSearchParams({ s: id })) })))).toBe(true);
+		expect(matches(event(Buffer.from(`..${id}..`).toString('base64'), { format: 'binary' }))).toBe(true);
+	},
+);
+
 test('a session is found in text, in bytes, in the kind and as the id of the service', () => {
 	const matches = ofSession('S-1');
 	expect(matches(event('session S-1 ended', { format: 'text' }))).toBe(true);
