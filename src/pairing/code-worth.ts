@@ -10,6 +10,7 @@ const WORDS: Readonly<Record<CodeWorth, string>> = {
 	invalid: 'As it was read, the code is not valid there.',
 	uncertain: 'The code may have been used.',
 };
+export const wordsOf = (worth: CodeWorth) => WORDS[worth];
 /** Before the service is asked only this is known: the code may have been used earlier, also by this device. */
 export const NOT_SENT = 'The code was not sent.';
 const NEXT: Readonly<Record<CodeWorth, string>> = {
@@ -87,12 +88,14 @@ const BY_CODE = 'The code itself names that workflow: its end may have been cut 
 const WHOLE_WORKFLOW =
 	'First scan or type the whole code once more: the name of its workflow may have been cut, or a sign of the scanner added to it. What to do if it is right';
 
-/** A refusal before anything was sent. That of a text that is not a code, or of one that has paired this device, says its worth already. */
-export function unsent(error: unknown): unknown {
-	return error instanceof AgentError && error.failure.params?.['pairingCode'] === undefined
-		? asError(withWorth(error.failure, 'valid', '', NOT_SENT))
-		: error;
+/** A refusal before anything was sent. @param worth as it was before. */
+export function unsent(error: unknown, worth: CodeWorth = 'valid'): unknown {
+	return error instanceof AgentError ? asError(unsentFailure(error.failure, worth)) : error;
 }
+
+/** That of a text that is not a code, or of one that has paired this device, says its worth already. */
+export const unsentFailure = (cause: Failure, worth: CodeWorth): Failure =>
+	cause.params?.['pairingCode'] === undefined ? withWorth(cause, worth, '', NOT_SENT) : cause;
 
 /** As another refusal has told it; `uncertain` where it did not. */
 export const worthIn = ({ params }: Failure): CodeWorth =>

@@ -25,13 +25,14 @@ import { type DeviceState, type SavedConnection, withConnection } from '../state
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { fixedWorkflow } from '../workflow/precedence.ts';
-import { unsent, withWorth, worthIn } from './code-worth.ts';
+import { unsent, unsentFailure, withWorth, worthIn } from './code-worth.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { keepAnswers } from './kept-answer.runner.ts';
 import type { KeptAnswer } from './kept-answer.ts';
+import { knownWorth } from './known-worth.ts';
 import { hashOf, type RedeemedPlan, redeemCode } from './redeem-code.runner.ts';
-import { addressFor, differingIssuer, type Standing, sameCode } from './rescue.ts';
-import { type BroughtBy, decidePairing, type PairingContext, type PairingDecision, type PairingPlan } from './rules.ts';
+import { addressFor, differingIssuer, isOwn, pairedWith, type Standing, sameCode } from './rescue.ts';
+import { type BroughtBy, decidePairing, type PairingDecision, type PairingPlan } from './rules.ts';
 import { readScannedText } from './scanned-text.ts';
 
 export interface PairingParts {
@@ -88,6 +89,12 @@ export function createPairing(parts: PairingParts) {
 	const listeners = new Set<(outcome: PairingOutcome) => void>();
 	/** By code, until they are given. */
 	const given = new Map<string, Promise<PairResult>>();
+
+	/** What is known of a code that was sent before. */
+	function known({ code }: PairRequest) {
+		const read = readScannedText(code).code;
+		return read && knownWorth(stateWriter.state.attempt, hashOf(read.token), read.baseUrl);
+	}
 
 	function decide(asked: PairRequest, by: BroughtBy): PairingDecision {
 		const { resolved } = parts.runtime();
@@ -234,7 +241,7 @@ export function createPairing(parts: PairingParts) {
 
 	async function pairOnce(asked: PairRequest, by: BroughtBy): Promise<PairResult> {
 		const decision = await look(asked, by).catch((error: unknown) => {
-			throw unsent(error);
+			throw unsent(error, known(asked) ?? 'valid');
 		});
 		const { plan, incomplete, preview } = decision;
 		if (plan) return online(plan, redeem(plan, asked));
@@ -293,7 +300,11 @@ export function createPairing(parts: PairingParts) {
 		/** The state as it is told: a code whose answer is still awaited is not uncertain. */
 		told: (state: DeviceState): DeviceState => (underWay ? { ...state, attempt: null } : state),
 		/** What a code would do. Redeems nothing, touches no network. */
-		inspect: (asked: PairRequest, by: BroughtBy = 'person') => withUnicodeHost(decide(asked, by).preview),
+		inspect(asked: PairRequest, by: BroughtBy = 'person'): PairPreview {
+			const preview = withUnicodeHost(decide(asked, by).preview);
+			const [worth, problem] = [known(asked), preview.problem as Failure | null];
+			return problem && worth ? { ...preview, problem: unsentFailure(problem, worth) } : preview;
+		},
 		/**
 		 * Redeems a code, saves what it brought and takes the device online. All who bring the same code until then have one
 		 * answer: what a keyboard scanner types reaches the agent and the terminal that has the focus, and a refusal there would
@@ -358,11 +369,6 @@ function withUnicodeHost(preview: PairPreview): PairPreview {
 	return hostInUnicode === hostname || hostInUnicode === '' ? preview : { ...preview, hostInUnicode };
 }
 
-/** Settings alone do not pair a device: one that never had a Connection may be given its first. */
-function pairedWith({ pairing, connections }: DeviceState): PairingContext['pairedWith'] {
-	return pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? null;
-}
-
 function withPairing(
 	state: DeviceState,
 	{ baseUrl, workflowId, sessionId, assignsWorkflow, confirmsOrigin, keepEvents = false }: Pairs,
@@ -386,11 +392,6 @@ function withPairing(
 		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
 	};
 	return withConnection(paired, saved);
-}
-
-/** A setting that now names another service must not take what one answered to the other. */
-function isOwn(baseUrl: string, configured: string | null): boolean {
-	return configured === null || new URL(configured).origin === new URL(baseUrl).origin;
 }
 
 function refusal(preview: PairPreview): AgentError {

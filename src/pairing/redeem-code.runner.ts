@@ -10,17 +10,17 @@ import type { CodeWorth } from '../connection/code-fate.ts';
 import { freshConnection } from '../connection/connection-tokens.runner.ts';
 import type { DeviceTime } from '../connection/device-time.runner.ts';
 import type { Connection } from '../connection/link.ts';
-import type { RegisterResult, ServiceClient } from '../connection/service-client.edge.ts';
+import type { ServiceClient } from '../connection/service-client.edge.ts';
 import type { CurrentIdentity } from '../identity/current-identity.runner.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { AnswerText } from '../protocol/registration-answer.ts';
 import { listWorkflows, type WorkflowChoice } from '../protocol/workflow-choices.ts';
 import type { Settings } from '../settings/table.ts';
-import { MAX_DOUBTED } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
-import { NOT_SENT, withReading, withWait, withWorth } from './code-worth.ts';
+import { NOT_SENT, withReading, withWait, withWorth, wordsOf } from './code-worth.ts';
 import type { KeptAnswers } from './kept-answer.runner.ts';
+import { beside, inDoubtAfter, knownWorth, othersInDoubt, type Refused } from './known-worth.ts';
 import type { PairingPlan } from './rules.ts';
 
 export interface CodeRedemption {
@@ -58,10 +58,11 @@ export async function redeemCode(
 	// The same code once more keeps its attempt: an answer that was set aside may be the one to it.
 	const isAgain = before?.tokenHash === hashOf(plan.token) && before.host === host;
 	const attemptId = isAgain ? before.attemptId : options.newAttemptId();
-	const isInDoubt = doubtedIn(before).includes(codeOf(hashOf(plan.token), host));
+	const known = knownWorth(before, hashOf(plan.token), plan.baseUrl);
 	await prepare(plan, attemptId, options).catch((error: unknown) => {
-		const worth = isInDoubt ? 'uncertain' : 'valid';
-		throw error instanceof AgentError ? asError(withWorth(error.failure, worth, undefined, NOT_SENT)) : error;
+		throw error instanceof AgentError
+			? asError(withWorth(error.failure, known ?? 'valid', undefined, NOT_SENT))
+			: error;
 	});
 	const answer = await client().registerDevice({
 		baseUrl: plan.baseUrl,
@@ -70,7 +71,7 @@ export async function redeemCode(
 		tokenPointer: service.tokenPointer,
 		registrationPath: service.registrationPath,
 	});
-	const result = isInDoubt ? keepDoubt(answer) : answer;
+	const result = answer.ok ? answer : beside(known, answer);
 	if (result.clockSkewMs !== null)
 		options.onServiceTime({ skewMs: result.clockSkewMs, ...(result.ok && { serviceMs: result.serviceMs }) }, result.ok);
 	if (result.ok) {
@@ -98,33 +99,17 @@ export async function redeemCode(
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
 	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
-	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
-	// A workflow that is not known is looked for before a code is used up.
-	const isGood = result.workflows !== undefined || (result.failure.code === 'workflow-unknown' && !isInDoubt);
-	if (result.worth === 'uncertain' && !isGood) await noteRefusal(result, options);
-	else await forgetAttempt(plan, before, options, result.worth, isSame);
+	// A refusal may leave the code in doubt: status and page say so as of a lost answer. A workflow that is not known is looked for
+	// before a code is used up, unless it was in doubt.
+	const isGood = known === null && (result.workflows !== undefined || result.failure.code === 'workflow-unknown');
+	const worth = isGood ? 'valid' : result.worth;
+	if (worth === 'uncertain') await noteRefusal(result, options);
+	else await forgetAttempt(plan, before, options, worth, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);
 	if (spent) throw asError({ ...spent, message: joinSentences(result.failure.message, spent.message) });
-	if (result.workflows) throw asError(withReading(offering(plan, result.failure, result.workflows), plan.sent));
+	if (result.workflows) throw asError(withReading(offering(plan, { ...result, worth }, result.workflows), plan.sent));
 	const told = withReading(withWorth(result.failure, result.worth), plan.sent);
 	throw asError(first ? { ...told, remedy: joinSentences(first.remedy, `If not: ${told.remedy}`) } : told);
-}
-
-/** Another service may give the same short code. */
-const codeOf = (tokenHash: string, host: string) => `${tokenHash} ${host}`;
-
-/** The codes of which no service has said plainly what became of them. */
-function doubtedIn(attempt: Attempt): readonly string[] {
-	const { doubted = [], isPast } = attempt ?? {};
-	return attempt === null || isPast ? doubted : [...doubted, codeOf(attempt.tokenHash, attempt.host)];
-}
-
-const keepNewest = (doubted: readonly string[]) => ({ doubted: doubted.slice(-MAX_DOUBTED) });
-
-/** An answer that did not look at the code takes no doubt from it: only words about it do, or workflows to choose from. */
-function keepDoubt(answer: RegisterResult): RegisterResult {
-	if (answer.ok || answer.worth !== 'valid' || answer.saysUnused || answer.workflows) return answer;
-	return { ...answer, worth: 'uncertain' };
 }
 
 /**
@@ -142,15 +127,15 @@ async function prepare({ baseUrl, token }: RedeemedPlan, attemptId: string, opti
 	if (reached.failure) throw asError(reached.failure);
 	const tokenHash = hashOf(token);
 	const { host } = new URL(baseUrl);
-	const doubted = doubtedIn(stateWriter.state.attempt).filter((one) => one !== codeOf(tokenHash, host));
-	const attempt = { attemptId, tokenHash, host, at: isoNow(clock), ...keepNewest(doubted) };
+	const doubted = othersInDoubt(stateWriter.state.attempt, tokenHash, host);
+	const attempt = { attemptId, tokenHash, host, at: isoNow(clock), doubted };
 	await options.identity.keep(options.request.deviceId);
 	await stateWriter.record((state) => ({ ...state, attempt }));
 }
 
 /** For the status: what the service said is worth more there than that the code is in doubt. */
 async function noteRefusal(
-	{ sent, failure: { code, params } }: Extract<RegisterResult, { ok: false }>,
+	{ sent, failure: { code, params } }: Refused,
 	{ answers, stateWriter, store }: CodeRedemption,
 ): Promise<void> {
 	const [status, detail] = [Number(params?.['status']), params?.['detail']];
@@ -174,12 +159,9 @@ async function forgetAttempt(
 	worth: CodeWorth,
 	isNewest = false,
 ): Promise<void> {
-	const code = codeOf(hashOf(token), new URL(baseUrl).host);
-	const others = doubtedIn(before).filter((one) => one !== code);
-	// One that is over is not good again by a later answer that does not look at it.
-	const doubted = worth === 'used' || worth === 'invalid' ? [...others, code] : others;
+	const doubted = inDoubtAfter(before, hashOf(token), new URL(baseUrl).host, worth);
 	const last = before ?? stateWriter.state.attempt;
-	const past = last && { ...last, isPast: true as const, ...keepNewest(doubted) };
+	const past = last && { ...last, isPast: true as const, doubted };
 	const attempt = isNewest ? before : past;
 	stateWriter.keep((state) => ({ ...state, attempt: answers.attempt || doubted.length > 0 ? attempt : null }));
 	answers.tell();
@@ -188,7 +170,7 @@ async function forgetAttempt(
 }
 
 /** The code was sent, and no answer says plainly what became of it, or brings what it was spent for. */
-function uncertain(host: string, { failure: cause, worth }: Extract<RegisterResult, { ok: false }>): AgentError {
+function uncertain(host: string, { failure: cause, worth }: Refused): AgentError {
 	const params = { ...cause.params, host };
 	if (worth === 'used') {
 		const told = failure('pairing-uncertain', `${host} took the code. ${cause.message}`, { params });
@@ -205,14 +187,18 @@ function uncertain(host: string, { failure: cause, worth }: Extract<RegisterResu
 const MAX_OFFERED = 500;
 
 /** The code is still good: the refusal says what to choose from. */
-function offering({ workflowId, baseUrl, sent }: RedeemedPlan, { message }: Failure, list: readonly WorkflowChoice[]) {
+function offering(
+	{ workflowId, baseUrl, sent }: RedeemedPlan,
+	{ failure: { message }, worth }: Refused,
+	list: readonly WorkflowChoice[],
+) {
 	const { host } = new URL(baseUrl);
 	const named = workflowId !== null && { workflowId };
 	const offer = `${host} offers: ${listWorkflows(list)}`;
 	if (named && sent.namesWorkflow) {
 		// No other is taken with this code: there is nothing to choose.
 		const told = { remedy: 'Ask for a new pairing code, for one of these workflows.', params: { host, ...named } };
-		return withWorth(failure('workflow-unknown', joinSentences(message, offer), told), 'valid', '');
+		return withWorth(failure('workflow-unknown', joinSentences(message, offer), told), worth, '');
 	}
 	const more = list.length > MAX_OFFERED && { moreWorkflows: list.length - MAX_OFFERED };
 	const params = {
@@ -220,10 +206,12 @@ function offering({ workflowId, baseUrl, sent }: RedeemedPlan, { message }: Fail
 		workflows: JSON.stringify(list.slice(0, MAX_OFFERED)),
 		...more,
 		...named,
-		pairingCode: 'valid',
+		pairingCode: worth,
 	};
-	const remedy =
-		'Choose one: pair --workflow with its name or id, or workflowId in the settings. The code was not used and stays valid.';
+	const remedy = joinSentences(
+		'Choose one: pair --workflow with its name or id, or workflowId in the settings',
+		wordsOf(worth),
+	);
 	return workflowId === null
 		? failure('workflow-missing', joinSentences('This code names no workflow', offer), { remedy, params })
 		: failure('workflow-unknown', joinSentences(message, offer), { remedy, params });

@@ -7,6 +7,7 @@ import { joinSentences } from '../base/sentences.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { PairingCode } from '../protocol/pairing-code.ts';
 import { readClaims } from '../protocol/token-life.ts';
+import type { DeviceState } from '../state/device-state.ts';
 
 /**
  * `refused`: by the service, again and again. `refusedOnce`: not so often yet, which is enough for a person and not for a
@@ -34,6 +35,16 @@ export function addressFor(
 	if (configured === null || inForce === null) return configured;
 	const isOf = (address: string) => baseUrl === null || new URL(baseUrl).origin === new URL(address).origin;
 	return isOf(inForce) && !(replace && isOf(configured)) ? inForce : configured;
+}
+
+/** Settings alone do not pair a device: one that never had a Connection may be given its first. */
+export function pairedWith({ pairing, connections }: DeviceState): string | null {
+	return pairing?.baseUrl ?? connections.at(-1)?.baseUrl ?? null;
+}
+
+/** A setting that now names another service must not take what one answered to the other. */
+export function isOwn(baseUrl: string, configured: string | null): boolean {
+	return configured === null || new URL(configured).origin === new URL(baseUrl).origin;
 }
 
 /** Whether a failed attempt was a refusal of this device by its service. */

@@ -91,7 +91,7 @@ const attemptSchema = later(() =>
 		isPast: z.literal(true).optional(),
 		/** How the service has refused the code, where what became of it is in doubt. */
 		refusal: z.object({ code: z.string(), status: z.number(), detail: z.string().optional() }).optional(),
-		/** Hash and host of other codes, or of one that is past, that may have been used: no service has said it plainly. */
+		/** Hash and host of other codes, or of one that is past, that may have been used; with `used` behind them where a service has said it. */
 		doubted: z.array(z.string()).max(MAX_DOUBTED).optional(),
 	}),
 );

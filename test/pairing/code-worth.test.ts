@@ -271,15 +271,56 @@ test.each([
 		const device = await givenAgent();
 		let [status, body]: readonly [number, string] = first;
 		const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
-		expect(worthOf(await refusalOf(device, code))).toMatch(/^(?:used|invalid)$/);
+		const said = worthOf(await refusalOf(device, code));
+		expect(said).toMatch(/^(?:used|invalid)$/);
 		for ([status, body] of [
 			[429, ''],
 			[404, 'not here'],
 			[400, '{"errors":{"serial":["is required"]}}'],
 		] as const)
-			expect(worthOf(await refusalOf(device, code))).toBe('uncertain');
+			expect(worthOf(await refusalOf(device, code))).toBe(said === 'used' ? 'used' : 'uncertain');
 		[status, body] = [503, '{"detail":"The token was not used."}'];
 		expect(worthOf(await refusalOf(device, code))).toBe('valid');
+	},
+);
+
+test.each([
+	['"The token has already been used"', 401, 'used'],
+	['', 503, 'uncertain'],
+] as const)(
+	'a code that was refused with %s (%i) stays %s: for a list of workflows, a lost answer and what the device itself refuses as well [F1809]',
+	async (message, refused, worth) => {
+		const device = await givenAgent({ settings: { deviceId: DEVICE_ID } });
+		let [status, body]: [number | null, string] = [refused, message && `{"message":${message}}`];
+		const code = await givenAnswer((request, response) => {
+			if (status === null) request.socket.destroy();
+			else response.writeHead(status).end(body);
+		});
+		await refusalOf(device, code);
+		[status, body] = [422, '{"workflows":[{"id":"a"},{"id":"b"}]}'];
+		for (const text of [code, code.replace('&workflowId=check-in', '')]) {
+			const listed = await refusalOf(device, text);
+			expect(listed.params).toMatchObject({ pairingCode: worth });
+			expect(`${listed.message} ${listed.remedy}`).toMatch(WORDS[worth] as RegExp);
+			expect(`${listed.message} ${listed.remedy}`).not.toMatch(WORDS['valid'] as RegExp);
+		}
+		status = null;
+		expect((await refusalOf(device, code)).params).toMatchObject({ pairingCode: worth });
+		// Nothing is sent.
+		for (const [text, asked] of [
+			[code, { trustOrigin: 'https://other.example' }],
+			[code, { trustOrigin: undefined }],
+			[new URL(code).searchParams.get('authorization')?.replace('Token ', '') ?? '', {}],
+		] as const) {
+			const own = await refusalOf(device, text, asked);
+			expect([own.message, own.params?.['pairingCode']]).toEqual([
+				expect.stringContaining('The code was not sent.'),
+				worth,
+			]);
+			expect(device.agent.inspectPairing({ code: text, ...asked }).problem?.params).toMatchObject({
+				pairingCode: worth,
+			});
+		}
 	},
 );
 
