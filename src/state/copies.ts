@@ -9,6 +9,8 @@ export interface CopyStamp {
 	readonly directory?: string;
 	/** The mark of the logs beside it, where that does not come from the id: see `log-mark.edge.ts`. */
 	readonly logs?: string;
+	/** Whether it was saved on a full disk, which may have had no room for the other one. */
+	readonly mayBeAlone?: true;
 }
 
 export interface WholeCopy {
@@ -55,11 +57,12 @@ export interface Circumstances {
 export function chooseCopy(first: Copy, second: Copy, circumstances: Circumstances): Choice | null {
 	const { isCutOff } = circumstances;
 	if (first.kind !== 'whole') return second.kind === 'whole' ? onlyOne(second, first, isCutOff) : null;
-	if (second.kind !== 'whole') return onlyOne(first, second, first.stamp === null || isCutOff);
+	if (second.kind !== 'whole')
+		return onlyOne(first, second, isCutOff || first.stamp === null || first.stamp.mayBeAlone === true);
 	return chooseOfTwo(first, second, circumstances);
 }
 
-/** @param mayBeAlone whether there may be no other: a version that keeps none has written it, or a save was cut off. */
+/** @param mayBeAlone whether there may be no other: a version that keeps none has written it, the disk was full, or a save was cut off. */
 function onlyOne(chosen: WholeCopy, other: Exclude<Copy, WholeCopy>, mayBeAlone: boolean): Choice {
 	const how = { chosen, other, isPair: false, areStrangers: false };
 	if (other.kind === 'missing') return { ...how, told: mayBeAlone ? null : 'is missing', setsAside: false };

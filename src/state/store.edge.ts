@@ -266,7 +266,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		} catch (error) {
 			await removeTemporaries();
 			if (!isWhole || !files.isDiskFull(error)) throw error;
-			const areBoth = await writeInTurn(text).catch(() => {
+			const areBoth = await writeInTurn(formDocument(state, newer, { ...stamp, mayBeAlone: true })).catch(() => {
 				throw error;
 			});
 			if (!areBoth) return;

@@ -351,6 +351,18 @@ describe.runIf(process.geteuid?.() === 0)('on a disk that something else has fil
 		expect(bytesOf(STATE)).toEqual(bytesOf(COPY));
 	});
 
+	test('of a state that has room once only, the one copy is taken, and nothing is told of a fault [F1823]', async () => {
+		fs.truncateSync(at('filler'), fs.statSync(at('filler')).size - 4096);
+		const larger = { ...PAIRED, lastSettings: [{ where: 'x', document: 'x'.repeat(4096) }] };
+		await save(larger);
+		expect(COPIES.filter((name) => fs.existsSync(at(name)))).toEqual([STATE]);
+		expect(await load()).toEqual({ state: larger, notices: [] });
+		// Where there is room again both are there.
+		fs.rmSync(at('filler'));
+		expect(await load()).toEqual({ state: larger, notices: [] });
+		expect(bytesOf(STATE)).toEqual(bytesOf(COPY));
+	});
+
 	test('a state that has no room leaves the one before in both copies', async () => {
 		const large = { ...PAIRED, lastSettings: [{ where: 'x', document: 'x'.repeat(64 * 1024) }] };
 		await expect(save(large)).rejects.toMatchObject({ code: 'state-unwritable' });
