@@ -6,7 +6,7 @@ import type { Answer, RequestNetwork } from './ask.edge.ts';
 import { classifyNetworkError, type NetworkContext } from './classify-network-error.ts';
 import { asOwnSide } from './own-side.edge.ts';
 
-/** Longest silence before and inside an answer; the deadline ends an answer that drips. */
+/** The deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
 /** How long the body of a refusal is waited for: the status has already decided. */
 const DETAIL_MS = 3000;
@@ -18,6 +18,8 @@ export interface ExchangeRequest {
 	readonly headers: Readonly<Record<string, string>>;
 	readonly body?: string | undefined;
 	readonly deadlineMs: number;
+	/** Longest silence before and inside the answer; default 15 s. */
+	readonly idleMs?: number | undefined;
 	readonly maxBytes: number;
 	readonly signal?: AbortSignal | undefined;
 }
@@ -47,7 +49,7 @@ export async function exchangeOverNetwork(network: RequestNetwork, request: Exch
 		answer = await network.ask({
 			...{ method, url, headers, signal },
 			body: request.body ?? null,
-			idleMs: IDLE_MS,
+			idleMs: request.idleMs ?? IDLE_MS,
 			onWrite() {
 				written = true;
 			},

@@ -139,7 +139,12 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 	const { network, userAgent, wallMs = systemClock.wallMs, exchange = exchangeOverNetwork } = parts;
 	const { headersFor = () => ({}), secretValues = [] } = parts;
 	const attempt = (request: Omit<ExchangeRequest, 'headers'> & { headers: Readonly<Record<string, string>> }) =>
-		exchange(network, { ...request, headers: { 'user-agent': userAgent, ...request.headers } });
+		exchange(network, {
+			...request,
+			headers: { 'user-agent': userAgent, ...request.headers },
+			// Where the service is slow, whoever gives up loses the code.
+			...(request.headers['authorization']?.startsWith('Token ') && { idleMs: request.deadlineMs }),
+		});
 
 	return {
 		async registerDevice(registration) {

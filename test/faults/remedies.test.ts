@@ -1,6 +1,7 @@
 /** What a person is told to do helps: each trouble is made, its code is shown, its remedy is carried out, the device is online. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout } from 'node:timers/promises';
 import { test as plain } from 'vitest';
 import { type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
@@ -143,6 +144,25 @@ test.for([
 		await device.untilEvent(({ kind }) => kind === 'sound');
 	},
 );
+
+test('a service that needs 18 s to answer a registration is waited for: its code is not lost [F1829]', async ({
+	expect,
+	onTestFinished,
+}) => {
+	const service = await givenService(onTestFinished);
+	const device = await givenDevice({ atTheEnd: onTestFinished });
+	await device.writeSettings({ baseUrl: service.url, deviceId: 'KIOSK-7' });
+	await device.start();
+	const release = service.hold('/api/device/connection');
+	const code = service.createPairingCode('check-in').url;
+	const pairing = device.pair(code);
+	await release.received;
+	await setTimeout(18_000);
+	release();
+	await pairing;
+	await device.untilState('online');
+	expect(service.requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
+});
 
 long(
 	'request-timeout and handshake-timeout: a service that says nothing is waited for, and nothing is to be done when it speaks [F067]',
