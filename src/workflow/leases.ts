@@ -11,7 +11,7 @@ const MAX_WORKS = 8;
 /** Works beyond them: those that end first are one, which ends by its time alone. No program can name it. */
 const REST = '*';
 /** Of all applications of the file, kept for them. */
-const OF_APPLICATIONS = MAX_APPLICATIONS * MAX_OWN_LEASES * MAX_WORKS;
+const OF_APPLICATIONS = MAX_APPLICATIONS * MAX_OWN_LEASES * (MAX_WORKS + 1);
 export const KEPT_LEASES = MAX_LEASES + OF_APPLICATIONS;
 
 export interface Lease {
@@ -72,27 +72,27 @@ export function holdLease(leases: Leases, name: string, seconds: number, nowMs: 
 	if (named.length === 0 && ownNames.size >= MAX_OWN_LEASES)
 		throw tooMany(`This application holds ${MAX_OWN_LEASES} leases already.`);
 	if (held) return current.map((one) => (one === held ? lease : one));
-	if (named.length >= MAX_WORKS) {
-		const rest = restOf(named);
-		return [...current.filter((one) => !rest.includes(one)), mergedLease(rest), lease];
-	}
 	const beside = current.filter((one) => (applicationIn(one.name) === '') === (own === ''));
 	const most = own === '' ? MAX_LEASES : OF_APPLICATIONS;
-	if (beside.length >= most) throw tooMany(`${most} leases are held already.`);
-	return [...current, lease];
+	const isFull = beside.length >= most;
+	if (isFull && named.length < MAX_WORKS) throw tooMany(`${most} leases are held already.`);
+	const rest = restOf(named, isFull);
+	return [...current.filter((one) => !rest.includes(one)), ...mergedLease(name, rest), lease];
 }
 
-/** Those under one name that make room: the ones that end first, and what is merged already. */
-function restOf(named: Leases): Leases {
+/** Those under one name that become one: of too many works the one that ends first, and what is merged already. */
+function restOf(named: Leases, isFull: boolean): Leases {
 	const rest = named.filter(({ work }) => work === REST);
 	const works = named.filter(({ work }) => work !== REST).toSorted((one, other) => one.untilMs - other.untilMs);
-	return [...rest, ...works.slice(0, 2 - rest.length)];
+	// The rest itself takes a place as well.
+	const count = isFull ? 2 - rest.length : works.length + 1 - MAX_WORKS;
+	return count > 0 ? [...rest, ...works.slice(0, count)] : [];
 }
 
-/** @param rest at least one, oldest first. */
-function mergedLease(rest: Leases): Lease {
-	const [{ name, sinceMs } = { name: '', sinceMs: 0 }] = rest;
-	return { name, work: REST, sinceMs, untilMs: Math.max(...rest.map(({ untilMs }) => untilMs)) };
+function mergedLease(name: string, rest: Leases): Leases {
+	if (rest.length === 0) return [];
+	const sinceMs = Math.min(...rest.map((one) => one.sinceMs));
+	return [{ name, work: REST, sinceMs, untilMs: Math.max(...rest.map(({ untilMs }) => untilMs)) }];
 }
 
 /** They end on their own: asking again helps. */

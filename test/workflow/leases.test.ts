@@ -69,13 +69,33 @@ describe('leases', () => {
 	test.each([9, 10, 40])('of %i works under one name each keeps the lease until it has ended [F1769]', (count) => {
 		let leases = NO_LEASES;
 		for (let number = 0; number < count; number += 1) leases = holdLease(leases, 'kiosk', 60, number, `w-${number}`);
-		expect(leases).toHaveLength(8);
+		expect(leases).toHaveLength(9);
 		for (let number = 1; number < count; number += 1) leases = releaseLease(leases, 'kiosk', `w-${number}`);
 		// The first is still at work, and renews its own.
 		expect(heldUntil(leases, count)).toBeGreaterThan(count);
 		leases = holdLease(leases, 'kiosk', 60, 50_000, 'w-0');
 		expect(heldUntil(leases, 50_000)).toBe(110_000);
 		expect(heldUntil(releaseLease(leases, 'kiosk', 'w-0'), 61_000)).toBeNull();
+	});
+
+	test('of a ninth work under one name leaves the first its own time, also where the shares are full [F1818]', () => {
+		const nine = (before: Leases) => {
+			let leases = holdLease(before, 'kiosk', 3, 0, 'w-0');
+			for (let number = 1; number < 9; number += 1) leases = holdLease(leases, 'kiosk', 60, 0, `w-${number}`);
+			for (let number = 1; number < 9; number += 1) leases = releaseLease(leases, 'kiosk', `w-${number}`);
+			return leases;
+		};
+		expect(heldUntil(nine(NO_LEASES), 0)).toBe(3000);
+		let others: Leases = NO_LEASES;
+		for (let number = 8; number < MAX_LEASES; number += 1) others = holdLease(others, `n${number}`, 2, 0);
+		expect(nine(others)).toHaveLength(MAX_LEASES - 8 + 1);
+		let rests: Leases = NO_LEASES;
+		for (let name = 0; name < MAX_LEASES; name += 1) {
+			for (let number = 0; number < 9 && rests.length < MAX_LEASES; number += 1)
+				rests = holdLease(rests, `n${name}`, 60, 0, `w-${number}`);
+			for (let number = 0; number < 9; number += 1) rests = releaseLease(rests, `n${name}`, `w-${number}`);
+		}
+		expect(rests.length).toBeLessThanOrEqual(MAX_LEASES);
 	});
 
 	test.each(['', 'a b', 'a/b', 'x'.repeat(65)])('the name "%s" is refused', (name) => {
