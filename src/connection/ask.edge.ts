@@ -39,7 +39,8 @@ export interface Asked {
 }
 
 /** The head of an answer, and its body as a stream; `complete` is false where Node saw it cut. */
-export type Answer = Readable & Pick<IncomingMessage, 'statusCode' | 'headers'> & { readonly complete?: boolean };
+export type Answer = Readable &
+	Pick<IncomingMessage, 'statusCode' | 'headers' | 'httpVersion'> & { readonly complete?: boolean };
 
 /** The part of the network that requests go through. */
 export interface RequestNetwork {

@@ -285,13 +285,15 @@ async function exchange(
 		});
 	}
 
-	function checkAnswer({ statusCode = 0, headers }: Answer): Record<string, string | string[]> {
+	function checkAnswer({ statusCode = 0, headers, httpVersion }: Answer): Record<string, string | string[]> {
 		const names = Object.keys(headers).join('\n');
 		const head = Buffer.from(JSON.stringify(headers));
 		const isIn = (one: string) => names.includes(one.toLowerCase()) || createLeakGuard(one).push(head) === null;
 		if (secrets.some(isIn)) throw holdsConnection();
 		const coding = headers['transfer-encoding'] ?? 'chunked';
-		if (!/^(?:chunked|identity)$/i.test(coding)) throw packedUnasked(coding);
+		if (!/^chunked$/i.test(coding)) throw packedUnasked(coding);
+		// Node takes 0.9 and 2.0 as well, which have no such answers.
+		if (!/^1\.[01]$/.test(httpVersion)) throw Object.assign(new Error('No HTTP/1.'), { code: 'HPE_INVALID_VERSION' });
 		const location = typeof headers['location'] === 'string' ? headers['location'] : null;
 		const local = location === null ? null : localLocation(location, url, baseUrl);
 		if (statusCode >= 300 && statusCode < 400 && statusCode !== 304) throw redirected(statusCode, location, local);

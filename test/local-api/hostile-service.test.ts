@@ -366,7 +366,15 @@ describe('a service that', () => {
 		expect(faults).toEqual([]);
 	});
 
-	test.each(['gzip, chunked', 'GZIP,chunked', 'deflate, gzip, chunked', 'br, chunked', 'own, chunked'])(
+	test.each(['0.9', '1.2', '2.0', '9.9'])(
+		'says that it speaks HTTP/%s: nothing of that is passed on [F1819]',
+		async (version) => {
+			const { socketPath } = await givenForwarding(afterAsked(answer('tea').replace('1.1', version)));
+			expect(await ask(socketPath)).toMatchObject(possible(502, 'bad-response'));
+		},
+	);
+
+	test.each(['identity', 'gzip, chunked', 'GZIP,chunked', 'deflate, gzip, chunked', 'br, chunked', 'own, chunked'])(
 		'packs the transfer by %s, unasked: refused, and nothing of it is passed on [F1104]',
 		async (coding) => {
 			const packed = gzipSync(`you sent ${TOKEN}`);
