@@ -9,18 +9,23 @@ export type Progress = ReturnType<typeof watchProgress>;
 const LOOKS = 4;
 
 /**
- * @param onIdle nothing has moved for `idleMs` (up to a quarter longer where something waits in the kernel); called once, with the side that
- * should have.
+ * @param onIdle nothing has moved for `idleMs` (where something waits in the kernel at least for `pieceMs`, and up to a quarter longer);
+ * called once, with the side that should have.
  * @param onTheWay bytes in the kernel's queue to a side: what was handed over last may leave it for minutes on a slow line.
  */
-export function watchProgress(idleMs: number, onIdle: (side: Side) => void, onTheWay: (side: Side) => number) {
+export function watchProgress(
+	{ idleMs, pieceMs }: { readonly idleMs: number; readonly pieceMs: number },
+	onIdle: (side: Side) => void,
+	onTheWay: (side: Side) => number,
+) {
+	const mostLooks = (left: number) => (left > 0 ? Math.max(LOOKS, (LOOKS * pieceMs) / idleMs) : LOOKS);
 	let side: Side = 'service';
 	let [before, unchanged] = [0, 0];
 	const look = () => {
 		const left = onTheWay(side);
 		unchanged = left === before ? unchanged + 1 : 0;
 		before = left;
-		if (unchanged >= LOOKS) onIdle(side);
+		if (unchanged >= mostLooks(left)) onIdle(side);
 		else idle.refresh();
 	};
 	const idle = setTimeout(look, idleMs / LOOKS);

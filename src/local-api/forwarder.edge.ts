@@ -29,6 +29,8 @@ const FORWARD_LIMITS = {
 	maxBytes: 64 * 1024 * 1024,
 	/** Longest time in which nothing of an exchange moves, in milliseconds. */
 	idleMs: 30_000,
+	/** The same at least where something waits in the kernel, which moves in pieces: 64 KiB at the lowest pace, 4 KiB/s, in milliseconds. */
+	pieceMs: 16_000,
 	/** Requests of one program on shared sockets. */
 	each: FORWARDED_EACH,
 	/** Longest wait for a turn, in milliseconds; how many wait is bounded by the requests that a caller may have. */
@@ -97,7 +99,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 		/** To the service, once it stands. */
 		let socket: Socket | null = null;
 		const progress = watchProgress(
-			limits.idleMs,
+			limits,
 			(side) => over.abort(side === 'caller' ? callerStoodStill() : serviceWasSilent(asked.url, limits.idleMs)),
 			(side) => onTheWay(side === 'caller' ? response.socket : socket),
 		);

@@ -16,7 +16,7 @@ import { exchange, open } from './local-server.ts';
 
 const TOKEN = 'Connection-Token-0123456789';
 const MAX_BYTES = 100_000;
-const LIMITS = { maxBytes: MAX_BYTES, idleMs: 300 };
+const LIMITS = { maxBytes: MAX_BYTES, idleMs: 300, pieceMs: 300 };
 /** Where a busy machine must not look like a service that is silent. */
 const AT_LEISURE = { idleMs: 30_000 };
 

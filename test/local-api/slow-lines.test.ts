@@ -2,12 +2,13 @@
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import type { Readable } from 'node:stream';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { loadForeignFunctions } from '../../src/base/foreign-functions.edge.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
 import { watchProgress } from '../../src/local-api/forward-progress.edge.ts';
-import { createForwarder } from '../../src/local-api/forwarder.edge.ts';
+import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
 import { forwardProblem } from '../../src/local-api/server/forward-problems.ts';
 import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
 import { listen } from '../connection/network-peers.ts';
@@ -39,6 +40,12 @@ function readSlowly(path: string, request: string, most = Number.POSITIVE_INFINI
 	return { socket, got };
 }
 
+/** For longer than nothing may move. */
+function standStill(reader: Readable) {
+	reader.pause();
+	setTimeout(() => reader.resume(), IDLE_MS * 3);
+}
+
 const GET = (path: string) => `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`;
 
 /** Reads what is left. */
@@ -58,7 +65,7 @@ function keepLittle(service: Server) {
 	functions?.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, Buffer.from(Uint32Array.of(PIECE).buffer), 4);
 }
 
-async function givenForwarding(serve: (socket: Socket) => void) {
+async function givenForwarding(serve: (socket: Socket) => void, limits: Partial<ForwardLimits> = {}) {
 	const service = createServer((socket) => {
 		socket.on('error', () => {});
 		serve(socket);
@@ -71,7 +78,7 @@ async function givenForwarding(serve: (socket: Socket) => void) {
 		network,
 		target: () => ({ baseUrl: `http://127.0.0.1:${port}`, token: 'connection-token-0123456789' }),
 		allow: () => [],
-		limits: () => ({ idleMs: IDLE_MS }),
+		limits: () => ({ idleMs: IDLE_MS, pieceMs: IDLE_MS, ...limits }),
 	});
 	const route = localRoute<RawExchange>({
 		...{ method: '*', path: '/v1/service/', prefix: true, listeners: ['agent'], body: 'raw' },
@@ -122,6 +129,32 @@ describe('what moves only in the kernel', () => {
 		}
 	});
 
+	test.each([['POST'], ['GET']])(
+		'of a %s is waited for as long as a piece of the kernel may take, also where nothing may stand still for so long [F1817]',
+		async (method) => {
+			const socketPath = await givenForwarding(
+				(socket) => {
+					let left = method === 'POST' ? LONG.length : 1;
+					socket.on('data', (chunk) => {
+						left -= chunk.length;
+						if (left <= 0) socket.end(`HTTP/1.1 200 OK\r\nContent-Length: ${LONG.length}\r\n\r\n${LONG}`);
+					});
+					if (method === 'POST') socket.once('data', () => standStill(socket));
+				},
+				{ pieceMs: 60_000 },
+			);
+			const request = httpRequest({ socketPath, method, path: '/v1/service/a', agent: false });
+			request.end(method === 'POST' ? LONG : undefined);
+			const [response] = await once(request, 'response');
+			expect(response.statusCode).toBe(200);
+			standStill(response);
+			await once(
+				response.on('data', () => {}),
+				'end',
+			);
+		},
+	);
+
 	test('of an answer of the agent is waited for, and left where its reader stops [F1172]', async () => {
 		for (const most of [LONG.length, 100_000]) {
 			const left = Promise.withResolvers<void>();
@@ -159,13 +192,14 @@ describe('what moves only in the kernel', () => {
 
 describe('the watch over an exchange', () => {
 	test.each([
-		['nothing waits in the kernel', () => 0, 1000],
-		['what waits there does not change', () => 9, 1250],
-	])('ends it when nothing has moved for its time, and %s', (_, onTheWay, ms) => {
+		['nothing waits in the kernel', () => 0, 4000, 1000],
+		['what waits there does not change', () => 9, 500, 1250],
+		['what waits there does not change for as long as a piece may take', () => 9, 4000, 4250],
+	])('ends it when nothing has moved for its time, and %s', (_, onTheWay, pieceMs, ms) => {
 		vi.useFakeTimers();
 		onTestFinished(() => void vi.useRealTimers());
 		const idle = vi.fn();
-		const { stop } = watchProgress(1000, idle, onTheWay);
+		const { stop } = watchProgress({ idleMs: 1000, pieceMs }, idle, onTheWay);
 		vi.advanceTimersByTime(ms - 1);
 		expect(idle).not.toHaveBeenCalled();
 		vi.advanceTimersByTime(1);
@@ -178,7 +212,7 @@ describe('the watch over an exchange', () => {
 		onTestFinished(() => void vi.useRealTimers());
 		const idle = vi.fn();
 		let left = 1_000_000;
-		const { stop } = watchProgress(1000, idle, () => left);
+		const { stop } = watchProgress({ idleMs: 1000, pieceMs: 1000 }, idle, () => left);
 		for (let round = 0; round < 1000; round += 1) {
 			vi.advanceTimersByTime(990);
 			left -= 1;
