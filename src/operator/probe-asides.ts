@@ -21,8 +21,11 @@ import {
 } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
-/** A message that is named as one and says nothing but numbers and times, whether or not one of them is an id. */
-function isPing(text: string, form: ReadingSettings): boolean {
+const MAX_MUTE = 2;
+
+/** A message that is named as one and says nothing but numbers and times, whether or not one of them is an id; or one too short to say anything, such as `2` or `h`. */
+export function isPing(text: string, form: ReadingSettings): boolean {
+	if (text.trim().length <= MAX_MUTE) return true;
 	const isNamed = /^(?:.*[./:_-])?(?:p[io]ng|keep.?alive|heart.?beat|hb)$/i.test(wordOf(text, form));
 	const words = membersOf(parseJson(text)).filter(({ value }) => typeof value === 'string' && !isMoment(value));
 	return isNamed && words.length < 2;

@@ -1,5 +1,6 @@
 /** Ends of a channel that are about the service, and say nothing about what the device should say. Pure. */
-import { greets, isError, messagesOf, OVER } from './probe-readings.ts';
+import { isPing } from './probe-asides.ts';
+import { greeting, greets, isError, messagesOf, OVER } from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
 /** RFC 6455 7.4.1, and the registry of IANA: the service goes or starts again, had an error, or has no room. */
@@ -19,8 +20,10 @@ export interface Restart {
 /** The end of a channel that worked until then, where its words blame no one; `null` for one without, or with another end. */
 function endOfWork({ ended, heard }: Life): Restart | null {
 	if (!ended || NAMES.test(ended.reason) || OVER.test(ended.reason)) return null;
-	const texts = messagesOf(heard, { jsonInBinary: true }).map(({ text }) => text);
-	return texts.some((text) => !isError(text) && !greets(text)) ? ended : null;
+	const form = { jsonInBinary: true } as const;
+	const hello = greeting(heard, form);
+	const isTold = (text: string) => text === hello || isError(text) || greets(text) || isPing(text, form);
+	return messagesOf(heard, form).every(({ text }) => isTold(text)) ? null : ended;
 }
 
 /** Whether a channel ended as others did that the service ends whatever the device says. */

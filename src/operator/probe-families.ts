@@ -120,6 +120,14 @@ const FAMILIES: readonly Family[] = [
 		],
 	},
 	{
+		// Socket.IO, on Engine.IO 4.
+		subprotocols: [],
+		signs: /^0\{\s*"sid"/m,
+		settings: () => [
+			{ firstMessages: [`40${json({ token: '{token}' })}`], heartbeatMode: 'ping', pingKind: '2', pongBody: '3' },
+		],
+	},
+	{
 		subprotocols: [],
 		signs: /"jsonrpc"/,
 		names: /([a-z][\w./]*[./_]?subscribe|\w+[./_](?:attach|register|listen|join))\b/gi,

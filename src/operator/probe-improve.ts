@@ -14,7 +14,7 @@ import { readForm } from './probe-form.ts';
 import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.ts';
 import { OVER, type Ranked, type ReadingSettings, ranked, tellsOfOthers } from './probe-readings.ts';
 import { type CutOff, notAgain, notLasting, type Run } from './probe-state.ts';
-import { isAsGood, leaveUnneeded } from './probe-unneeded.ts';
+import { isAsGood, leaveUnneeded, SAY_LESS } from './probe-unneeded.ts';
 import type { Life } from './probe-wire.ts';
 import { namedCadence } from './probe-words.ts';
 
@@ -158,7 +158,9 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		const all = guessesFor(best);
 		const guess = all.find(({ settings }) => !tried.has(JSON.stringify(settings)));
 		// Where nothing likely is left to say, and each channel worked for the same time, that is how the service ends them.
-		const isHeard = Object.keys(settled).length > 0 || heartbeatAnswers(best, answerMs, form, settled).length > 0;
+		const isHeard =
+			Object.keys(settled).some((name) => !SAY_LESS.includes(name)) ||
+			heartbeatAnswers(best, answerMs, form, settled).length > 0;
 		const usual = !guess || guess.isLast || left === 1 ? usualEnds(ends, settleMs, isHeard) : [];
 		if (usual.length > 0) {
 			restarts.push(...usual);

@@ -230,12 +230,15 @@ export const HELLO = /(?:^|[./:_-])(?:hello|welcome|greetings?|connection_establ
 
 /**
  * The first message of a channel, where it only greets, or says what to say: what it holds is about the talk, where its kind is a greeting also
- * with an id.
+ * with an id. A plain text greets where no other message begins with the same word, such as `0{"sid":…}` or `INFO {…}`.
  */
 export function greeting(heard: readonly Ranked[], form: ReadingSettings): string | null {
-	const [first] = messagesOf(heard, form);
+	const [first, ...others] = messagesOf(heard, form);
+	const begins = (text: string) => /^\W*\w*/.exec(text)?.[0];
 	const isGreeting = (text: string) =>
-		/^(?:hello|hi|welcome|connected|ready|greetings?)$/i.test(wordOf(text, form)) || isTalk(text, form);
+		/^(?:hello|hi|welcome|connected|ready|greetings?)$/i.test(wordOf(text, form)) ||
+		isTalk(text, form) ||
+		(wordOf(text, form) === 'text' && !others.some((one) => begins(one.text) === begins(text)));
 	return first && isGreeting(first.text) ? first.text : null;
 }
 

@@ -44,6 +44,7 @@ import {
 	type KeptAnswer,
 	NOT_LASTING_REMEDY,
 	notFound,
+	notKept,
 	notServed,
 	notShared,
 	type ProbeOptions,
@@ -114,7 +115,9 @@ export async function runProbe(options: ProbeOptions): Promise<ProbeReport> {
 	});
 	try {
 		device = await probe(run, () => options.keep(report()));
+		const ended = notKept(run, device);
 		if (device.isRefused) stopped = toFailure(notServed(run));
+		else if (ended) stopped = toFailure(ended);
 		else if (run.findings().some(({ isOwn }) => isOwn)) stopped = toFailure(notShared(run));
 	} catch (error) {
 		if (!signal.aborted) stopped = toFailure(error);

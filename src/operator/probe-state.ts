@@ -150,7 +150,7 @@ export function notFound(run: Run, answers: PathAnswers): AgentError {
 
 const channelOf = (run: Run) => run.findings().find(({ point }) => point === 'channel-path')?.found;
 
-export function notLasting(run: Run, life: Life): AgentError {
+export function notLasting(run: Run, life: Pick<Life, 'ended' | 'failure'>): AgentError {
 	const { ended } = life;
 	const how = ended?.code == null ? 'without a close code' : `with close code ${ended.code}`;
 	const why = ended?.reason ? ` ("${cleanWords(ended.reason, 120)}")` : '';
@@ -159,6 +159,13 @@ export function notLasting(run: Run, life: Life): AgentError {
 	if (OVER.test(ended?.reason ?? '')) return stop(said, OVER_REMEDY);
 	const named = remedyNamed(run.words) ?? NOT_LASTING_REMEDY;
 	return stop(said, life.failure?.code === 'channel-rejected' ? life.failure.remedy : named);
+}
+
+/** Of a device whose channels the service ended one after the other, whatever made them last before; `null` for another one, as one end may be chance. */
+export function notKept(run: Run, { isOnline, closes }: DeviceReport): AgentError | null {
+	const [last, ...others] = closes.filter(({ isUsual }) => !isUsual).reverse();
+	if (isOnline || !last || others.length === 0) return null;
+	return notLasting(run, { ended: { ...last, atMs: last.afterSeconds * 1000 }, failure: null });
 }
 
 export function notAgain(run: Run, life: Life | undefined): AgentError {

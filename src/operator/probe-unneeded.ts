@@ -5,6 +5,9 @@ import { isError, messagesOf, type ReadingSettings } from './probe-readings.ts';
 import type { Run } from './probe-state.ts';
 import type { Life } from './probe-wire.ts';
 
+/** Settings with which a device says less: none of them shows that the service takes what it says. */
+export const SAY_LESS: readonly string[] = ['heartbeatMode', 'silenceLimitSeconds'];
+
 type Tried = Readonly<Record<string, unknown>>;
 
 export interface Kept {
@@ -20,8 +23,8 @@ export interface Kept {
 export function isAsGood(life: Life, than: Life, { form, settleMs, settings, without }: Kept): boolean {
 	const brings = (one: Life) => notificationsIn(one, form, settleMs, settings).length > 0;
 	const errors = ({ heard }: Life) => messagesOf(heard, form).filter(({ text }) => isError(text)).length;
-	// A setting that has the device say less brings nothing: what came with it alone came by chance.
-	const saysLess = 'heartbeatMode' in without || 'silenceLimitSeconds' in without;
+	// Such a setting brings nothing: what came with it alone came by chance.
+	const saysLess = SAY_LESS.some((name) => name in without);
 	const isMore = saysLess ? brings(than) && !brings(life) : bringsNews(than, life, form);
 	return life.ended === null && !isMore && errors(life) <= errors(than);
 }

@@ -140,12 +140,14 @@ export function readWord(document: unknown): string | null {
 
 /**
  * Every word by which a setting may name a message that is not a notification: its kind; where it has none, the one or the number at a usual place, since
- * words about the channel may be written in another way than notifications; and a text that is one word itself.
+ * words about the channel may be written in another way than notifications; and a text that is one word, or a number, itself.
  */
 export function kindsOf(frame: Frame, { kind }: Notification): readonly string[] {
 	if (frame.type !== 'text') return [kind];
-	const word = kind === 'unknown' ? findKind(parseJson(frame.text), WORD_POINTERS) : null;
-	return [kind, ...(word === null ? [] : [word]), ...(kind === 'text' ? [frame.text.trim()] : [])];
+	const document = kind === 'unknown' ? parseJson(frame.text) : undefined;
+	const word = findKind(document, WORD_POINTERS);
+	const isWord = kind === 'text' || typeof document === 'number';
+	return [kind, ...(word === null ? [] : [word]), ...(isWord ? [frame.text.trim()] : [])];
 }
 
 /** The name and value of what a message has besides its word; `null` where that is not one value: it may be the number of a ping. */
