@@ -161,16 +161,19 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	const isTold = (text: string) => isAside(text) || PLACEHOLDER.test(text);
 	const told = messages.map(({ text }) => text).filter((text) => isObject(parseJson(text)) && isTold(text));
 	const documents = messages.map(({ text }) => parseJson(text));
+	const words = wordsIn(life, form, settleMs).filter((text) => !isObject(parseJson(text)));
+	const inWords = (purpose: TemplatePurpose, about: RegExp) =>
+		words.flatMap((text) => examplesIn(text, purpose, about, documents));
 	const examples = (purpose: TemplatePurpose, about: RegExp) => [
-		...wordsIn(life, form, settleMs)
-			.filter((text) => !isObject(parseJson(text)))
-			.flatMap((text) => examplesIn(text, purpose, about, documents)),
+		...inWords(purpose, about),
 		// The braces of a message itself are none of an example, nor is every object in it.
 		...[...new Set(told)].flatMap((told) =>
-			examplesIn(told.trim().slice(1), purpose, about, documents).filter(({ text }) => {
+			examplesIn(told.trim().slice(1), purpose, about, documents).filter(({ text, isAsked }) => {
 				const word = readWord(parseJson(text));
+				// Beside the name of a heartbeat numbers say how often it is due.
+				const isBeat = purpose === 'heartbeat' && isAsked && !/:\s*\d/.test(text);
 				// The kind of the message itself is none either.
-				return word === null ? PLACEHOLDER.test(text) : word !== wordOf(told, form);
+				return word === null ? isBeat || PLACEHOLDER.test(text) : word !== wordOf(told, form);
 			}),
 		),
 	];
@@ -194,16 +197,18 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 	// While the channel lasts it may be counted until the service ends it, after the watch.
 	const isCounted =
 		life.ended === null && /ping/i.test(pinged) && /pong|ping.?interval/i.test(wordsIn(life, form, settleMs).join());
+	const acks = examples('answer', ABOUT_ACK).filter((one) => isLater(one) && !isPong(one));
+	const others = [...first, ...[...acks, ...answers].map(({ text }) => text), ...life.said.map(({ text }) => text)];
+	const isOther = ({ text }: Example) => !known(text) && !others.includes(text);
 	return {
 		// One may be answered in no way, or be refused without the one before.
 		first: [...unsaid.map((text) => [text]), ...(unsaid.length > 1 ? [unsaid] : [])].map((texts) => ({
 			point: 'first-messages',
 			settings: { firstMessages: [...before, ...texts] },
 		})),
-		acks: examples('answer', ABOUT_ACK)
-			.filter((one) => isLater(one) && !isPong(one))
-			.map((one) => ackGuess(one, form)),
-		beats: examples('heartbeat', ABOUT_ALIVE)
+		acks: acks.map((one) => ackGuess(one, form)),
+		// What the end names, and what is no other message, may be due again and again.
+		beats: [...examples('heartbeat', ABOUT_ALIVE), ...(life.ended ? inWords('heartbeat', /^/).filter(isOther) : [])]
 			.filter((one) => isLater(one) && !isPong(one) && !ofPing.includes(word(one)))
 			.map(({ text }) => ({ point: 'heartbeat-message', settings: { heartbeatBody: text } })),
 		pongs: [...(ping ? answers : []).map(({ text }) => pongGuess(pinged, text)), ...(ping && isCounted ? [ping] : [])],

@@ -106,8 +106,10 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	const settled: Record<string, unknown> = {};
 	const tried = new Set<string>();
 	const written = new Map<string, Guess>();
-	/** Settings after which the service said what it had not said before. */
-	const confirmed = new Set<string>();
+	/** Channels with a first message that helped, and those before. */
+	const opened: (readonly [Life, Life])[] = [];
+	/** The service said what it had not said: as it is read in the end, since the first notifications may not tell where kinds are. */
+	const isConfirmed = () => opened.some(([one, other]) => bringsNews(one, other, form));
 	/** Settings without which a channel ended, by point. */
 	const mended = new Map<string, Tried>();
 	let lastFound = '';
@@ -245,7 +247,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 		mended.delete(guess.point);
 		if (than.ended && guess.point !== 'acknowledgement') mended.set(guess.point, settings);
 		lastFound = guess.point;
-		if (guess.point === 'first-messages' && bringsNews(whole, than, form)) confirmed.add('firstMessages');
+		if (guess.point === 'first-messages') opened.push([whole, than]);
 		tried.clear();
 		best = whole;
 		ends = best.ended ? [best] : [];
@@ -253,7 +255,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	}
 	if (!best.ended) {
 		// What was found before the true cause may only have hidden it.
-		const isNeeded = (point: string) => point === lastFound || (point === 'first-messages' && confirmed.size > 0);
+		const isNeeded = (point: string) => point === lastFound || (point === 'first-messages' && isConfirmed());
 		const earlier = new Map([...mended].filter(([point]) => !isNeeded(point)));
 		best =
 			(await leaveUnneeded(
@@ -269,7 +271,7 @@ export async function improve(run: Run, before: CutOff | null): Promise<void> {
 	}
 	// Settings that only put the end off are not known to be right, and are not in the file.
 	for (const { settings, ...helped } of run.findings())
-		if (Object.keys(settings ?? {}).some((name) => name in settled && !confirmed.has(name)))
+		if (Object.keys(settings ?? {}).some((name) => name in settled && !(name === 'firstMessages' && isConfirmed())))
 			note({ ...helped, found: `none; the end came later with ${helped.found}`, certainty: 'not seen' });
 	throw notLasting(run, best);
 }

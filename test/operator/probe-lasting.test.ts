@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { asides } from '../../src/operator/probe-asides.ts';
+import { guesses } from '../../src/operator/probe-guesses.ts';
 import { messagesOf } from '../../src/operator/probe-readings.ts';
 import type { Life } from '../../src/operator/probe-wire.ts';
+import { parseJson } from '../../src/protocol/json.ts';
 import { listen } from '../connection/network-peers.ts';
 import { operatorOfFile } from './operator.ts';
 
@@ -116,3 +118,41 @@ test('a device whose channels the service ends one after the other is not online
 	expect(outcome.status, outcome.stdout).toBe(69);
 	expect(outcome.stderr).toMatch(/the service ended it with close code 4000 after 0\.\d s \("bye"\)/);
 }, 60_000);
+
+test.each<[string, string, object?]>([
+	['only in the words of an end', 'no {"still_here":true} for a while'],
+	['under its name in a message', 'silent', { type: 'error', text: 'unknown', heartbeat: { still_here: true } }],
+])('a heartbeat that the service writes out %s, without a word that names one, is tried [F1813]', (_, reason, told) => {
+	const frame = (document: object) => ({ type: 'text' as const, text: JSON.stringify(document) });
+	const life: Life = {
+		...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, pings: 1, pongs: 1, failure: null, said: [] },
+		heard: [
+			{ atMs: 5, frame: frame({ type: 'hello', heartbeat: { interval: 30 } }) },
+			...(told ? [{ atMs: 900, frame: frame(told) }] : []),
+		],
+		ended: { atMs: 5000, code: 4008, reason },
+	};
+	const beats = guesses({ life, form: {}, settleMs: 50, settings: {} }).filter(
+		({ point, isWritten }) => point === 'heartbeat-message' && isWritten,
+	);
+	expect(beats.map(({ settings }) => settings)).toEqual([{ heartbeatBody: '{"still_here":true}' }]);
+});
+
+test('a first message after which the service says what it had not said is in the file, whatever then ends the channel [F1814]', async () => {
+	let nr = 0;
+	const { outcome, settings } = await probed((socket) => {
+		let isIn = false;
+		const say = (notice: string, more: object = {}) => socket.send(JSON.stringify({ notice, ...more }));
+		say('who_are_you', { reply_with: { i_am: '<deviceId>', secret: '<token>' } });
+		setTimeout(() => isIn || socket.close(4003, 'not introduced'), 300);
+		setTimeout(() => socket.close(4008, 'you went silent'), 700);
+		every(socket, 60, () => isIn && say(++nr % 2 ? 'visit.open' : 'visit.shut', { nr: `n-${nr}` }));
+		socket.on('message', (frame) => {
+			const isRight = Object(parseJson(String(frame))).secret === 'lasting-token-0123456789';
+			isIn ||= isRight;
+			say(isRight ? 'welcome' : 'did_not_understand');
+		});
+	});
+	expect(outcome.status, outcome.stdout).toBe(69);
+	expect(settings.service.firstMessages, outcome.stdout).toEqual([{ i_am: '{deviceId}', secret: '{token}' }]);
+}, 120_000);
