@@ -55,8 +55,12 @@ async function plant(
 					left += 1;
 					continue;
 				}
+				const by = await noticing(copy, fault, times, () => performance.now() < untilMs);
+				if (by === null && performance.now() > untilMs) {
+					left += 1;
+					continue;
+				}
 				here += 1;
-				const by = await noticing(copy, fault, times);
 				const told = describe(fault);
 				if (by !== null) seen += 1;
 				else survivors.push(told);
@@ -80,7 +84,12 @@ async function plant(
 }
 
 /** What noticed it: a test file, or the type check; `null` for nothing. */
-async function noticing(copy: Copy, fault: Planned, times: Map<string, number>): Promise<string | null> {
+async function noticing(
+	copy: Copy,
+	fault: Planned,
+	times: Map<string, number>,
+	hasTime: () => boolean,
+): Promise<string | null> {
 	const source = readFileSync(join(ROOT, fault.file), 'utf8');
 	const changed = source.slice(0, fault.start) + fault.text + source.slice(fault.end);
 	const name = basename(fault.file).replace(/\..*/, '');
@@ -97,7 +106,7 @@ async function noticing(copy: Copy, fault: Planned, times: Map<string, number>):
 			if (fits) budgetMs -= timeOf(test);
 			return fits;
 		});
-	return copy.noticedBy(fault.file, changed, able, (test, ms) => void times.set(test, ms));
+	return copy.noticedBy(fault.file, changed, able, hasTime, (test, ms) => void times.set(test, ms));
 }
 
 function readTimes(): Map<string, number> {
