@@ -11,6 +11,7 @@ import { watchProgress } from '../../src/local-api/forward-progress.edge.ts';
 import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
 import { forwardProblem } from '../../src/local-api/server/forward-problems.ts';
 import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
 import { listen } from '../connection/network-peers.ts';
 import { eventSource, open } from './local-server.ts';
 
@@ -65,7 +66,7 @@ function keepLittle(service: Server) {
 	functions?.setsockopt(fd, SOL_SOCKET, SO_RCVBUF, Buffer.from(Uint32Array.of(PIECE).buffer), 4);
 }
 
-async function givenForwarding(serve: (socket: Socket) => void, limits: Partial<ForwardLimits> = {}) {
+async function givenRoute(serve: (socket: Socket) => void, limits: Partial<ForwardLimits> = {}) {
 	const service = createServer((socket) => {
 		socket.on('error', () => {});
 		serve(socket);
@@ -80,8 +81,8 @@ async function givenForwarding(serve: (socket: Socket) => void, limits: Partial<
 		allow: () => [],
 		limits: () => ({ idleMs: IDLE_MS, pieceMs: IDLE_MS, ...limits }),
 	});
-	const route = localRoute<RawExchange>({
-		...{ method: '*', path: '/v1/service/', prefix: true, listeners: ['agent'], body: 'raw' },
+	return localRoute<RawExchange>({
+		...{ method: '*', path: '/v1/service/', prefix: true, listeners: ['agent', 'browser'], body: 'raw' },
 		async handle({ body: { request, response, target } }) {
 			try {
 				await forward(request, response, target);
@@ -92,8 +93,10 @@ async function givenForwarding(serve: (socket: Socket) => void, limits: Partial<
 			}
 		},
 	});
-	return (await open([route])).agentSocket;
 }
+
+const givenForwarding = async (...given: Parameters<typeof givenRoute>) =>
+	(await open([await givenRoute(...given)])).agentSocket;
 
 describe('what moves only in the kernel', () => {
 	test.each([
@@ -187,6 +190,44 @@ describe('what moves only in the kernel', () => {
 			await whole(socket);
 			expect(got.text.includes('{"reason":"finished"}')).toBe(most === LONG.length);
 		}
+	});
+});
+
+describe('an answer that comes early to a page that writes on', () => {
+	const [ANSWER, UPLOAD] = [200_000, 8_000_000];
+	const origin = 'https://kiosk.example.com';
+	const token = 'kiosk-token-0123456789012345678901';
+
+	test.each([
+		['and reads it in the end comes whole', UPLOAD, 60_000, ANSWER],
+		['and never reads is left', Number.POSITIVE_INFINITY, 20, 0],
+	])('%s [F1820]', async (_, upload, requestMs, least) => {
+		const route = await givenRoute((socket) => {
+			const head = `HTTP/1.1 413 Too Much\r\nContent-Length: ${ANSWER}\r\n\r\n`;
+			socket.once('data', () => socket.pause().end(head + 'x'.repeat(ANSWER)));
+		});
+		const { port, close } = await openLoopbackServer({
+			...{ port: 0, listener: 'browser', routes: [route], limits: { lingerMs: 1, requestMs } },
+			applications: () => [{ name: 'kiosk', origin, token }],
+		});
+		onTestFinished(close);
+		const socket = connect(port, '127.0.0.1').on('error', () => {});
+		onTestFinished(() => void socket.destroy());
+		const closed = new Promise((resolve) => socket.once('close', resolve));
+		socket.write(
+			`POST /v1/service/a HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\nOrigin: ${origin}\r\n`,
+		);
+		socket.write(`Authorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+		for (let sent = 0; sent < upload && !socket.closed; sent += PIECE) {
+			if (!socket.write(`${PIECE.toString(16)}\r\n${'u'.repeat(PIECE)}\r\n`))
+				await Promise.race([closed, once(socket, 'drain').catch(() => {})]);
+		}
+		let got = 0;
+		socket.on('data', ({ length }) => {
+			got += length;
+		});
+		await closed;
+		expect(got).toBeGreaterThanOrEqual(least);
 	});
 });
 

@@ -32,12 +32,19 @@ export function sendProblem(context: Answering, response: Response, problem: Pro
 	stopReading(context, response.req);
 }
 
-/** Reads on for a while: a caller that is cut off while it writes would lose the answer. */
-export function stopReading(context: Answering, request: http.IncomingMessage): void {
+/** Reads on for a while, and while the answer is taken: a caller that is cut off while it writes would lose what is still on the way. */
+export function stopReading({ limits }: Answering, request: http.IncomingMessage): void {
 	if (request.complete) return;
-	request.resume();
-	const linger = setTimeout(() => request.destroy(), context.limits.lingerMs);
-	request.once('close', () => clearTimeout(linger));
+	// With a listener it also flows on when a reader of pieces leaves it.
+	request.on('data', () => {}).resume();
+	let [before, unchangedMs] = [0, 0];
+	const linger = setInterval(() => {
+		const left = onTheWay(request.socket);
+		unchangedMs = left === before ? unchangedMs + limits.lingerMs : 0;
+		before = left;
+		if (left === 0 || unchangedMs >= limits.requestMs) request.destroy();
+	}, limits.lingerMs);
+	request.once('close', () => clearInterval(linger));
 }
 
 /** So for a connection that ends with the answer, too: Node would close it for reading at once. */
