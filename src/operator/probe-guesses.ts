@@ -306,9 +306,11 @@ function acknowledgements(
 	keys: readonly string[],
 ): Guess[] {
 	const own = form.notificationIdPointer?.split('/').findLast((name) => /\D/.test(name)) ?? 'id';
-	const named = [...words.matchAll(ACKS)].map(([verb]) => verb.toLowerCase());
+	// As the service spells them, or in small letters: a sentence begins with a large one as well.
+	const named = [...words.matchAll(ACKS)].flatMap(([verb]) => [verb, verb.toLowerCase()]);
+	const verbs = [...new Set([...named, 'ack'])];
 	const ids = under([own, 'id', 'messageId', 'eventId', 'notificationId', 'ack'], '{id}');
-	const usual = [...new Set([...named, 'ack'])].map((verb) => ({
+	const usual = verbs.map((verb) => ({
 		text: JSON.stringify({ ...under(keys, verb), ...ids }),
 		pointer: undefined,
 	}));
@@ -317,16 +319,19 @@ function acknowledgements(
 		.slice(0, MAX_OTHER_IDS)
 		.map((pointer) => ({
 			text: JSON.stringify({
-				...under(keys, named[0] ?? 'ack'),
+				...under(keys, verbs[0] ?? 'ack'),
 				[pointer.slice(pointer.lastIndexOf('/') + 1)]: '{id}',
 			}),
 			pointer,
 		}));
 	// A service may refuse what has more in it than it knows.
-	const plain = keys.slice(0, MAX_PLAIN).map((key) => ({
-		text: JSON.stringify({ [key]: named[0] ?? 'ack', [own]: '{id}' }),
-		pointer: undefined,
-	}));
+	const spelled = verbs.filter((verb) => verb.toLowerCase() === verbs[0]?.toLowerCase());
+	const plain = spelled.flatMap((verb) =>
+		keys.slice(0, MAX_PLAIN).map((key) => ({
+			text: JSON.stringify({ [key]: verb, [own]: '{id}' }),
+			pointer: undefined,
+		})),
+	);
 	// Requests of JSON-RPC want a response, as its specification has it.
 	const { jsonrpc } = Object(messages.map(({ text }) => parseJson(text)).find((one) => Object(one).jsonrpc));
 	const response = jsonrpc ? [{ text: JSON.stringify({ jsonrpc, result: true, id: '{id}' }), pointer: undefined }] : [];

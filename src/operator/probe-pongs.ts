@@ -2,12 +2,24 @@
 import { readNumber, WORD_NAMES } from '../protocol/channel.ts';
 import { isObject, parseJson, resolvePointer } from '../protocol/json.ts';
 import { ABOUT_ACK } from './probe-acks.ts';
-import { GREETS, isError, isMoment, type Message, NAMELESS, type ReadingSettings, wordOf } from './probe-readings.ts';
+import {
+	GREETS,
+	isError,
+	isMoment,
+	isTalk,
+	type Message,
+	NAMELESS,
+	type ReadingSettings,
+	wordOf,
+} from './probe-readings.ts';
 import type { Life } from './probe-wire.ts';
 
 export const ABOUT_PING = /p[io]ng|keep.?alive|alive|idle|respon|echo/i;
 export const REPLIES = /respon|echo|answer|repl(?:y|ie)/i;
+/** A name of an answer in the words of a service, such as `KeepAliveResponse` or `beat.ack`; no word of a sentence. */
+const NAMES = /\b\w[\w.:-]*?(?:[Pp]ong|PONG|[Rr]esponse|[Rr]eply|[Aa]nswer|[._:-]ack|Ack)\b/g;
 const MAX_PINGED = 3;
+const MAX_NAMED = 2;
 /** After a frame of the device: what always comes as soon answers it. */
 const ANSWER_MS = 100;
 
@@ -51,11 +63,16 @@ export function pongs(
 		const name = pingName(text, form);
 		return !isError(text) && name !== '' && (mayBePing(text, form, number) || isMissed(name));
 	});
+	const told = [reason, ...messages.map(({ text }) => text).filter((text) => isTalk(text, form))].join('\n');
+	const kinds = messages.map(({ text }) => pingName(text, form));
+	const named = [...new Set(told.match(NAMES))].filter((name) => !kinds.includes(name)).slice(0, MAX_NAMED);
 	const byKind = new Map(own.map((one) => [pingName(one.text, form), one]));
 	return [...byKind]
 		.sort(([, a], [, b]) => rank(b) - rank(a))
 		.slice(0, MAX_PINGED)
-		.flatMap(([pingKind, { text }]) => pongsFor(pingKind, text, form).map((pongBody) => pongGuess(pingKind, pongBody)));
+		.flatMap(([pingKind, { text }]) =>
+			pongsFor(pingKind, text, form, named).map((pongBody) => pongGuess(pingKind, pongBody)),
+		);
 }
 
 export const pongGuess = (pingKind: string, pongBody: string) => ({
@@ -63,14 +80,14 @@ export const pongGuess = (pingKind: string, pongBody: string) => ({
 	settings: { pingKind, ...(pongBody !== '{"type":"pong"}' && { pongBody }) } as Readonly<Record<string, unknown>>,
 });
 
-/** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. */
-export function pongsFor(kind: string, text: string, form: ReadingSettings): string[] {
+/** Texts that may answer a ping, the likely ones first, as `service.pongBody` is written. @param named answers that the service names. */
+export function pongsFor(kind: string, text: string, form: ReadingSettings, named: readonly string[] = []): string[] {
 	const message = parseJson(text);
 	const reply = kind.replace(/(p)i(ng)/i, (_, p, ng) => `${p}${ng === 'NG' ? 'O' : 'o'}${ng}`);
-	if (!isObject(message)) return [...new Set([reply, 'pong'])];
+	if (!isObject(message)) return [...new Set([...named, reply, 'pong'])];
 	const key = WORD_NAMES.find((name) => message[name] === kind) ?? form.kindPointer?.split('/').at(-1) ?? 'type';
 	const { kindPointer = '', notificationIdPointer = '/id' } = form;
-	const replies = [...new Set([reply, 'pong', kind, `${kind}.ack`])];
+	const replies = [...new Set([...named, reply, 'pong', kind, `${kind}.ack`])];
 	// One whose kind is further down is answered by one like it.
 	if (kindPointer.lastIndexOf('/') > 0 && String(resolvePointer(message, kindPointer)) === kind) {
 		const id = resolvePointer(message, notificationIdPointer);

@@ -146,7 +146,7 @@ test('a first message after which the service says what it had not said is in th
 		say('who_are_you', { reply_with: { i_am: '<deviceId>', secret: '<token>' } });
 		setTimeout(() => isIn || socket.close(4003, 'not introduced'), 300);
 		setTimeout(() => socket.close(4008, 'you went silent'), 700);
-		every(socket, 60, () => isIn && say(++nr % 2 ? 'visit.open' : 'visit.shut', { nr: `n-${nr}` }));
+		every(socket, 10, () => isIn && say(++nr % 2 ? 'visit.open' : 'visit.shut', { nr: `n-${nr}` }));
 		socket.on('message', (frame) => {
 			const isRight = Object(parseJson(String(frame))).secret === 'lasting-token-0123456789';
 			isIn ||= isRight;
@@ -156,3 +156,32 @@ test('a first message after which the service says what it had not said is in th
 	expect(outcome.status, outcome.stdout).toBe(69);
 	expect(settings.service.firstMessages, outcome.stdout).toEqual([{ i_am: '{deviceId}', secret: '{token}' }]);
 }, 120_000);
+
+test('names that the service says are tried as it spells them: the answer to its ping, and the acknowledgement [F1815]', () => {
+	const frame = (document: object) => ({ type: 'text' as const, text: JSON.stringify(document) });
+	const note = { MessageType: 'VisitOpen', MessageId: 'n-1', Body: { Visit: 'v-1' } };
+	const error = {
+		...{ MessageType: 'Error', MessageId: 'e-1' },
+		Body: { Text: 'unknown MessageType; known are KeepAliveResponse, Ack (with MessageId)' },
+	};
+	const life: Life = {
+		...{ refusal: null, isOpen: true, headers: {}, subprotocol: null, pings: 1, pongs: 1, failure: null, said: [] },
+		heard: [
+			...[note, { MessageType: 'KeepAliveRequest', MessageId: 'k-1' }, note, error, note].map((one, at) => ({
+				...{ atMs: 300 + 700 * at, frame: frame(one) },
+			})),
+		],
+		ended: { atMs: 4000, code: 4008, reason: 'KeepAliveResponse missing' },
+	};
+	const form = { kindPointer: '/MessageType', notificationIdPointer: '/MessageId' };
+	const tried = (of: Life, point: string) =>
+		guesses({ life: of, form, settleMs: 50, settings: {} }).filter((one) => one.point === point);
+	expect(tried(life, 'application-ping')[0]?.settings).toEqual({
+		pingKind: 'KeepAliveRequest',
+		pongBody: '{"MessageType":"KeepAliveResponse","MessageId":"{id}"}',
+	});
+	const acks = tried(life, 'acknowledgement').map(({ settings }) => settings['ackBody']);
+	for (const word of ['Ack', 'ack']) expect(acks).toContain(`{"MessageType":"${word}","MessageId":"{id}"}`);
+	const without = { ...life, heard: life.heard.filter((_, at) => at !== 3), ended: null };
+	expect(JSON.stringify(tried(without, 'acknowledgement'))).not.toMatch(/Ack/);
+});
