@@ -207,7 +207,7 @@ function namedIn(life: Life, form: ReadingSettings, settleMs: number, settings: 
 			settings: { firstMessages: [...before, ...texts] },
 		})),
 		acks: acks.map((one) => ackGuess(one, form)),
-		// What the end names, and what is no other message, may be due again and again.
+		// A message that the end names, and that is none of the others, may be due again and again.
 		beats: [...examples('heartbeat', ABOUT_ALIVE), ...(life.ended ? inWords('heartbeat', /^/).filter(isOther) : [])]
 			.filter((one) => isLater(one) && !isPong(one) && !ofPing.includes(word(one)))
 			.map(({ text }) => ({ point: 'heartbeat-message', settings: { heartbeatBody: text } })),
