@@ -99,10 +99,8 @@ export async function redeemCode(
 	const spent = isSame && isOver ? options.answers.refused(result.failure.params?.['reason'] === 'used') : null;
 	// Something before the service may have answered the first time: what that answer asks for comes first, then another code.
 	const first = isSame && isOver && !spent ? options.answers.refused(true) : null;
-	// A refusal may leave the code in doubt: status and page say so as of a lost answer. A workflow that is not known is looked for
-	// before a code is used up, unless it was in doubt.
-	const isGood = known === null && (result.workflows !== undefined || result.failure.code === 'workflow-unknown');
-	const worth = isGood ? 'valid' : result.worth;
+	// A refusal may leave the code in doubt: status and page say so as of a lost answer. With a list to choose from, it is good.
+	const worth = known === null && result.workflows !== undefined ? 'valid' : result.worth;
 	if (worth === 'uncertain') await noteRefusal(result, options);
 	else await forgetAttempt(plan, before, options, worth, isSame);
 	if (result.sent === 'perhaps') throw uncertain(host, result);

@@ -230,12 +230,14 @@ describe('on a device that waits for its first code', () => {
 		await expectUnpaired(home);
 	});
 
-	test('a code for a workflow that the service does not know is not used up', async () => {
-		const { pair, code, home, service } = device;
+	test('a code for a workflow that the service does not know is not used up, which only the service knows', async () => {
+		const { pair, code, home, service } = await givenDevice({}, asProcess);
 		const given = code(null);
 		const desired = { status: 65, code: 'workflow-unknown', words: /does not know the workflow no-such/ };
 		expectRefusal(await pair(given, '--workflow', 'no-such'), desired);
-		await expectUnpaired(home);
+		expect((await stored(home)).state).toMatchObject({ connections: [], pairing: null });
+		const told = JSON.parse((await home.agent(['status', '--json'])).stdout);
+		expect(told.summary.code).toBe('unpaired-uncertain');
 		const answer = await send(service.url, {
 			path: '/api/device/connection',
 			authorization: new URL(given).searchParams.get('authorization') ?? '',

@@ -287,6 +287,7 @@ test.each([
 test.each([
 	['"The token has already been used"', 401, 'used'],
 	['', 503, 'uncertain'],
+	['"Workflow not found"', 404, 'uncertain'],
 ] as const)(
 	'a code that was refused with %s (%i) stays %s: for a list of workflows, a lost answer and what the device itself refuses as well [F1809]',
 	async (message, refused, worth) => {
