@@ -226,20 +226,32 @@ export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan)
 	return paused ?? (brake === 'pause' ? withPause({}, plan, { rule: undefined, at }) : {});
 }
 
-/** The record with other pauses in a plan that it knows, sealed by the keys at hand: who pauses with a key has been told of those that it had not sealed. */
+/** The pauses that were noted in a plan after it was read with those that are known; `undefined` for none. */
+export function notedSince(
+	record: RolloutRecord,
+	plan: KnownPlan,
+	known: NonNullable<Signing['paused']>,
+): Signing['paused'] {
+	const noted = Object.entries(pausedIn(record, plan)).filter(([part]) => !Object.hasOwn(known, part));
+	return noted.length > 0 ? Object.fromEntries(noted) : undefined;
+}
+
+/** The record with other pauses in a plan that it knows, sealed by the keys at hand: who pauses with a key has been told of those that it had not sealed. So have plans that were signed after it, for a command may be about to publish one: by a key that has sealed their own. */
 export function withPauses(
 	record: RolloutRecord,
 	digest: string,
 	paused: Signing['paused'],
 	seal: Seal,
 ): RolloutRecord {
-	const signed = record.signed.map((one) => {
-		if (one.digest !== digest) return one;
-		const noted = { ...one, paused };
+	const from = record.signed.findIndex((one) => one.digest === digest);
+	const signed = record.signed.map((one, index) => {
+		if (from < 0 || index < from) return one;
+		const noted = { ...one, paused: index === from ? paused : { ...paused, ...one.paused } };
+		const isMine = index === from || hasSealedPauses({ ...record, signed: [one] }, one.digest, seal);
 		// As it was signed, and as it was noted last.
 		const old = [{ ...one, paused: undefined }, one].flatMap((each) => seal(pauseWords(each)));
 		const others = one.seals?.filter((own) => !old.includes(own)) ?? [];
-		return { ...noted, seals: [...others, ...seal(pauseWords(noted))] };
+		return { ...noted, seals: [...others, ...(isMine ? seal(pauseWords(noted)) : [])] };
 	});
 	return { ...record, signed };
 }

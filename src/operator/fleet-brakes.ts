@@ -11,6 +11,7 @@ import { applyBrakes, asAssigned, isOver } from '../fleet/brakes.ts';
 import type { Finding } from '../fleet/lint.ts';
 import { type InventoryDevice, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import {
+	confirmed,
 	gapIn,
 	hasSealedPauses,
 	NO_RECORD,
@@ -22,13 +23,25 @@ import {
 import { compilePlan } from '../fleet/targeting.ts';
 import { parseJson } from '../protocol/json.ts';
 import { damageAt } from './fleet-damage.ts';
-import { type PlanFile, placed, planAt, readPlanFile, sealBy } from './fleet-files.ts';
-import { isAddress, placeOf, readBounded, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
+import { type PlanFile, placed, planAt, planIn, readPlanFile, sealBy } from './fleet-files.ts';
+import {
+	isAddress,
+	isSame,
+	overtaken,
+	placeOf,
+	readBounded,
+	readStored,
+	replaceStored,
+	type Stored,
+	withPlace,
+} from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 
 const MAX_NAMES_BYTES = 1024 * 1024;
 /** How often a record is read again because another manager has changed it. */
 const MAX_TRIES = 20;
+/** How often the record is looked at after a plan was published. */
+const MAX_LOOKS = 5;
 /** Beside the plan; its paths are relative to it. */
 const CHECKS_FILE = 'fleet-checks.json';
 /** In place of the plan in force, for the first plan of a fleet. */
@@ -292,6 +305,29 @@ export async function changeRecord(
 			}
 		}
 	});
+}
+
+/** Says in the record that the plan was seen where it is published. Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
+ * @throws AgentError `plan-outdated` where the plan itself is another one. */
+export async function keepRecorded(
+	shell: Shell,
+	out: string,
+	{ digest }: PlanFile,
+	before: Stored | null,
+	sign: (record: RolloutRecord) => RolloutRecord,
+): Promise<void> {
+	// The refused one takes its own signing out, and may do so with a record from before.
+	for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
+		const own = (await loadRecord(shell, out)).signed.find((one) => one.digest === digest);
+		if (own && !own.isUnconfirmed) return;
+		const now = await readStored(shell, out);
+		if (now && planIn(now.bytes, out).digest !== digest) {
+			// A store that takes its time is said already; it may take the plan yet.
+			if (isSame(now, before?.bytes)) return;
+			throw overtaken(out);
+		}
+		await changeRecord(shell, out, own ? (record) => confirmed(record, digest) : sign);
+	}
 }
 
 /** A plan that was seen where it is published is published, whether or not its record says so: an error would ask for the same command again, which goes further if the record was taken after all. */

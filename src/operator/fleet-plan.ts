@@ -8,9 +8,9 @@ import { diffPlans } from '../fleet/preview.ts';
 import { comparePlans, nextNumber } from '../fleet/record.ts';
 import {
 	brakesSince,
-	confirmed,
 	type Held,
 	NO_RECORD,
+	notedSince,
 	pausesKept,
 	type RolloutRecord,
 	recordPlaceOf,
@@ -31,6 +31,7 @@ import {
 	confirmAt,
 	dropSigning,
 	isOvertaken,
+	keepRecorded,
 	loadRecord,
 	wantChecks,
 	withBrakes,
@@ -50,7 +51,7 @@ import {
 	writtenIn,
 } from './fleet-files.ts';
 import { OVER, showChange } from './fleet-preview.ts';
-import { isSame, overtaken, readStored, replaceStored, type Stored, withPlace } from './fleet-store.ts';
+import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
 import { saveSecret } from './secret-output.ts';
 
 export async function makeFleetKey(shell: Shell, flags: { readonly out: string }): Promise<void> {
@@ -171,8 +172,6 @@ async function refuseUnverified(shell: Shell, signed: PlanFile, publicKey: strin
 		);
 }
 
-/** How often the record is looked at after a plan was published. */
-const MAX_LOOKS = 5;
 const WANTED = ['inventory', 'previous', 'workflows', 'maxMoves'] as const;
 
 /** Puts a signed plan where devices fetch it, and the record of it beside it: the record first, which knows of both plans whatever happens in between.
@@ -185,13 +184,14 @@ export async function publishSigned(
 	{
 		withoutRecord = false,
 		unchecked = false,
-		isStep = false,
+		decidedBy,
 		keys,
 		brake: step,
 		paused,
 		...back
 	}: Pick<BrakeFlags, 'withoutRecord' | 'unchecked'> & {
-		readonly isStep?: boolean;
+		/** The pauses of the plan in force, as the command that has numbered this one read them. */
+		readonly decidedBy?: Signing['paused'];
 		readonly keys: readonly KeyObject[];
 	} & Held,
 ): Promise<string> {
@@ -223,13 +223,19 @@ export async function publishSigned(
 		const seal = sealBy(isOwn ? keys : []);
 		// A damaged plan was seen before, and may be paused.
 		const replaced = inForce ?? plan.previous;
-		const sign = (record: RolloutRecord) =>
-			withSigning(record, plan, {
+		const noted = (record: RolloutRecord) =>
+			decidedBy && plan.previous ? notedSince(record, plan.previous, decidedBy) : undefined;
+		const sign = (record: RolloutRecord) => {
+			const kept = paused ?? (replaced ? pausesKept(record, replaced, plan.plan) : undefined);
+			// Its writer came after this signing was written, and may have written over it.
+			const since = noted(record);
+			return withSigning(record, plan, {
 				...changes,
 				...back,
 				...{ previous: damage ? (plan.seen ?? null) : there, at, moves, brake, seal, isUnconfirmed: true },
-				paused: paused ?? (replaced ? pausesKept(record, replaced, plan.plan) : undefined),
+				paused: since ? { ...kept, ...since } : kept,
 			});
+		};
 		await changeRecord(
 			shell,
 			out,
@@ -238,8 +244,9 @@ export async function publishSigned(
 				// Another fleet's plan may have been put there in its place.
 				if (last) warnsOf(() => refuseOtherFleet({ file: `By its record, ${out}`, plan: last }, plan));
 				// The numbers of a key that was stolen bind no device that does not trust it any more.
-				if (!unchecked) refuseNumber(record, plan, out, isStep);
+				if (!unchecked) refuseNumber(record, plan, out, decidedBy !== undefined);
 				if (record.signed.some((one) => one.digest === plan.digest && one.at === at)) return record;
+				if (noted(record)) throw overtaken(recordPlaceOf(out));
 				// One more signature goes to the plan that was published, not to one that was put there.
 				if (last && inForce && there === plan.digest && !plan.isNamed && !isRecorded(record, inForce))
 					throw unrecorded(inForce);
@@ -274,29 +281,6 @@ export async function publishSigned(
 		await confirmAt(shell, out, keepRecorded(shell, out, plan, stored, sign));
 		return place;
 	});
-}
-
-/** Says in the record that the plan was seen where it is published. Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
- * @throws AgentError `plan-outdated` where the plan itself is another one. */
-async function keepRecorded(
-	shell: Shell,
-	out: string,
-	{ digest }: PlanFile,
-	before: Stored | null,
-	sign: (record: RolloutRecord) => RolloutRecord,
-): Promise<void> {
-	// The refused one takes its own signing out, and may do so with a record from before.
-	for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
-		const own = (await loadRecord(shell, out)).signed.find((one) => one.digest === digest);
-		if (own && !own.isUnconfirmed) return;
-		const now = await readStored(shell, out);
-		if (now && planIn(now.bytes, out).digest !== digest) {
-			// A store that takes its time is said already; it may take the plan yet.
-			if (isSame(now, before?.bytes)) return;
-			throw overtaken(out);
-		}
-		await changeRecord(shell, out, own ? (record) => confirmed(record, digest) : sign);
-	}
 }
 
 /** A mistyped --out must not take the plan of another fleet from its devices. @throws AgentError `usage`. */

@@ -51,6 +51,7 @@ import {
 } from './fleet-files.ts';
 import { keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
 import { nameThose, showChange } from './fleet-preview.ts';
+import { overtaken } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
 
@@ -171,7 +172,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	if (changes.length === 0) {
 		const holds = isPause && Object.keys(stays ?? {}).length > 0;
 		if (holds) askPauses(shell, record, before, keys);
-		const isNoted = holds && (await notePause(shell, flags.out, before, stays, sealBy(keys)));
+		const isNoted = holds && (await notePause(shell, flags.out, before, record, stays, sealBy(keys)));
 		const unnoted = flags.out === undefined ? 'unnoted' : 'unknown';
 		const why = isNoted ? 'noted' : holds ? unnoted : step.kind;
 		return tellNothing(shell, before, why, heldSince, flags.out);
@@ -192,6 +193,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const saved = await save(shell, { ...next, preview }, before, keys, flags, {
 		brake,
 		paused: isForward ? undefined : stays,
+		decidedBy: pauses,
 		...(taken && { before: {}, back: taken }),
 	});
 	const { revision } = next.plan;
@@ -264,6 +266,7 @@ async function notePause(
 	shell: Shell,
 	out: string | undefined,
 	{ digest }: PlanFile,
+	known: RolloutRecord,
 	paused: Signing['paused'],
 	seal: Seal,
 ) {
@@ -271,6 +274,8 @@ async function notePause(
 	if (out !== undefined)
 		await changeRecord(shell, out, (record) => {
 			isNoted = record.signed.some((one) => one.digest === digest);
+			const isOlder = record.signed.at(-1)?.digest !== known.signed.at(-1)?.digest;
+			if (isNoted && isOlder) throw overtaken(recordPlaceOf(out));
 			return isNoted ? withPauses(record, digest, paused, seal) : record;
 		});
 	return isNoted;
@@ -374,7 +379,7 @@ async function save(
 	before: PlanFile,
 	keys: readonly KeyObject[],
 	{ out, fewerKeys, withoutRecord }: StepFlags,
-	held: HeldBack,
+	held: Pick<Parameters<typeof publishSigned>[4], 'decidedBy'> & HeldBack,
 ) {
 	if (out === undefined) return null;
 	if (keys.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
@@ -387,7 +392,7 @@ async function save(
 			remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.',
 		});
 	return {
-		file: await publishSigned(shell, out, text, next, { withoutRecord, isStep: true, keys, ...held }),
+		file: await publishSigned(shell, out, text, next, { withoutRecord, keys, ...held }),
 		publicKey,
 	};
 }

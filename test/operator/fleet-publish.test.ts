@@ -47,7 +47,7 @@ async function given() {
 async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
-	const hooks = { before: () => {}, taken: () => {}, after: () => {}, recordRead: () => {} };
+	const hooks = { before: (): unknown => null, taken: () => {}, after: () => {}, recordRead: (): unknown => null };
 	const alone = { ...hooks, refusal: 412, fault: 0, isAway: false, isLate: false, cutsConfirmation: false };
 	const late = new Map<string, string>();
 	let other = alone;
@@ -64,15 +64,15 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 			if (isTaken && other.isAway) return response.writeHead(503).end();
 			if (isTaken && path.includes('record')) other.after();
 			const text = kept.get(path);
+			if (path.includes('record')) await other.recordRead();
 			response.writeHead(
 				text === undefined ? 404 : 200,
 				knowsIfMatch && text !== undefined ? { etag: etag(text) } : {},
 			);
-			response.end(text);
-			return path.includes('record') && other.recordRead();
+			return response.end(text);
 		}
 		const body = (await request.toArray()).join('');
-		if (!path.includes('record')) other.before();
+		if (!path.includes('record')) await other.before();
 		const condition = request.headers['if-match'] ?? request.headers['if-none-match'] ?? '';
 		asked.push(`${path} ${condition === '' ? 'whatever is there' : condition === '*' ? 'nothing' : 'the same'}`);
 		const fits = condition === '*' ? !kept.has(path) : condition === '' || condition === etag(kept.get(path));
@@ -646,6 +646,92 @@ describe('a pause that was published', () => {
 		expect((await step('pause')).stdout).toMatch(/there is nothing to pause/);
 	});
 });
+
+describe.each([true, false])(
+	'a pause at the same moment as a next ring, at a store with If-Match (%s),',
+	(knowsIfMatch) => {
+		const at = '/plans/published.record.json';
+
+		async function givenRing() {
+			const { key, plan, first } = await given();
+			const store = await givenStore({ knowsIfMatch });
+			const defaults = { workflowId: 'old', rollout: { to: { workflowId: 'new' }, rings: [{ percent: 10 }] } };
+			expect((await first(await plan(1, 'new', { defaults }), store.url)).status).toBe(0);
+			const checks = ['--inventory', join(operator.directory, 'devices.csv'), '--max-moves', '100%'];
+			const step = (name: string) => {
+				const flags = name === 'next-ring' ? [...checks, '--allow-workflow', 'new'] : [];
+				return operator.idv(['fleet', name, store.url, '--key', key, '--out', store.url, ...flags]);
+			};
+			const revisions = () =>
+				JSON.parse(store.kept.get(at) ?? '').signed.map((one: { revision: number }) => one.revision);
+			return { store, step, revisions };
+		}
+		const isNoted = { status: 0, stdout: expect.stringMatching(/Its record says now that it is paused/) };
+		const isHeld = { status: 0, stdout: expect.stringMatching(/Paused .*: the defaults since/) };
+		const isRefused = {
+			status: 65,
+			stderr: expect.stringMatching(/another manager has published there.*plan-outdated/s),
+		};
+
+		/** The other command runs while the first one waits for the record that it reads for the nth time. */
+		const onRead = (nth: number, run: () => Promise<unknown>) => {
+			let reads = 0;
+			return {
+				async recordRead() {
+					reads += 1;
+					if (reads === nth) await run();
+				},
+			};
+		};
+
+		test.each(['next-ring', 'rollback'])('refuses a %s that had not seen it [F1824]', async (name) => {
+			const { store, step, revisions } = await givenRing();
+			let pause: unknown;
+			store.overtake(
+				onRead(2, async () => {
+					pause = await step('pause');
+				}),
+			);
+			expect(await step(name)).toMatchObject(isRefused);
+			expect(pause).toMatchObject(isNoted);
+			expect(revisions()).toEqual([1]);
+			expect(await step('next-ring')).toMatchObject(isHeld);
+		});
+
+		test('holds the ring after one that is about to be published [F1824]', async () => {
+			const { store, step, revisions } = await givenRing();
+			let pause: unknown;
+			store.overtake({
+				async before() {
+					pause ??= await step('pause');
+				},
+			});
+			expect(await step('next-ring')).toMatchObject({ status: 0, stdout: expect.stringContaining('Revision 1 → 2') });
+			expect(pause).toMatchObject(isNoted);
+			expect(await step('next-ring')).toMatchObject({ ...isHeld, stderr: '' });
+			expect(revisions()).toEqual([1, 2]);
+		});
+
+		test('is refused where it had not seen that one [F1824]', async () => {
+			const { store, step } = await givenRing();
+			store.overtake(onRead(1, () => step('next-ring')));
+			expect(await step('pause')).toMatchObject(isRefused);
+			expect(await step('pause')).toMatchObject(isNoted);
+			expect(await step('next-ring')).toMatchObject(isHeld);
+		});
+
+		test('is not lost where it has written over the record of that one [F1824]', async () => {
+			const { store, step } = await givenRing();
+			const before = store.kept.get(at) ?? '';
+			expect(await step('pause')).toMatchObject(isNoted);
+			const paused = store.kept.get(at) ?? '';
+			store.kept.set(at, before);
+			store.overtake({ taken: () => store.kept.set(at, paused) });
+			expect((await step('next-ring')).status).toBe(0);
+			expect(await step('next-ring')).toMatchObject({ ...isHeld, stderr: '' });
+		});
+	},
+);
 
 describe('the record of two managers who sign at once', () => {
 	const at = '/plans/published.record.json';
