@@ -307,7 +307,7 @@ export async function changeRecord(
 	});
 }
 
-/** Says in the record that the plan was seen where it is published. Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
+/** Says in the record that the plan was seen where it is published, once the command has told so. Where a store without If-Match takes what two managers write at the same moment, the record may have lost the plan that is published.
  * @throws AgentError `plan-outdated` where the plan itself is another one. */
 export async function keepRecorded(
 	shell: Shell,
@@ -315,6 +315,7 @@ export async function keepRecorded(
 	{ digest }: PlanFile,
 	before: Stored | null,
 	sign: (record: RolloutRecord) => RolloutRecord,
+	tell: () => void,
 ): Promise<void> {
 	// The refused one takes its own signing out, and may do so with a record from before.
 	for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
@@ -326,6 +327,7 @@ export async function keepRecorded(
 			if (isSame(now, before?.bytes)) return;
 			throw overtaken(out);
 		}
+		if (own) tell();
 		await changeRecord(shell, out, own ? (record) => confirmed(record, digest) : sign);
 	}
 }

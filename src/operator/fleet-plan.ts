@@ -122,16 +122,18 @@ export async function signFleetPlan(
 		showChange(shell.onStderr(), preview);
 		return void shell.caller.stdout.write(text);
 	}
-	const place = await publishSigned(shell, out, text, read, { unchecked: flags.unchecked, keys: [key] });
 	const { revision } = read.plan;
-	if (shell.isJson) return shell.json({ file: place, revision, publicKey, signatures, ...(preview && { preview }) });
-	shell.table([
-		['Saved', place],
-		['Revision', String(revision)],
-		['Signed by', publicKey],
-		...(signatures > 1 ? [['Signatures', String(signatures)]] : []),
-	]);
-	showChange(shell, preview);
+	const tell = (place: string) => {
+		if (shell.isJson) return shell.json({ file: place, revision, publicKey, signatures, ...(preview && { preview }) });
+		shell.table([
+			['Saved', place],
+			['Revision', String(revision)],
+			['Signed by', publicKey],
+			...(signatures > 1 ? [['Signatures', String(signatures)]] : []),
+		]);
+		showChange(shell, preview);
+	};
+	await publishSigned(shell, out, text, read, { unchecked: flags.unchecked, keys: [key], tell });
 }
 
 /** Devices stay with the plan in force where none of its keys signs the next one, and nothing that is reckoned from that one would be so. */
@@ -186,6 +188,7 @@ export async function publishSigned(
 		unchecked = false,
 		decidedBy,
 		keys,
+		tell,
 		brake: step,
 		paused,
 		...back
@@ -193,8 +196,10 @@ export async function publishSigned(
 		/** The pauses of the plan in force, as the command that has numbered this one read them. */
 		readonly decidedBy?: Signing['paused'];
 		readonly keys: readonly KeyObject[];
+		/** Gives the result, with the place: a command that is killed before it has must not look as if it had been seen. */
+		readonly tell: (place: string) => void;
 	} & Held,
-): Promise<string> {
+): Promise<void> {
 	return withPlace(out, async () => {
 		const stored = await readStored(shell, out);
 		const damage = stored && (await damageAt(shell, stored.bytes, out));
@@ -278,8 +283,14 @@ export async function publishSigned(
 				await dropSigning(shell, out, (record) => withoutSigning(record, { digest: plan.digest, at }, before));
 			throw error;
 		});
-		await confirmAt(shell, out, keepRecorded(shell, out, plan, stored, sign));
-		return place;
+		let isTold = false;
+		const tellOnce = () => {
+			if (!isTold) tell(place);
+			isTold = true;
+			shell.isStream = true;
+		};
+		await confirmAt(shell, out, keepRecorded(shell, out, plan, stored, sign, tellOnce));
+		tellOnce();
 	});
 }
 

@@ -1,6 +1,7 @@
 /** `idv fleet preview`: what a plan would do to the devices of an inventory. Asks no service and moves nothing. */
 import { counted, localTime, type Shell } from '../cli/output.ts';
 import { isOver, refusedByOld, unmatched } from '../fleet/brakes.ts';
+import type { RolloutChange } from '../fleet/next-plan.ts';
 import { type MoveGroup, type PlannedMove, type PlanPreview, previewPlan } from '../fleet/preview.ts';
 import { compilePlan, fittingRules } from '../fleet/targeting.ts';
 import { placed, readPlanFile } from './fleet-files.ts';
@@ -84,4 +85,23 @@ function groupRows(groups: readonly MoveGroup[]): string[][] {
 		first === null || last === null ? 'when taken' : `${localTime(first)} to ${localTime(last)}`,
 	]);
 	return [['Devices', 'From', '', 'To', 'By', 'Ring', 'When'], ...rows];
+}
+
+/** A change of a step. */
+export function changeRow({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {
+	const name = rule === null ? 'defaults' : `rule ${rule}`;
+	// Settings, the devices of a rule, or all of it: the way back says no more of it than the plan.
+	if (to === null && version === null && versionAfter !== undefined)
+		return [name, 'its newest change', '', '→', 'as it was signed before'];
+	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
+	const back =
+		versionAfter && version
+			? `version ${versionAfter} again`
+			: to === null && version !== null
+				? 'no ring'
+				: 'all back';
+	// No device installs an older version than it has had.
+	const stays = version === null ? '' : `; ${version} stays where it is installed`;
+	const share = versionAfter !== undefined ? `${back}${stays}` : `${after} %`;
+	return [name, `to ${words}`, `${before} %`, '→', before === after ? `${share}, no ring more` : share];
 }

@@ -3,7 +3,7 @@ import type { KeyObject } from 'node:crypto';
 import { AgentError } from '../base/errors.ts';
 import type { Shell } from '../cli/output.ts';
 import { asAssigned, isOver } from '../fleet/brakes.ts';
-import { nextPlan, RINGS, type RolloutChange, type Step } from '../fleet/next-plan.ts';
+import { nextPlan, RINGS, type Step } from '../fleet/next-plan.ts';
 import { previewPlan } from '../fleet/preview.ts';
 import { nextNumber } from '../fleet/record.ts';
 import {
@@ -50,7 +50,7 @@ import {
 	writtenIn,
 } from './fleet-files.ts';
 import { keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
-import { nameThose, showChange } from './fleet-preview.ts';
+import { changeRow, nameThose, showChange } from './fleet-preview.ts';
 import { overtaken } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';
@@ -142,7 +142,7 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 		flags.rule === undefined ? '' : ` --rule ${/^[\w.-]+$/.test(flags.rule) ? flags.rule : JSON.stringify(flags.rule)}`;
 	const brake = isForward ? undefined : `${asked.kind}${ofRule}`;
 	refusePastBrake(record, before, { brake });
-	if (await finishes(shell, record, before, brake, flags)) return tellNothing(shell, before, 'repeated', [], undefined);
+	if (await finishes(shell, record, before, brake, flags)) return;
 	const unknown = stranger(record, before);
 	if (unknown && flags.out !== undefined) shell.warn(unknown);
 	const isUnderWay = partsOf(before.plan).some(({ rollout }) => rollout?.rings.some((ring) => hasBegun(ring, nowMs)));
@@ -190,22 +190,23 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 	const back =
 		isForward || flags.inventory === undefined ? null : await wayBack(before, next, flags.inventory, nowMs, known);
 	const preview = back?.preview ?? next.preview;
-	const saved = await save(shell, { ...next, preview }, before, keys, flags, {
-		brake,
-		paused: isForward ? undefined : stays,
-		decidedBy: pauses,
-		...(taken && { before: {}, back: taken }),
-	});
 	const { revision } = next.plan;
 	const { cannotGoBack = [], keepVersion = [] } = back ?? {};
 	const told = { ...(preview && { preview }), ...(back && { cannotGoBack, keepVersion }) };
-	if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...told, ...saved });
-	shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
-	shell.table(changes.map(rowOf));
-	showChange(shell, preview);
-	nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
-	nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
-	shell.line(saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.');
+	const tell = (saved: Saved | null) => {
+		if (shell.isJson) return shell.json({ revision, isFinished: false, changes, ...told, ...saved });
+		shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
+		shell.table(changes.map(changeRow));
+		showChange(shell, preview);
+		nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
+		nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
+		shell.line(
+			saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.',
+		);
+	};
+	const holds = { brake, paused: isForward ? undefined : stays, decidedBy: pauses };
+	const way = taken && { before: {}, back: taken };
+	await save(shell, { ...next, preview }, before, keys, flags, { ...holds, ...way }, tell);
 }
 
 function refuseUnknownRule({ plan }: PlanFile, rule: string | undefined): void {
@@ -246,12 +247,15 @@ function tellNothing(
 async function finishes(
 	shell: Shell,
 	{ signed }: RolloutRecord,
-	{ file, digest }: PlanFile,
+	before: PlanFile,
 	brake: Signing['brake'],
 	{ out, withoutRecord }: StepFlags,
 ): Promise<boolean> {
+	const { file, digest } = before;
 	const last = signed.at(-1);
 	if (last?.digest !== digest || !last.isUnconfirmed || last.brake !== brake) return false;
+	tellNothing(shell, before, 'repeated', [], undefined);
+	shell.isStream = true;
 	for (const place of out === undefined ? [] : new Set([file, out]))
 		await confirmAt(
 			shell,
@@ -328,24 +332,6 @@ async function wayBack(before: PlanFile, next: PlanFile, inventory: string, nowM
 	return { preview: previewPlan(compiled, has, nowMs), ...stays };
 }
 
-function rowOf({ rule, to, version, versionAfter, before, after }: RolloutChange): string[] {
-	const name = rule === null ? 'defaults' : `rule ${rule}`;
-	// Settings, the devices of a rule, or all of it: the way back says no more of it than the plan.
-	if (to === null && version === null && versionAfter !== undefined)
-		return [name, 'its newest change', '', '→', 'as it was signed before'];
-	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
-	const back =
-		versionAfter && version
-			? `version ${versionAfter} again`
-			: to === null && version !== null
-				? 'no ring'
-				: 'all back';
-	// No device installs an older version than it has had.
-	const stays = version === null ? '' : `; ${version} stays where it is installed`;
-	const share = versionAfter !== undefined ? `${back}${stays}` : `${after} %`;
-	return [name, `to ${words}`, `${before} %`, '→', before === after ? `${share}, no ring more` : share];
-}
-
 /** The new plan as any plan is read; a way back is never stopped by a brake. */
 async function checked(
 	shell: Shell,
@@ -373,6 +359,11 @@ async function checked(
 	return braked;
 }
 
+interface Saved {
+	readonly file: string;
+	readonly publicKey?: string | undefined;
+}
+
 async function save(
 	shell: Shell,
 	next: Braked,
@@ -380,9 +371,10 @@ async function save(
 	keys: readonly KeyObject[],
 	{ out, fewerKeys, withoutRecord }: StepFlags,
 	held: Pick<Parameters<typeof publishSigned>[4], 'decidedBy'> & HeldBack,
-) {
-	if (out === undefined) return null;
-	if (keys.length === 0) return { file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) };
+	tell: (saved: Saved | null) => void,
+): Promise<void> {
+	if (out === undefined) return tell(null);
+	if (keys.length === 0) return tell({ file: await replaceFile(out, new TextDecoder().decode(next.payload), 0o644) });
 	let signed: ReturnType<typeof signPayload> | null = null;
 	for (const key of keys) signed = signPayload(next.payload, key, signed && envelopeIn(Buffer.from(signed.text)), out);
 	const { text = '', publicKey } = signed ?? {};
@@ -391,8 +383,6 @@ async function save(
 		throw new AgentError('usage', lost.said, {
 			remedy: 'Give each key with --key; where no device needs it any more, pass --fewer-keys.',
 		});
-	return {
-		file: await publishSigned(shell, out, text, next, { withoutRecord, keys, ...held }),
-		publicKey,
-	};
+	const tellFile = (file: string) => tell({ file, publicKey });
+	await publishSigned(shell, out, text, next, { withoutRecord, keys, ...held, tell: tellFile });
 }

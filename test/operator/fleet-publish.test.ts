@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { rolloutPercentile } from '../../src/fleet/targeting.ts';
 import { withPlace } from '../../src/operator/fleet-store.ts';
+import { follow } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { listen } from '../connection/network-peers.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
@@ -47,12 +48,18 @@ async function given() {
 async function givenStore({ knowsIfMatch = true } = {}) {
 	const kept = new Map<string, string>();
 	const asked: string[] = [];
-	const hooks = { before: (): unknown => null, taken: () => {}, after: () => {}, recordRead: (): unknown => null };
+	const hooks = {
+		before: (): unknown => null,
+		taken: () => {},
+		after: () => {},
+		recordRead: (): unknown => null,
+		confirmed: (): unknown => null,
+	};
 	const alone = { ...hooks, refusal: 412, fault: 0, isAway: false, isLate: false, cutsConfirmation: false };
 	const late = new Map<string, string>();
 	let other = alone;
 	let isTaken = false;
-	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record was read; and how the store refuses. `fault`: how it answers a plan that it has taken, -1 with a closed connection; `isAway` after that. `isLate`: whether it takes all only when it is told to; `cutsConfirmation`: so it does with a record that knows its plan to be published, and closes the connection. */
+	/** What somebody else does just before a plan is taken, and when it was, and just before the record is looked at after that, and each time when the record is read, and before it takes one that knows its plan to be published; and how the store refuses. `fault`: how it answers a plan that it has taken, -1 with a closed connection; `isAway` after that. `isLate`: whether it takes all only when it is told to; `cutsConfirmation`: so it does with a record that knows its plan to be published, and closes the connection. */
 	const overtake = (act: Partial<typeof alone>) => {
 		other = { ...alone, ...act };
 		isTaken = false;
@@ -73,11 +80,13 @@ async function givenStore({ knowsIfMatch = true } = {}) {
 		}
 		const body = (await request.toArray()).join('');
 		if (!path.includes('record')) await other.before();
+		const isConfirmation = path.includes('record') && !body.includes('isUnconfirmed');
+		if (isConfirmation) await other.confirmed();
 		const condition = request.headers['if-match'] ?? request.headers['if-none-match'] ?? '';
 		asked.push(`${path} ${condition === '' ? 'whatever is there' : condition === '*' ? 'nothing' : 'the same'}`);
 		const fits = condition === '*' ? !kept.has(path) : condition === '' || condition === etag(kept.get(path));
 		if (knowsIfMatch && !fits) return response.writeHead(other.refusal).end();
-		const isCut = other.cutsConfirmation && path.includes('record') && !body.includes('isUnconfirmed');
+		const isCut = other.cutsConfirmation && isConfirmation;
 		(other.isLate || isCut ? late : kept).set(path, body);
 		if (isCut) return request.socket.destroy();
 		isTaken = !path.includes('record');
@@ -811,18 +820,19 @@ describe('a store that has taken a plan and does not say so', () => {
 		expect((await own.first(await own.plan(1, 'new', { defaults }), store.url)).status).toBe(0);
 		const wider = { ...defaults, rollout: { ...defaults.rollout, rings: [{ percent: 15 }] } };
 		const next = await own.plan(2, 'new', { defaults: wider });
-		const act = (name: string, ...flags: string[]) => {
-			if (name === 'sign') return own.sign(next, store.url, ...flags);
+		const words = (name: string) => {
+			const by = ['--key', own.key, '--out', store.url];
+			if (name === 'sign') return ['fleet', name, next, ...by, '--allow-workflow', 'new'];
 			const devices = ['--inventory', join(operator.directory, 'devices.csv')];
 			const checks = name === 'next-ring' ? ['--allow-moves', '100'] : [];
-			const step = ['fleet', name, store.url, '--key', own.key, '--out', store.url];
-			return operator.idv([...step, ...devices, ...checks, ...flags]);
+			return ['fleet', name, store.url, ...by, ...devices, ...checks];
 		};
+		const act = (name: string, ...flags: string[]) => operator.idv([...words(name), ...flags]);
 		const revision = () => {
 			const { payload } = JSON.parse(store.kept.get(at) ?? '');
 			return JSON.parse(Buffer.from(payload, 'base64').toString()).revision;
 		};
-		return { store, act, revision };
+		return { store, words, act, revision };
 	}
 
 	test.each([500, -1])('but holds it (%i) is one that has published it [F1658]', async (fault) => {
@@ -854,6 +864,38 @@ describe('a store that has taken a plan and does not say so', () => {
 			expect(store.kept.get('/plans/published.record.json')).not.toContain('isUnconfirmed');
 			if (name === 'next-ring') expect((await act(name)).stdout).toMatch(/20 % +→ +50 %/);
 			expect(revision()).toBe(name === 'next-ring' ? 3 : 2);
+		},
+	);
+
+	test.each([
+		['next-ring', /Saved/],
+		['pause', /Saved/],
+		['rollback', /Saved/],
+		['sign', /Saved/],
+		['next-ring', /nothing goes further now/],
+	])(
+		'or is told of it by a %s that is killed at that moment: by then it has said so (%s) [F1825]',
+		async (name, said) => {
+			const { store, words, act } = await givenPublished();
+			if (!said.test('Saved')) {
+				store.overtake({ fault: 500, isAway: true });
+				expect((await act(name)).status).toBe(69);
+			}
+			let running: ReturnType<typeof follow> | undefined;
+			store.overtake({ confirmed: () => running?.end('SIGKILL') });
+			running = follow('idv', words(name), operator.env());
+			expect(await running.ended).toMatchObject({ status: 'SIGKILL', stdout: expect.stringMatching(said) });
+		},
+	);
+
+	test.each(['next-ring', 'pause', 'rollback', 'sign'])(
+		'and whose record is damaged at that moment: %s gives one document, and the error beside it [F1825]',
+		async (name) => {
+			const { store, act } = await givenPublished();
+			store.overtake({ confirmed: () => store.kept.set('/plans/published.record.json', 'cut off') });
+			const told = await act(name, '--json');
+			expect(told).toMatchObject({ status: 65, stderr: expect.stringMatching(/^Error: .*\[plan-invalid\]$/m) });
+			expect(JSON.parse(told.stdout)).toMatchObject({ revision: 2 });
 		},
 	);
 
