@@ -157,6 +157,10 @@ export function runOperatorCommand(caller: Caller, clock?: Clock): Promise<void>
 		.option('--profile <name>', 'a profile other than the one in use (IDV_PROFILE)')
 		.option('--ca-file <file>', 'PEM file with certificate authorities to trust as well (IDV_CA_FILE)')
 		.option('--json', 'answer in JSON (IDV_JSON=1)')
+		// Stores and plan addresses of a fleet know nothing of flags.
+		.on('option:ca-file', (file: string) => {
+			caller.env['IDV_CA_FILE'] = file;
+		})
 		.addHelpText('after', NOTES)
 		.examples({
 			'idv profile add prod --url https://id.example.com': 'asks for the credential once',

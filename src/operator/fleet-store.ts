@@ -9,7 +9,7 @@ import { type Authorization, parseAuthorization } from '../protocol/authorizatio
 import { isLoopback } from '../protocol/endpoints.ts';
 import { runAlone } from './run-alone.ts';
 import { unwritable } from './secret-output.ts';
-import { withClient } from './service-call.ts';
+import { inOperatorsWords, withClient } from './service-call.ts';
 
 const DEADLINE_MS = 60_000;
 const MAX_BYTES = 16 * 1024 * 1024;
@@ -117,7 +117,14 @@ function ask(
 	if (authorization && url.protocol === 'http:' && !isLoopback(place))
 		throw new AgentError('insecure-origin', `${url.origin} would get the credential without encryption.`);
 	const asked = { ...request, url, authorization, maxBytes: MAX_BYTES, deadlineMs: DEADLINE_MS };
-	return withClient({ caFile: shell.env['IDV_CA_FILE'], env: shell.env }, (client) => client.send(asked));
+	return withClient({ caFile: shell.env['IDV_CA_FILE'], env: shell.env }, (client) => client.send(asked)).catch(
+		(error: unknown) => {
+			if (!(error instanceof AgentError)) throw error;
+			const { code, message, params } = error.failure;
+			const { remedy } = inOperatorsWords(error.failure, { needs: '' }, false).failure;
+			throw new AgentError(code, message, { remedy: remedy.replace('--url', 'the address'), params, cause: error });
+		},
+	);
 }
 
 /** Of a variable, for stores. @throws AgentError `credential-unreadable`. */

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { appendFile, readdir, readFile, readlink, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
@@ -9,7 +10,7 @@ import { rolloutPercentile } from '../../src/fleet/targeting.ts';
 import { withPlace } from '../../src/operator/fleet-store.ts';
 import { follow } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
-import { listen } from '../connection/network-peers.ts';
+import { identity, listen } from '../connection/network-peers.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
 
 const operator = operatorOfFile();
@@ -971,6 +972,26 @@ describe('a store that has taken a plan and does not say so', () => {
 			expect(revision()).toBe(2);
 		},
 	);
+});
+
+test('--ca-file counts for plans and records at an address, and is named where it is wanted [F1826]', async () => {
+	const { plan, key } = await given();
+	const kept = new Map([['/plan.json', await readFile(await plan(1, 'new'), 'utf8')]]);
+	const { cert, key: own, ca } = identity('server');
+	const server = createTlsServer({ cert, key: own }, async (request, response) => {
+		const path = request.url ?? '';
+		if (request.method === 'PUT') kept.set(path, (await request.toArray()).join(''));
+		response.writeHead(kept.has(path) ? 200 : 404).end(kept.get(path));
+	});
+	const url = `https://localhost:${await listen(server)}`;
+	const trusted = ['--ca-file', await operator.file('ca.pem', ca)];
+	expect((await operator.idv(['fleet', 'check', `${url}/plan.json`, ...trusted])).status).toBe(0);
+	const signing = ['fleet', 'sign', `${url}/plan.json`, '--key', key, '--out', `${url}/published.json`, '--unchecked'];
+	expect((await operator.idv([...trusted, ...signing])).status).toBe(0);
+	const words = /Name the certificate authority .* with --ca-file, or check the address\./;
+	await operator.expectRefused({ status: 69, code: 'certificate-untrusted', words }, signing);
+	const none = { status: 78, code: 'settings-unreadable', words: /none\.pem/ } as const;
+	await operator.expectRefused(none, [...signing, '--ca-file', join(operator.directory, 'none.pem')]);
 });
 
 test('a store that knows If-Match decides who comes first [F733]', async () => {
