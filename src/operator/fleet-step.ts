@@ -269,19 +269,29 @@ async function finishes(
 async function notePause(
 	shell: Shell,
 	out: string | undefined,
-	{ digest }: PlanFile,
+	before: PlanFile,
 	known: RolloutRecord,
-	paused: Signing['paused'],
+	paused: NonNullable<Signing['paused']>,
 	seal: Seal,
 ) {
 	let isNoted = false;
-	if (out !== undefined)
-		await changeRecord(shell, out, (record) => {
-			isNoted = record.signed.some((one) => one.digest === digest);
-			const isOlder = record.signed.at(-1)?.digest !== known.signed.at(-1)?.digest;
-			if (isNoted && isOlder) throw overtaken(recordPlaceOf(out));
-			return isNoted ? withPauses(record, digest, paused, seal) : record;
-		});
+	if (out === undefined) return isNoted;
+	const { digest } = before;
+	await changeRecord(shell, out, (record) => {
+		isNoted = record.signed.some((one) => one.digest === digest);
+		const isOlder = record.signed.at(-1)?.digest !== known.signed.at(-1)?.digest;
+		if (isNoted && isOlder) throw overtaken(recordPlaceOf(out));
+		return isNoted ? withPauses(record, digest, paused, seal) : record;
+	});
+	const after = isNoted ? await loadRecord(shell, out) : NO_RECORD;
+	if (isNoted && Object.keys(paused).some((part) => !Object.hasOwn(pausedIn(after, before), part)))
+		throw new AgentError(
+			'bad-response',
+			`${recordPlaceOf(out)} does not say that it is paused: it was not kept there.`,
+			{
+				remedy: 'Repeat the same command until it ends well: only its record could tell next-ring of the pause.',
+			},
+		);
 	return isNoted;
 }
 

@@ -956,6 +956,20 @@ describe('a store that has taken a plan and does not say so', () => {
 		expect(revision()).toBe(3);
 	});
 
+	test('nor keeps the record of a pause that is only noted there: the pause is refused until it does [F1827]', async () => {
+		const { key, plan, first } = await given();
+		const store = await givenStore();
+		expect((await first(await plan(1, 'new'), store.url)).status).toBe(0);
+		const pause = ['fleet', 'pause', store.url, '--key', key, '--out', store.url];
+		store.overtake({ isLate: true });
+		const words = /published\.record\.json does not say that it is paused.*Repeat the same command/;
+		expect(await operator.idv(pause)).toMatchObject({ status: 69, stdout: '', stderr: expect.stringMatching(words) });
+		const { error } = JSON.parse((await operator.idv([...pause, '--json'])).stdout);
+		expect(error).toMatchObject({ code: 'bad-response' });
+		store.overtake({});
+		expect(await operator.idv(pause)).toMatchObject({ status: 0, stderr: '' });
+	});
+
 	test.each(['sign', 'next-ring', 'rollback'])(
 		'and takes it later is not another manager: %s says so, and goes no further [F1660]',
 		async (name) => {
