@@ -78,7 +78,7 @@ type EraseFlags = AskFlags & { readonly session?: string | undefined; readonly b
 export async function eraseEvents(shell: Shell, flags: EraseFlags): Promise<void> {
 	const { session, before } = flags;
 	if ((session === undefined) === (before === undefined))
-		throw new AgentError('usage', 'Name the events to erase: --session ID or --before TIME.');
+		throw new AgentError('usage', 'Name the events to erase: --session ID or --before TIME, not both.');
 	const body = session === undefined ? { before: readTime('--before', before ?? '') } : { session };
 	const { erased } = (await clientFor(shell, flags).request('admin', 'POST', LOCAL_ROUTES.erase, body)) as EraseResult;
 	shell.answer({ erased }, `Erased ${counted(erased, 'event')}.`);

@@ -21,10 +21,13 @@ export const unwritableEvents = (directory: string, fault: string): Failure =>
 		`Events cannot be stored in ${directory}: ${fault}. Meanwhile they are kept in memory and would be lost with the agent.`,
 	);
 
-export function unerasableEvents(directory: string, fault: string, cause: unknown): AgentError {
+/** @param erased how many no application gets any more. */
+export function unerasableEvents(directory: string, fault: string, cause: unknown, erased: number): AgentError {
 	const message = `Events cannot be erased in ${directory}: ${fault}.`;
-	return new AgentError('state-unwritable', message, {
+	const gone = erased === 0 ? '' : ` No application gets the ${erased} that were meant; on the disk they may still be.`;
+	return new AgentError('state-unwritable', message + gone, {
 		cause,
+		params: { erased },
 		remedy: 'Make the disk writable, then erase them again.',
 	});
 }

@@ -377,7 +377,7 @@ export function createEventStore(options: EventStoreOptions): DurableEventStore 
 				isErasing = durable && closed;
 				if (isErasing) throw new Error('the agent is ending');
 			} catch (cause) {
-				throw unerasableEvents(directory, inWords(cause), cause);
+				throw unerasableEvents(directory, inWords(cause), cause, going.length);
 			}
 			return going.length;
 		},

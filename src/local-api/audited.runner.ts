@@ -1,7 +1,7 @@
 /** Has the audit log record what is asked at an entrance. Only what may change something: a reader leaves no entry. */
 import type { Audit } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
-import type { LocalReply, LocalRoute } from './server/local-server.ts';
+import type { LocalRoute } from './server/local-server.ts';
 
 /** The same route, recorded under this name. Neither bodies nor words of the caller are written down. */
 export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(
@@ -14,19 +14,21 @@ export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(
 		async handle(request: Parameters<Route['handle']>[0]) {
 			try {
 				const reply = await route.handle(request);
-				audit.record({ action, entrance, result: 'ok', ...countIn(reply) });
+				audit.record({ action, entrance, result: 'ok', ...countOf('body' in reply ? reply.body : null) });
 				// The entry is there for the caller who is told that it is done, whatever ends the agent next.
 				await audit.settled();
 				return reply;
 			} catch (error) {
-				audit.record({ action, entrance, result: toFailure(error).code });
+				const { code, params } = toFailure(error);
+				audit.record({ action, entrance, result: code, ...countOf(params) });
 				throw error;
 			}
 		},
 	};
 }
 
-function countIn(reply: LocalReply): { count?: number } {
-	const erased = 'body' in reply ? (reply.body as { erased?: unknown } | undefined)?.erased : undefined;
+/** @param told an answer, or the parameters of a failure. */
+function countOf(told: unknown): { count?: number } {
+	const { erased } = Object(told) as { erased?: unknown };
 	return typeof erased === 'number' ? { count: erased } : {};
 }

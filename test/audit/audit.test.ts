@@ -7,7 +7,9 @@ import { MAX_AUDIT_BYTES, openAudit, readAuditLog } from '../../src/audit/audit.
 import { AUDIT_IDENTIFIER, sendToJournal } from '../../src/audit/journal.edge.ts';
 import { missingBy } from '../../src/audit/missing.ts';
 import { NO_PACES, PACE, paced } from '../../src/audit/pace.ts';
+import { AgentError } from '../../src/base/errors.ts';
 import { openShaper } from '../../src/base/shapes.edge.ts';
+import { audited } from '../../src/local-api/audited.runner.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import { finish } from '../cli/command.ts';
 import { createSigner, givenPlanServer } from '../fixtures/plans.ts';
@@ -237,6 +239,18 @@ test('a flood wears neither the disk nor the journal, and foreign words stay out
 	expect(journal).toHaveLength(entries.length);
 	expect(JSON.stringify(journal)).not.toContain('9fQx2LmZ');
 	expect(fs.statSync(join(directory, names(directory)[0] ?? '')).size).toBeLessThan(16_384);
+});
+
+test('an erasure that failed has the number of events that no application gets any more [F1830]', async () => {
+	const { directory } = await givenHome();
+	const audit = await open(directory);
+	const full = new AgentError('state-unwritable', 'The disk is full.', { params: { erased: 13 } });
+	const route = { method: 'POST', handle: () => Promise.reject(full) } as const;
+	const { handle } = audited(route as never, { action: 'eraseEvents', entrance: 'admin.sock', audit });
+	await expect((handle as () => Promise<unknown>)()).rejects.toBe(full);
+	await audit.close();
+	const { documents } = await readAuditLog(directory);
+	expect(documents).toMatchObject([{ action: 'eraseEvents', result: 'state-unwritable', count: 13 }]);
 });
 
 test('what destroys or moves is written, and the first request of its kind as well, whatever came before it [F519]', async () => {
