@@ -38,11 +38,18 @@ async function lockAlone(file: string, place: string): Promise<FileHandle> {
 			if (errnoOf(error) !== 'EEXIST') throw unwritable(file, error);
 		});
 		if (lock) {
-			await lock.write(`${hostname()} ${process.pid} ${randomUUID()}\n`);
+			await lock.write(`${hostname()} ${process.pid} ${randomUUID()}\n`).catch(async (error: unknown) => {
+				await lock.close();
+				await rm(file, { force: true });
+				throw unwritable(file, error);
+			});
 			return lock;
 		}
 		const nowMs = performance.now();
-		const text = await readFile(file, 'utf8').catch(() => '');
+		const text = await readFile(file, 'utf8').catch((error: unknown) => {
+			if (errnoOf(error) === 'EISDIR') throw unwritable(file, error);
+			return '';
+		});
 		if (text !== seen.text) seen = { text, sinceMs: nowMs };
 		if (isLeft(text, nowMs - seen.sinceMs)) await rm(file, { force: true });
 		else if (nowMs - beganMs < TURN_MS) await wait(100);

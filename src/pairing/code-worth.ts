@@ -77,7 +77,7 @@ export function withReading(cause: Failure, { endsWithToken, namesWorkflow }: Se
 	const { code, message, remedy, params } = cause;
 	if (endsWithToken && code === 'code-expired-or-used' && params?.['reason'] === 'refused')
 		return { ...cause, remedy: joinSentences(remedy, SCANNER), params: { ...params, form: 'token' } };
-	if (!namesWorkflow || code !== 'workflow-unknown') return cause;
+	if (!namesWorkflow || code !== 'workflow-unknown' || params?.['pairingCode'] === 'used') return cause;
 	const told = { message: joinSentences(message, BY_CODE), remedy: `${WHOLE_WORKFLOW}: ${remedy}` };
 	return { ...cause, ...told, params: { ...params, workflowBy: 'code' } };
 }

@@ -29,9 +29,13 @@ export function knownWorth(attempt: Attempt, tokenHash: string, baseUrl: string 
 
 /** Only an answer that looked at the code says more of it than what is known: of one that is used up, none leaves a doubt. */
 export function beside(known: Known | null, answer: Refused): Refused {
-	const { worth, saysUnused, sent } = answer;
-	if (known === null || saysUnused || (worth !== 'valid' && worth !== 'uncertain')) return answer;
-	return { ...answer, worth: known, sent: known === 'used' && sent === 'perhaps' ? 'answered' : sent };
+	const { worth, saysUnused, sent, failure } = answer;
+	if (known === null || saysUnused) return answer;
+	if (known === 'uncertain') return worth === 'valid' ? { ...answer, worth: known } : answer;
+	// Whatever it is about, to scan the code again leads nowhere.
+	const isOver = failure.code === 'code-expired-or-used';
+	const told = isOver ? { ...failure, params: { ...failure.params, reason: 'used' } } : failure;
+	return { ...answer, failure: told, worth: known, sent: sent === 'perhaps' ? 'answered' : sent };
 }
 
 /** The codes in doubt while this one is sent: its own attempt says that it is. */

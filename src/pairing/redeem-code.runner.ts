@@ -207,7 +207,7 @@ function offering(
 		pairingCode: worth,
 	};
 	const remedy = joinSentences(
-		'Choose one: pair --workflow with its name or id, or workflowId in the settings',
+		'Choose one: pair --workflow with its id, or workflowId in the settings',
 		wordsOf(worth),
 	);
 	return workflowId === null

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { appendFile, readdir, readFile, readlink, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, readlink, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { hostname } from 'node:os';
@@ -1063,6 +1063,33 @@ test('of two managers who sign at the same moment to a file, one publishes and t
 	const to = ends[0]?.status === 0 ? 'new' : 'other';
 	expect(await published()).toMatchObject({ revision: 2, defaults: { rollout: { to: { workflowId: to } } } });
 });
+
+test.runIf(process.geteuid?.() === 0)(
+	'a full disk, and a directory in the place of the lock, are told as what they are (needs root) [F1831]',
+	async () => {
+		const { key, plan, first, out } = await given();
+		const directory = join(operator.directory, 'full');
+		await mkdir(directory);
+		const full = join(directory, 'published.json');
+		spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', directory]);
+		try {
+			expect(await first(await plan(1, 'new'), full)).toMatchObject({ status: 0 });
+			spawnSync('dd', ['if=/dev/zero', `of=${join(directory, 'filler')}`, 'bs=4k']);
+			const told = await operator.idv(['fleet', 'rollback', full, '--key', key, '--out', full]);
+			expectRefusal(told, {
+				status: 74,
+				code: 'state-unwritable',
+				words: /published\S+ cannot be written: the disk is full/,
+			});
+			expect(await readdir(directory)).toEqual(['filler', 'published.json', 'published.record.json']);
+		} finally {
+			spawnSync('umount', ['-l', directory]);
+		}
+		await mkdir(`${out}.lock`);
+		const told = await first(await plan(1, 'new'), out);
+		expectRefusal(told, { status: 74, code: 'state-unwritable', words: /published\.json\.lock cannot be written: / });
+	},
+);
 
 test('the lock of a killed command is passed over, and that of a running one is waited for', async () => {
 	const { plan, first, sign, out } = await given();

@@ -325,6 +325,24 @@ test.each([
 	},
 );
 
+test.each([
+	[401, '{"message":"Unauthorized"}'],
+	[401, '{"message":"Device clock is wrong"}'],
+	[410, ''],
+	[404, '{"message":"Workflow not found"}'],
+	[404, '{"message":"Token not found"}'],
+])('a code that is used up is not asked for once more by a later refusal: %i %s [F1832]', async (later, words) => {
+	const device = await givenAgent();
+	let [status, body]: [number, string] = [401, '{"message":"Token already used"}'];
+	const code = await givenAnswer((_request, response) => response.writeHead(status).end(body));
+	await refusalOf(device, code);
+	[status, body] = [later, words];
+	const { remedy, params } = await refusalOf(device, code);
+	expect(params).toMatchObject({ pairingCode: 'used' });
+	expect(remedy).toMatch(/\bnew pairing code\b/);
+	expect(remedy).not.toMatch(/once more|same code/);
+});
+
 test('a code that may have been used stays so when another code came between, whatever became of that [F1786]', async () => {
 	const device = await givenAgent();
 	const code = await givenLostAnswer(device, () => [429, 'uncertain']);
