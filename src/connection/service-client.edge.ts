@@ -142,7 +142,7 @@ export function createServiceClient(parts: ServiceClientParts): ServiceClient {
 		exchange(network, {
 			...request,
 			headers: { 'user-agent': userAgent, ...request.headers },
-			// Where the service is slow, whoever gives up loses the code.
+			// A device that gives up on a slow service loses the code.
 			...(request.headers['authorization']?.startsWith('Token ') && { idleMs: request.deadlineMs }),
 		});
 
