@@ -29,8 +29,8 @@ const FORWARD_LIMITS = {
 	maxBytes: 64 * 1024 * 1024,
 	/** Longest time in which nothing of an exchange moves, in milliseconds. */
 	idleMs: 30_000,
-	/** The same at least where something waits in the kernel, which moves in pieces: 64 KiB at the lowest pace, 4 KiB/s, in milliseconds. */
-	pieceMs: 16_000,
+	/** The same at least where something waits in the kernel, in milliseconds. It moves in pieces: 64 KiB to an application, 190 KB were seen to a service. */
+	pieceMs: 30_000,
 	/** Requests of one program on shared sockets. */
 	each: FORWARDED_EACH,
 	/** Longest wait for a turn, in milliseconds; how many wait is bounded by the requests that a caller may have. */
