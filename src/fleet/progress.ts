@@ -213,7 +213,7 @@ const whyOffline = ({ online, hindrance }: DeviceReport) =>
 
 /** Why it does not follow the plan, whatever it happens to have; `null` where it may. */
 function otherFleet({ fleet: followed }: DeviceReport, { fleet }: FleetPlan): string | null {
-	return followed && fleet && followed !== fleet ? `it follows the plan of another fleet, ${followed}` : null;
+	return followed && followed !== fleet ? `it follows the plan of another fleet, ${followed}` : null;
 }
 
 function lateness(

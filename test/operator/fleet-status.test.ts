@@ -677,19 +677,26 @@ describe('idv fleet status --plan', () => {
 		expect(stdout).toMatch(/K-1 .*it follows the plan of another fleet, south/);
 	});
 
-	test('and is not at its target because it happens to have what the plan says; the pipeline stops [F1662]', async () => {
-		const plan = await planFile({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'new' }, fleet: 'north' });
-		const inventory = await operator.file('devices.csv', 'deviceId\nK-0\nK-1\n');
-		const of = (fleet: string) => ({ plan: { revision: 7, followed: 7, fleet, next: null, refused: null } });
-		const from = await lines(line('K-0', 'new', of('north')), line('K-1', 'new', of('south')));
-		const args = ['--plan', plan, '--inventory', inventory, '--from', from];
-		const { stdout } = await status(...args);
-		expect(stdout).toMatch(/^At target +1\s+[\s\S]*^1 +overdue +it follows the plan of another fleet, south \(K-1\)$/m);
-		expect((await status(...args, '--fail-above', '0%')).status).toBe(75);
-		// It has time to take the plan.
-		const later = await status(...args, '--grace-seconds', '600', '--published', at(0), '--fail-above', '0%');
-		expect(later.status).toBe(0);
-	});
+	test.each([{ fleet: 'north' }, {}])(
+		'and is not at its target because it happens to have what the plan %j says; the pipeline stops [F1662]',
+		async (named) => {
+			const plan = await planFile({ format: 'idv-fleet-plan/2', defaults: { workflowId: 'new' }, ...named });
+			const inventory = await operator.file('devices.csv', 'deviceId\nK-0\nK-1\n');
+			const of = (fleet = null as string | null) => ({
+				plan: { revision: 7, followed: 7, fleet, next: null, refused: null },
+			});
+			const from = await lines(line('K-0', 'new', of(named.fleet)), line('K-1', 'new', of('south')));
+			const args = ['--plan', plan, '--inventory', inventory, '--from', from];
+			const { stdout } = await status(...args);
+			expect(stdout).toMatch(
+				/^At target +1\s+[\s\S]*^1 +overdue +it follows the plan of another fleet, south \(K-1\)$/m,
+			);
+			expect((await status(...args, '--fail-above', '0%')).status).toBe(75);
+			// It has time to take the plan.
+			const later = await status(...args, '--grace-seconds', '600', '--published', at(0), '--fail-above', '0%');
+			expect(later.status).toBe(0);
+		},
+	);
 
 	test('a share is compared as it is written, of what failed and of what may move [F1664]', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
