@@ -53,6 +53,8 @@ const every = (heartbeatCadence: number, ring?: object) => {
 describe('a device', () => {
 	test.each<[string, ReturnType<typeof planOf>, Partial<DeviceReport>, Partial<ProgressContext>, string]>([
 		['that runs the target', rollout([ALL]), { workflowId: 'new' }, {}, 'atTarget'],
+		['of no fleet that runs the target', rollout([ALL]), { workflowId: 'new', fleet: null }, {}, 'atTarget'],
+		['of a fleet that the plan does not name', rollout([ALL]), { workflowId: 'new', fleet: 'south' }, {}, 'overdue'],
 		[
 			'that runs the target under an older revision',
 			rollout([ALL]),
