@@ -35,7 +35,6 @@ export function cutOut(text: string, secrets: readonly string[]): string {
 
 /** The text with one round of escapes taken off, with two, and so on; empty when there are none. */
 export function withoutEscapes(text: string): readonly string[] {
-	if (!MARK.test(text)) return [];
 	const found: string[] = [];
 	for (let view = takeEscapesOff(viewOf(text)); view && found.length < MAX_ROUNDS; view = takeEscapesOff(view))
 		found.push(AS_TEXT.decode(view.bytes));
@@ -113,7 +112,6 @@ function pushCodePoint(writer: Writer, code: number, start: number, end: number)
 
 const UTF8 = new TextEncoder();
 const AS_TEXT = new TextDecoder();
-const MARK = /[\\%&]/;
 
 /** With one round of escapes taken off; `null` when there are none. */
 export function takeEscapesOff({ bytes, startOf, endOf }: View): View | null {

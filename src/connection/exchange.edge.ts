@@ -6,7 +6,7 @@ import type { Answer, RequestNetwork } from './ask.edge.ts';
 import { classifyNetworkError, type NetworkContext } from './classify-network-error.ts';
 import { asOwnSide } from './own-side.edge.ts';
 
-/** The deadline ends an answer that drips. */
+/** Longest silence where a request says no other; the deadline ends an answer that drips. */
 const IDLE_MS = 15_000;
 /** How long the body of a refusal is waited for: the status has already decided. */
 const DETAIL_MS = 3000;

@@ -23,20 +23,7 @@ import {
 import { changedBy } from '../fleet/step-back.ts';
 import { takesBack } from '../fleet/takes-back.ts';
 import { formatPublicKey, readPlan } from '../fleet/verify-plan.runner.ts';
-import {
-	askPauses,
-	type Braked,
-	type BrakeFlags,
-	changeRecord,
-	confirmAt,
-	dropSigning,
-	isOvertaken,
-	keepRecorded,
-	loadRecord,
-	wantChecks,
-	withBrakes,
-	withChecks,
-} from './fleet-brakes.ts';
+import { type Braked, type BrakeFlags, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import { damageAt, withoutDamaged } from './fleet-damage.ts';
 import {
 	checkPublicKeys,
@@ -51,6 +38,15 @@ import {
 	writtenIn,
 } from './fleet-files.ts';
 import { OVER, showChange } from './fleet-preview.ts';
+import {
+	askPauses,
+	changeRecord,
+	confirmAt,
+	dropSigning,
+	isOvertaken,
+	keepRecorded,
+	loadRecord,
+} from './fleet-record.ts';
 import { overtaken, readStored, replaceStored, withPlace } from './fleet-store.ts';
 import { saveSecret } from './secret-output.ts';
 

@@ -36,7 +36,7 @@ export async function gatherReports(
 		reports.set(report.deviceId, known ? newer(known, report) : report);
 	};
 	for (const path of from) for (const report of await fromFiles(told, path, nowMs)) add(report);
-	if (prometheus !== undefined) for (const report of await fromPrometheus(shell, prometheus, flags, nowMs)) add(report);
+	if (prometheus !== undefined) for (const report of await fromPrometheus(shell, prometheus, nowMs)) add(report);
 	const isAlone = from.length === 0 && prometheus === undefined;
 	if (flags.service || isAlone) for (const report of await fromService(shell, flags, nowMs)) add(report);
 	return reports;

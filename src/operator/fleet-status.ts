@@ -15,9 +15,10 @@ import {
 } from '../fleet/progress.ts';
 import { withSeen } from '../fleet/rollout-record.ts';
 import { compilePlan, type PlannedDevice } from '../fleet/targeting.ts';
-import { changeRecord, lookAtRecord, withChecks } from './fleet-brakes.ts';
+import { withChecks } from './fleet-brakes.ts';
 import { readPlanFile } from './fleet-files.ts';
 import { judgement, type Limits } from './fleet-limits.ts';
+import { changeRecord, lookAtRecord } from './fleet-record.ts';
 import { gatherReports, type SourceFlags } from './fleet-reports.ts';
 import { settingsTrouble, warnOfRecord, warnOfTroubles } from './fleet-troubles.ts';
 import { alikeIds, readInventory } from './inventory.ts';

@@ -25,18 +25,7 @@ import {
 import { wayBackOf, whoStays } from '../fleet/step-back.ts';
 import { compilePlan, hasBegun } from '../fleet/targeting.ts';
 import { formatPublicKey } from '../fleet/verify-plan.runner.ts';
-import {
-	askPauses,
-	askSealed,
-	type Braked,
-	type BrakeFlags,
-	changeRecord,
-	confirmAt,
-	loadRecord,
-	wantChecks,
-	withBrakes,
-	withChecks,
-} from './fleet-brakes.ts';
+import { type Braked, type BrakeFlags, wantChecks, withBrakes, withChecks } from './fleet-brakes.ts';
 import {
 	envelopeIn,
 	type PlanFile,
@@ -51,6 +40,7 @@ import {
 } from './fleet-files.ts';
 import { keysLost, publishSigned, refusePastBrake, signPayload, unrecorded } from './fleet-plan.ts';
 import { changeRow, nameThose, showChange } from './fleet-preview.ts';
+import { askPauses, askSealed, changeRecord, confirmAt, loadRecord } from './fleet-record.ts';
 import { overtaken } from './fleet-store.ts';
 import { readInventory } from './inventory.ts';
 import { replaceFile } from './secret-output.ts';

@@ -41,19 +41,14 @@ interface Point {
 }
 
 /** Devices are known by their label `device`: the agent pushes it, and has it in `/metrics`. */
-export async function fromPrometheus(
-	shell: Shell,
-	given: string,
-	flags: { readonly caFile?: string | undefined },
-	nowMs: number,
-): Promise<DeviceReport[]> {
+export async function fromPrometheus(shell: Shell, given: string, nowMs: number): Promise<DeviceReport[]> {
 	const baseUrl = normalizeBaseUrl(given);
 	if (baseUrl === null)
 		throw new AgentError('usage', '--prometheus is not an http or https address without user, query or fragment.', {
 			remedy: 'Give the address before /api/v1, such as http://127.0.0.1:8428.',
 		});
 	const authorization = storeCredential(shell, 'IDV_PROMETHEUS_AUTHORIZATION');
-	return withClient({ caFile: flags.caFile ?? shell.env['IDV_CA_FILE'], env: shell.env }, async (client) => {
+	return withClient({ caFile: shell.env['IDV_CA_FILE'], env: shell.env }, async (client) => {
 		const ask = async (query: string): Promise<Point[]> => {
 			const url = new URL(`${baseUrl.replace(/\/$/, '')}/api/v1/query`);
 			url.search = String(new URLSearchParams({ query }));

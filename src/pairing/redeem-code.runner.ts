@@ -184,7 +184,7 @@ function uncertain(host: string, { failure: cause, worth }: Refused): AgentError
 /** Workflows that a refusal carries for a person to choose from. */
 const MAX_OFFERED = 500;
 
-/** The code is still good: the refusal says what to choose from. */
+/** A refusal that says what to choose from, with what is known of the code. */
 function offering(
 	{ workflowId, baseUrl, sent }: RedeemedPlan,
 	{ failure: { message }, worth }: Refused,

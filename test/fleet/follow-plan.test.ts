@@ -774,12 +774,12 @@ describe('the trust in a plan', () => {
 	async function look({ device, server }: Awaited<ReturnType<typeof givenFleetDevice>>) {
 		await device.untilTimers(3);
 		const { length } = server.answers;
-		const isAnswered = () => {
+		const advance = () => {
 			// The answer before may not be read yet: then the next look is not due by the first of these.
 			device.clock.advance(INTERVAL_MS);
 			return expect.poll(() => server.answers.length, { timeout: 3000 }).toBeGreaterThan(length);
 		};
-		await isAnswered().catch(isAnswered);
+		await advance().catch(advance);
 	}
 
 	test('a device with a name of its fleet refuses a plan of another one, and of none [F340]', async () => {
