@@ -99,9 +99,6 @@ const refused = ({ warnings }: Status) => warnings.some(({ message }) => message
 
 test.each([
 	[4409, { confirmKind: 'never' }],
-	[1000, { confirmKind: 'never' }],
-	[1008, { confirmKind: 'never' }],
-	[4409, { subprotocol: 'x.y' }],
 	[1000, { subprotocol: 'x.y' }],
 ])(
 	'where each new channel ends the old one (%i), %j costs the place once, and is refused then [F1613]',
@@ -132,7 +129,6 @@ test.each([4409, 1000, 1008])(
 );
 
 test.each([
-	[1008, { tokenPointer: '/nowhere' }],
 	[1000, { tokenPointer: '/nowhere' }],
 	[1008, { confirmKind: 'never' }],
 ])(
@@ -151,37 +147,31 @@ test.each([
 	},
 );
 
-test.each([4409, 1000])(
-	'where each new channel ends the old one (%i), a good change is in force beside a workflow that is refused [F1645]',
-	async (code) => {
-		const given = await givenOnePlace({ code, revokes: true });
-		const { home, good, device, registrations } = given;
-		await home.writeSettings({ ...good, workflowId: 'nope', service: { channelPath: '/ws/device?v=2' } });
-		await device.daemon.reload();
-		const offline = await secondsOffline(given, 400);
-		expect.soft(offline).toBeLessThan(45);
-		expect.soft(registrations()).toBeLessThan(30);
-		const { state, workflow, problem } = device.agent.status();
-		expect([state, workflow.live, workflow.wanted]).toEqual(['online', 'check-in', 'nope']);
-		expect(problem?.params).toMatchObject({ status: 404, workflowId: 'nope' });
-		expect(device.agent.ways.runtime().resolved.settings.service.channelPath).toBe('/ws/device?v=2');
-	},
-);
+test('where each new channel ends the old one, a good change is in force beside a workflow that is refused [F1645]', async () => {
+	const given = await givenOnePlace({ code: 4409, revokes: true });
+	const { home, good, device, registrations } = given;
+	await home.writeSettings({ ...good, workflowId: 'nope', service: { channelPath: '/ws/device?v=2' } });
+	await device.daemon.reload();
+	const offline = await secondsOffline(given, 400);
+	expect.soft(offline).toBeLessThan(45);
+	expect.soft(registrations()).toBeLessThan(30);
+	const { state, workflow, problem } = device.agent.status();
+	expect([state, workflow.live, workflow.wanted]).toEqual(['online', 'check-in', 'nope']);
+	expect(problem?.params).toMatchObject({ status: 404, workflowId: 'nope' });
+	expect(device.agent.ways.runtime().resolved.settings.service.channelPath).toBe('/ws/device?v=2');
+});
 
-test.each([1008, 1000])(
-	'where a registration takes the Connection before it away (%i), a wrong path beside another cadence costs seconds [F1646]',
-	async (code) => {
-		const given = await givenOnePlace({ code, revokes: true, permitsMore: true });
-		const { home, good, device } = given;
-		await home.writeSettings({ ...good, heartbeatCadence: 7, service: { channelPath: '/nope' } });
-		await device.daemon.reload();
-		const offline = await secondsOffline(given, 400);
-		expect.soft(offline).toBeLessThan(20);
-		const { state, channel, warnings } = device.agent.status();
-		expect([state, channel.heartbeatCadence]).toEqual(['online', 7]);
-		expect(warnings.some(({ message }) => message.startsWith('service.channelPath:'))).toBe(true);
-	},
-);
+test('where a registration takes the Connection before it away, a wrong path beside another cadence costs seconds [F1646]', async () => {
+	const given = await givenOnePlace({ code: 1008, revokes: true, permitsMore: true });
+	const { home, good, device } = given;
+	await home.writeSettings({ ...good, heartbeatCadence: 7, service: { channelPath: '/nope' } });
+	await device.daemon.reload();
+	const offline = await secondsOffline(given, 400);
+	expect.soft(offline).toBeLessThan(20);
+	const { state, channel, warnings } = device.agent.status();
+	expect([state, channel.heartbeatCadence]).toEqual(['online', 7]);
+	expect(warnings.some(({ message }) => message.startsWith('service.channelPath:'))).toBe(true);
+});
 
 test('where another channel is refused, and a registration takes the Connection away, a wrong path beside another cadence costs seconds [F1647]', async () => {
 	const given = await givenOnePlace({ code: 1000, revokes: true, refusesMore: true });

@@ -1,4 +1,4 @@
-/** 1,000 codes that strangers might print, through the real pairing of a real agent: who is asked anything by the network? */
+/** Codes that strangers might print, through the real pairing of a real agent: who is asked anything by the network? */
 import { createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { listen } from '../connection/network-peers.ts';
 import { givenAgent, type RunningAgent } from '../harness/harness.ts';
 
 const ALLOWED = 'https://id.example.com';
-const CODES = 1000;
+const CODES = 300;
 
 /** A proxy through which everything goes, which lets nothing through and remembers where it should have gone. */
 async function givenProxy(): Promise<{ url: string; targets: string[] }> {
@@ -150,7 +150,7 @@ async function tryAll(device: RunningAgent, codes: number): Promise<number> {
 	return sent;
 }
 
-describe('of 1,000 codes that strangers might print, none throws, and none has the agent ask anybody', () => {
+describe('of 300 codes that strangers might print, none throws, and none has the agent ask anybody', () => {
 	test.each([
 		['but the origin that its settings trust', { pairing: { trustedOrigins: [ALLOWED] } }],
 		['but the service that its settings name', { baseUrl: ALLOWED }],
@@ -158,7 +158,7 @@ describe('of 1,000 codes that strangers might print, none throws, and none has t
 		const proxy = await givenProxy();
 		const device = await givenAgent({ settings: { ...settings, network: { proxy: proxy.url } } });
 		const sent = await tryAll(device, CODES / 2);
-		expect(sent).toBeGreaterThan(20);
+		expect(sent).toBeGreaterThan(5);
 		expect(proxy.targets.length).toBeGreaterThanOrEqual(sent);
 		expect(new Set(proxy.targets)).toEqual(new Set(['id.example.com:443']));
 	});

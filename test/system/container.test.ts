@@ -1,16 +1,13 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { chownSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { buildExecutable } from '../../scripts/executable.ts';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { startService } from '../../src/service/embedded-service.ts';
-import { ensureTools, prepareTree } from './machine.ts';
+import { ROOT } from './built.ts';
 
-const ROOT = resolve(import.meta.dirname, '../..');
-const TREES = join(ROOT, 'build/trees');
 const PAGE = readFileSync(join(ROOT, 'docs/containers.md'), 'utf8');
 const PATH = '/usr/sbin:/usr/bin:/sbin:/bin';
 
@@ -47,13 +44,10 @@ let image: string;
 
 /** As docs/containers.md makes it; Debian's packages and the executable are there already. */
 beforeAll(async () => {
-	ensureTools();
+	const { executable, tree } = inject('built');
 	directory = mkdtempSync(join(tmpdir(), 'idv-container-'));
 	image = join(directory, 'image');
-	const outDir = join(directory, 'built');
-	const architecture = process.arch === 'arm64' ? 'arm64' : 'x64';
-	const executable = await buildExecutable({ root: ROOT, architecture, outDir }, 'idv-agent');
-	execFileSync('cp', ['--archive', prepareTree(TREES, 'bookworm'), image]);
+	execFileSync('cp', ['--archive', tree, image]);
 	cpSync(executable, join(image, HOME, 'idv-agent'));
 	const steps = instruction('RUN', (line) => !line.startsWith('apt-get'));
 	execFileSync('chroot', [image, 'sh', '-ec', steps], { env: { PATH } });

@@ -1,15 +1,13 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildDebianPackage } from '../../scripts/debian-package.ts';
-import { buildExecutable } from '../../scripts/executable.ts';
-import { createMachine, ensureTools, type Machine, prepareTree } from './machine.ts';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { makeReal } from '../update/packages.ts';
+import { ROOT } from './built.ts';
+import { createMachine, type Machine } from './machine.ts';
 import { startTrialService, type TrialService } from './service.ts';
 
-const ROOT = resolve(import.meta.dirname, '../..');
 const BUILD = join(ROOT, 'build');
-const SUITE = process.env['IDV_TEST_SUITE'] ?? 'bookworm';
 /** `SYSTEM=short`, for CI: fewer rounds of the same. */
 const SHORT = process.env['SYSTEM'] === 'short';
 const PORT = 8490;
@@ -29,25 +27,13 @@ LoadCredential=dmi-serial:/root/serial
 let device: Machine;
 let service: TrialService;
 let packages: string[];
+let directory: string;
 
 beforeAll(async () => {
-	ensureTools();
-	const architecture = process.arch === 'arm64' ? 'arm64' : 'x64';
-	const executable = await buildExecutable({ root: ROOT, architecture, outDir: join(BUILD, 'system') });
-	packages = await Promise.all(
-		['0.1.0', '0.2.0'].map((version) =>
-			buildDebianPackage({
-				root: ROOT,
-				executable,
-				architecture,
-				version,
-				epoch: 1_780_000_000,
-				outDir: join(BUILD, 'system', version),
-				compression: 'gzip',
-			}),
-		),
-	);
-	const tree = prepareTree(join(BUILD, 'trees'), SUITE);
+	const { real, tree } = inject('built');
+	mkdirSync(BUILD, { recursive: true });
+	directory = mkdtempSync(join(BUILD, 'system-'));
+	packages = [makeReal(real, '0.1.0', 'good', directory), real];
 	device = createMachine(tree, join(BUILD, 'machines'));
 	service = await startTrialService(device.network, PORT, API_KEY);
 	await device.boot();
@@ -56,6 +42,7 @@ beforeAll(async () => {
 afterAll(async () => {
 	await service?.stop();
 	await device?.destroy();
+	rmSync(directory, { recursive: true, force: true });
 });
 
 /** Puts a file on the running machine, under /root unless told. */
