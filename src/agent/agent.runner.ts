@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { asError, type Failure } from '../base/errors.ts';
 import { accessOf, keepConnections } from '../connection/connection-tokens.runner.ts';
 import { keepLine, UNSAVED_LINE } from '../connection/line.runner.ts';
-import { livenessOf } from '../connection/link.runner.ts';
+import { livenessOf } from '../connection/liveness.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { bearsOn } from '../connection/settings-bearing.ts';
 import { supervise } from '../connection/supervisor.ts';

@@ -292,7 +292,10 @@ export function superviseLinks(
 				cancelRenewal = clock.schedule(renewalAtMs - clock.monotonicMs(), () =>
 					dispatch({ type: 'renewalDue', generation, atMs: clock.monotonicMs() }),
 				);
+				return;
 			}
+			default:
+				effect satisfies never;
 		}
 	}
 

@@ -34,11 +34,17 @@ export function receiveMessages(
 		// What is held back for a move is not stored yet.
 		const isKept = !isMoving;
 		if (!message) return isKept;
-		if (message.type === 'workflow.changed') {
-			parts.workflow.follow(message.workflowId);
-			parts.requestReconcile();
-		} else
-			parts.dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
+		switch (message.type) {
+			case 'workflow.changed':
+				parts.workflow.follow(message.workflowId);
+				parts.requestReconcile();
+				break;
+			case 'connection.revoked':
+				parts.dispatch({ type: 'link', generation, event: { type: 'connectionRevoked', atMs: clock.monotonicMs() } });
+				break;
+			default:
+				message satisfies never;
+		}
 		return isKept;
 	};
 }

@@ -4,7 +4,6 @@ import { type Failure, failure } from '../base/errors.ts';
 import type { Log } from '../base/log.edge.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import type { Frame, Heartbeat, HeartbeatExtras } from '../protocol/channel.ts';
-import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { messagesIn } from '../protocol/frame-messages.ts';
 import type { Settings } from '../settings/table.ts';
 import type { Channel, ChannelEvent, ChannelOptions, LineEnd } from './channel.edge.ts';
@@ -15,8 +14,8 @@ import type { DeviceTime } from './device-time.runner.ts';
 import { asMeant } from './evidence.ts';
 import { startHeartbeats } from './heartbeats.runner.ts';
 import type { Line } from './line.runner.ts';
-import { LEAST_PING_MS, MOST_PING_MS } from './line-rhythm.ts';
 import { authorizationFor, type Credential, type LinkEffect, type LinkEvent } from './link.ts';
+import { livenessOf } from './liveness.ts';
 import { replacedBy } from './recent-cuts.ts';
 import type { Runtime } from './runtime.runner.ts';
 import type { Registration } from './supervisor.ts';
@@ -97,7 +96,6 @@ interface Running {
 
 /** A service that does not answer a goodbye is left: the whole agent has to end within 3 s. */
 const CLOSE_MS = 2000;
-const LEAST_SILENCE_MS = 10_000;
 
 export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const { clock, report } = options;
@@ -106,7 +104,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	const leaving = new Set<Channel>();
 	/** Registrations of links that are over. */
 	const late = new Map<Running, AbortController>();
-	let onDrained: (() => void)[] = [];
+	const onDrained: (() => void)[] = [];
 	/** The last heartbeat on any channel. */
 	let beat = { sentAtMs: Number.NEGATIVE_INFINITY, cadenceMs: 0 };
 
@@ -266,7 +264,10 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 				const life = { wasOpen: event.line !== null, openMs: event.line?.lifeMs, outlived };
 				const ended = { attempt, atMs, failure, timedOut, closeCode, ...life, hasOther: link.hasOther };
 				report.event(generation, { type: 'channelEnded', ...ended });
+				return;
 			}
+			default:
+				event satisfies never;
 		}
 	};
 
@@ -309,9 +310,7 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 	};
 
 	const tellIfDrained = () => {
-		if (leaving.size + late.size > 0) return;
-		for (const resolve of onDrained) resolve();
-		onDrained = [];
+		if (leaving.size + late.size === 0) for (const resolve of onDrained.splice(0)) resolve();
 	};
 
 	return {
@@ -333,6 +332,9 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 					link.cancelTimer = clock.schedule(effect.delayMs, () =>
 						report.event(generation, { type: 'timerFired', attempt: effect.attempt, atMs: clock.monotonicMs() }),
 					);
+					return;
+				default:
+					effect satisfies never;
 			}
 		},
 		end(generation) {
@@ -356,18 +358,6 @@ export function createLinkRunner(options: LinkRunnerOptions): LinkRunner {
 		drained: () =>
 			leaving.size + late.size === 0 ? Promise.resolve() : new Promise((resolve) => onDrained.push(resolve)),
 	};
-}
-
-/** How often a channel is pinged and how long its silence is borne, in milliseconds; a limit of 0 bears any. Less than two pings would end a channel that is well. */
-export function livenessOf(
-	{ request }: Registration,
-	{ heartbeatMode, silenceLimitSeconds }: Pick<Settings['service'], 'heartbeatMode' | 'silenceLimitSeconds'>,
-): { cadenceMs: number; pingIntervalMs: number; silenceLimitMs: number } {
-	const cadenceMs = (request.heartbeatCadence ?? DEFAULT_HEARTBEAT_CADENCE) * 1000;
-	const usualMs = heartbeatMode === 'ping' ? cadenceMs : Math.min(cadenceMs, MOST_PING_MS);
-	const limitMs = silenceLimitSeconds === null ? Math.max(LEAST_SILENCE_MS, 2 * usualMs) : silenceLimitSeconds * 1000;
-	const pingIntervalMs = limitMs === 0 ? usualMs : Math.min(usualMs, Math.max(LEAST_PING_MS, limitMs / 2));
-	return { cadenceMs, pingIntervalMs, silenceLimitMs: limitMs && Math.max(limitMs, 2 * pingIntervalMs) };
 }
 
 /** Whether a Connection may register again is up to the service; where it may not, something else has to be brought. */

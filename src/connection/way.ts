@@ -1,30 +1,44 @@
 /** The way by which links go: the settings that lead to the service, with the files that they name. Pure. */
 import type { ResolvedSettings } from '../settings/resolve.ts';
-import { listSettings, valueAt } from '../settings/table.ts';
+import { listSettings, type Settings, valueAt } from '../settings/table.ts';
 import type { DeviceState, Way } from '../state/device-state.ts';
 
-/** Of `service.*`: what a channel is opened with. The others are read when they are needed. */
-const OF_CHANNEL = [
-	'channelPath',
-	'channelAuth',
-	'queryName',
-	'subprotocol',
-	'firstMessages',
-	'confirmKind',
-	'heartbeatMode',
-	'heartbeatBody',
-	'silenceLimitSeconds',
-	'nextConnection',
-	'headers',
-	'headersFile',
-];
-const OF_REGISTRATION = ['service.registrationPath', 'service.tokenPointer'];
+/** When each setting of the dialect counts: for what a channel is opened with, for a registration, or whenever it is read. */
+const USED: { readonly [Name in keyof Settings['service']]: 'channel' | 'registration' | 'inUse' } = {
+	tokenPointer: 'registration',
+	registrationPath: 'registration',
+	channelPath: 'channel',
+	channelAuth: 'channel',
+	queryName: 'channel',
+	subprotocol: 'channel',
+	firstMessages: 'channel',
+	confirmKind: 'channel',
+	heartbeatMode: 'channel',
+	heartbeatBody: 'channel',
+	heartbeatFields: 'inUse',
+	pingKind: 'inUse',
+	pongBody: 'inUse',
+	ackBody: 'inUse',
+	frameContents: 'inUse',
+	jsonInBinary: 'inUse',
+	ignoreKinds: 'inUse',
+	maxMessageBytes: 'inUse',
+	connectionLifeSeconds: 'inUse',
+	silenceLimitSeconds: 'channel',
+	kindPointer: 'inUse',
+	notificationIdPointer: 'inUse',
+	closeCodes: 'inUse',
+	nextConnection: 'channel',
+	headers: 'channel',
+	headersFile: 'channel',
+	actOnMessages: 'inUse',
+};
 
-const isOfRegistration = (path: string) => OF_REGISTRATION.includes(path);
+const useOf = (path: string) =>
+	path.startsWith('service.') ? USED[path.slice('service.'.length) as keyof typeof USED] : undefined;
+const isOfRegistration = (path: string) => useOf(path) === 'registration';
 export const isOfWay = (path: string) =>
-	path.startsWith('network.') ||
-	isOfRegistration(path) ||
-	(path.startsWith('service.') && OF_CHANNEL.includes(path.slice('service.'.length)));
+	path.startsWith('network.') || isOfRegistration(path) || useOf(path) === 'channel';
 
 /** The way of the settings. @param files contents by path, of the files that these settings name. */
 export function wayOf(

@@ -1,5 +1,8 @@
 /** Why a device is not as it should be, in words, from the codes that metrics and heartbeats carry. Pure. */
-const REASONS: Readonly<Record<string, string>> = {
+import type { UPDATE_REASONS } from '../protocol/update-reasons.ts';
+
+/** For the codes that say more than their message. */
+const OF_CODES: Readonly<Record<string, string>> = {
 	'workflow-unknown': 'the service does not know the workflow',
 	'workflow-missing': 'no workflow is set for it',
 	unpaired: 'it is not paired',
@@ -25,6 +28,9 @@ const REASONS: Readonly<Record<string, string>> = {
 	'plan-outdated': 'it refuses the plan that is served: it knows a newer one, or another one under the same revision',
 	'plan-invalid': 'it refuses the plan that is served: it is not valid',
 	'disk-low': 'its disk is nearly full',
+};
+
+const OF_ORDERS: Readonly<Record<(typeof UPDATE_REASONS)[number], string>> = {
 	'not-installed': 'idv-agent-updates is not installed on it',
 	disabled: 'its settings do not allow updates (update.enabled)',
 	'waiting-window': 'it waits for its time in the update window',
@@ -44,6 +50,8 @@ const REASONS: Readonly<Record<string, string>> = {
 	'apt-disk': 'its disk has no room for the version',
 	'apt-script': 'a script of a package failed',
 };
+
+const REASONS: ReadonlyMap<string, string> = new Map(Object.entries({ ...OF_CODES, ...OF_ORDERS }));
 
 /** Answers to a registration. A device that is not online may have nothing else in force, unless it says since when it has not followed. */
 export const REFUSED_REQUESTS: readonly string[] = ['workflow-unknown', 'access-forbidden', 'request-rejected'];
@@ -70,6 +78,6 @@ export const REFUSED_PLANS: readonly string[] = [
 
 /** @param workflowId the workflow that it is about. */
 export function reasonIn(code: string, workflowId?: string): string {
-	const words = REASONS[code] ?? code;
+	const words = REASONS.get(code) ?? code;
 	return workflowId ? words.replace(/the workflow$/, `the workflow ${workflowId}`) : words;
 }

@@ -164,21 +164,22 @@ export type AgentMessage =
 	| { readonly type: 'workflow.changed'; readonly workflowId: string }
 	| { readonly type: 'connection.revoked' };
 
-const agentMessageSchema = later(() =>
-	z.discriminatedUnion('type', [
-		z.object({ type: z.literal('workflow.changed'), workflowId: workflowIdSchema }),
-		z.object({ type: z.literal('connection.revoked') }),
-	]),
-);
+const FIELDS: {
+	readonly [Type in AgentMessage['type']]: z.ZodType<Omit<Extract<AgentMessage, { type: Type }>, 'type'>>;
+} = {
+	'workflow.changed': later(() => z.object({ workflowId: workflowIdSchema })),
+	'connection.revoked': later(() => z.object({})),
+};
 
 /** The message to act on in a notification, or `null`. */
 export function readAgentMessage(notification: Notification): AgentMessage | null {
-	if (notification.kind !== 'workflow.changed' && notification.kind !== 'connection.revoked') return null;
+	if (!Object.hasOwn(FIELDS, notification.kind)) return null;
+	const type = notification.kind as AgentMessage['type'];
 	const document = parseJson(notification.content);
 	if (!isObject(document)) return null;
 	// The kind may be at a configured place; the fields are the document's own.
-	const message = agentMessageSchema.safeParse({ ...document, type: notification.kind });
-	return message.success ? message.data : null;
+	const fields = FIELDS[type].safeParse(document);
+	return fields.success ? ({ ...fields.data, type } as AgentMessage) : null;
 }
 
 function isName(value: unknown): value is string {

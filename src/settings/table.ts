@@ -1,7 +1,4 @@
-/** Every setting: its name, meaning, unit, range and default. */
-import * as z from 'zod';
-import { AUTHORIZATION_PARAMETER } from '../protocol/authorization.ts';
-import { DEFAULT_MESSAGE_BYTES, HEARTBEAT_FIELDS, MAX_FRAME_BYTES } from '../protocol/channel.ts';
+/** Every setting: its name, meaning, unit, range and default; those of a dialect are in service-settings.ts. */
 import {
 	cardAddressSchema,
 	DEFAULT_HEARTBEAT_CADENCE,
@@ -11,9 +8,9 @@ import {
 	serialSchema,
 	workflowIdSchema,
 } from '../protocol/device-connection.ts';
-import { DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../protocol/endpoints.ts';
 import { forwardedHeaderSchema } from '../protocol/forwarded-headers.ts';
-import { later, made } from '../protocol/later.ts';
+import { later } from '../protocol/later.ts';
+import { SERVICE_SETTINGS } from './service-settings.ts';
 import {
 	file,
 	flag,
@@ -29,24 +26,14 @@ import {
 } from './setting-kinds.ts';
 import {
 	baseUrl,
-	channelPlace,
-	closeCodes,
 	fetchedUrl,
 	fleetNameSchema,
-	frameContents,
-	kindOfMessage,
 	labelSchema,
-	messageTemplate,
-	nextPlace,
 	origin,
-	pointer,
 	publicKeySchema,
-	registrationPath,
 	SCAN_SUFFIXES,
-	serviceHeader,
 	text,
 	timeWindow,
-	tokenPlace,
 	urlPath,
 } from './value-schemas.ts';
 
@@ -97,130 +84,7 @@ export const SETTINGS = {
 		baudRate: number(300, 921_600, 9600, 'Speed of a serial scanner in bits per second, 300 to 921600.'),
 		suffix: oneOf(SCAN_SUFFIXES, 'auto', 'End of a scan: cr, lf, none (a quiet moment) or auto (any of them).'),
 	},
-	service: {
-		tokenPointer: optionalText(
-			tokenPlace,
-			'Place of the Connection token in the answer to a registration: a JSON pointer such as /data/token, header:NAME, cookie:NAME, or "" for the whole body (in a file or --set; an empty variable is not set).',
-		),
-		registrationPath: setting(
-			'text',
-			registrationPath,
-			ENDPOINTS.deviceConnection,
-			'Path under baseUrl at which the device registers; it may have a query, and {deviceId} and {workflowId} in it.',
-		),
-		channelPath: setting(
-			'text',
-			channelPlace,
-			DEFAULT_CHANNEL_PATH,
-			'Path of the notification channel under baseUrl, or its whole address (wss://…) where it is elsewhere; it may have a query, and {deviceId} and {workflowId} in it. A change is tried beside the live channel.',
-		),
-		channelAuth: oneOf(
-			['header', 'query', 'queryToken'],
-			'header',
-			'How the channel is authorized: header; query ("Connection TOKEN" in a parameter); queryToken (the token alone in it). A change is tried beside the live channel.',
-		),
-		queryName: setting(
-			'text',
-			later(() => text.regex(/^[\w.~-]{1,64}$/, 'must be the name of a query parameter such as authorization')),
-			AUTHORIZATION_PARAMETER,
-			'Name of the query parameter that carries the Connection where channelAuth is query or queryToken.',
-		),
-		subprotocol: optionalText(
-			later(() => text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
-			'WebSocket subprotocol that the channel asks for; left out, none. A change is tried beside the live channel.',
-		),
-		firstMessages: setting(
-			'list',
-			later(() => z.array(made(messageTemplate('first'))).max(8, 'must have at most 8 entries')),
-			[],
-			'Messages that the device sends as soon as the channel is open (authenticate, subscribe): texts or JSON with {token} (the Connection), {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in them. A change is tried beside the live channel.',
-		),
-		confirmKind: optionalText(
-			kindOfMessage,
-			'Kind of the message that confirms a channel: without it the device is not online, and after 10 s the channel is opened again. It is not kept. A change is tried beside the live channel.',
-		),
-		heartbeatMode: oneOf(
-			['frame', 'ping', 'off'],
-			'frame',
-			'Heartbeats as a JSON frame, as a WebSocket ping, or not at all; a change is tried beside the live channel.',
-		),
-		heartbeatBody: optionalText(
-			messageTemplate('heartbeat'),
-			'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. A change is tried beside the live channel.',
-		),
-		heartbeatFields: setting(
-			'list',
-			later(() =>
-				z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
-			),
-			[],
-			'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateReason (why an ordered version is not installed), updateTakenBack (the version); for services that take them.',
-		),
-		pingKind: optionalText(
-			kindOfMessage,
-			"Kind of a message that is the application's own ping: it is answered with pongBody and not kept.",
-		),
-		pongBody: setting(
-			'text',
-			messageTemplate('answer'),
-			'{"type":"pong"}',
-			'Answer to a message of pingKind: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it.',
-		),
-		ackBody: optionalText(
-			messageTemplate('answer'),
-			'Acknowledgement of each notification once it is stored (events.durable: in memory or on the disk), or, while the disk takes nothing, once all applications have it: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; left out, none. With {id} in it, a notification without an id gets none.',
-		),
-		frameContents: setting(
-			'text',
-			frameContents,
-			'auto',
-			'Messages in one frame: one; body (the JSON behind headers of STOMP); lines, array or a pointer to one (/events), at most 1000; auto (one, or up to 64 lines or records of objects).',
-		),
-		jsonInBinary: flag(false, 'Whether a binary frame that holds JSON is read like a text one.'),
-		ignoreKinds: list(
-			kindOfMessage,
-			64,
-			'Kinds of messages that are not notifications (answers to heartbeats, chatter): counted, not kept, run no hook.',
-		),
-		maxMessageBytes: number(
-			1024,
-			MAX_FRAME_BYTES,
-			DEFAULT_MESSAGE_BYTES,
-			'Largest message that is kept, 1024 to 16777216 bytes; a larger one is dropped and becomes an event with its size.',
-		),
-		connectionLifeSeconds: optionalNumber(
-			60,
-			315_360_000,
-			'Life of a Connection that does not say its own, 60 to 315360000 seconds: it is renewed before that time is over.',
-		),
-		silenceLimitSeconds: optionalNumber(
-			0,
-			86_400,
-			'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s). A change is tried beside the live channel.',
-		),
-		kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification, before type, event or kind.'),
-		notificationIdPointer: optionalText(
-			pointer,
-			'JSON pointer to the id of a notification, by which duplicates are known; left out: /id.',
-		),
-		closeCodes: setting(
-			'object',
-			closeCodes,
-			{},
-			'Meaning of close codes, such as {"4001": "refused", "4002": "retry"}: refused (the Connection), replaced (another channel took its place) or retry (an outage).',
-		),
-		nextConnection: optionalText(
-			nextPlace,
-			'Place of the next Connection where it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. A change is tried beside the live channel.',
-		),
-		headers: list(
-			serviceHeader,
-			32,
-			'Headers (Name: value) of every request to the service, and of the channel, such as "X-Tenant: north".',
-		),
-		headersFile: file('The same for headers that are secret: a file with one Name: value on each line; needs baseUrl.'),
-		actOnMessages: flag(true, 'Whether workflow.changed and connection.revoked from the service are acted on.'),
-	},
+	service: SERVICE_SETTINGS,
 	network: {
 		proxy: masked(
 			optionalText(

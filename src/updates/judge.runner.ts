@@ -92,34 +92,48 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	for (;;) {
 		const look = await takeLook();
 		const verdict = judge({ ...trial, judgeSeconds: parts.judgeSeconds }, look);
-		if (verdict.type === 'wait') await pause(verdict.forMs);
-		else if (verdict.type === 'tryLine') {
-			if (await isLineToBlame(trial, look)) continue;
-			return goBack({ ...trial, fault: 'not-online' });
-		} else if (verdict.type === 'standIn') {
-			// As for one that is judged: it may be the service that is away.
-			const isLine = verdict.fault === 'not-online' && (trial.before === 'offline' || !(await parts.getsThrough()));
-			if (isLine) await pause(SLOW_LOOK_MS);
-			else await letStandIn({ ...trial, phase: 'standsIn', fault: verdict.fault });
-		} else if (verdict.type === 'finish') {
-			const { status, text } = await system.finishConfiguring();
-			say(`dpkg was cut off: ${lastLine(text)}`);
-			const after = await system.readInstalled();
-			const isOld = after !== null && isBefore(trial, after);
-			if (isOld || status === DPKG_BUSY) await pause(AGAIN_MS[0]);
-			else {
-				trial = { ...trial, wasFinished: true };
-				await keep.saveTrial(trial);
+		switch (verdict.type) {
+			case 'wait':
+				await pause(verdict.forMs);
+				break;
+			case 'tryLine':
+				if (!(await isLineToBlame(trial, look))) return goBack({ ...trial, fault: 'not-online' });
+				break;
+			case 'standIn': {
+				// As for one that is judged: it may be the service that is away.
+				const isLine = verdict.fault === 'not-online' && (trial.before === 'offline' || !(await parts.getsThrough()));
+				if (isLine) await pause(SLOW_LOOK_MS);
+				else await letStandIn({ ...trial, phase: 'standsIn', fault: verdict.fault });
+				break;
 			}
-		} else if (verdict.type === 'goBack') return goBack({ ...trial, fault: verdict.fault });
-		else {
-			if (verdict.type === 'keep') {
+			case 'finish':
+				await finish();
+				break;
+			case 'goBack':
+				return goBack({ ...trial, fault: verdict.fault });
+			case 'keep':
 				say(`Version ${trial.to} works.`);
 				await keep.saveOutcomes({ ...(await keep.outcomes()), kept: trial.to });
-			}
-			await end();
-			return verdict.type === 'keep' ? 'kept' : 'none';
+				await end();
+				return 'kept';
+			case 'end':
+				await end();
+				return 'none';
+			default:
+				verdict satisfies never;
 		}
+	}
+
+	async function finish(): Promise<void> {
+		const { status, text } = await system.finishConfiguring();
+		say(`dpkg was cut off: ${lastLine(text)}`);
+		const after = await system.readInstalled();
+		const isOld = after !== null && isBefore(known, after);
+		if (isOld || status === DPKG_BUSY) {
+			await pause(AGAIN_MS[0]);
+			return;
+		}
+		if (trial) await keepChanged({ ...trial, wasFinished: true });
 	}
 
 	async function takeLook(): Promise<Look> {

@@ -1,6 +1,7 @@
 /** Words for versions that did not work here: for the status, a warning, and `update show`. Pure. */
 import { type Failure, failure } from '../base/errors.ts';
 import type { Status } from '../protocol/local-api.ts';
+import type { Fault } from './judge.ts';
 import type { Outcomes, TakenBack } from './record.ts';
 
 export const reportTakenBack = ({ takenBack }: Outcomes): NonNullable<Status['updates']>['takenBack'] =>
@@ -12,17 +13,19 @@ function lastTakenBack({ takenBack, kept }: Outcomes): TakenBack | null {
 	return last && (kept === null || kept === last.by) ? last : null;
 }
 
-const FAULT_WORDS: Readonly<Record<string, string>> = {
+const FAULT_WORDS: Readonly<Record<Fault, string>> = {
 	crashes: 'it died three times',
 	reboots: 'the device was started three times without it coming online',
 	'not-ready': 'it did not answer',
 	'not-online': 'it did not come or stay online, although the version before was',
 	'no-heartbeat': 'it sent no heartbeat, or had no answer to a ping',
 	unfinished: 'a script of its package failed',
+	interrupted: 'its files did not come in full',
+	'service-away': 'the service was away',
 };
 
 /** Why a version was taken back, as the end of a sentence. */
-export const inWords = (fault: string): string => FAULT_WORDS[fault] ?? fault;
+export const inWords = (fault: string): string => (FAULT_WORDS as Readonly<Record<string, string>>)[fault] ?? fault;
 
 /** What took the place of a version: another build of it has the same name. */
 export const successor = (version: string, by: string): string => (by === version ? 'The build from before' : by);

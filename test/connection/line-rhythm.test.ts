@@ -14,8 +14,8 @@ import {
 	type SavedLine,
 	UNKNOWN_RHYTHM,
 } from '../../src/connection/line-rhythm.ts';
-import { livenessOf } from '../../src/connection/link.runner.ts';
 import { type LinkEvent, startLink, transition } from '../../src/connection/link.ts';
+import { livenessOf } from '../../src/connection/liveness.ts';
 import { randomFrom } from './virtual-fleet.ts';
 
 const SECOND = 1000;

@@ -2,8 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import type { Channel, ChannelEvent, ChannelOptions } from '../../src/connection/channel.edge.ts';
-import { createLinkRunner, livenessOf } from '../../src/connection/link.runner.ts';
+import { createLinkRunner } from '../../src/connection/link.runner.ts';
 import type { LinkEffect } from '../../src/connection/link.ts';
+import { livenessOf } from '../../src/connection/liveness.ts';
 import type { Registration } from '../../src/connection/supervisor.ts';
 import { resolveSettings } from '../../src/settings/resolve.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
