@@ -125,9 +125,10 @@ function createAgent(
 	const agent = secure
 		? new HttpsAgent({ ...kept, rejectUnauthorized: !acceptsAll, ...(tls && { secureContext: tls }) })
 		: new HttpAgent(kept);
-	// A server may have named a shorter time.
-	agent.on('free', (socket: Socket) => socket.setTimeout(Math.min(socket.timeout || keptMs, keptMs)));
-	const { createConnection, destroy, getName } = agent;
+	const { createConnection, destroy, getName, keepSocketAlive } = agent;
+	// A server may name a shorter time, at which Node looks only beside one of the agent. As an option that one would hold for connecting, too.
+	const keeper = Object.assign(Object.create(agent), { options: { timeout: keptMs } });
+	agent.keepSocketAlive = (socket) => keepSocketAlive.call(keeper, socket);
 	agent.getName = (options) => `${getName.call(agent, options)} ${(options as { keptFor?: string }).keptFor}`;
 	const way = proxy === null ? directWay(names) : tunnel(new URL(proxy), tls, names);
 	const handshake = resuming((options: AgentConnectOptions) => createConnection.call(agent, options) as TLSSocket);

@@ -117,13 +117,15 @@ test('a network that retires lets an answer end that is under way, and closes wh
 		response.write('first ');
 		held.resolve(response);
 	});
+	// Neither the server nor the rest of a time closes what is kept.
+	server.keepAliveTimeout = 0;
 	const port = await listen(server);
 	const network = await createNetwork({}, {});
 	onTestFinished(() => network.close());
 	const get = (path: string) =>
 		network.ask({
 			...{ method: 'GET', url: new URL(`http://127.0.0.1:${port}${path}`), headers: {}, body: null, idleMs: 5000 },
-			...{ signal: new AbortController().signal, keeps: 4000 },
+			...{ signal: new AbortController().signal, keeps: 600_000 },
 		});
 	const [answer, other] = await Promise.all([get('/held'), get('/other')]);
 	await text(other);
@@ -134,4 +136,18 @@ test('a network that retires lets an answer end that is under way, and closes wh
 	(await held.promise).end('second');
 	expect(await text(answer)).toBe('first second');
 	await expect.poll(open).toBe(0);
+});
+
+test('a connection is kept no longer than the server says, which may close it under the next request [F1858]', async () => {
+	const closed = Promise.withResolvers<void>();
+	const head = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nKeep-Alive: timeout=2\r\n\r\n';
+	const { port } = await rawServer((socket) => void socket.once('close', closed.resolve).write(`${head}ok`));
+	const network = await createNetwork({}, {});
+	onTestFinished(() => network.close());
+	const answer = await network.ask({
+		...{ method: 'GET', url: new URL(`http://127.0.0.1:${port}/`), headers: {}, body: null, idleMs: 5000 },
+		...{ signal: new AbortController().signal, keeps: 600_000 },
+	});
+	expect(await text(answer)).toBe('ok');
+	await closed.promise;
 });
