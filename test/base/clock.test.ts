@@ -1,3 +1,4 @@
+import { uptime } from 'node:os';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { idleClock, systemClock } from '../../src/base/clock.edge.ts';
 
@@ -59,4 +60,28 @@ test('short delays are not shared', () => {
 	systemClock.schedule(10, () => rang.push('short'));
 	vi.advanceTimersByTime(10);
 	expect(rang).toEqual(['short']);
+});
+
+test('a delay that is longer than any timer does not ring at once [F1850]', () => {
+	const rang: string[] = [];
+	const cancel = systemClock.schedule(2 ** 40, () => rang.push('in 35 years'));
+	vi.advanceTimersByTime(60_000);
+	cancel();
+	expect(rang).toEqual([]);
+});
+
+test('one that shares a wakeup and is cancelled keeps the process alive no longer [F1851]', () => {
+	vi.useRealTimers();
+	const alive = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+	const before = alive();
+	const cancelIdle = idleClock.schedule(10_000, () => {});
+	const cancel = systemClock.schedule(10_000, () => {});
+	expect(alive()).toBe(before + 1);
+	cancel();
+	expect(alive()).toBe(before);
+	cancelIdle();
+});
+
+test('sleep is reckoned from the start of the machine, in milliseconds [F1852]', () => {
+	expect(Math.abs(systemClock.sleptMs() + systemClock.monotonicMs() - uptime() * 1000)).toBeLessThan(1000);
 });

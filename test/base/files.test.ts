@@ -4,7 +4,7 @@ import fs, { type FileHandle } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { checkSocketPath, errnoOf, inWords, readText, writeDurably } from '../../src/base/files.edge.ts';
+import { checkSocketPath, errnoOf, inWords, overwrite, readText, writeDurably } from '../../src/base/files.edge.ts';
 import { findGroup, findUser } from '../../src/base/unix.edge.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { replaceFile } from '../../src/operator/secret-output.ts';
@@ -265,6 +265,12 @@ describe('a read', () => {
 		expect(fsSync.statSync('/proc/self/maps').size).toBe(0);
 		expect(await reasonOf('/proc/self/maps')).toBe('too-large: it is larger than 4 bytes');
 	});
+});
+
+test('a file that is written over has nothing behind its new content [F1859]', async () => {
+	fsSync.writeFileSync(at('file'), 'the longer content from before');
+	await overwrite(at('file'), 'short');
+	expect(fsSync.readFileSync(at('file'), 'utf8')).toBe('short');
 });
 
 test('users and groups are found by name and by number', async () => {

@@ -697,8 +697,9 @@ test('a channel that is proved by time alone is not pinged for that', async () =
 describe('a silent channel', () => {
 	test('is ended after the limit', async () => {
 		const { url } = await service((peer) => peer.pause(), { autoPong: false });
-		const ended = await open(url, { pingIntervalMs: 30, silenceLimitMs: 150 }).until('ended');
+		const ended = await open(url, { pingIntervalMs: 30, silenceLimitMs: 1500 }).until('ended');
 		expect(ended).toMatchObject({ failure: { code: 'channel-silent' }, closeCode: null, timedOut: false });
+		expect(ended.failure.params?.['seconds']).toBe(2);
 	});
 
 	test('that has answered a ping is not told as that of a service that answers none', async () => {

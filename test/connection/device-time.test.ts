@@ -71,6 +71,15 @@ describe('the warning about the clock', () => {
 		expect(time.nowMs()).toBe(NOW + 8 * HOUR);
 		expect(time.correctedMs).toBe(0);
 	});
+
+	test('hides no sleep: the time of the service has gone on meanwhile [F1863]', () => {
+		const { clock, time, hear } = start(EMPTY_STATE, NOW + 3 * DAY);
+		hear(NOW);
+		clock.sleep(8 * HOUR);
+		time.look();
+		expect(time.nowMs()).toBe(NOW + 8 * HOUR);
+		time.stop();
+	});
 });
 
 describe('the floor', () => {

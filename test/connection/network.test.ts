@@ -65,6 +65,7 @@ describe('which way is taken', () => {
 		['through the proxy out of it', true, 'https://11.1.2.3/', { ...set, NO_PROXY: '10.0.0.0/8' }],
 		['directly to an IPv6 address in NO_PROXY', false, 'https://[fd00::1]/', { ...set, NO_PROXY: 'fd00::1' }],
 		['directly into an IPv6 network', false, 'https://[fd00::1]/', { ...set, NO_PROXY: 'fd00::/8' }],
+		['directly to a network of one address [F1853]', false, 'https://10.1.2.3/', { ...set, NO_PROXY: '10.1.2.3/32' }],
 		['directly to a bracketed IPv6 address', false, 'https://[fd00::1]/', { ...set, NO_PROXY: '[fd00::1]:443' }],
 		['directly to a name with its dot', false, 'https://id.example.com./', { ...set, NO_PROXY: 'id.example.com' }],
 		['directly for the usual port of http', false, http, { ...set, NO_PROXY: 'id.example.com:80' }],

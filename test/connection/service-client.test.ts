@@ -4,6 +4,7 @@ import { createServer as createTcpServer } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError, type Failure } from '../../src/base/errors.ts';
+import type { RequestNetwork } from '../../src/connection/ask.edge.ts';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import {
 	createServiceClient,
@@ -520,6 +521,35 @@ describe('through a proxy', () => {
 	});
 });
 
+test('a Connection is found behind another cookie of the answer [F1855]', async () => {
+	const cookies = ['lang=de; Path=/', 'device=cn-0123456789abcdef; Path=/; HttpOnly'];
+	const { url } = await service((_request, response) => response.writeHead(201, { 'set-cookie': cookies }).end('{}'));
+	const found = await register(url, { tokenPointer: 'cookie:device' });
+	expect(found).toMatchObject({ ok: true, token: 'cn-0123456789abcdef' });
+});
+
+test('a refusal whose body does not come is told in seconds, not at the deadline [F1856]', async () => {
+	const { port } = await rawServer((socket) => socket.write('HTTP/1.1 403 No\r\ncontent-length: 9\r\n\r\n'));
+	// Longer than a test may take.
+	const refused = await register(`http://127.0.0.1:${port}`, { deadlineMs: 600_000 });
+	expect(refused).toMatchObject({ ok: false, failure: { params: { status: 403 } } });
+});
+
+test('a silent service is left after 15 s, but not while it has a code: the code would be lost [F1857]', async () => {
+	const silences: number[] = [];
+	const network: RequestNetwork = {
+		proxyName: () => null,
+		async ask({ idleMs }) {
+			silences.push(idleMs);
+			throw new Error('This is all that is looked at.');
+		},
+	};
+	const made = createServiceClient({ network, userAgent: 'idv-agent/test' });
+	for (const authorization of [CODE, { scheme: 'ApiKey', credential: 'ak-0123456789abcdef' } as const])
+		await made.registerDevice({ baseUrl: 'https://id.example', authorization, request: REQUEST, deadlineMs: 40_000 });
+	expect(silences).toEqual([40_000, 15_000]);
+});
+
 describe('the preflight', () => {
 	test.each([200, 401, 404, 405, 500])('is content with %i and sends no credential', async (status) => {
 		const { url, asked } = await service(saying(status, ''));
@@ -536,13 +566,19 @@ describe('the preflight', () => {
 		expect((await (await client()).preflight(url)).failure?.code).toBe('captive-portal');
 	});
 
-	test('takes a redirect under verified TLS as an answer of the service', async () => {
-		const server = createHttpsServer(identity('server'), (_request, response) =>
-			response.writeHead(302, { location: 'https://login.example.com/' }).end(),
-		);
-		const made = await client({ caFile: fixture('ca.pem') });
-		expect((await made.preflight(`https://localhost:${await listen(server)}`)).failure).toBeNull();
-	});
+	test.each([
+		[302, undefined],
+		[511, 'captive-portal'],
+	])(
+		'takes a redirect under verified TLS as an answer of the service, and no demand to log in: %i [F1854]',
+		async (status, code) => {
+			const server = createHttpsServer(identity('server'), (_request, response) =>
+				response.writeHead(status, { location: 'https://login.example.com/' }).end(),
+			);
+			const made = await client({ caFile: fixture('ca.pem') });
+			expect((await made.preflight(`https://localhost:${await listen(server)}`)).failure?.code).toBe(code);
+		},
+	);
 
 	test('names what stands in the way', async () => {
 		const made = await client();

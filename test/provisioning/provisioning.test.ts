@@ -3,10 +3,11 @@ import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { exitStatusOf } from '../../src/base/errors.ts';
 import { checkSettings } from '../../src/diagnosis/settings-check.runner.ts';
-import { wipe } from '../../src/provisioning/files.edge.ts';
+import { encryptCredential } from '../../src/provisioning/encrypt-credential.edge.ts';
+import { type ProvisionRecord, wasTaken, wipe, withTaken } from '../../src/provisioning/files.edge.ts';
 import { type ProvisionParts, provision } from '../../src/provisioning/provision.runner.ts';
 import type { LoadedSettings } from '../../src/settings/load.runner.ts';
 import { type AgentPaths, choosePaths } from '../../src/settings/paths.runner.ts';
@@ -235,6 +236,39 @@ describe('a provisioning file', () => {
 		expect((await stat(file)).mode & 0o777).toBe(0o600);
 		expect(await place.settings()).toMatchObject({ credential: { apiKeyFile: file } });
 		expect(await place.filesWith(SECRET)).toEqual(['state/provisioned.api-key']);
+	});
+
+	test.skipIf(process.getuid?.() !== 0)(
+		'gives such a secret to the user of the agent (needs root) [F1864]',
+		async () => {
+			const place = await givenPlace();
+			await chown(place.paths.stateDir, 4711, 4712);
+			await place.bring(FILE);
+			await place.take({ seal: async () => null });
+			expect(await stat(join(place.paths.stateDir, 'provisioned.api-key'))).toMatchObject({ uid: 4711, gid: 4712 });
+		},
+	);
+
+	test.each([
+		['gives the same again', 'cat', true],
+		['gives another text', 'echo another', false],
+		['fails', 'exit 1', false],
+	])(
+		'is encrypted only where its decryption %s: the medium is wiped afterwards [F1865]',
+		async (_what, decrypt, isGood) => {
+			const { directory } = await givenPlace();
+			const script = `#!/bin/sh\nif [ "$1" = encrypt ]; then cat; else ${decrypt}; fi\n`;
+			await writeFile(join(directory, 'systemd-creds'), script, { mode: 0o755 });
+			vi.stubEnv('PATH', `${directory}:${process.env['PATH']}`);
+			onTestFinished(() => void vi.unstubAllEnvs());
+			expect((await encryptCredential('idv-agent.api-key', SECRET)) !== null).toBe(isGood);
+		},
+	);
+
+	test('is remembered beside fifteen others, the oldest forgotten first', () => {
+		let record: ProvisionRecord = { schemaVersion: 1, taken: [] };
+		for (let number = 1; number <= 17; number += 1) record = withTaken(record, `file ${number}`, 'x', PARTS.now);
+		expect([1, 2, 17].map((number) => wasTaken(record, `file ${number}`))).toEqual([false, true, true]);
 	});
 
 	test('that does not go together with the settings there are strands nobody', async () => {

@@ -5,6 +5,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AgentError, type Failure, toFailure } from '../../src/base/errors.ts';
+import { watchDirectories } from '../../src/base/watch.edge.ts';
 import {
 	MAX_SETTINGS_BYTES,
 	readSecretFile,
@@ -426,6 +427,15 @@ describe('noticing changes', () => {
 		write(configFile, '{}');
 		await again;
 		expect(reports()).toBe(2);
+	});
+
+	test('changes that do not stop are reported all the same [F1860]', async () => {
+		const times = { quietMs: 600_000, maxWaitMs: 1 };
+		const reported = Promise.withResolvers<void>();
+		const watch = watchDirectories(() => [[configDirectory, () => true]], times, reported.resolve);
+		write(configFile, '{}');
+		await reported.promise;
+		watch.close();
 	});
 
 	test('after closing there are no reports, whatever a reload that was under way names then', async () => {

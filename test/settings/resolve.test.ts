@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { decideForward } from '../../src/local-api/forward-rules.ts';
+import { choosePaths } from '../../src/settings/paths.runner.ts';
 import { nearestName, type ResolvedSettings, resolveSettings, type SettingsLayer } from '../../src/settings/resolve.ts';
 import { environmentName, listSettings } from '../../src/settings/table.ts';
 
@@ -498,4 +499,24 @@ test('a value that another file changes beneath a bad one is taken; one that was
 	expect(support(['one'], ['one', 5], ['two', 5])).toBe('two');
 	expect(support(['one'], [undefined, 5])).toBe('one');
 	expect(support(['one'], ['one', 'high'], ['two', 5])).toBe('high');
+});
+
+test('where the files are is said by a flag before a variable, that before systemd, and of its directories by the first [F1866]', () => {
+	const env = { STATE_DIRECTORY: '/var/lib/one:/var/lib/two', RUNTIME_DIRECTORY: '/run/one:/run/two' };
+	const named = {
+		...env,
+		IDV_AGENT_STATE_DIR: '/named/state',
+		IDV_AGENT_RUN_DIR: '/named/run',
+		IDV_AGENT_CONFIG: '/named/a.json',
+	};
+	const [usual, bySystemd, byVariable, byFlag] = [
+		choosePaths({}, {}),
+		choosePaths({}, env),
+		choosePaths({}, named),
+		choosePaths({ config: '/flag/b.json', stateDir: '/flag/state', runDir: '/flag/run' }, named),
+	].map(({ configFile, stateDir, runDir }) => [configFile, stateDir, runDir]);
+	expect(usual).toEqual(['/etc/idv-agent/config.json', '/var/lib/idv-agent', '/run/idv-agent']);
+	expect(bySystemd).toEqual(['/etc/idv-agent/config.json', '/var/lib/one', '/run/one']);
+	expect(byVariable).toEqual(['/named/a.json', '/named/state', '/named/run']);
+	expect(byFlag).toEqual(['/flag/b.json', '/flag/state', '/flag/run']);
 });

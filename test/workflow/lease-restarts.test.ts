@@ -1,5 +1,5 @@
 /** Leases over restarts of the agent: by their file, and by a device whose change waits. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -174,4 +174,14 @@ test('a lease that ran out while the agent was away holds nothing up', async () 
 	const again = await restart(device);
 	await again.untilLive('document-check');
 	expect(again.agent.leases.list()).toEqual({ leases: [] });
+});
+
+test('a lease of an application that is in the file no more does not come back with a restart; others cannot read them [F1861]', () => {
+	const directory = givenDirectory();
+	const begin = () => keepLeases({ clock: createSteppedClock(), requestReconcile() {}, store: leaseFile(directory) });
+	const leases = begin();
+	for (const name of ['kiosk', 'lobby:visit', 'desk:visit']) leases.hold(name, 60);
+	leases.releaseOthers(['desk:']);
+	expect(statSync(join(directory, 'leases.json')).mode & 0o777).toBe(0o600);
+	expect(begin().held.map(({ name }) => name)).toEqual(['kiosk', 'desk:visit']);
 });

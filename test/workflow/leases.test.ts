@@ -11,6 +11,7 @@ import {
 	heldUntil,
 	holdLease,
 	type Leases,
+	leftOf,
 	MAX_LEASES,
 	NO_LEASES,
 	releaseLease,
@@ -25,6 +26,12 @@ describe('leases', () => {
 		expect(heldUntil(leases, 90_999)).toBe(91_000);
 		expect(heldUntil(leases, 91_000)).toBeNull();
 		expect(heldUntil(releaseLease(leases, 'kiosk'), 31_000)).toBeNull();
+	});
+
+	test('one of another boot of the machine counts for nothing, nor does a change that waits for it [F1862]', () => {
+		const lease = (sinceMs: number) => ({ name: 'kiosk', work: '', sinceMs, untilMs: 60_000 });
+		const left = leftOf({ leases: [lease(1000), lease(9000)], waiting: { workflowId: 'w', sinceMs: 9000 } }, 5000);
+		expect(left).toEqual({ leases: [lease(1000)], waiting: null });
 	});
 
 	test('it can be made shorter, and released twice', () => {

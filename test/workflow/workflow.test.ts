@@ -157,6 +157,8 @@ describe('the settings decide', () => {
 		expect(warnings).toMatchObject([{ code: 'workflow-fixed', message: expect.stringContaining('boarding') }]);
 		expect(device.agent.status().workflow).toMatchObject({ wanted: 'check-in', live: 'check-in' });
 		expect(registrations(service)).toEqual([201]);
+		service.changeWorkflow(DEVICE_ID, 'check-in');
+		await device.untilStatus((status) => status.warnings.length === 0);
 		await device.home.writeSettings({ workflowId: 'boarding' });
 		await device.daemon.reload();
 		expect(await device.untilLive('boarding')).toMatchObject({ warnings: [] });
