@@ -347,9 +347,13 @@ describe('a clock that is wrong', () => {
 	test('that is set does not disturb what is under way', async () => {
 		const service = await givenService({ connectionTtlSeconds: 1000 });
 		const device = await givenPairedAgent(service);
+		const startedMs = Date.parse(device.agent.status().startedAt);
+		const setByMs = -device.clock.wallMs();
 		device.clock.setWall(0);
 		device.clock.advance(799_000);
 		expect(registrations(service)).toEqual([201]);
+		// By the clock as it is now.
+		expect(Date.parse(device.agent.status().startedAt)).toBe(startedMs + setByMs);
 		const closed = service.waitFor('channel-closed');
 		device.clock.advance(26_000);
 		await closed;

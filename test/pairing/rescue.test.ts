@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { failure } from '../../src/base/errors.ts';
 import { sentenceOf } from '../../src/base/sentences.ts';
+import { knownWorth, othersInDoubt } from '../../src/pairing/known-worth.ts';
 import { differingIssuer, isRefusal, REFUSALS_TO_RESCUE, sameCode, standingOf } from '../../src/pairing/rescue.ts';
 
 const token = (claims: object) => `h.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.s`;
@@ -59,4 +60,13 @@ test('what the service refuses is a refusal; a line, a clock, a portal or a full
 			['dns-failed', 'clock-wrong', 'captive-portal', 'service-failed', 'service-overloaded', 'proxy-refused'] as const
 		).map(isRefusal),
 	).toEqual(Array(6).fill(false));
+});
+
+test('of many codes in doubt the newest are remembered', () => {
+	const attempt = { attemptId: 'a', tokenHash: 'code 0', host: 'id.example', at: '2030-01-01T00:00:00.000Z' };
+	let doubted: string[] = [];
+	for (let number = 1; number <= 20; number += 1)
+		doubted = othersInDoubt({ ...attempt, tokenHash: `c${number}`, doubted }, 'another', attempt.host);
+	const worthOf = (hash: string) => knownWorth({ ...attempt, doubted }, hash, 'https://id.example');
+	expect(['c1', 'c4', 'c5', 'c20'].map(worthOf)).toEqual([null, null, 'uncertain', 'uncertain']);
 });

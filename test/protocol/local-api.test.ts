@@ -78,6 +78,10 @@ describe('a request to pair', () => {
 		expect(pairRequestSchema.safeParse({ code: 'x', workflowId: ' w' }).success).toBe(false);
 		expect(workflowRequestSchema.safeParse({ workflowId: 'a\nb' }).success).toBe(false);
 		expect(workflowRequestSchema.parse({ workflowId: 'wf-1' })).toEqual({ workflowId: 'wf-1' });
+		const waits = [3600, 3601].map((waitSeconds) =>
+			workflowRequestSchema.safeParse({ workflowId: 'wf-1', waitSeconds }),
+		);
+		expect(waits.map(({ success }) => success)).toEqual([true, false]);
 	});
 });
 

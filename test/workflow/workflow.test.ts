@@ -360,10 +360,12 @@ describe('a workflow that is set by a caller who waits until it is live', () => 
 
 	test('stays as long as another caller waits for it', async () => {
 		const { device, release, outcome } = await givenHeld();
-		const late = device.agent.setWorkflow('boarding', { waitMs: 1000 }).catch((error: AgentError) => error.code);
+		const late = device.agent
+			.setWorkflow('boarding', { waitMs: 1000 })
+			.catch(({ code, message }: AgentError) => [code, message]);
 		await new Promise((resolve) => setImmediate(resolve));
 		device.clock.advance(1000);
-		expect(await late).toBe('request-timeout');
+		expect(await late).toEqual(['request-timeout', 'Workflow boarding is not live after 1 s.']);
 		expect(device.agent.status()).toMatchObject({ workflow: { wanted: 'boarding' } });
 		release();
 		expect(await outcome).toBeNull();
