@@ -23,11 +23,14 @@ interface Rules {
 async function givenOnePlace({ code, revokes = false, permitsMore = false, refusesMore = false }: Rules) {
 	const tokens = new Set<string>();
 	let registrations = 0;
+	/** What the device has asked for, and what became of its channels. */
+	let steps = 0;
 	let place: WebSocket | null = null;
 	const server = createServer(async (request, response) => {
 		if (request.method === 'GET') return void response.end();
 		const { workflowId } = (await json(request)) as { workflowId: string };
 		registrations += 1;
+		steps += 1;
 		if (workflowId !== 'check-in') return void response.writeHead(404).end('{"error":"workflow"}');
 		const token = `tr-${String(registrations).padStart(16, '0')}`;
 		if (revokes) {
@@ -40,6 +43,7 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false, refus
 	const sockets = new WebSocketServer({
 		server,
 		verifyClient: ({ req }: { req: IncomingMessage }, answer) => {
+			steps += 1;
 			if (!req.url?.startsWith('/ws/device')) return answer(false, 404);
 			const isKnown = tokens.has(req.headers.authorization?.replace('Connection ', '') ?? '');
 			if (isKnown && refusesMore && place?.readyState === place?.OPEN && place) return answer(false, 409);
@@ -48,6 +52,9 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false, refus
 		handleProtocols: () => false,
 	});
 	sockets.on('connection', (socket) => {
+		socket.once('close', () => {
+			steps += 1;
+		});
 		if (!permitsMore) place?.close(code);
 		place = socket;
 	});
@@ -66,30 +73,33 @@ async function givenOnePlace({ code, revokes = false, permitsMore = false, refus
 	};
 	const device = await givenAgent({ home, settings: good });
 	await device.untilState('online');
-	return { home, good, device, registrations: () => registrations };
+	return { home, good, device, registrations: () => registrations, steps: () => steps };
 }
 
 /** So often: a registration, a Connection that is saved, and two handshakes may follow each other. */
 const STEPS = 4;
-/** Waits for work like that of the device, a file that is flushed beside a request: as long as that takes on this machine. */
-async function settled({
-	home,
-	good,
-}: Pick<Awaited<ReturnType<typeof givenOnePlace>>, 'home' | 'good'>): Promise<void> {
-	for (let step = 0; step < STEPS; step += 1)
+/**
+ * Waits for work like that of the device, a file that is flushed beside a request: as long as that takes on this machine. Once where the
+ * device is online and does nothing.
+ */
+async function settled({ home, good, device, steps }: Awaited<ReturnType<typeof givenOnePlace>>, before: number) {
+	for (let step = 0; step < STEPS; step += 1) {
 		await Promise.all([
 			writeFile(join(home.directory, 'beside'), 'x', { flush: true }),
 			fetch(good.baseUrl, { headers: { connection: 'close' } }).then((answer) => answer.text()),
 		]);
+		if (steps() === before && device.agent.status().state === 'online') return;
+	}
 }
 
 /** Seconds of so many of the device's in which it was not online. */
 async function secondsOffline(given: Awaited<ReturnType<typeof givenOnePlace>>, seconds: number): Promise<number> {
 	const { clock, agent } = given.device;
 	let offline = 0;
-	for (let second = 0; second < seconds; second += 1) {
+	for (let second = 0, before = 0; second < seconds; second += 1) {
 		clock.advance(1000);
-		await settled(given);
+		await settled(given, before);
+		before = given.steps();
 		if (agent.status().state !== 'online') offline += 1;
 	}
 	return offline;
