@@ -370,7 +370,7 @@ test.each([
 		return signs[Math.floor((seed / 2 ** 32) * signs.length)];
 	};
 	const taken: string[] = [];
-	for (let count = 0; count < 10_000; count += 1) {
+	for (let count = 0; count < 2000; count += 1) {
 		const token = Array.from({ length: 16 + (count % 49) }, next).join('');
 		if (/\D/.test(token) && kindOf(token) !== null) taken.push(token);
 	}
@@ -386,7 +386,7 @@ test.each([16, 32, 64])(
 			seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
 			return SIGNS_WITH_COLON[Math.floor((seed / 2 ** 32) * SIGNS_WITH_COLON.length)];
 		};
-		const codes = Array.from({ length: 1000 }, () => Array.from({ length }, next).join(''));
+		const codes = Array.from({ length: 300 }, () => Array.from({ length }, next).join(''));
 		const refused = codes.filter((code) => readScannedText(code).code === null);
 		expect(refused.length).toBeLessThan(codes.length / 6);
 		expect(refused.filter((code) => !code.includes(':'))).toEqual([]);
