@@ -178,7 +178,7 @@ test('a limit of silence that is shorter than two pings ends no channel that is 
 		device.clock.advance(1);
 		const now = new Date(device.clock.wallMs()).toISOString();
 		const isHeard = ({ state, channel }: Status) => state !== 'online' || channel.lastAnswerAt === now;
-		while (!isHeard(device.agent.status())) await device.client.request('agent', 'GET', '/v1/status');
+		await expect.poll(() => isHeard(device.agent.status())).toBe(true);
 	}
 	const { state, warnings } = device.agent.status();
 	expect([offline, state]).toEqual([[], 'online']);
