@@ -114,25 +114,24 @@ test.each([1000, 1008])(
 	},
 );
 
-test.each([1001, 1005, 1006, 1011, 1012, 1013, 4401, 4403])(
-	'a device that is alone is not taken for two where its channels end at once with %i for an hour, nor with any code for 4 min [F669]',
-	(code) => {
-		for (const [endsWith, untilMs] of [
-			[code, 60 * MINUTE] as const,
-			...CODES.map((each) => [each, 4 * MINUTE] as const),
-		])
-			for (const seed of SEEDS) {
-				const world = createWorld(seed);
-				const device = world.device(true, {
-					handshake(channel) {
-						if (world.now() < untilMs) world.later(20, () => channel.end(endsWith));
-						return null;
-					},
-				});
-				device.begin(0);
-				const saidMs = world.run(60 * MINUTE, () => device.says() === 'duplicate-device');
-				expect.soft(saidMs, `${endsWith}, seed ${seed}`).toBeNull();
-			}
+test.each([
+	...[1001, 1005, 1006, 1011, 1012, 1013, 4401, 4403].map((code) => [code, 60] as const),
+	...CODES.map((code) => [code, 4] as const),
+])(
+	'a device that is alone is not taken for two where its channels end at once with %i for %i min [F669]',
+	(code, minutes) => {
+		for (const seed of SEEDS) {
+			const world = createWorld(seed);
+			const device = world.device(true, {
+				handshake(channel) {
+					if (world.now() < minutes * MINUTE) world.later(20, () => channel.end(code));
+					return null;
+				},
+			});
+			device.begin(0);
+			const saidMs = world.run(60 * MINUTE, () => device.says() === 'duplicate-device');
+			expect.soft(saidMs, `seed ${seed}`).toBeNull();
+		}
 	},
 );
 
@@ -170,6 +169,8 @@ test.each(Object.keys(TROUBLES))('a device that is alone is not taken for two be
 			const world = createWorld(seed);
 			const trouble = TROUBLES[name]?.(world.random, () => world.now() / SECOND);
 			const { lifeSeconds = () => 0, isWell = () => true, codes = [code] } = trouble ?? {};
+			// One that has codes of its own is the same for each of these.
+			if (trouble?.codes && code !== 1000) continue;
 			const device = world.device(true, {
 				handshake(channel) {
 					if (!isWell(world.now() / SECOND)) return ANSWERS.unreachable;
