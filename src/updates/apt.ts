@@ -1,6 +1,7 @@
 /** The words for apt, and whether its simulation shows exactly the version that was ordered and no package of others. Pure. */
 import { versionProblem } from '../base/debian-version.ts';
 import { AgentError } from '../base/errors.ts';
+import type { PackageState } from './judge.ts';
 
 export const PACKAGE = 'idv-agent';
 /** The packages of this project. */
@@ -90,3 +91,38 @@ const CLASSES = [
 /** What kind of failure the words of apt and dpkg tell. Source: apt 2.6 to 3.0, dpkg 1.21. */
 export const classOf = (words: string): (typeof CLASSES)[number][0] | 'apt-failed' =>
 	CLASSES.find(([, pattern]) => pattern.test(words))?.[0] ?? 'apt-failed';
+
+/** The fields that dpkg-query is asked for, in this order. */
+export const PACKAGE_FIELDS = ['db:Status-Status', 'db:Status-Eflag', 'Version', 'Architecture', 'Installed-Size'];
+
+/** Those fields with `|` between them; `null` for a package that is not there. */
+export function packageIn(answer: string) {
+	const [told = '', flag, version = '', architecture = '', kilobytes = '0'] = answer.trim().split('|');
+	if (['not-installed', 'config-files', ''].includes(told)) return null;
+	const isConfigured = ['installed', 'triggers-awaited', 'triggers-pending'].includes(told);
+	// dpkg flags a package before it asks the script of the version that is there: its files are all in place then.
+	const isHalf = told === 'half-installed' || (flag !== 'ok' && told !== 'half-configured');
+	const state: PackageState = isHalf ? 'half' : isConfigured ? 'whole' : 'unconfigured';
+	return { version, architecture, bytes: Number(kilobytes) * 1024, state };
+}
+
+export interface UnitLook {
+	readonly isReady: boolean;
+	readonly isStopped: boolean;
+	readonly restarts: number;
+	/** A name for this run, another after each start; `null` when it does not run. */
+	readonly runId: string | null;
+}
+
+/** The words of `systemctl show`. */
+export function unitIn(answer: string): UnitLook {
+	const values = Object.fromEntries(answer.split('\n').map((line) => line.split('=', 2)));
+	return {
+		// A process whose unit is gone runs on until the next boot.
+		isReady: values['ActiveState'] === 'active' && values['LoadState'] === 'loaded',
+		// One that dies is `activating` between its starts; a person's stop leaves it inactive.
+		isStopped: values['ActiveState'] === 'inactive',
+		restarts: Number(values['NRestarts'] ?? 0) || 0,
+		runId: values['InvocationID'] || null,
+	};
+}

@@ -19,7 +19,18 @@ import {
 import { dirname, join } from 'node:path';
 import { AgentError } from '../base/errors.ts';
 import { errnoOf, syncFile } from '../base/files.edge.ts';
-import { aptWords, onlyFrom, PACKAGE, REPOSITORIES, sourceOf, whyNotInstalled } from './apt.ts';
+import {
+	aptWords,
+	onlyFrom,
+	PACKAGE,
+	PACKAGE_FIELDS,
+	packageIn,
+	REPOSITORIES,
+	sourceOf,
+	type UnitLook,
+	unitIn,
+	whyNotInstalled,
+} from './apt.ts';
 import type { Build, PackageState } from './judge.ts';
 
 const UNIT = 'idv-agent.service';
@@ -74,16 +85,10 @@ export interface InstalledPackage extends Build {
 
 /** `null` when it is not installed, or its files were removed. */
 export async function readInstalled(): Promise<InstalledPackage | null> {
-	const fields = ['db:Status-Status', 'db:Status-Eflag', 'Version', 'Architecture', 'Installed-Size'];
-	const format = fields.map((name) => `\${${name}}`).join('|');
+	const format = PACKAGE_FIELDS.map((name) => `\${${name}}`).join('|');
 	const { status, text } = await run('dpkg-query', ['--show', `--showformat=${format}`, PACKAGE], ASK_MS);
-	const [told = '', flag, version = '', architecture = '', kilobytes = '0'] = text.trim().split('|');
-	if (status !== 0 || ['not-installed', 'config-files', ''].includes(told)) return null;
-	const isConfigured = ['installed', 'triggers-awaited', 'triggers-pending'].includes(told);
-	// dpkg flags a package before it asks the script of the version that is there: its files are all in place then.
-	const isHalf = told === 'half-installed' || (flag !== 'ok' && told !== 'half-configured');
-	const state = isHalf ? 'half' : isConfigured ? 'whole' : 'unconfigured';
-	return { version, build: await readBuild(), architecture, bytes: Number(kilobytes) * 1024, state };
+	const found = status === 0 ? packageIn(text) : null;
+	return found && { ...found, build: await readBuild() };
 }
 
 /** Of the executable and of dpkg's list of all other files. The executable is read again only when it was replaced: an old card is slow. */
@@ -117,26 +122,10 @@ export async function isPackagingBusy(proc = '/proc'): Promise<boolean> {
 	return false;
 }
 
-export interface UnitLook {
-	readonly isReady: boolean;
-	readonly isStopped: boolean;
-	readonly restarts: number;
-	/** A name for this run, another after each start; `null` when it does not run. */
-	readonly runId: string | null;
-}
-
 export async function readUnit(): Promise<UnitLook> {
 	const properties = ['LoadState', 'ActiveState', 'NRestarts', 'InvocationID'].map((name) => `--property=${name}`);
 	const { text } = await run('systemctl', ['show', UNIT, ...properties], ASK_MS);
-	const values = Object.fromEntries(text.split('\n').map((line) => line.split('=', 2)));
-	return {
-		// A process whose unit is gone runs on until the next boot.
-		isReady: values['ActiveState'] === 'active' && values['LoadState'] === 'loaded',
-		// One that dies is `activating` between its starts; a person's stop leaves it inactive.
-		isStopped: values['ActiveState'] === 'inactive',
-		restarts: Number(values['NRestarts'] ?? 0) || 0,
-		runId: values['InvocationID'] || null,
-	};
+	return unitIn(text);
 }
 
 export async function readLog(lines: number): Promise<string[]> {

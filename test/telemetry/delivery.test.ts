@@ -73,8 +73,14 @@ describe('the way to the store', () => {
 		expect(Number(/content-length: (\d+)/.exec(heads[1] ?? '')?.[1])).toBeLessThan(1000);
 	});
 
-	test('ends at the deadline of a store that never answers, and after the first bytes of an answer without end', async () => {
+	test('ends at the deadline of a store that never answers, when it is called off, and after the first bytes of an answer without end [F1840]', async () => {
 		const silent = await rawServer(() => {});
+		const off = new AbortController();
+		const sent = send(delivery(`http://127.0.0.1:${silent.port}/`, { signal: off.signal }));
+		off.abort(new Error('other settings'));
+		await expect(sent).rejects.toThrow('other settings');
+		const broken = await rawServer((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf'));
+		await expect(send(delivery(`http://127.0.0.1:${broken.port}/`))).rejects.toThrow();
 		await expect(send(delivery(`http://127.0.0.1:${silent.port}/`, { deadlineMs: 50 }))).rejects.toThrow();
 		const endless = await rawServer((socket) => {
 			socket.write('HTTP/1.1 200 OK\r\n\r\n');
@@ -112,7 +118,7 @@ describe('an answer of the store', () => {
 		expect(online?.at(-1)).toBe(1);
 	});
 
-	test('429 is obeyed, in seconds and as a date', async () => {
+	test('429 is obeyed, in seconds and as a date, and no push comes before [F1835]', async () => {
 		const { sink, start } = await given(['telemetry.intervalSeconds=60']);
 		const { clock, untilTimers } = await start();
 		const idle = clock.pending;
@@ -125,10 +131,12 @@ describe('an answer of the store', () => {
 		clock.advance(5000);
 		await asked(1);
 		clock.advance(599_000);
+		expect(clock.pending).toBe(idle);
 		sink.headers = { 'retry-after': date(900_000), date: date(0) };
 		clock.advance(1000);
 		await asked(2);
 		clock.advance(899_000);
+		expect(clock.pending).toBe(idle);
 		sink.status = 200;
 		clock.advance(1000);
 		await asked(3);

@@ -19,7 +19,13 @@ function order(version: string | null, revision = 1, more: object = {}) {
 }
 
 /** A device with 0.2.0, root's settings, and an apt that installs whatever it is asked for. */
-function given({ publicKeys = [signer.publicKey], enabled = true, name = null as string | null } = {}) {
+function given({
+	publicKeys = [signer.publicKey],
+	enabled = true,
+	name = null as string | null,
+	maxDeferSeconds = 900,
+	source = null as string | null,
+} = {}) {
 	const directory = mkdtempSync(join(tmpdir(), 'apply-'));
 	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
 	const planFile = join(directory, 'update-plan.json');
@@ -33,6 +39,7 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 	const device = {
 		version: '0.2.0',
 		asked: [] as string[],
+		sources: [] as (string | null)[],
 		said: [] as string[],
 		exposed: null as Failure | null,
 		busy: 0,
@@ -53,8 +60,8 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 		say: (line) => device.said.push(line),
 		settings: {
 			fleet: { publicKeys, name } as unknown as ApplyParts['settings']['fleet'],
-			update: { enabled, judgeSeconds: 300, source: null, window: null },
-			workflow: { maxDeferSeconds: 900 },
+			update: { enabled, judgeSeconds: 300, source, window: null },
+			workflow: { maxDeferSeconds },
 		},
 		device: { deviceId: 'kiosk-1', serial: null, macAddress: null, deviceType: 'kiosk', labels: [] },
 		system: {
@@ -67,8 +74,9 @@ function given({ publicKeys = [signer.publicKey], enabled = true, name = null as
 				bytes: 1,
 				state: 'whole',
 			}),
-			async installVersion(version) {
+			async installVersion(version, _lockSeconds, how) {
 				device.asked.push(version);
+				device.sources.push(how.source);
 				return device.apt(version);
 			},
 		},
@@ -201,6 +209,19 @@ test('a lease that began since the plan was handed over is waited for; one that 
 		}),
 	).toBe('0.3.0');
 	expect(looks).toBe(10);
+});
+
+test('no lease holds root for more than half an hour, and apt reads the source that root has named [F1838]', async () => {
+	const { device, publish, apply } = given({ maxDeferSeconds: 86_400, source: '/etc/apt/kiosks.list' });
+	publish(signer.sign(order('0.3.0')));
+	device.held = Number.POSITIVE_INFINITY;
+	let looks = 0;
+	expect(
+		await apply(() => {
+			looks += 1;
+		}),
+	).toBe('0.3.0');
+	expect({ looks, sources: device.sources }).toEqual({ looks: 360, sources: ['/etc/apt/kiosks.list'] });
 });
 
 test('of two plans that come one after the other the newer one counts, also if it comes while apt is at work [F425]', async () => {

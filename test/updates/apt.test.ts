@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { aptWords, sourceOf, whyNotInstalled } from '../../src/updates/apt.ts';
+import { aptWords, packageIn, sourceOf, unitIn, whyNotInstalled } from '../../src/updates/apt.ts';
+import { installVersion } from '../../src/updates/system.edge.ts';
 
 const HEAD = 'NOTE: This is only a simulation!\nReading package lists...\nBuilding dependency tree...\n';
 const OURS = 'Inst idv-agent [0.2.0] (0.3.0 site:1 [amd64])\nConf idv-agent (0.3.0 site:1 [amd64])\n';
@@ -59,4 +60,44 @@ describe('the file of sources that counts', () => {
 		expect(sourceOf(policy(installed, offered), repositories)).toBe(expected),
 	);
 	test('is none where apt knows no version', () => expect(sourceOf('', repositories)).toBeNull());
+});
+
+test('an installation may take half an hour, and as long as it waits for the lock of another apt besides [F1836]', async () => {
+	const asked: (readonly [words: string, deadlineMs: number])[] = [];
+	await installVersion('0.3.0', 300, { source: '/etc/apt/kiosks.list' }, async (words, deadlineMs) => {
+		asked.push([words.join(' '), deadlineMs]);
+		return { status: 0, text: OURS };
+	});
+	expect(asked.map(([, ms]) => ms)).toEqual([1_800_000, 1_800_000, 2_100_000]);
+	for (const [words] of asked) expect(words).toContain('Dir::Etc::sourcelist=/etc/apt/kiosks.list');
+	for (const [words] of [asked[0] ?? [''], asked[2] ?? ['']]) expect(words).toContain('DPkg::Lock::Timeout=300');
+});
+
+test.each<[string, string, string | null]>([
+	['is whole', 'installed|ok', 'whole'],
+	['is whole with a trigger to come', 'triggers-pending|ok', 'whole'],
+	['was unpacked', 'unpacked|ok', 'unconfigured'],
+	['has a script that failed', 'half-configured|reinstreq', 'unconfigured'],
+	['was cut off while it was unpacked', 'half-installed|reinstreq', 'half'],
+	['is flagged', 'unpacked|reinstreq', 'half'],
+	['was removed', 'config-files|ok', null],
+	['was never there', '', null],
+])('a package that %s is told as that, with its size in bytes [F1836]', (_what, told, state) => {
+	const expected = state && { version: '0.3.0-1', architecture: 'arm64', bytes: 2_097_152, state };
+	expect(packageIn(told && `${told}|0.3.0-1|arm64|2048\n`)).toEqual(expected);
+});
+
+test.each<[string, string, ReturnType<typeof unitIn>]>([
+	['active', 'loaded', { isReady: true, isStopped: false, restarts: 3, runId: 'run' }],
+	['active', 'not-found', { isReady: false, isStopped: false, restarts: 3, runId: 'run' }],
+	['activating', 'loaded', { isReady: false, isStopped: false, restarts: 3, runId: 'run' }],
+	['failed', 'loaded', { isReady: false, isStopped: false, restarts: 3, runId: 'run' }],
+	['inactive', 'loaded', { isReady: false, isStopped: true, restarts: 3, runId: 'run' }],
+])('a unit that is %s and %s is looked at by its own words [F1836]', (active, load, expected) => {
+	expect(unitIn(`LoadState=${load}\nActiveState=${active}\nNRestarts=3\nInvocationID=run\n`)).toEqual(expected);
+	expect(unitIn(`LoadState=${load}\nActiveState=${active}\nNRestarts=\nInvocationID=\n`)).toEqual({
+		...expected,
+		restarts: 0,
+		runId: null,
+	});
 });

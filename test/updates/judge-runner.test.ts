@@ -411,7 +411,7 @@ test('an installation that was cut off is finished, or undone without a word aga
 	expect((await failing.keep.outcomes()).takenBack).toMatchObject([{ fault: 'unfinished' }]);
 });
 
-test('no update begins without room for the way back; a second one goes back to the version that is proved', async () => {
+test('no update begins without room for the way back; a second one goes back to the version that is proved [F1839]', async () => {
 	const { machine, keep, places, prepare, become, judge } = await givenMachine();
 	machine.free = 2000;
 	await expect(prepare('0.3.0')).rejects.toMatchObject({ failure: { code: 'disk-low' } });
@@ -420,9 +420,15 @@ test('no update begins without room for the way back; a second one goes back to 
 	await prepare('0.3.0');
 	become('0.3.0');
 	machine.status = null;
+	await keep.standIn();
 	await prepare('0.4.0');
 	expect(await keep.trial()).toMatchObject({ from: '0.2.0', to: '0.4.0', before: 'online' });
 	expect(readFileSync(join(places.directory, 'before.deb'), 'utf8')).toBe('0.2.0');
+	// The new version runs by its own unit, and its judge comes again after whatever ends him.
+	expect(readdirSync(places.runtimeUnits)).toEqual([]);
+	const unit = readFileSync(join(places.units, 'multi-user.target.wants/idv-agent-judge.service'), 'utf8');
+	expect(unit).toContain(`\nExecStart=${join(places.directory, 'idv-agent-updates')} judge\nRestart=on-failure\n`);
+	expect(unit).toContain('\nUMask=0022\n');
 	become('0.4.0');
 	expect(await judge()).toBe('wentBack');
 	expect(machine.installed?.version).toBe('0.2.0');

@@ -161,7 +161,7 @@ describe('root', () => {
 	});
 });
 
-test('a window is open between its times, over midnight too, and is never farther away than a day', () => {
+test('a window is open between its times, over midnight too, to the millisecond, and is never farther away than a day [F1837]', () => {
 	expect(untilWindowMs('02:00-05:00', new Date(2026, 0, 1, 1, 59, 30))).toBe(30_000);
 	expect(untilWindowMs('22:00-02:00', new Date(2026, 0, 1, 1, 59))).toBe(0);
 	expect(untilWindowMs('22:00-02:00', new Date(2026, 0, 1, 2, 0))).toBe(20 * 3_600_000);
@@ -187,7 +187,8 @@ test('a window is open between its times, over midnight too, and is never farthe
 					now.getSeconds(),
 					now.getMilliseconds() + waitMs,
 				);
-				if (waitMs > 0) expect([opens.getHours(), opens.getMinutes()]).toEqual([hour, minute]);
+				const found = [opens.getHours(), opens.getMinutes(), opens.getSeconds(), opens.getMilliseconds()];
+				if (waitMs > 0) expect(found).toEqual([hour, minute, 0, 0]);
 			},
 		),
 	);
