@@ -100,6 +100,13 @@ test('without encryption a plan comes from this machine only', async () => {
 	expect(await reasonOf(look('http://service.test/plan.json'))).toMatch(/is not fetched without encryption/);
 });
 
+test('a look that is called off ends at once [F1843]', async () => {
+	const server = await givenPlanServer(PLAN);
+	const off = new AbortController();
+	server.behave(() => off.abort(new Error('called off')));
+	expect(await reasonOf(look(server.url, { signal: off.signal }))).toMatch(/^plan-unreachable: .* was lost\.$/);
+});
+
 test('a query opens an object store, and is never told', async () => {
 	const { url, answers } = await givenPlanServer(PLAN);
 	expect(await look(`${url}?signature=s3cret`)).toMatchObject({ kind: 'changed' });

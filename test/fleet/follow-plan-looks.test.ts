@@ -124,6 +124,14 @@ describe('the looks', () => {
 		expect(nextLook(true)).toBe(nextLook(false));
 	});
 
+	test('come to their end with the agent, whatever is judged again afterwards [F1843]', () => {
+		const { clock, fleet, looks } = given();
+		fleet.stop();
+		fleet.reevaluate();
+		fleet.retry();
+		expect([clock.pending, looks.length]).toEqual([0, 0]);
+	});
+
 	test('begin within 10 s, and follow each other at the interval, a quarter more or less', async () => {
 		const device = given();
 		expect(device.nextInMs()).toBe(5000);

@@ -471,6 +471,9 @@ describe('a plan that does not work', () => {
 		expect(status.warnings[0]?.message).toMatch(
 			/bording, which was not online within 300 s; the device stays with check-in/,
 		);
+		const { at = '', nextTryAt = '' } = status.plan?.refused ?? {};
+		const inMs = (iso: string) => Date.parse(iso) - device.clock.wallMs();
+		expect([Math.sign(inMs(at)) < 1, inMs(nextTryAt) >= seconds(3000)]).toEqual([true, true]);
 		const told = untilBeat(service, ({ planRefused }) => planRefused === 5);
 		device.clock.advance(seconds(30));
 		expect(await told).toMatchObject({ workflowId: 'check-in', planRefused: 5 });

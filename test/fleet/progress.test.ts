@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { planSchemaOf } from '../../src/fleet/plan-format.ts';
 import { type DeviceReport, type ProgressContext, standingOf, sumUp } from '../../src/fleet/progress.ts';
-import { assignmentAt, compilePlan, planFor, rolloutPercentile } from '../../src/fleet/targeting.ts';
+import { assignmentAt, compilePlan, planFor, rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 
 const NOW = Date.UTC(2026, 10, 21, 12);
 const HOUR = 3_600_000;
@@ -214,6 +214,15 @@ describe('a fleet', () => {
 		const progress = sumUp([standingOf(rollout([ALL]), null, report(), context)]);
 		expect(progress).toMatchObject({ dueLater: 1, judged: { devices: 1, reported: 0, failed: 0 } });
 		expect(progress.steps).toMatchObject([{ later: 1 }]);
+	});
+
+	test('is due at its own moment of the spread after the plan was published [F1848]', () => {
+		const plan = planOf({ defaults: { workflowId: 'new' } });
+		const { standing, atMs } = standingOf(plan, null, report(), { ...CONTEXT, publishedMs: NOW });
+		expect({ standing, atMs }).toEqual({
+			standing: 'dueLater',
+			atMs: NOW + Math.round(shareOfSpread('K-1') * 600_000),
+		});
 	});
 
 	test('counts devices of a ring to come by what they have, so that one that is offline is one among all of them [F1343]', () => {

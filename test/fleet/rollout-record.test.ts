@@ -1,5 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { gapIn, NO_RECORD, type Signing, versionsOrdered } from '../../src/fleet/rollout-record.ts';
+import { planSchemaOf } from '../../src/fleet/plan-format.ts';
+import {
+	gapIn,
+	NO_RECORD,
+	readRecord,
+	type Signing,
+	versionsOrdered,
+	withSigning,
+} from '../../src/fleet/rollout-record.ts';
 
 /** Each after the one before it. */
 const signed: Signing[] = Array.from({ length: 100 }, (_, revision) => ({
@@ -24,6 +32,18 @@ describe('the gap in a record', () => {
 		expect(gap(one, three, two, signed[2])).toBe(2);
 		expect(gap(two, one, two, three)).toBeUndefined();
 	});
+});
+
+test('a record keeps the newest hundred signings, and of the parts that they have changed no more than can be read [F1842]', () => {
+	const document = { format: 'idv-fleet-plan/1', revision: 100, spreadSeconds: 0 };
+	const signing = { plan: planSchemaOf(document).parse(document), digest: '100' };
+	const how = { previous: '99', at: '2026-01-02T00:00:00Z', moves: [], seal: () => [] };
+	const before = { lobby: JSON.stringify({ comment: 'x'.repeat(1_000_000) }) };
+	const long = { ...NO_RECORD, signed: signed.map((one) => ({ ...one, before })) };
+	const record = withSigning(long, signing, { ...how, before });
+	expect([record.signed.length, record.signed[0]?.digest, record.signed.at(-1)?.digest]).toEqual([100, '1', '100']);
+	expect(record.signed.map((one) => one.before !== undefined).indexOf(true)).toBe(96);
+	expect(readRecord(JSON.stringify(record))?.signed.length).toBe(100);
 });
 
 describe('the versions that were ordered for a device by now', () => {

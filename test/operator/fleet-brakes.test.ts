@@ -47,7 +47,7 @@ test('check names every slip with its place, and sign writes nothing', async () 
 	expect((await sign(await plan(), ...flags)).status).toBe(0);
 });
 
-test('moves beyond the limit are signed only with their number', async () => {
+test('moves beyond the limit are signed only with their number, which an inventory must show [F1844]', async () => {
 	const { plan, inventory, sign } = await given();
 	const file = await plan(rollout({ percent: 100 }));
 	const flags = ['--inventory', inventory, '--max-moves', '10%'];
@@ -57,13 +57,12 @@ test('moves beyond the limit are signed only with their number', async () => {
 	});
 	expect((await sign(file, ...flags, '--allow-moves', '99')).status).toBe(65);
 	expect((await sign(file, ...flags, '--allow-moves', '100')).status).toBe(0);
-	await operator.expectRefused({ status: 64, code: 'usage', words: /require --inventory FILE/ }, [
-		'fleet',
-		'check',
-		file,
-		'--max-moves',
-		'10%',
-	]);
+	const words = /require --inventory FILE/;
+	for (const flag of [
+		['--max-moves', '10%'],
+		['--allow-moves', '100'],
+	])
+		await operator.expectRefused({ status: 64, code: 'usage', words }, ['fleet', 'check', file, ...flag]);
 });
 
 test('a revision is signed once', async () => {

@@ -6,8 +6,9 @@ import { createServer as createTlsServer } from 'node:https';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
+import type { Shell } from '../../src/cli/output.ts';
 import { rolloutPercentile } from '../../src/fleet/targeting.ts';
-import { withPlace } from '../../src/operator/fleet-store.ts';
+import { readStored, withPlace } from '../../src/operator/fleet-store.ts';
 import { follow } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { identity, listen } from '../connection/network-peers.ts';
@@ -1006,6 +1007,29 @@ test('--ca-file counts for plans and records at an address, and is named where i
 	await operator.expectRefused({ status: 69, code: 'certificate-untrusted', words }, signing);
 	const none = { status: 78, code: 'settings-unreadable', words: /none\.pem/ } as const;
 	await operator.expectRefused(none, [...signing, '--ca-file', join(operator.directory, 'none.pem')]);
+});
+
+test.each([
+	['"one"', '"one"'],
+	['W/"one"', null],
+	[undefined, null],
+])('a store with the ETag %s is asked with %s to change only what was seen [F1845]', async (etag, kept) => {
+	const store = createServer((_, response) => response.writeHead(200, etag === undefined ? {} : { etag }).end('{}'));
+	const shell = { env: {} } as Shell;
+	expect(await readStored(shell, `http://127.0.0.1:${await listen(store)}/plan.json`)).toMatchObject({ etag: kept });
+});
+
+test('no store gets a credential without encryption, but for one on this machine [F1845]', async () => {
+	const asked: (string | undefined)[] = [];
+	const store = createServer((request, response) => {
+		asked.push(request.headers.authorization);
+		response.end('{}');
+	});
+	const shell = { env: { IDV_STORE_AUTHORIZATION: 'Bearer abc' } } as unknown as Shell;
+	await readStored(shell, `http://127.0.0.1:${await listen(store)}/plan.json`);
+	expect(asked).toEqual(['Bearer abc']);
+	const elsewhere = readStored(shell, 'http://store.invalid/plan.json');
+	await expect(elsewhere).rejects.toMatchObject({ failure: { code: 'insecure-origin' } });
 });
 
 test('a store that knows If-Match decides who comes first [F733]', async () => {

@@ -2,6 +2,9 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import type { Shell } from '../../src/cli/output.ts';
+import { gatherReports } from '../../src/operator/fleet-reports.ts';
+import { showFleetStatus } from '../../src/operator/fleet-status.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { type Metric, stateMetrics } from '../../src/status/metrics.ts';
 import { follow } from '../cli/command.ts';
@@ -758,6 +761,14 @@ describe('idv fleet status --plan', () => {
 		expect((await status(...args, '--csv')).stdout.trim().split('\r\n')).toHaveLength(21);
 	});
 
+	test.each(['failAbove', 'minReported', 'csv', 'watch', 'inventory'])(
+		'%s says nothing without a plan [F1846]',
+		async (flag) => {
+			const failure = { code: 'usage', message: expect.stringMatching(/^--[a-z-]+ requires --plan FILE\.$/) };
+			await expect(showFleetStatus({} as Shell, { [flag]: 0.5 } as never)).rejects.toMatchObject({ failure });
+		},
+	);
+
 	test('without a report, it is said that there is none, and no limit that nobody has set', async () => {
 		const plan = await planFile({ defaults: { workflowId: 'new' } });
 		const inventory = await operator.file('devices.csv', 'deviceId\nK-1\nK-2\n');
@@ -803,6 +814,22 @@ describe('idv fleet status --plan', () => {
 			{ deviceId: 'K-1', rule: 'lobby' },
 			{ deviceId: 'K-2', rule: null },
 		]);
+	});
+
+	test('a device is heard now while the service has its channel, and when a metrics store heard it last [F1848]', async () => {
+		const nowMs = Date.now();
+		const shell = { env: operator.env() } as unknown as Shell;
+		const online = { deviceId: 'S-1', workflowId: 'new', online: true, lastHeartbeatAt: at(-5 * HOUR) };
+		operator.service.failNext('/api/device', { status: 200, body: { devices: [online] } });
+		expect((await gatherReports(shell, { service: true }, nowMs)).get('S-1')).toMatchObject({ heardAtMs: nowMs });
+		const store = createServer((request, response) => {
+			const value = [nowMs / 1000, String(nowMs / 1000 - 3600)];
+			const result = request.url?.includes('max_over_time') ? [{ metric: { device: 'S-1' }, value }] : [];
+			response.end(JSON.stringify({ status: 'success', data: { resultType: 'vector', result } }));
+		});
+		const prometheus = `http://127.0.0.1:${await listen(store)}`;
+		const heardAtMs = (await gatherReports(shell, { prometheus }, nowMs)).get('S-1')?.heardAtMs ?? 0;
+		expect(Math.abs(heardAtMs - (nowMs - HOUR))).toBeLessThan(2);
 	});
 
 	test('takes the device list of the service besides other sources, with the fields of heartbeats', async () => {

@@ -66,17 +66,22 @@ describe('apikey create', () => {
 		expect(stdout + stderr).not.toMatch(/^Error: Run/m);
 	});
 
-	test.each(['>/dev/full', '| exec true'])(
-		'with an answer that cannot be written (%s) says that the key exists, by name and id, and ends with 74 [F1471]',
-		async (where) => {
+	const key = { words: create, scheme: 'Basic', named: 'API key backend \\(id key-\\S+\\)' } as const;
+	const session = { words: ['session', 'start', '--workflow', 'checkin'], scheme: 'ApiKey', named: 'session' } as const;
+	test.each([
+		[key, '>/dev/full'],
+		[key, '| exec true'],
+		[session, '>/dev/full'],
+	])(
+		'with an answer that cannot be written (%#) says that what was made exists, by name and id, and ends with 74 [F1471]',
+		async ({ words: call, scheme, named }, where) => {
 			const script = `trap '' PIPE; "$0" "$@" ${where}; exit "\${PIPESTATUS[0]}"`;
-			const words = ['--norc', '-c', script, join(BIN, 'idv'), ...create, '--json'];
+			const words = ['--norc', '-c', script, join(BIN, 'idv'), ...call, '--json'];
 			const { PATH = '' } = process.env;
-			const ended = await promisify(execFile)('bash', words, { env: { PATH, ...env() } }).catch((error) => error);
+			const ended = await promisify(execFile)('bash', words, { env: { PATH, ...env(scheme) } }).catch((error) => error);
 			expect(ended).toMatchObject({ code: 74, stdout: '' });
-			expect(ended.stderr).toMatch(
-				/^Error: The output cannot be written: .+\. The API key backend \(id key-\S+\) exists at the service, and its secret is lost: revoke it [^\n]+\n$/,
-			);
+			const lost = 'exists at the service, and its secret is lost: revoke it [^\\n]+\\n$';
+			expect(ended.stderr).toMatch(new RegExp(`^Error: The output cannot be written: .+\\. The ${named} ${lost}`));
 			expect(ended.stderr).not.toContain('ak-');
 		},
 	);

@@ -30,8 +30,8 @@ describe('service and credential', () => {
 		expect(succeeded(byInput)).toMatchObject({ scheme: 'Basic', username: 'ada', credentialFrom: 'standard input' });
 	});
 
-	test('a credential file that others may read is used with a warning', async () => {
-		const credential = await file('credential', authorizationOf('Basic', operator.service), 0o644);
+	test('a credential file that its group may read is used with a warning [F1847]', async () => {
+		const credential = await file('credential', authorizationOf('Basic', operator.service), 0o640);
 		const { status, stderr } = await idv(['whoami', '--offline', '--authorization-file', credential]);
 		const warning = `Warning: Other users may read ${credential}. Close it: chmod 600 ${credential}\n`;
 		expect(stderr).toBe(warning);

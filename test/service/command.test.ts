@@ -82,11 +82,16 @@ describe('a running embedded service', () => {
 		expect(gone.message).toBe(`No answer from 127.0.0.1:${service.port}: is the embedded service running there?`);
 	});
 
-	test('that is something else is told so', async () => {
+	test('that is something else, or leads elsewhere, is told so, and nothing is sent on [F1841]', async () => {
 		const service = await givenService();
 		service.failNext('/api/embedded/notify', { status: 200, body: 'fine' });
 		const target = { url: service.url, authorization: credentialsOf(service).Basic };
 		await expect(notifyEmbeddedService(target, { message: 1 })).rejects.toThrow('is not an embedded service');
+		const elsewhere = await givenService();
+		const headers = { location: `${elsewhere.url}/api/embedded/notify` };
+		service.failNext('/api/embedded/notify', { status: 307, headers });
+		await expect(notifyEmbeddedService(target, { message: 1 })).rejects.toThrow('No answer from');
+		expect(elsewhere.requests).toEqual([]);
 	});
 
 	test('wants a message, and a workflow that exists', async () => {

@@ -5,6 +5,7 @@ import { readPairingCode } from '../../src/protocol/pairing-code.ts';
 import { readTokenLife } from '../../src/protocol/token-life.ts';
 import { dialectSchema, hasShape, parseDialect } from '../../src/service/dialect.ts';
 import type { DialectOptions, EmbeddedService } from '../../src/service/embedded-service.ts';
+import { createRateLimit } from '../../src/service/rate-limit.ts';
 import { createClock, credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 
 const PATH = '/api/device/connection';
@@ -107,6 +108,18 @@ describe('refusals', () => {
 			statuses.push((await register(service)).status);
 		}
 		expect(statuses).toEqual(expected);
+	});
+
+	test('of too many registrations last their minute, however many others have registered since [F1841]', () => {
+		let nowMs = 0;
+		const limit = { perMinute: 1, window: 'sliding', countsRefused: false, retryAfter: true } as const;
+		const count = createRateLimit(limit, () => nowMs);
+		for (let address = 0; address < 200; address += 1) count(`10.0.0.${address}`);
+		nowMs = 59_999;
+		for (let address = 200; address < 400; address += 1) count(`10.0.0.${address}`);
+		expect(() => count('10.0.0.0')).toThrow('registered 1 times within a minute');
+		nowMs = 60_000;
+		count('10.0.0.0');
 	});
 
 	test('of too many registrations say when to try again, unless the dialect does not', async () => {

@@ -139,7 +139,7 @@ describe('a Short Token', () => {
 		expect(answers[2]?.json.detail).toBe('This Short Token expired at 2030-01-01T00:05:00.000Z.');
 	});
 
-	test('is forgotten an hour after its end, so that memory stays bounded', async () => {
+	test('is forgotten an hour after its end and not before, so that memory stays bounded [F1841]', async () => {
 		const clock = createClock();
 		const service = await givenService({ now: clock.now, maxShortTokens: 2 });
 		const { token } = service.createPairingCode(null);
@@ -147,7 +147,10 @@ describe('a Short Token', () => {
 		expect(() => service.createPairingCode(null)).toThrow('The service has no room for more Short Tokens.');
 		const full = await send(service.url, { path: '/api/deeplink/qrcode', authorization: credentialsOf(service).Basic });
 		expect([full.status, full.headers['retry-after'], full.json.code]).toEqual([503, '60', 'service-full']);
-		clock.advance(300_000 + 3_600_000);
+		clock.advance(300_000 + 3_599_000);
+		expect(() => service.createPairingCode(null)).toThrow('no room');
+		expect((await register(service, token, body)).json.code).toBe('token-expired');
+		clock.advance(1000);
 		service.createPairingCode(null);
 		expect((await register(service, token, body)).json.code).toBe('token-unknown');
 	});

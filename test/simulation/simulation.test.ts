@@ -153,6 +153,16 @@ describe('figures', () => {
 		expect(outages).toEqual([{ atMs: 5000, fewestOnline: 1, backAfterMs: 1400, handshakes: 3, peakHandshakes: 2 }]);
 	});
 
+	test('remember the newest outages of a long run [F1849]', () => {
+		const figures = trackFigures(1, 0);
+		for (let minute = 0; minute < 100; minute += 1) {
+			figures.moved('connecting', 'online', minute === 0, minute * 60_000);
+			figures.moved('online', 'connecting', false, minute * 60_000 + 1000);
+		}
+		const { outages } = figures.read(6_000_000);
+		expect([outages.length, outages[0]?.atMs, outages.at(-1)?.atMs]).toEqual([32, 4_081_000, 5_941_000]);
+	});
+
 	test('take an outage for over when 99 % are back', () => {
 		const figures = trackFigures(200, 0);
 		for (let device = 0; device < 200; device += 1) figures.moved('connecting', 'online', true, 100);
