@@ -31,16 +31,15 @@ describe('2 MiB of anything are read within bounds', () => {
 		'format %i, unsigned: %s',
 		(_format, _name, text) => {
 			expect(Buffer.byteLength(text)).toBeLessThanOrEqual(MAX_PLAN_BYTES);
-			read(text, []);
+			// A device does the same without the suggestions.
 			read(text, [], true);
 			// Where a key is set, only what tells a plan from an envelope is looked at.
 			expect(read(text, [signer.publicKey]).join()).toMatch(/is not signed\. \[plan-untrusted\]$|line \d+, column \d+/);
 		},
 	);
 
-	test.each(
-		[1, 2].flatMap((format) => hostilePlans(format, 1_500_000).map(([name, text]) => [format, name, text] as const)),
-	)('format %i, signed: %s', (_format, _name, text) => {
+	// Out of its envelope a plan goes the way of an unsigned one, whatever its format.
+	test.each(hostilePlans(2, 1_500_000))('signed: %s', (_name, text) => {
 		read(JSON.stringify(signer.sign(text)), [signer.publicKey]);
 	});
 
