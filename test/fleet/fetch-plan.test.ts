@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { createNetwork, type NetworkSettings } from '../../src/connection/network.edge.ts';
 import { fetchPlan, type PlanRequest } from '../../src/fleet/fetch-plan.edge.ts';
 import { connectProxy, fixture, identity, refusedPort } from '../connection/network-peers.ts';
-import { etagOf, givenPlanServer } from '../fixtures/plans.ts';
+import { etagOf, givenPlanServer, type Mood } from '../fixtures/plans.ts';
 
 const PLAN = '{"format":"idv-fleet-plan/1","revision":1}';
 
@@ -94,17 +94,76 @@ describe('a plan over https', () => {
 	});
 });
 
+const moods: [string, Mood, string, RegExp][] = [
+	['404', (response) => void response.writeHead(404).end('no'), 'plan-unreachable', /answered 404/],
+	[
+		'a redirect',
+		(response) => void response.writeHead(302, { location: 'https://x.test/' }).end(),
+		'plan-unreachable',
+		/redirect \(302\)/,
+	],
+	['503', (response) => void response.writeHead(503).end(), 'plan-unreachable', /answered 503/],
+	['304 nobody asked for', (response) => void response.writeHead(304).end(), 'plan-unreachable', /answered 304/],
+	['no answer', (response) => void response.destroy(), 'plan-unreachable', /was not fetched/],
+	[
+		'half a body',
+		(response, body) =>
+			void response
+				.writeHead(200, { 'content-length': body.length })
+				.write(body.subarray(0, 20), () => response.destroy()),
+		'plan-unreachable',
+		/was not fetched|was cut off/,
+	],
+	[
+		'half a body in chunks',
+		(response, body) => void response.writeHead(200).write(body.subarray(0, 20), () => response.destroy()),
+		'plan-unreachable',
+		/was not fetched|was cut off/,
+	],
+	[
+		'gzip that is none',
+		(response, body) => void response.writeHead(200, { 'content-encoding': 'gzip' }).end(body),
+		'plan-invalid',
+		/cannot be unpacked/,
+	],
+	[
+		'half a gzip',
+		(response, body) =>
+			void response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(body).subarray(0, 30)),
+		'plan-invalid',
+		/cannot be unpacked/,
+	],
+	[
+		'another coding',
+		(response, body) => void response.writeHead(200, { 'content-encoding': 'compress' }).end(body),
+		'plan-invalid',
+		/unsupported Content-Encoding/,
+	],
+	[
+		'too much',
+		(response) => void response.writeHead(200).end(Buffer.alloc(10_001, 0x20)),
+		'plan-invalid',
+		/larger than 10000 bytes/,
+	],
+	[
+		'a bomb',
+		(response) => void response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync(Buffer.alloc(1_000_000))),
+		'plan-invalid',
+		/larger than 10000 bytes/,
+	],
+];
+test.each(moods)('%s is no plan, and is told as what it is', async (_, mood, code, words) => {
+	const server = await givenPlanServer(PLAN);
+	server.behave(mood);
+	const reason = await reasonOf(look(server.url));
+	expect(reason).toMatch(words);
+	expect(reason.split(':')[0]).toBe(code);
+});
+
 test('without encryption a plan comes from this machine only', async () => {
 	const { url } = await givenPlanServer(PLAN);
 	expect(await look(url)).toMatchObject({ kind: 'changed' });
 	expect(await reasonOf(look('http://service.test/plan.json'))).toMatch(/is not fetched without encryption/);
-});
-
-test('a look that is called off ends at once [F1843]', async () => {
-	const server = await givenPlanServer(PLAN);
-	const off = new AbortController();
-	server.behave(() => off.abort(new Error('called off')));
-	expect(await reasonOf(look(server.url, { signal: off.signal }))).toMatch(/^plan-unreachable: .* was lost\.$/);
 });
 
 test('a query opens an object store, and is never told', async () => {
@@ -129,14 +188,14 @@ test('an answer that drips is given up at the deadline', async () => {
 	);
 });
 
-test('nothing is left of one that is given up', async () => {
+test('one that is called off ends at once, and nothing is left of it [F1843]', async () => {
 	const server = await givenPlanServer(PLAN);
 	const asked = new Promise<void>((resolve) => server.behave(() => resolve()));
 	const abort = new AbortController();
 	const looking = reasonOf(look(server.url, { signal: abort.signal }));
 	await asked;
-	abort.abort();
-	expect(await looking).toMatch(/^plan-unreachable/);
+	abort.abort(new Error('called off'));
+	expect(await looking).toMatch(/^plan-unreachable: .* was lost\.$/);
 	await server.untilAnswered(1);
 });
 
