@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { openTree, packTree } from '../../scripts/debian-tree.ts';
 import { assembleRelease } from '../../scripts/release.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -47,6 +48,7 @@ test.skipIf(!hasDpkgDeb)('a release is whole, checks out, and is the same each t
 	]);
 	execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: outDir, stdio: 'ignore' });
 	const first = filesOf(outDir);
+	expect(first['Release']).toContain('Date: Thu, 28 May 2026 20:26:40 UTC\n');
 	expect(first['NOTES.md']).toMatch(/^## 0\.1\.0 /);
 	expect(first['NOTES.md']?.match(/^## /gm)).toHaveLength(1);
 	expect(first['Packages']?.match(/^Filename: .*$/gm)).toEqual([
@@ -56,6 +58,17 @@ test.skipIf(!hasDpkgDeb)('a release is whole, checks out, and is the same each t
 	writeFileSync(join(outDir, 'of-the-time-before'), '');
 	await assembleRelease({ ...parts, packages: packages.toReversed() });
 	expect(filesOf(outDir)).toEqual(first);
+});
+
+test.skipIf(!hasDpkgDeb)('a package says in kilobytes what it takes (needs dpkg-deb)', async () => {
+	const directory = mkdtempSync(join(tmpdir(), 'tree-'));
+	onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+	const { tree, put } = await openTree(ROOT, join(directory, 'tree'));
+	await put('usr/lib/large', Buffer.alloc(5 * 1024 + 1));
+	const control = (kilobytes: number) =>
+		`Package: idv-agent\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b.c>\nInstalled-Size: ${kilobytes}\nDescription: none\n`;
+	const file = await packTree(tree, { control, file: join(directory, 'a.deb'), epoch: EPOCH, compression: 'gzip' });
+	expect(execFileSync('dpkg-deb', ['--field', file, 'Installed-Size'], { encoding: 'utf8' })).toBe('6\n');
 });
 
 test.skipIf(!hasDpkgDeb)(
