@@ -1,4 +1,5 @@
 /** Applications with a line of their own: what one does is not seen by another, and costs another nothing. */
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
@@ -231,6 +232,22 @@ describe('one application that holds or drips costs another nothing', () => {
 		}
 		expect(counts).toEqual([52, 4, 4, 4]);
 		expect((await ask(device, '/v1/status')).status).toBe(200);
+	});
+
+	test('an application without an option has six requests at once, of which four may be streams [F1867]', async () => {
+		const { device, as } = await givenDevice(lineOf(LOBBY));
+		const begin = async (line: string, more: string) => {
+			const socket = await hold(device, headOf(LOBBY, line, hostOf(device), more));
+			const [head] = await once(socket, 'data');
+			return /^HTTP\/1\.1 (\d+) /.exec(String(head))?.[1];
+		};
+		for (const expected of ['200', '200', '200', '200', '503'])
+			expect(await begin('GET /v1/status', 'Accept: text/event-stream\r\n')).toBe(expected);
+		const unfinished = 'Content-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n';
+		for (const expected of [200, 503]) {
+			expect(await begin('POST /v1/leases', unfinished)).toBe('100');
+			expect((await as(LOBBY, '/v1/status')).status).toBe(expected);
+		}
 	});
 
 	test('more leases than it may have are refused with 503 and when to ask again [F899]', async () => {
