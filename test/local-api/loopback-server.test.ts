@@ -258,6 +258,7 @@ describe('applications in a browser', () => {
 			'access-control-allow-methods': 'GET, HEAD, POST, PUT, PATCH, DELETE',
 			'access-control-allow-headers': 'authorization,x-request-id',
 			'access-control-allow-private-network': 'true',
+			'access-control-max-age': '600',
 		});
 	});
 

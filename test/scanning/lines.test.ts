@@ -2,7 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MAX_CODE_LENGTH } from '../../src/protocol/pairing-code.ts';
 import { endByQuiet, NOTHING_READ, type Scan, takeCharacters } from '../../src/scanning/lines.ts';
+import { readScans } from '../../src/scanning/scan-reader.runner.ts';
 import { SCAN_SUFFIXES, type ScanSuffix } from '../../src/settings/value-schemas.ts';
+import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 /** What a scanner's chunks come to, with a quiet moment at the end. */
 function scansOf(chunks: readonly string[], suffix: ScanSuffix): Scan[] {
@@ -33,6 +35,28 @@ describe('the end of a scan', () => {
 		expect(scansOf(['half a co'], 'lf')).toEqual([]);
 		expect(texts(scansOf(['a code'], 'none'))).toEqual(['a code']);
 		expect(texts(scansOf(['a code'], 'auto'))).toEqual(['a code']);
+	});
+
+	test.each<[ScanSuffix, afterMs: number, string[]]>([
+		['auto', 240, ['a code']],
+		['none', 240, ['a code']],
+		['auto', 260, ['a co', 'de']],
+		['none', 260, ['a co', 'de']],
+		['cr', 1900, ['a code']],
+		['lf', 1900, ['a code']],
+		['cr', 2100, ['de']],
+		['lf', 2100, ['de']],
+	])('by suffix %s, of which %d ms lie between two parts [F1868]', (suffix, afterMs, expected) => {
+		const clock = createSteppedClock();
+		const scans: Scan[] = [];
+		const reader = readScans(clock, suffix, (scan) => scans.push(scan));
+		reader.characters('a co');
+		clock.advance(afterMs);
+		reader.characters(suffix === 'lf' ? 'de\n' : 'de\r');
+		clock.advance(afterMs);
+		clock.advance(afterMs);
+		expect(texts(scans)).toEqual(expected);
+		expect(clock.pending).toBe(0);
 	});
 
 	test('empty lines are no scans', () => {
@@ -67,6 +91,12 @@ describe('what is not text', () => {
 			{ kind: 'tooLong' },
 			{ kind: 'text', text: 'tr-next' },
 		]);
+	});
+
+	test('the longest code is read, and a character more is too long', () => {
+		const longest = 'x'.repeat(MAX_CODE_LENGTH);
+		expect(scansOf([longest], 'auto')).toEqual([{ kind: 'text', text: longest }]);
+		expect(scansOf([`${longest}x`], 'auto')).toEqual([{ kind: 'tooLong' }]);
 	});
 
 	test('whatever is sent, a scan is short, trimmed and has no control characters', () => {
