@@ -75,7 +75,7 @@ test('commands are run for what happens, with JSON on standard input', async () 
 	expect(calls('onOffline')).toHaveLength(1);
 });
 
-test('a device that only a person can bring back online is told once, with its cause', async () => {
+test('a device that only a person can bring back online is told once, with its cause [F1869]', async () => {
 	const service = await givenService();
 	const home = await givenHome();
 	const { settings, calls } = await givenHooks(home);
@@ -102,6 +102,16 @@ test('a device that only a person can bring back online is told once, with its c
 	await device.untilLogged(({ msg }) => msg.startsWith('onOffline failed'));
 	expect(calls('onOffline')).toMatchObject([{ state: 'offline', problem: { code: 'connection-lost' } }]);
 	expect(calls('onNeedsPerson')).toMatchObject([{ state: 'blocked', problem: { code: 'access-forbidden' } }]);
+	// Unpaired it needs no one; what blocks it after that is told, though it was not online in between.
+	await device.agent.unpair();
+	const { url: baseUrl, credentials } = service;
+	const apiKeyFile = await home.secretFile('key', credentials.apiKey);
+	service.failNext({}, { status: 409 });
+	await home.writeSettings({ ...settings, baseUrl, workflowId: 'check-in', credential: { apiKeyFile } });
+	await device.daemon.reload();
+	const { problem } = await device.untilState('blocked');
+	await device.untilLogged(({ msg }) => msg.startsWith('onNeedsPerson failed') && calls('onNeedsPerson').length > 1);
+	expect(calls('onNeedsPerson')[1]).toMatchObject({ state: 'blocked', problem: { code: problem?.code } });
 });
 
 /** The program beside a device, started when a test says so, and the hooks whose commands have ended. */

@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -91,7 +92,10 @@ describe('a picture with one code', () => {
 
 	test('is read from a tilted JPEG photo, baseline or progressive', async () => {
 		expect(await readSingleCode(join(PICTURES, 'photo-qr.jpg'))).toBe(`${PHOTO}-qr`);
-		expect(await readSingleCode(join(PICTURES, 'photo-aztec-progressive.jpg'))).toBe(`${PHOTO}-aztec`);
+		const progressive = readFileSync(join(PICTURES, 'photo-aztec-progressive.jpg'));
+		// Any marker may have more than one 0xff before it. Source: ITU T.81, B.1.1.2.
+		const filled = Buffer.concat([progressive.subarray(0, 2), Buffer.from([0xff]), progressive.subarray(2)]);
+		expect(await readSingleCode(filled)).toBe(`${PHOTO}-aztec`);
 	});
 });
 

@@ -488,7 +488,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 				return (await givenService({ tls })).createPairingCode('check-in').url;
 			},
 		},
-	])('$what', async ({ code, says, setup, scan }) => {
+	])('$what, which the site is told once [F1870]', async ({ code, says, setup, scan }) => {
 		const service: EmbeddedService = await givenService({ now: () => clockOf.get(service) ?? Date.now() });
 		const device = await givenDevice(setup?.(service) ?? {});
 		const scanner = await plugScanner(device.root);
@@ -507,5 +507,7 @@ describe('each refusal has its own sentence, for the site as well, and the next 
 		scanner.scan(other.createPairingCode('check-in').url);
 		await device.untilLive('check-in');
 		expect(device.agent.status().warnings).toEqual([]);
+		await device.untilLogged(() => hookCalls(device, 'onPaired') > 0);
+		expect((await device.told()).trim().split('\n')).toHaveLength(2);
 	});
 });

@@ -114,7 +114,7 @@ const SEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 		'hooks.onOffline': 'commands are run for what happens, with JSON on standard input',
 		'hooks.onPaired': 'commands are run for what happens, with JSON on standard input',
 		'hooks.onPairingFailed': 'commands are run for what happens, with JSON on standard input',
-		'hooks.onNeedsPerson': 'a device that only a person can bring back online is told once, with its cause',
+		'hooks.onNeedsPerson': 'a device that only a person can bring back online is told once, with its cause [F1869]',
 	},
 	'fleet/follow-plan.test.ts': {
 		'service.heartbeatFields':
