@@ -330,6 +330,10 @@ test('the disk space is that of the nearest directory that exists', async () => 
 	const { directory: looked, freeBytes } = await readDiskSpace(join(directory, 'not', 'yet'));
 	expect(looked).toBe(directory);
 	expect(freeBytes).toBeGreaterThan(0);
+	await writeFile(join(directory, 'events'), Buffer.alloc(256 * 1024, 1), { flush: true });
+	const { usedBytes } = await readDiskSpace(directory);
+	expect(usedBytes).toBeGreaterThanOrEqual(256 * 1024);
+	expect(usedBytes).toBeLessThan(1024 * 1024);
 	const { checks } = await examine({}, 'disk-space');
 	expect(checks['disk-space']?.message).toMatch(/^(Only )?\d+ [MG]iB free in \//);
 });

@@ -150,6 +150,24 @@ test('one that was forgotten is not taken up again from a store that does not kn
 	expect([...consumers.positions.keys()]).toEqual(['kiosk']);
 });
 
+test('a new one takes the place of the one that was silent longest, once that is as long as events are kept [F1872]', () => {
+	let nowMs = 0;
+	const consumers = createConsumers(
+		() => nowMs,
+		() => 1000,
+	);
+	for (const number of upTo(MAX_CONSUMERS)) consumers.join(`program-${number}`);
+	nowMs = 500;
+	consumers.join('program-1');
+	nowMs = 999;
+	expect(() => consumers.join('one-more')).toThrow(`${MAX_CONSUMERS} consumers already`);
+	nowMs = 1000;
+	consumers.join('one-more');
+	expect(Object.keys(consumers.takeChanges()).at(-1)).toBe('one-more');
+	expect(consumers.positions.has('program-1')).toBe(true);
+	expect(consumers.positions.has('program-0')).toBe(false);
+});
+
 test('consumers of programs on agent.sock, however many, leave each application of the file its own [F1175]', () => {
 	const consumers = createConsumers(
 		() => 0,

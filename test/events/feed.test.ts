@@ -132,6 +132,17 @@ test('a gap is kept with what comes after it, or as soon as somebody reads', asy
 	}
 });
 
+test('of many outages before the first event the newest 64 are kept [F1871]', async () => {
+	const { feed, close } = openFeed(1000);
+	onTestFinished(close);
+	for (let number = 1; number <= 70; number += 1)
+		feed.append({ ...incoming(JSON.stringify({ from: `${number}`, to: AT })), type: 'gap', kind: 'gap' });
+	feed.append(incoming('1'));
+	await feed.settled();
+	const begins = feed.after(null, 100).entries.map(({ type, content }) => type === 'gap' && JSON.parse(content).from);
+	expect(begins).toEqual([...Array.from({ length: 64 }, (_, at) => `${at + 7}`), false]);
+});
+
 test('a gap that began by a clock that was set back since begins at a time that is not known [F787]', () => {
 	const [earlier, later] = ['2026-11-26T17:15:00.000Z', '2026-11-26T18:14:00.000Z'];
 	const data = (from: string | null, to: string) =>
@@ -145,4 +156,6 @@ test('an epoch is letters and digits and differs with the time and with chance',
 	expect(newEpoch(0, () => 0)).toMatch(/^[0-9a-z]{1,32}$/);
 	const epochs = [newEpoch(1e12, () => 0.1), newEpoch(1e12, () => 0.2), newEpoch(1.1e12, () => 0.1)];
 	expect(new Set(epochs).size).toBe(3);
+	// Time and chance together are told apart by their lengths: no short number moves the border between them.
+	expect(newEpoch(1e12, () => 0)).toHaveLength(newEpoch(1e12, () => 0.999).length);
 });

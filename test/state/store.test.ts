@@ -134,9 +134,11 @@ describe('saving and loading', () => {
 
 	test('a state that others may read is closed to them', async () => {
 		await withStore((store) => store.save(paired));
-		fs.chmodSync(at('state.json'), 0o644);
-		await withStore((store) => store.load());
-		expect(fs.statSync(at('state.json')).mode & 0o777).toBe(0o600);
+		for (const mode of [0o604, 0o640, 0o620]) {
+			fs.chmodSync(at('state.json'), mode);
+			await withStore((store) => store.load());
+			expect(fs.statSync(at('state.json')).mode & 0o777).toBe(0o600);
+		}
 	});
 
 	test('an equal state writes nothing, in this life and in the next', async () => {
