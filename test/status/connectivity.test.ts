@@ -285,12 +285,15 @@ describe('the log', () => {
 		]);
 	});
 
-	test('begins anew with another pairing', () => {
-		const { lines, becomes, connectivity } = given();
+	test('begins anew with another pairing, and no gap reaches back before it [F1874]', () => {
+		const { clock, gaps, lines, becomes, connectivity } = given();
 		becomes(ONLINE);
 		becomes(WAITING);
 		connectivity.forget();
 		becomes(WAITING);
 		expect(lines.slice(1)).toEqual(['offline: The connection was cut.', 'not online yet: The connection was cut.']);
+		clock.advance(600_000);
+		becomes(ONLINE);
+		expect(gaps.at(-1)).toEqual({ from: null, to: at(600) });
 	});
 });

@@ -2,7 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { AgentCounts } from '../../src/base/counters.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
-import { type AgentGauges, agentMetrics, formatMetrics, type Metric, stateMetrics } from '../../src/status/metrics.ts';
+import {
+	type AgentGauges,
+	agentMetrics,
+	endMetrics,
+	fieldMetrics,
+	formatMetrics,
+	type Metric,
+	stateMetrics,
+} from '../../src/status/metrics.ts';
 import { STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 
 const status: Status = {
@@ -114,6 +122,50 @@ describe('metrics', () => {
 			['{update="0.3.1",fault="crashes"}', 1],
 		]);
 		expect(parse(formatMetrics(stateMetrics(status))).has('idv_agent_update_taken_back')).toBe(false);
+	});
+
+	test('have each figure of its own source, in its unit [F1873]', () => {
+		const atSecond = (second: number) => new Date(second * 1000).toISOString();
+		const warning = (code: string, params: Record<string, string>) => ({ code, message: 'x', remedy: 'y', params });
+		const plan = {
+			...{ revision: 41, followed: 40, rule: null, fleet: null, refused: null, servedRefused: null },
+			next: { at: atSecond(1_900_000_042), revision: 43, workflowId: null },
+		} as unknown as NonNullable<Status['plan']>;
+		const warnings = [
+			warning('credential-refused', { since: atSecond(1_900_000_002) }),
+			warning('credential-refused', { since: atSecond(1_900_000_001) }),
+			warning('credential-ending', { at: atSecond(1_900_000_004) }),
+			warning('credential-ending', { at: atSecond(1_900_000_003) }),
+			warning('settings-invalid', { since: atSecond(1_900_000_005) }),
+		];
+		const channel = { ...status.channel, heartbeatCadence: 12 };
+		const told = { ...status, plan, channel, warnings, state: 'blocked' as const };
+		const machine = { diskFreeBytes: 101, diskSizeBytes: 102, celsius: 103, scannerPresent: true };
+		const ages = { heartbeatMs: -5000, acknowledgedMs: 7000, planCheckedMs: 9000 };
+		const scraped = parse(
+			formatMetrics([
+				...agentMetrics(told, counts, { ...gauges, clockSkewSeconds: -4 }),
+				...stateMetrics(told),
+				...fieldMetrics(machine, ages, 1_900_000_000_000),
+				...endMetrics({ connectionStartMs: 1000, connectionEndMs: 2000, keyEndMs: 3000, certificateEndMs: 4000 }),
+			]),
+		);
+		const figures = [...scraped].flatMap(([name, { samples }]) =>
+			samples.size === 1 ? [[name.replace('idv_agent_', ''), samples.values().next().value]] : [],
+		);
+		expect(Object.fromEntries(figures)).toMatchObject({
+			...{ start_time_seconds: Date.parse(status.startedAt) / 1000, clock_skew_seconds: -4 },
+			...{ events_kept: 7, events_kept_bytes: 900, event_streams: 1, leases: 0, resident_memory_bytes: 50_000_000 },
+			...{ failed_attempts_total: 4, wrong_pins_total: 7, notifications_total: 10, duplicate_notifications_total: 1 },
+			...{ ignored_messages_total: 5, gaps_total: 2, heartbeats_total: 60, warnings: 5, credential_refused: 1 },
+			...{ credential_unusable_time_seconds: 1_900_000_001, credential_ends_time_seconds: 1_900_000_003 },
+			...{ settings_refused_time_seconds: 1_900_000_005, online: 0, needs_person: 1, heartbeat_cadence_seconds: 12 },
+			...{ plan_revision: 41, plan_confirmed_revision: 40, plan_due_time_seconds: 1_900_000_042 },
+			...{ report_time_seconds: 1_900_000_000, heartbeat_age_seconds: 0, application_ack_age_seconds: 7 },
+			...{ plan_checked_age_seconds: 9, disk_free_bytes: 101, disk_size_bytes: 102, temperature_celsius: 103 },
+			...{ scanner_present: 1, connection_start_time_seconds: 1, connection_end_time_seconds: 2 },
+			...{ key_end_time_seconds: 3, certificate_end_time_seconds: 4 },
+		});
 	});
 
 	test('leave out what is not known', () => {
