@@ -116,7 +116,15 @@ const ENTRANCES = {
 };
 
 /** These go on, give up the rights of their process, or are started by systemd. */
-const ALWAYS_APART = ['run', 'demo', 'doctor', 'support-bundle', 'hooks', 'update', 'code-cache'];
+export const ALWAYS_APART: readonly string[] = [
+	'run',
+	'demo',
+	'doctor',
+	'support-bundle',
+	'hooks',
+	'update',
+	'code-cache',
+];
 
 /** Runs a command to its end, in this process where it can be. */
 export async function finish(
