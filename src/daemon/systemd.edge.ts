@@ -47,7 +47,7 @@ export function connectSystemd(env: Environment = process.env) {
 	const feed = (dueMs: number) => {
 		cancelFeeding = idleClock.schedule(dueMs - idleClock.monotonicMs(), () => {
 			send('WATCHDOG=1');
-			feed(Math.max(dueMs, idleClock.monotonicMs() - 1000) + (everyMs ?? 0) / 2);
+			feed(nextFeedMs(dueMs, idleClock.monotonicMs(), everyMs ?? 0));
 		});
 	};
 	if (everyMs !== null) feed(idleClock.monotonicMs() + everyMs / 2);
@@ -62,6 +62,10 @@ export function connectSystemd(env: Environment = process.env) {
 		close: () => cancelFeeding(),
 	};
 }
+
+/** Twice in each interval; what was missed while the process stood still is made up for a second at most. */
+export const nextFeedMs = (dueMs: number, nowMs: number, everyMs: number): number =>
+	Math.max(dueMs, nowMs - 1000) + everyMs / 2;
 
 /** The descriptor that systemd handed to this very process under a name; `null` for none. Source: sd_listen_fds_with_names(3). */
 export function findHandedOver(name: string, env: Environment = process.env): number | null {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { connectSystemd, findHandedOver } from '../../src/daemon/systemd.edge.ts';
+import { connectSystemd, findHandedOver, nextFeedMs } from '../../src/daemon/systemd.edge.ts';
 
 const MODULE = fileURLToPath(new URL('../../src/daemon/systemd.edge.ts', import.meta.url));
 let directory: string;
@@ -140,6 +140,12 @@ describe('the watchdog', () => {
 		expect(before).toContain('WATCHDOG=1');
 		expect(during).toBe('\n');
 		expect(after).toContain('WATCHDOG=1');
+	});
+
+	test('is fed twice in each interval, also after a process that stood still [F1875]', () => {
+		expect(nextFeedMs(1000, 1003, 60_000)).toBe(31_000);
+		expect(nextFeedMs(1000, 1900, 60_000)).toBe(31_000);
+		expect(nextFeedMs(1000, 500_000, 60_000)).toBe(529_000);
 	});
 
 	test('is left alone when it is meant for another process, or is off', async () => {

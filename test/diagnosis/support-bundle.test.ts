@@ -219,3 +219,13 @@ test('the log in memory passes every line on and keeps the newest, within its bo
 	destination.write(`${'y'.repeat(RECENT_LOG_CHARACTERS + 1)}\n`);
 	expect(lines()).toEqual([]);
 });
+
+test('the log in memory keeps as much after an erasure as before it [F1877]', () => {
+	const { destination, lines, forget } = rememberLog({ write() {} });
+	for (const round of [1, 2, 3]) {
+		for (let index = 0; index < 64; index += 1) destination.write(`${'x'.repeat(RECENT_LOG_CHARACTERS / 64)}\n`);
+		expect([round, lines().length]).toEqual([round, 64]);
+		forget();
+		expect(lines()).toEqual([]);
+	}
+});
