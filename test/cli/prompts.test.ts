@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Shell } from '../../src/cli/output.ts';
-import { withoutInput } from '../../src/cli/prompts.ts';
+import { promptHidden, withoutInput } from '../../src/cli/prompts.ts';
 
 test.each([
 	['works', () => Promise.resolve('paired')],
@@ -26,5 +26,21 @@ test.each([
 		await work;
 		expect(modes).toEqual([true, false]);
 		expect([stdin.isPaused(), stdin.listenerCount('data')]).toEqual([true, 0]);
+	},
+);
+
+test.each([
+	['a wrong one\u0015tr-right\r', 'tr-right'],
+	['tr-wrong\u007f\b\b\b\bright\n', 'tr-right'],
+	['tr-right\rnot read', 'tr-right'],
+])(
+	'of what is typed at a hidden prompt, %j is one line, and the terminal is as before [F1879]',
+	async (typed, line) => {
+		const modes: boolean[] = [];
+		const stdin = Object.assign(new PassThrough(), { setRawMode: (mode: boolean) => void modes.push(mode) });
+		const reading = promptHidden({ caller: { stdin, stderr: new PassThrough() } } as unknown as Shell, 'Code: ', 100);
+		stdin.write(typed);
+		expect(await reading).toBe(line);
+		expect([modes, stdin.isPaused(), stdin.listenerCount('data')]).toEqual([[true, false], true, 0]);
 	},
 );

@@ -355,7 +355,11 @@ describe('going offline and coming back', () => {
 		const watch = follow('idv-agent', ['status', '--watch'], home.env);
 		await service.close();
 		await watch.untilLine(/Offline/);
-		expect((await home.agent(['status'])).stdout).toMatch(/\nChannel +(waiting to connect again|connecting) since /);
+		const told = await home.agent(['status', '--exit-code']);
+		expect([told.status, told.stdout]).toEqual([
+			75,
+			expect.stringMatching(/\nChannel +(waiting to connect again|connecting) since /),
+		]);
 		const plain = await home.agent(['reconnect']);
 		expectRefusal(plain, { status: 69, code: 'service-unreachable', words: /refuses connections/ });
 		const json = await home.agent(['reconnect', '--json']);

@@ -40,6 +40,15 @@ describe('the client', () => {
 		expect((await failureOf(client.events('/v1/events', {}, () => {}))).code).toBe('agent-not-running');
 	});
 
+	test('a wait that the answer names is told in milliseconds [F1878]', async () => {
+		const runDir = await makeDirectory();
+		const body = '{"code":"service-overloaded"}';
+		const answer = answerOf('503 Full', 'application/problem+json\r\nRetry-After: 7', body);
+		await pretend(runDir, (socket) => socket.end(answer));
+		const { failure } = await failureOf(createLocalClient({ runDir }).request('agent', 'GET', '/v1/status'));
+		expect(failure).toMatchObject({ code: 'service-overloaded', retryAfterMs: 7000 });
+	});
+
 	test('a socket that this user may not use: says which one and whose it is, and a permitted user gets an answer [F109]', async () => {
 		const { runDir, adminSocket, client } = await open(echoRoutes);
 		await chmod(runDir, 0o755);
