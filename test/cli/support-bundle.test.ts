@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { statSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -14,6 +15,7 @@ test('a bundle never takes the place of a file, says where it cannot be, and is 
 	expectRefusal(refused, { status: 74, code: 'bundle-unwritable', words: /there is a file already/ });
 	const free = join(home.directory, 'free.tar.gz');
 	expect(await home.agent(['support-bundle', '--out', free])).toMatchObject({ status: 0 });
+	expect(statSync(free).mode & 0o777).toBe(0o600);
 	const unpacked = execFileSync('tar', ['-tzf', free], { encoding: 'utf8' }).trim().split('\n');
 	const folders = new Set(unpacked.map((name) => name.split('/')[0]));
 	expect([...folders]).toEqual([expect.stringMatching(/^idv-agent-support-\d{4}-\d\d-\d\dT\d{6}$/)]);
