@@ -7,9 +7,9 @@ import {
 	runProgram,
 	SET,
 	type Subcommands,
-} from './command-line.ts';
-import { type Caller, Shell } from './output.ts';
-import { asksForTool, becomeTools, hasTools, TOOL_COMMANDS } from './tool-commands.ts';
+} from './command-line.runner.ts';
+import { type Caller, Shell } from './output.runner.ts';
+import { asksForTool, becomeTools, hasTools, TOOL_COMMANDS } from './tool-commands.runner.ts';
 
 /** @param word the command that is asked for, where it is known; left out, or unknown, all of them are there. */
 function buildProgram(shell: Shell, word = ''): LazyCommand {
@@ -56,7 +56,7 @@ const COMMANDS: Subcommands = {
 				'idv-agent pair --inspect': 'what would this code do?',
 				'idv-agent pair --trust https://id.example.com - < code.txt': 'without a terminal',
 			})
-			.runs(async () => (await import('./pair.ts')).pair),
+			.runs(async () => (await import('./pair.runner.ts')).pair),
 	unpair: (command) =>
 		command('forget the pairing, its secrets and the events of the service')
 			.option('--keep-events', 'keep the stored events')
@@ -64,7 +64,7 @@ const COMMANDS: Subcommands = {
 				'idv-agent unpair': 'the device waits for a new code afterwards',
 				'idv-agent unpair --keep-events': 'for applications that have not read all of them',
 			})
-			.runs(async () => (await import('./status.ts')).unpair),
+			.runs(async () => (await import('./status.runner.ts')).unpair),
 	provision: (command) =>
 		command('apply a provision.json (systemd starts this before the agent; requires root)')
 			.argument('[file...]', '- for standard input; default: provision.json in /etc/idv-agent or /boot/firmware')
@@ -73,7 +73,7 @@ const COMMANDS: Subcommands = {
 				'idv-agent provision': 'the file in /etc/idv-agent or /boot/firmware; the same file again changes nothing',
 				'idv-agent provision - < provision.json': 'without leaving a secret on the disk',
 			})
-			.runs(async () => (await import('./provision.ts')).takeProvision),
+			.runs(async () => (await import('./provision.runner.ts')).takeProvision),
 	hooks: (command) =>
 		command('run the commands of hooks.* for what the agent tells (systemd starts this where a hook is set)')
 			.option(...SET)
@@ -81,7 +81,7 @@ const COMMANDS: Subcommands = {
 				'idv-agent hooks':
 					'waits for an agent, and ends when that one has no hook; idv-agent run outside of systemd starts it as well',
 			})
-			.runs(async () => (await import('./hooks.ts')).runHooks),
+			.runs(async () => (await import('./hooks.runner.ts')).runHooks),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({
 			list: (command) =>
@@ -90,7 +90,7 @@ const COMMANDS: Subcommands = {
 						'idv-agent scanner list': 'also says why the agent cannot read one',
 						'idv-agent scanner list --json': 'for programs',
 					})
-					.runs(async () => (await import('./scanner.ts')).listScanners),
+					.runs(async () => (await import('./scanner.runner.ts')).listScanners),
 			test: (command) =>
 				command('show what a scanner reads, secrets masked; spends nothing')
 					.argument('[source]', '- reads standard input in place of a scanner')
@@ -102,12 +102,12 @@ const COMMANDS: Subcommands = {
 						'idv-agent scanner test --set scanner.suffix=none': 'for a scanner that sends no line end',
 						'idv-agent scanner test - < scanned.txt': 'how would the agent read this?',
 					})
-					.runs(async () => (await import('./scanner.ts')).testScanner),
+					.runs(async () => (await import('./scanner.runner.ts')).testScanner),
 		}),
 	'code-cache': (command) =>
 		command('compile the code of a start ahead of time (the package does so when it is installed; requires root)')
 			.examples({ 'idv-agent code-cache': 'writes a file beside the executable; a start takes a third less CPU' })
-			.runs(async () => (await import('./code-cache.ts')).makeCodeCache),
+			.runs(async () => (await import('./code-cache.runner.ts')).makeCodeCache),
 	status: (command) =>
 		command('show device status')
 			.option('--watch', 'keep printing every change')
@@ -118,13 +118,13 @@ const COMMANDS: Subcommands = {
 				'idv-agent status --watch': 'until Ctrl-C',
 				"idv-agent status --json | jq '.workflow'": 'for programs',
 			})
-			.runs(async () => (await import('./status.ts')).showStatus),
+			.runs(async () => (await import('./status.runner.ts')).showStatus),
 	workflow: (command) =>
 		command('show or set the workflow').subcommands({
 			show: (command) =>
 				command('show the desired workflow and the one that is live')
 					.examples({ 'idv-agent workflow show': 'desired, its source, and live' })
-					.runs(async () => (await import('./workflow.ts')).showWorkflow),
+					.runs(async () => (await import('./workflow.runner.ts')).showWorkflow),
 			set: (command) =>
 				command('move the device to a workflow, without being offline in between')
 					.argument('<id>', 'the workflow')
@@ -133,7 +133,7 @@ const COMMANDS: Subcommands = {
 						'idv-agent workflow set checkin-2': 'waits until it is live; another status than 0: nothing has changed',
 						'idv-agent workflow set checkin-2 --wait 0': 'only asks for it',
 					})
-					.runs(async () => (await import('./workflow.ts')).setWorkflow),
+					.runs(async () => (await import('./workflow.runner.ts')).setWorkflow),
 		}),
 	plan: (command) =>
 		command('the fleet plan that this device follows').subcommands({
@@ -143,11 +143,11 @@ const COMMANDS: Subcommands = {
 						'sudo idv-agent plan show': 'fleet, revision, end of validity, keys',
 						"sudo idv-agent plan show --json | jq '.newest'": 'for programs',
 					})
-					.runs(async () => (await import('./plan.ts')).showPlan),
+					.runs(async () => (await import('./plan.runner.ts')).showPlan),
 			forget: (command) =>
 				command('forget which plans were seen: the next one is taken whatever its revision')
 					.examples({ 'sudo idv-agent plan forget': 'after a wrong revision; the device goes on as it is meanwhile' })
-					.runs(async () => (await import('./plan.ts')).forgetPlan),
+					.runs(async () => (await import('./plan.runner.ts')).forgetPlan),
 		}),
 	events: (command) =>
 		command('show the events that applications receive')
@@ -158,7 +158,7 @@ const COMMANDS: Subcommands = {
 				'idv-agent events --follow --json': 'one JSON document a line, as they arrive',
 				'idv-agent events --since 1a2b3c-7': 'after the last one that you have',
 			})
-			.runs(async () => (await import('./events.ts')).showEvents)
+			.runs(async () => (await import('./events.runner.ts')).showEvents)
 			.subcommands({
 				erase: (command) =>
 					command("erase a person's events from the disk and from every answer of the agent")
@@ -171,7 +171,7 @@ const COMMANDS: Subcommands = {
 							'sudo idv-agent events erase --session 65f0a2': 'everything that names this session',
 							'sudo idv-agent events erase --before 2026-11-21': 'everything older than that day',
 						})
-						.runs(async () => (await import('./events.ts')).eraseEvents),
+						.runs(async () => (await import('./events.runner.ts')).eraseEvents),
 			}),
 	audit: (command) =>
 		command('show what was asked of this device, by which entrance, with what result')
@@ -182,7 +182,7 @@ const COMMANDS: Subcommands = {
 				'sudo idv-agent audit --follow --json': 'one JSON document a line',
 				'journalctl -t idv-agent-audit': 'the same in the journal',
 			})
-			.runs(async () => (await import('./audit.ts')).showAudit),
+			.runs(async () => (await import('./audit.runner.ts')).showAudit),
 	history: (command) =>
 		command('say when this device was online, and why it was not')
 			.option('--since <time>', 'from this time on, such as 2h, 2026-11-21 or 2026-11-21T02:00:00Z')
@@ -191,16 +191,16 @@ const COMMANDS: Subcommands = {
 				'sudo idv-agent history --since 12h': 'last night, in sentences',
 				'sudo idv-agent history --json': 'one JSON document a line, with codes',
 			})
-			.runs(async () => (await import('./history.ts')).showHistory),
+			.runs(async () => (await import('./history.runner.ts')).showHistory),
 	reconnect: (command) =>
 		command('try again now instead of waiting')
 			.number('--wait <seconds>', 'how long to wait for the outcome, 0 to 3600', [0, 3600], 10)
 			.examples({ 'idv-agent reconnect': 'after the network was repaired' })
-			.runs(async () => (await import('./status.ts')).reconnect),
+			.runs(async () => (await import('./status.runner.ts')).reconnect),
 	identity: (command) =>
 		command('show the identity of this device and its sources')
 			.examples({ 'idv-agent identity': 'also while the agent is not running' })
-			.runs(async () => (await import('./identity.ts')).showIdentity)
+			.runs(async () => (await import('./identity.runner.ts')).showIdentity)
 			.subcommands({
 				accept: (command) =>
 					command('confirm that this is still the same device, after a part was replaced')
@@ -209,7 +209,7 @@ const COMMANDS: Subcommands = {
 							'idv-agent identity accept': 'shows what has changed and asks',
 							'idv-agent identity accept --yes': 'without a terminal',
 						})
-						.runs(async () => (await import('./identity.ts')).acceptIdentity),
+						.runs(async () => (await import('./identity.runner.ts')).acceptIdentity),
 			}),
 	config: (command) =>
 		command('show or check the settings').subcommands({
@@ -221,7 +221,7 @@ const COMMANDS: Subcommands = {
 						'idv-agent config show': 'secrets are masked',
 						'idv-agent config show --explain': 'every setting with its meaning',
 					})
-					.runs(async () => (await import('./config.ts')).showConfig),
+					.runs(async () => (await import('./config.runner.ts')).showConfig),
 			check: (command) =>
 				command('check the settings; exit status 78 if they are invalid')
 					.option(...SET)
@@ -229,7 +229,7 @@ const COMMANDS: Subcommands = {
 						'idv-agent config check': 'the settings of this device',
 						'idv-agent config check --config new.json': 'before it is put in place',
 					})
-					.runs(async () => (await import('./config.ts')).checkConfig),
+					.runs(async () => (await import('./config.runner.ts')).checkConfig),
 		}),
 	update: (command) =>
 		command('show updates of this program, which the package idv-agent-updates carries out').subcommands({
@@ -239,16 +239,16 @@ const COMMANDS: Subcommands = {
 						'idv-agent update show': 'why a version was taken back',
 						'idv-agent update show --json': 'with the last lines of its log',
 					})
-					.runs(async () => (await import('./update.ts')).showUpdates),
+					.runs(async () => (await import('./update.runner.ts')).showUpdates),
 			reach: (command) =>
 				command('say whether this version could be online now, by a channel beside that of the agent')
 					.examples({ 'sudo idv-agent update reach': 'as the judge of an update asks the version before' })
-					.runs(async () => (await import('./update-reach.ts')).reachService),
+					.runs(async () => (await import('./update-reach.runner.ts')).reachService),
 			forget: (command) =>
 				command('let apt install a version again that was taken back (requires root)')
 					.argument('<version>', 'as idv-agent update show lists it')
 					.examples({ 'sudo idv-agent update forget 0.3.0': 'after its cause was mended' })
-					.runs(async () => (await import('./update.ts')).forgetVersion),
+					.runs(async () => (await import('./update.runner.ts')).forgetVersion),
 		}),
 	doctor: (command) =>
 		command('diagnose problems; uses no pairing code and leaves an open channel alone')
@@ -260,11 +260,11 @@ const COMMANDS: Subcommands = {
 				'idv-agent doctor --check tls': 'one check and its prerequisites',
 				'idv-agent doctor --json | jq \'.checks[] | select(.status != "ok")\'': 'for programs',
 			})
-			.runs(async () => (await import('./doctor.ts')).doctor),
+			.runs(async () => (await import('./doctor.runner.ts')).doctor),
 	version: (command) =>
 		command('show which program this is, and the formats that it reads')
 			.examples({ 'idv-agent version --json': 'for an inventory' })
-			.runs(async () => (await import('./show-version.ts')).showVersion),
+			.runs(async () => (await import('./show-version.runner.ts')).showVersion),
 	'support-bundle': (command) =>
 		command('write one file with status, checks, settings, log and versions, without secrets')
 			.option('--out <file>', 'the .tar.gz to write; default: a name with the time in this directory')
@@ -273,7 +273,7 @@ const COMMANDS: Subcommands = {
 				'sudo idv-agent support-bundle': "includes the journal; runs with the service's user and settings",
 				'idv-agent support-bundle --out /tmp/kiosk-7.tar.gz': 'read it before you send it',
 			})
-			.runs(async () => (await import('./support-bundle.ts')).supportBundle),
+			.runs(async () => (await import('./support-bundle.runner.ts')).supportBundle),
 };
 
 /** Built in by the bundler: as `true` it leaves out of the program of a device what stands behind it. */

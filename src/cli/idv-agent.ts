@@ -2,7 +2,7 @@
  * The entry of `idv-agent`. The daemon is started without the command line and its help: those are loaded for every other
  * command, and for a `run` with anything that is not plain. Imports nothing else: each part is a bundle of its own (0.5 MiB).
  */
-import type { AskFlags } from './local-agent.ts';
+import type { AskFlags } from './local-agent.runner.ts';
 
 /** The value of each follows it, and how often it may stand there. */
 const PLAIN_FLAGS = { '--config': 'config', '--state-dir': 'stateDir', '--run-dir': 'runDir' } as const;

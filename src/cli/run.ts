@@ -7,9 +7,9 @@ import { hooksBeside } from '../daemon/hooks-program.edge.ts';
 import { connectSystemd, findHandedOver } from '../daemon/systemd.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
-import type { AskFlags } from './local-agent.ts';
-import { type Caller, Shell } from './output.ts';
-import { VERSION } from './version.ts';
+import type { AskFlags } from './local-agent.runner.ts';
+import { type Caller, Shell } from './output.runner.ts';
+import { VERSION } from './version.runner.ts';
 
 /** Longest orderly end; whatever is not closed by then is cut off. */
 const STOP_WITHIN_MS = 2500;

@@ -3,10 +3,17 @@
  * devices they are a package of their own, whose program is `idv-tools`.
  */
 import { basename } from 'node:path';
-import { createAgentProgram, EXIT_STATUSES, runProgram, SET, type Subcommands, wholeNumber } from './command-line.ts';
-import { type Caller, Shell } from './output.ts';
-import { serviceCommand } from './service-command.ts';
-import { TOOL_COMMANDS } from './tool-commands.ts';
+import {
+	createAgentProgram,
+	EXIT_STATUSES,
+	runProgram,
+	SET,
+	type Subcommands,
+	wholeNumber,
+} from './command-line.runner.ts';
+import { type Caller, Shell } from './output.runner.ts';
+import { serviceCommand } from './service-command.runner.ts';
+import { TOOL_COMMANDS } from './tool-commands.runner.ts';
 
 const name = basename(process.argv0) === 'idv-tools' ? 'idv-tools' : 'idv-agent';
 
@@ -40,12 +47,12 @@ const COMMANDS: Subcommands = {
 				'after',
 				'\nEnds with a report; exit status 0 if every device is online then (with the workflow of --move), else 69.\n',
 			)
-			.runs(async () => (await import('./simulate.ts')).simulate),
+			.runs(async () => (await import('./simulate.runner.ts')).simulate),
 	demo: (command) =>
 		command(TOOL_COMMANDS.demo)
 			.option('--once', 'end after the story; the exit status says whether every step succeeded')
 			.examples({ [`${name} demo`]: 'on a terminal it stays up until q' })
-			.runs(async () => (await import('./demo.ts')).demo),
+			.runs(async () => (await import('./demo.runner.ts')).demo),
 };
 
 /** One command line of `idv-tools`, or of `idv-agent` in a checkout. */

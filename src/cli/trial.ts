@@ -1,7 +1,7 @@
 /** The program `idv-agent` of the npm package: the trial service. The agent itself is in the Debian package, for devices. */
-import { createProgram, EXIT_STATUSES, runProgram } from './command-line.ts';
-import { Shell } from './output.ts';
-import { serviceCommand } from './service-command.ts';
+import { createProgram, EXIT_STATUSES, runProgram } from './command-line.runner.ts';
+import { Shell } from './output.runner.ts';
+import { serviceCommand } from './service-command.runner.ts';
 
 const NAME = 'idv-agent';
 

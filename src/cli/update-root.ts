@@ -23,8 +23,8 @@ import { PLAN_FILE } from '../updates/package.ts';
 import { prepareUpdate } from '../updates/prepare.runner.ts';
 import { versionSchema } from '../updates/record.ts';
 import * as system from '../updates/system.edge.ts';
-import { askStatus, clientFor } from './local-agent.ts';
-import { Shell } from './output.ts';
+import { askStatus, clientFor } from './local-agent.runner.ts';
+import { Shell } from './output.runner.ts';
 
 /** Of the package. */
 const AGENT_UNIT_FILE = '/usr/lib/systemd/system/idv-agent.service';

@@ -24,7 +24,7 @@ import { createForwarder } from '../local-api/forwarder.edge.ts';
 import { keepHookCalls } from '../local-api/hook-calls.runner.ts';
 import { createLocalPorts } from '../local-api/ports.runner.ts';
 import { localRoutes } from '../local-api/routes.runner.ts';
-import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.ts';
+import { type LocalServerOptions, openLocalServer } from '../local-api/server/local-server.edge.ts';
 import { openAnswerFile } from '../pairing/kept-answer.edge.ts';
 import { pairRequestSchema } from '../protocol/local-api.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';

@@ -1,6 +1,6 @@
 /** The files that settings name and that are opened when they are used, not with the settings. */
 import { type Failure, toFailure } from '../base/errors.ts';
-import { readBrowserApplications } from '../local-api/server/browser-applications.ts';
+import { readBrowserApplications } from '../local-api/server/browser-applications.edge.ts';
 import type { Settings } from '../settings/table.ts';
 
 /** What cannot be used of them. Never throws. */

@@ -1,7 +1,7 @@
 /** Has the audit log record what is asked at an entrance. Only what may change something: a reader leaves no entry. */
 import type { Audit } from '../audit/audit.runner.ts';
 import { toFailure } from '../base/errors.ts';
-import type { LocalRoute } from './server/local-server.ts';
+import type { LocalRoute } from './server/local-server.edge.ts';
 
 /** The same route, recorded under this name. Neither bodies nor words of the caller are written down. */
 export function audited<Route extends Pick<LocalRoute, 'method' | 'handle'>>(

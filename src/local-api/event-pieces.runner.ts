@@ -6,7 +6,7 @@ import type { Agent } from '../agent/agent.runner.ts';
 import { type Entry, sizeOf } from '../events/event.ts';
 import { formatEnd, formatEvent, formatHead, formatPart } from '../events/feed.runner.ts';
 import { PIECE, STRIDE } from './memory-budget.ts';
-import { OvertakenError } from './server/answers.ts';
+import { OvertakenError } from './server/answers.edge.ts';
 
 /** Bytes: an event that may have as many in JSON is written in pieces, for each reader alone. */
 const LARGE = 64 * 1024;

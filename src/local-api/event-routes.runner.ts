@@ -15,7 +15,7 @@ import {
 	MAX_EVENT_WAIT_SECONDS,
 } from '../protocol/local-api.ts';
 import { inPieces, inTurn, isLarge } from './event-pieces.runner.ts';
-import type { EventSink, LocalReply, LocalRequest } from './server/local-server.ts';
+import type { EventSink, LocalReply, LocalRequest } from './server/local-server.edge.ts';
 
 /** One reading for a stream, as `sizeOf` counts. */
 const PIECE = 64 * 1024;

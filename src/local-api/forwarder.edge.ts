@@ -17,9 +17,9 @@ import { type Progress, watchProgress } from './forward-progress.edge.ts';
 import { decideForward, headersToCaller, headersToService, localLocation } from './forward-rules.ts';
 import { createLeakGuard } from './leak-guard.ts';
 import { createPlaces } from './places.ts';
-import { type BrowserApplication, SHARES } from './server/browser-applications.ts';
+import { type BrowserApplication, SHARES } from './server/browser-applications.edge.ts';
 import { ForwardError } from './server/forward-problems.ts';
-import { onTheWay, peerProcess } from './server/peer.ts';
+import { onTheWay, peerProcess } from './server/peer.edge.ts';
 
 /** How long a connection to the service waits for the next request, in milliseconds: less than servers keep theirs. */
 const KEPT_MS = 4000;

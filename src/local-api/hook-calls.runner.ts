@@ -12,7 +12,7 @@ import {
 	type Status,
 } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
-import type { EventSink, StreamEvent } from './server/types.ts';
+import type { EventSink, StreamEvent } from './server/types.edge.ts';
 
 type HookSettings = Settings['hooks'];
 export type HookName = keyof HookSettings;

@@ -4,7 +4,7 @@ import { made } from '../protocol/later.ts';
 import * as localAnswers from '../protocol/local-answers.ts';
 import { EFFECT_HEADER, PROBLEM_CONTENT_TYPE } from '../protocol/problem.ts';
 import { settingsReportSchema } from '../protocol/settings-report.ts';
-import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.ts';
+import type { LocalListener, LocalMethod, LocalRoute } from './server/local-server.edge.ts';
 
 /** Each schema of an answer has the name in the document that it has in the source: `statusSchema` is `Status`. */
 type NameOf<Key> = Key extends `${infer Name}Schema` ? Capitalize<Name> : never;

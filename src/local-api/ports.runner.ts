@@ -11,9 +11,9 @@ import type { Settings } from '../settings/table.ts';
 import { isEncryptedAtRest } from '../settings/value-schemas.ts';
 import { roomOfApplications } from './memory-budget.ts';
 import { firstToMove, settlePorts } from './port-moves.ts';
-import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.ts';
-import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.ts';
-import { createRoom } from './server/room.ts';
+import { type LocalRoute, type LocalServer, openApplicationSocket } from './server/local-server.edge.ts';
+import type { BrowserApplication, LoopbackServerOptions } from './server/loopback-server.edge.ts';
+import { createRoom } from './server/room.edge.ts';
 
 /** A port that another program holds is tried again after this time: nothing tells that it is free. */
 const AGAIN_MS = 15_000;
@@ -38,7 +38,7 @@ export function createLocalPorts(parts: LocalPortsParts) {
 	/** Of all applications of the file, wherever they ask. */
 	const room = createRoom(() => roomOfApplications(new Set(applications.map(({ name }) => name)).size));
 	/** Only on a device that needs one. */
-	const loadServer = () => import('./server/loopback-server.ts');
+	const loadServer = () => import('./server/loopback-server.edge.ts');
 	const openLoopback = async (options: LoopbackServerOptions): Promise<Opened & { dismiss(): void }> => {
 		const { port, ...server } = await (await loadServer()).openLoopbackServer(options);
 		return { url: `http://127.0.0.1:${port}/`, ...server };

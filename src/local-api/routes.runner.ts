@@ -44,10 +44,10 @@ import type { Forward } from './forwarder.edge.ts';
 import type { HookCalls } from './hook-calls.runner.ts';
 import type { AnswerName, DescribedRoute } from './openapi.ts';
 import { createPlaces, type Places } from './places.ts';
-import { SHARES } from './server/browser-applications.ts';
+import { SHARES } from './server/browser-applications.edge.ts';
 import { forwardProblem } from './server/forward-problems.ts';
-import type { LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.ts';
-import { acceptsStream } from './server/routing.ts';
+import type { LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.edge.ts';
+import { acceptsStream } from './server/routing.edge.ts';
 
 /** For applications, on every listener that they use. */
 const APPLICATIONS = ['agent', 'admin', 'browser'] as const;

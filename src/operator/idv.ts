@@ -1,4 +1,4 @@
 /** The entry of `idv`. */
-import { runOperatorCommand } from './commands.ts';
+import { runOperatorCommand } from './commands.runner.ts';
 
 void runOperatorCommand(process);

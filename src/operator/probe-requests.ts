@@ -13,10 +13,10 @@ import { readErrorWords } from '../protocol/problem.ts';
 import { type AnswerText, looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
 import { readTokenLife } from '../protocol/token-life.ts';
 import type { Headers } from '../settings/header-lines.ts';
-import type { Finding } from './probe-findings.ts';
+import type { Finding } from './probe-findings.runner.ts';
 import type { Pace } from './probe-pace.ts';
 import { remedyNamed } from './probe-words.ts';
-import type { Target } from './service-target.ts';
+import type { Target } from './service-target.runner.ts';
 
 const DEADLINE_MS = 30_000;
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;

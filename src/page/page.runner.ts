@@ -20,8 +20,8 @@ import {
 	localRoute,
 	openToGroup,
 	socketFailed,
-} from '../local-api/server/local-server.ts';
-import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.ts';
+} from '../local-api/server/local-server.edge.ts';
+import { isSameSecret, openLoopbackServer } from '../local-api/server/loopback-server.edge.ts';
 import { unsent } from '../pairing/code-worth.ts';
 import type { PairResult } from '../protocol/local-api.ts';
 import type { Proposal, Scanning } from '../scanning/scanning.runner.ts';

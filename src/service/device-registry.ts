@@ -2,7 +2,7 @@
 import { HEARTBEAT_FIELDS, type Heartbeat, type HeartbeatExtras } from '../protocol/channel.ts';
 import type { DeviceConnectionRequest } from '../protocol/device-connection.ts';
 import type { ListedDevice } from '../protocol/device-list.ts';
-import type { ConnectionClaims } from './connection-tokens.ts';
+import type { ConnectionClaims } from './connection-tokens.runner.ts';
 import { createExpiringMap } from './expiring-map.ts';
 import { serviceFull } from './problems.ts';
 

@@ -1,5 +1,5 @@
 /** The page behind a deep link that was opened in a browser: says what the link is. Repeats nothing of the link. */
-import type { Answer } from './http-answer.ts';
+import type { Answer } from './http-answer.runner.ts';
 
 export const MOBILE_PAGE: Answer = {
 	status: 200,

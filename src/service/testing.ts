@@ -8,7 +8,7 @@ export {
 	type ServiceEventName,
 	type ServiceOptions,
 	startService,
-} from './embedded-service.ts';
-export type { RequestEntry, ServiceEvents } from './event-log.ts';
+} from './embedded-service.runner.ts';
+export type { RequestEntry, ServiceEvents } from './event-log.runner.ts';
 export type { FailedAnswer, Release, RequestMatch } from './faults.ts';
-export type { BasicUser, ChannelFilter, InitialApiKey } from './options.ts';
+export type { BasicUser, ChannelFilter, InitialApiKey } from './options.runner.ts';

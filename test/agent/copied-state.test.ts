@@ -1,6 +1,6 @@
 /** The state directory of a device that registers itself, copied to another machine: it is told, and no id is used twice. */
 import { describe, expect, test } from 'vitest';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
 import { finish } from '../cli/command.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';

@@ -1,6 +1,6 @@
 /** Services that accept a channel and end it a moment later, and what their close codes mean. */
 import { expect, onTestFinished, test } from 'vitest';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import {
 	type AgentSetup,
 	givenAgent,

@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { givenAgent, givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 

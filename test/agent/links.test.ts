@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import {
 	type AgentSetup,
 	DEVICE_ID,

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { checkChannel } from '../../src/diagnosis/probe-channel.runner.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService, openChannel, registerDevice } from '../service/fixture.ts';
 

@@ -41,15 +41,17 @@ const ORDER = [
 
 /**
  * What a file may do, as its name says: `x.ts` decides (pure), `x.edge.ts` touches one thing of the machine, `x.runner.ts`
- * drives decisions against edges. Programs are whole folders; `local-api/server/` is one edge in several files.
+ * drives decisions against edges. The files that bundles begin with are named for their programs.
  */
 type Kind = 'decision' | 'edge' | 'runner' | 'program';
-const PROGRAMS = ['service', 'cli', 'operator'];
-const EDGE_FOLDERS = ['local-api/server'];
+const PROGRAMS = [
+	...['idv-agent', 'run', 'commands', 'tools', 'trial', 'update-root'].map((name) => `cli/${name}.ts`),
+	...['operator/idv.ts', 'service/testing.ts'],
+];
 
 /** Files, variables and sockets of this program, records of its logs, and the trial service, whose bodies have 64 KiB. */
 const OWN_JSON =
-	/^(?:protocol\/json|base\/(?:log\.edge|json-text|checked\.edge|documents\.edge)|audit\/audit\.runner|events\/(?:stored-event|erasure|feed\.runner)|status\/history\.runner|state\/document\.edge|connection\/line-file\.edge|pairing\/kept-answer\.edge|provisioning\/files\.edge|hooks\/hooks\.runner|workflow\/lease-file\.edge|cli\/(?:demo|audit|events|local-agent|version)|operator\/probe|service\/http-call)\.ts$/;
+	/^(?:protocol\/json|base\/(?:log\.edge|json-text|checked\.edge|documents\.edge)|audit\/audit\.runner|events\/(?:stored-event|erasure|feed\.runner)|status\/history\.runner|state\/document\.edge|connection\/line-file\.edge|pairing\/kept-answer\.edge|provisioning\/files\.edge|hooks\/hooks\.runner|workflow\/lease-file\.edge|cli\/(?:demo|audit|events|local-agent|version)\.runner|operator\/probe\.runner|service\/http-call\.runner)\.ts$/;
 
 interface SourceFile {
 	/** Path under `src/`. */
@@ -62,9 +64,9 @@ interface SourceFile {
 }
 
 function kindOf(path: string): Kind {
-	if (PROGRAMS.includes(path.split('/')[0] ?? '')) return 'program';
+	if (PROGRAMS.includes(path)) return 'program';
 	if (path.endsWith('.runner.ts')) return 'runner';
-	return path.endsWith('.edge.ts') || EDGE_FOLDERS.includes(dirname(path)) ? 'edge' : 'decision';
+	return path.endsWith('.edge.ts') ? 'edge' : 'decision';
 }
 
 const sourceFile = (path: string, source: string): SourceFile => ({

@@ -12,7 +12,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const ids = ASSUMPTIONS.map(({ id }) => id);
 const settings = new Set([...listSettings()].map(([path]) => path));
 /** The ledger itself, and a command that prints a field of it. */
-const OWN = ['src/protocol/assumptions.ts', 'src/cli/config.ts'];
+const OWN = ['src/protocol/assumptions.ts', 'src/cli/config.runner.ts'];
 /** Comments that say that something is assumed, with the id that they give. */
 const cited = globSync('src/**/*.ts', { cwd: ROOT })
 	.filter((path) => !OWN.includes(path))

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { checkSocketPath, errnoOf, inWords, overwrite, readText, writeDurably } from '../../src/base/files.edge.ts';
 import { findGroup, findUser } from '../../src/base/unix.edge.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
-import { replaceFile } from '../../src/operator/secret-output.ts';
+import { replaceFile } from '../../src/operator/secret-output.runner.ts';
 import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';
 import { wipe, writeDurably as writeProvisioned } from '../../src/provisioning/files.edge.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';

@@ -21,7 +21,7 @@ import { bundle } from '../../scripts/bundle.ts';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
 import { type Architecture, buildExecutable, copyNode, embed } from '../../scripts/executable.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import {
 	formatTable,
 	measureInTurns,

@@ -16,7 +16,7 @@ import { PLAN_PAYLOAD_TYPE, signedBytes } from '../../src/fleet/plan-format.ts';
 import { previewPlan } from '../../src/fleet/preview.ts';
 import { compilePlan, planFor } from '../../src/fleet/targeting.ts';
 import { formatPublicKey, readPlan } from '../../src/fleet/verify-plan.runner.ts';
-import { readInventory } from '../../src/operator/inventory.ts';
+import { readInventory } from '../../src/operator/inventory.runner.ts';
 import { hostileEnvelopes, hostilePlans } from './hostile-plans.ts';
 
 const { values } = parseArgs({

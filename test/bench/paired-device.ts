@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { startDaemon } from '../../src/daemon/daemon.runner.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { choosePaths } from '../../src/settings/paths.runner.ts';
 
 /** Directories and groups of a device of its own. */

@@ -5,7 +5,7 @@
  */
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 
 /** Sent before the socket gets a turn of its own. */
 const BURST = 256;

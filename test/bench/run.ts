@@ -16,7 +16,7 @@ import { bundle } from '../../scripts/bundle.ts';
 import { createLocalClient } from '../../src/client/local-client.edge.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import {
 	formatTable,
 	measureInTurns,

@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util';
 import { bundle } from '../../scripts/bundle.ts';
 import { startDaemon } from '../../src/daemon/daemon.runner.ts';
 import { readPicture } from '../../src/scanning/picture-reader.edge.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { choosePaths } from '../../src/settings/paths.runner.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

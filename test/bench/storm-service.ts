@@ -4,7 +4,7 @@
  */
 import { connect, createServer, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 
 /** From the parent. `limit`: connections a second from the return on; 0 for any number. */
 export type Order =

@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { bundle } from '../../scripts/bundle.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { readMemory, readThreadsCpuMs, start } from './measure.ts';
 import { pairOnce } from './paired-device.ts';
 

@@ -2,7 +2,7 @@ import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/p
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { remarkOf } from '../../src/cli/config.ts';
+import { remarkOf } from '../../src/cli/config.runner.ts';
 import { listSettings } from '../../src/settings/table.ts';
 import { fixture } from '../connection/network-peers.ts';
 import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';

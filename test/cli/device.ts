@@ -2,9 +2,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished } from 'vitest';
-import { VERSION } from '../../src/cli/version.ts';
+import { VERSION } from '../../src/cli/version.runner.ts';
 import { startDaemon } from '../../src/daemon/daemon.runner.ts';
-import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.runner.ts';
 import { choosePaths } from '../../src/settings/paths.runner.ts';
 import { type AtTheEnd, givenHome, type Home, type Outcome, type RunningCommand } from './command.ts';
 

@@ -2,8 +2,8 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import type { Shell } from '../../src/cli/output.ts';
-import { promptHidden, withoutInput } from '../../src/cli/prompts.ts';
+import type { Shell } from '../../src/cli/output.runner.ts';
+import { promptHidden, withoutInput } from '../../src/cli/prompts.runner.ts';
 
 test.each([
 	['works', () => Promise.resolve('paired')],

@@ -4,7 +4,7 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { credentialsOf, givenService, openChannel, registerDevice, send } from '../service/fixture.ts';
 import { finish, follow, givenHome } from './command.ts';
 import { expectJsonRefusal, expectRefusal } from './refusal.ts';

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { describePairedAt, describePlan } from '../../src/cli/status.ts';
+import { describePairedAt, describePlan } from '../../src/cli/status.runner.ts';
 import { statusSchema } from '../../src/protocol/local-answers.ts';
 import { credentialsOf } from '../service/fixture.ts';
 import { atTheEndOfAll, BIN, follow, givenHome } from './command.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readTime } from '../../src/cli/times.ts';
+import { readTime } from '../../src/cli/times.runner.ts';
 
 test.each([
 	['90s', 90_000],

@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { bundle } from '../../scripts/bundle.ts';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import { randomNumbers } from '../fixtures/random-numbers.ts';
 import { readInboxFile, type StoredEvent } from './inbox-file.ts';
 import { createKiosk, type Received } from './kiosk.ts';

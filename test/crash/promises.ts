@@ -4,7 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import type { StoredEvent } from './inbox-file.ts';
 import type { Kiosk, Received } from './kiosk.ts';
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { checkChannel, checkHeartbeat } from '../../src/diagnosis/probe-channel.runner.ts';
 import { askDaemon, type DaemonWord } from '../../src/diagnosis/probe-device.runner.ts';
 import type { Status } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { DEVICE_ID, givenAgent, givenHome, givenLine, givenPairedAgent, type Home } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';

@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { test as plain } from 'vitest';
 import { formatAuthorization } from '../../src/protocol/authorization.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { givenPlace } from './device.ts';
 import { drawDialect } from './generator.ts';
 

@@ -1,5 +1,5 @@
 /** Services that fill the open points of the interface in ways of their own: each drawn from a seed, every field of the dialect at random. */
-import type { DialectOptions } from '../../src/service/embedded-service.ts';
+import type { DialectOptions } from '../../src/service/embedded-service.runner.ts';
 
 /** Places that somebody who reads the interface might give the channel: written down without the probe's list. */
 const CHANNEL_PATHS = [

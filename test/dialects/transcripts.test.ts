@@ -5,8 +5,8 @@ import { test as plain } from 'vitest';
 import { openShaper } from '../../src/base/shapes.edge.ts';
 import { createTranscript, readTranscript } from '../../src/base/transcript.ts';
 import { formatAuthorization } from '../../src/protocol/authorization.ts';
-import { startService } from '../../src/service/embedded-service.ts';
-import { startReplay } from '../../src/service/replay.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
+import { startReplay } from '../../src/service/replay.runner.ts';
 import { givenPlace } from './device.ts';
 import { drawDialect } from './generator.ts';
 

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { untilStatus } from '../../src/cli/local-agent.ts';
+import { untilStatus } from '../../src/cli/local-agent.runner.ts';
 import { createLocalClient } from '../../src/client/local-client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../../src/protocol/local-api.ts';
 import { type Found, readEverything, refused, settles } from './found.ts';

@@ -13,7 +13,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { statusWhen } from '../../src/cli/run.ts';
 import { startDaemon } from '../../src/daemon/daemon.runner.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { randomNumbers } from '../fixtures/random-numbers.ts';
 import { startApart } from './apart.ts';
 import type { Found } from './found.ts';

@@ -5,7 +5,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
 import { createConsumers, MAX_CONSUMERS } from '../../src/events/consumers.ts';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { addressOf, ask } from '../local-api/local-asking.ts';

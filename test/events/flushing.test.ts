@@ -7,7 +7,7 @@ import { allBut } from '../../src/events/erasure.ts';
 import { type Entry, ownEvent } from '../../src/events/event.ts';
 import { planSafety } from '../../src/events/safety.ts';
 import { createEventStore, type DurableEventStore, type EventStoreOptions } from '../../src/events/store.edge.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { EIO } from '../base/lossy-files.ts';
 import { type Held, holdFlushes } from '../fixtures/held-flushes.ts';
 import { givenPairedAgent } from '../harness/harness.ts';

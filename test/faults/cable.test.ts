@@ -1,6 +1,6 @@
 /** What happens on the cable between a device and its service: real packets, real names, a real agent process. */
 import { type ExpectStatic, test as plain } from 'vitest';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { type AtTheEnd, type DeviceProcess, givenDevice } from './device-process.ts';
 import { givenTwoHosts, SERVICE_NAME, type TwoHosts } from './two-hosts.ts';

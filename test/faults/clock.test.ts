@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test as plain } from 'vitest';
-import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { faketimeLibrary } from './debian.ts';
 import { type AtTheEnd, type DeviceProcess, givenDevice } from './device-process.ts';

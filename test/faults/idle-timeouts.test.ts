@@ -4,7 +4,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { test as plain, type TestContext } from 'vitest';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { givenDevice } from './device-process.ts';
 import { haproxy, nginx, squid } from './proxies.ts';

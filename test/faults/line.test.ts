@@ -1,6 +1,6 @@
 /** Lines that are slow or broken while they seem whole, and services that come and go: a real agent process. */
 import { test as plain } from 'vitest';
-import { type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
+import { type ServiceOptions, startService } from '../../src/service/embedded-service.runner.ts';
 import { type AtTheEnd, givenDevice } from './device-process.ts';
 import { givenLine } from './line.ts';
 

@@ -1,6 +1,6 @@
 /** Real proxies and TLS fronts between a device and its service, for requests and for the channel alike. */
 import { describe, test as plain, type TestContext } from 'vitest';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { type DeviceProcess, givenDevice } from './device-process.ts';
 import {

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { COUNTS_AFTER_MS } from '../../src/connection/backoff.ts';
 import { startDaemon } from '../../src/daemon/daemon.runner.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 
 const times = Number(process.argv[2]);

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { test as plain } from 'vitest';
-import { type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
+import { type ServiceOptions, startService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { type AtTheEnd, type DeviceProcess, givenDevice } from './device-process.ts';
 import { givenLine } from './line.ts';

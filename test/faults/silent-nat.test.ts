@@ -5,7 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { test as plain } from 'vitest';
 import { LOCAL_ROUTES, type Status } from '../../src/protocol/local-api.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import { givenDevice } from './device-process.ts';
 import { givenTwoHosts } from './two-hosts.ts';

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { faketimeLibrary } from './debian.ts';
 import { givenDevice } from './device-process.ts';
 import { givenLine } from './line.ts';

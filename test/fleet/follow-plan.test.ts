@@ -5,7 +5,7 @@ import { rolloutPercentile, shareOfSpread } from '../../src/fleet/targeting.ts';
 import type { Heartbeat } from '../../src/protocol/channel.ts';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { SettingsReport } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.runner.ts';
 import { formatMetrics, stateMetrics } from '../../src/status/metrics.ts';
 import { UPDATES_PROGRAM } from '../../src/updates/package.ts';
 import { plantTree, type Tree } from '../fixtures/machines.ts';

@@ -17,7 +17,7 @@ import { type Daemon, startDaemon } from '../../src/daemon/daemon.runner.ts';
 import type { Entry } from '../../src/events/event.ts';
 import { followHooks } from '../../src/hooks/hooks.runner.ts';
 import type { PairRequest, Status } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { loadSettings } from '../../src/settings/load.runner.ts';
 import type { AgentPaths } from '../../src/settings/paths.runner.ts';
 import type { DeviceState } from '../../src/state/device-state.ts';

@@ -2,7 +2,7 @@
 import { cp, mkdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { EMPTY_STATE } from '../../src/state/device-state.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
 import { MACHINES, type Tree } from '../fixtures/machines.ts';

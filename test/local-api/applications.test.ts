@@ -6,7 +6,7 @@ import { request as httpRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { readBrowserApplications } from '../../src/local-api/server/browser-applications.ts';
+import { readBrowserApplications } from '../../src/local-api/server/browser-applications.edge.ts';
 import { givenHome, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 import { type Answered, addressOf, ask } from './local-asking.ts';

@@ -1,7 +1,7 @@
 /** What really leaves the device when an application asks the service through the agent: seen on the wire. */
 import { expect, test } from 'vitest';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { givenAgent, givenHome, givenLine, type Line } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 import { ask } from './local-asking.ts';

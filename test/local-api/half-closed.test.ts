@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { localRoute } from '../../src/local-api/server/local-server.ts';
-import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
+import { localRoute } from '../../src/local-api/server/local-server.edge.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.edge.ts';
 import { ask, echoRoutes, eventSource, open } from './local-server.ts';
 
 /** A caller that closes its own side when it likes, and reads on. */

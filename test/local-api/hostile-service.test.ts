@@ -10,7 +10,7 @@ import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
 import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
 import { forwardProblem } from '../../src/local-api/server/forward-problems.ts';
-import { localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
+import { localRoute, type RawExchange } from '../../src/local-api/server/local-server.edge.ts';
 import { listen, refusedPort } from '../connection/network-peers.ts';
 import { exchange, open } from './local-server.ts';
 

@@ -18,7 +18,7 @@ import {
 	type LocalServerOptions,
 	localRoute,
 	openLocalServer,
-} from '../../src/local-api/server/local-server.ts';
+} from '../../src/local-api/server/local-server.edge.ts';
 
 export interface Opened {
 	readonly runDir: string;

@@ -11,14 +11,17 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
 import { createNetwork } from '../../src/connection/network.edge.ts';
 import { createForwarder } from '../../src/local-api/forwarder.edge.ts';
-import { type BrowserApplication, readBrowserApplications } from '../../src/local-api/server/browser-applications.ts';
+import {
+	type BrowserApplication,
+	readBrowserApplications,
+} from '../../src/local-api/server/browser-applications.edge.ts';
 import {
 	type EventSink,
 	type LocalRoute,
 	localRoute,
 	type RawExchange,
-} from '../../src/local-api/server/local-server.ts';
-import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
+} from '../../src/local-api/server/local-server.edge.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.edge.ts';
 import { listen, refusedPort } from '../connection/network-peers.ts';
 
 const KIOSK: BrowserApplication = {

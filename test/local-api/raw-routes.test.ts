@@ -10,7 +10,7 @@ import {
 	type LocalRoute,
 	localRoute,
 	type RawExchange,
-} from '../../src/local-api/server/local-server.ts';
+} from '../../src/local-api/server/local-server.edge.ts';
 import { ask, echoRoutes, endless, exchange, IN_BETWEEN, MEGABYTE, open, untilClosed } from './local-server.ts';
 
 describe('prefixes and raw bodies', () => {

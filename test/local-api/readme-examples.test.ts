@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
 import { bundle } from '../../scripts/bundle.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { diesWithTheRun } from '../harness/children.ts';
 import { givenAgent, givenPairedAgent, type RunningAgent } from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';

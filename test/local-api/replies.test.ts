@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import type { LocalReply, LocalRoute } from '../../src/local-api/server/local-server.ts';
+import type { LocalReply, LocalRoute } from '../../src/local-api/server/local-server.edge.ts';
 import { ask, failing, MEGABYTE, open } from './local-server.ts';
 
 describe('replies', () => {

@@ -8,8 +8,8 @@ import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import * as z from 'zod';
 import { AgentError, type ErrorCode, failure } from '../../src/base/errors.ts';
-import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
-import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
+import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.edge.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.edge.ts';
 import { ask, echoRoutes, eventSource, exchange, failing, failureOf, json, open, untilClosed } from './local-server.ts';
 
 /** Each request of `GET /v1/hold` waits for its answer until they are released. */

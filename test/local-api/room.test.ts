@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { roomOf } from '../../src/local-api/memory-budget.ts';
-import { createRoom } from '../../src/local-api/server/room.ts';
+import { createRoom } from '../../src/local-api/server/room.edge.ts';
 
 const given = () => {
 	const room = createRoom(() => roomOf(128));

@@ -10,8 +10,8 @@ import { createNetwork } from '../../src/connection/network.edge.ts';
 import { watchProgress } from '../../src/local-api/forward-progress.edge.ts';
 import { createForwarder, type ForwardLimits } from '../../src/local-api/forwarder.edge.ts';
 import { forwardProblem } from '../../src/local-api/server/forward-problems.ts';
-import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.ts';
-import { openLoopbackServer } from '../../src/local-api/server/loopback-server.ts';
+import { type LocalRoute, localRoute, type RawExchange } from '../../src/local-api/server/local-server.edge.ts';
+import { openLoopbackServer } from '../../src/local-api/server/loopback-server.edge.ts';
 import { listen } from '../connection/network-peers.ts';
 import { eventSource, open } from './local-server.ts';
 

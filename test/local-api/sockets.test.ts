@@ -12,7 +12,7 @@ import {
 	type LocalRoute,
 	openLocalServer,
 	socketFailed,
-} from '../../src/local-api/server/local-server.ts';
+} from '../../src/local-api/server/local-server.edge.ts';
 import {
 	ask,
 	consume,
@@ -149,7 +149,7 @@ describe('sockets', () => {
 				process.exit();
 			});
 			process.stdout.write('up');`;
-		const source = new URL('../../src/local-api/server/local-server.ts', import.meta.url).href;
+		const source = new URL('../../src/local-api/server/local-server.edge.ts', import.meta.url).href;
 		const child = spawn(process.execPath, ['--input-type=module', '-e', program, source, runDir], {
 			stdio: ['pipe', 'pipe', 'inherit', fd],
 		});

@@ -19,7 +19,7 @@ import { bundle } from '../../scripts/bundle.ts';
 import { createEventStreamParser } from '../../src/client/agent-socket.edge.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import { FORWARDED_EACH } from '../../src/protocol/local-api.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { pairOnce } from '../bench/paired-device.ts';
 
 const MIB = 1024 * 1024;

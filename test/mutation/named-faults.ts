@@ -256,7 +256,7 @@ export const NAMED: readonly NamedFault[] = [
 	},
 	{
 		name: 'the credential of a profile goes to plain http of the same host',
-		file: 'src/operator/service-target.ts',
+		file: 'src/operator/service-target.runner.ts',
 		from: 'new URL(profile.url).origin !== new URL(baseUrl).origin',
 		to: 'new URL(profile.url).host !== new URL(baseUrl).host',
 		tests: 'test/operator/profiles.test.ts',

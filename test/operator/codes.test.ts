@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { formatAuthorization } from '../../src/protocol/authorization.ts';
 import { readPairingCode } from '../../src/protocol/pairing-code.ts';
 import { readSingleCode } from '../../src/scanning/picture-reader.edge.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { atTerminal, hasTerminal } from '../cli/terminal.ts';
 import { givenService, openChannel, registerDevice } from '../service/fixture.ts';

@@ -2,7 +2,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { readJsonLines } from '../../src/operator/inventory.ts';
+import { readJsonLines } from '../../src/operator/inventory.runner.ts';
 import { listen } from '../connection/network-peers.ts';
 import { beginsFake, STEERING, steeringIn } from '../fixtures/foreign-text.ts';
 import { createSigner } from '../fixtures/plans.ts';

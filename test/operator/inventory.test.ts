@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { readInventory } from '../../src/operator/inventory.ts';
+import { readInventory } from '../../src/operator/inventory.runner.ts';
 
 const INVENTORY =
 	'deviceId,serial,labels,workflowId\nK-1,S-1,lobby,checkin\nK-2,,,checkin\nK-3,S-3,lobby;berlin,checkout\n';

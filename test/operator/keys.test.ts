@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { nearMiss, warningsOf } from '../../src/operator/api-key.ts';
+import { nearMiss, warningsOf } from '../../src/operator/api-key.runner.ts';
 import { BIN, type Outcome } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { atTerminal, hasTerminal } from '../cli/terminal.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, expect, onTestFinished } from 'vitest';
 import { formatAuthorization } from '../../src/protocol/authorization.ts';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import { atTheEndOfAll, finish, type Outcome } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal, type WantedRefusal } from '../cli/refusal.ts';
 import { credentialsOf } from '../service/fixture.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { readForm } from '../../src/operator/probe-form.ts';
+import { readForm } from '../../src/operator/probe-form.runner.ts';
 import { remedyNamed } from '../../src/operator/probe-words.ts';
 import { listen } from '../connection/network-peers.ts';
 import { probesOfFile, QUICK } from './probing.ts';

@@ -2,15 +2,15 @@
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { heartbeatAnswers } from '../../src/operator/probe-asides.ts';
-import { handshakeFindings, lifeFindings } from '../../src/operator/probe-findings.ts';
-import { readForm } from '../../src/operator/probe-form.ts';
-import { guesses } from '../../src/operator/probe-guesses.ts';
+import { heartbeatAnswers } from '../../src/operator/probe-asides.runner.ts';
+import { handshakeFindings, lifeFindings } from '../../src/operator/probe-findings.runner.ts';
+import { readForm } from '../../src/operator/probe-form.runner.ts';
+import { guesses } from '../../src/operator/probe-guesses.runner.ts';
 import { createPace, MAX_REQUESTS } from '../../src/operator/probe-pace.ts';
-import { pongsFor } from '../../src/operator/probe-pongs.ts';
-import { cameAgain, namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.ts';
+import { pongsFor } from '../../src/operator/probe-pongs.runner.ts';
+import { cameAgain, namedLife, ranked, tokenPlaces } from '../../src/operator/probe-readings.runner.ts';
 import { CHANNEL_PATHS, findChannel, type Handshake, type HandshakeAnswer } from '../../src/operator/probe-search.ts';
-import type { Life } from '../../src/operator/probe-wire.ts';
+import type { Life } from '../../src/operator/probe-wire.runner.ts';
 import { subprotocolHints } from '../../src/operator/probe-words.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 

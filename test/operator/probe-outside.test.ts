@@ -1,18 +1,18 @@
 /** `idv probe` at services as an outsider would write them: what their messages and answers show. */
 import { describe, expect, test } from 'vitest';
 import type { WebSocket } from 'ws';
-import type { Shell } from '../../src/cli/output.ts';
-import { asides } from '../../src/operator/probe-asides.ts';
-import type { Ran } from '../../src/operator/probe-device.ts';
-import { tellDevice } from '../../src/operator/probe-device-report.ts';
-import { lifeFinding, lifeFindings } from '../../src/operator/probe-findings.ts';
-import { readForm } from '../../src/operator/probe-form.ts';
-import { guesses, wordsIn } from '../../src/operator/probe-guesses.ts';
-import { pongsFor } from '../../src/operator/probe-pongs.ts';
-import { messagesOf } from '../../src/operator/probe-readings.ts';
-import { reportOf } from '../../src/operator/probe-report.ts';
-import type { Run } from '../../src/operator/probe-state.ts';
-import type { Life } from '../../src/operator/probe-wire.ts';
+import type { Shell } from '../../src/cli/output.runner.ts';
+import { asides } from '../../src/operator/probe-asides.runner.ts';
+import type { Ran } from '../../src/operator/probe-device.runner.ts';
+import { tellDevice } from '../../src/operator/probe-device-report.runner.ts';
+import { lifeFinding, lifeFindings } from '../../src/operator/probe-findings.runner.ts';
+import { readForm } from '../../src/operator/probe-form.runner.ts';
+import { guesses, wordsIn } from '../../src/operator/probe-guesses.runner.ts';
+import { pongsFor } from '../../src/operator/probe-pongs.runner.ts';
+import { messagesOf } from '../../src/operator/probe-readings.runner.ts';
+import { reportOf } from '../../src/operator/probe-report.runner.ts';
+import type { Run } from '../../src/operator/probe-state.runner.ts';
+import type { Life } from '../../src/operator/probe-wire.runner.ts';
 import { resolveWith } from '../../src/settings/load.runner.ts';
 import { probesOfFile } from './probing.ts';
 

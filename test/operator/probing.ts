@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { type WebSocket, WebSocketServer } from 'ws';
-import type { DialectOptions } from '../../src/service/embedded-service.ts';
+import type { DialectOptions } from '../../src/service/embedded-service.runner.ts';
 import { listen } from '../connection/network-peers.ts';
 import { givenService } from '../service/fixture.ts';
 import { operatorOfFile } from './operator.ts';

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { inject, onTestFinished } from 'vitest';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import { type DeviceProcess, givenDevice } from '../faults/device-process.ts';
 import type { CutReport, LossyDisk } from './lossy-disk.ts';
 import type { Cut } from './plan.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, inject, onTestFinished, test } from 'vitest';
 import { LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { readInboxFile } from '../crash/inbox-file.ts';
 import { createKiosk } from '../crash/kiosk.ts';
 import { createSender, eventsOf, expectDurableBeforeShown, expectOneIdEach } from '../crash/promises.ts';

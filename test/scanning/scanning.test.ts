@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import type { ScannerReport } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { MACHINES } from '../fixtures/machines.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import {

@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bundle } from '../../scripts/bundle.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH } from '../../src/protocol/endpoints.ts';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import { pairOnce } from '../bench/paired-device.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');

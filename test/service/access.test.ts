@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { AUTHORIZATION_SCHEMES, type Authorization } from '../../src/protocol/authorization.ts';
-import { type EmbeddedService, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, startService } from '../../src/service/embedded-service.runner.ts';
 import {
 	credentialsOf,
 	givenService,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { createClock, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 
 const SECOND = 1000;

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { notifyEmbeddedService, runServiceCommand } from '../../src/service/command.ts';
+import { notifyEmbeddedService, runServiceCommand } from '../../src/service/command.runner.ts';
 import { credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 
 /** Runs the command and collects what it prints. */

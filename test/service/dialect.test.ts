@@ -4,7 +4,7 @@ import { WebSocket } from 'ws';
 import { readPairingCode } from '../../src/protocol/pairing-code.ts';
 import { readTokenLife } from '../../src/protocol/token-life.ts';
 import { dialectSchema, hasShape, parseDialect } from '../../src/service/dialect.ts';
-import type { DialectOptions, EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { DialectOptions, EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { createRateLimit } from '../../src/service/rate-limit.ts';
 import { createClock, credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 

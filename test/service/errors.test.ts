@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { DEEP_LINK_PATH, DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../../src/protocol/endpoints.ts';
 import { readErrorDetail } from '../../src/protocol/problem.ts';
 import { PROBLEMS } from '../../src/service/problems.ts';
-import { OWN_ENDPOINTS } from '../../src/service/routes.ts';
+import { OWN_ENDPOINTS } from '../../src/service/routes.runner.ts';
 import { credentialsOf, givenService, type PlainAnswer, type PlainRequest, send } from './fixture.ts';
 
 const PATH = '/api/device/connection';

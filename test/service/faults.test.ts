@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { createFaults } from '../../src/service/faults.ts';
 import { credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
 

@@ -5,7 +5,7 @@ import { onTestFinished } from 'vitest';
 import { WebSocket } from 'ws';
 import { AUTHORIZATION_PARAMETER, type Authorization, formatAuthorization } from '../../src/protocol/authorization.ts';
 import { channelUrl, DEFAULT_CHANNEL_PATH, ENDPOINTS } from '../../src/protocol/endpoints.ts';
-import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.ts';
+import { type EmbeddedService, type ServiceOptions, startService } from '../../src/service/embedded-service.runner.ts';
 import { timeOfTest } from '../harness/test-time.ts';
 
 /** A service that ends with the test, and has its time. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { readPairingCode } from '../../src/protocol/pairing-code.ts';
 import { readTokenLife } from '../../src/protocol/token-life.ts';
-import type { DialectOptions, EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
+import type { DialectOptions, EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.runner.ts';
 import {
 	createClock,
 	credentialsOf,

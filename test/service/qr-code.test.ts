@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { prepareZXingModule, readBarcodes } from 'zxing-wasm/reader';
-import { renderQrTerminal, writeQrPng, writeQrSvg } from '../../src/service/qr-code.ts';
+import { renderQrTerminal, writeQrPng, writeQrSvg } from '../../src/service/qr-code.runner.ts';
 import { credentialsOf, givenService, send } from './fixture.ts';
 
 beforeAll(() => {

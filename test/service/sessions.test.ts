@@ -1,6 +1,6 @@
 /** The example of what kiosk software asks its service for: a session, through the agent. */
 import { expect, test } from 'vitest';
-import { OWN_ENDPOINTS } from '../../src/service/routes.ts';
+import { OWN_ENDPOINTS } from '../../src/service/routes.runner.ts';
 import { givenPairedAgent } from '../harness/harness.ts';
 import { ask } from '../local-api/local-asking.ts';
 import { createClock, givenService, openChannel, send } from './fixture.ts';

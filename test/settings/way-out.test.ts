@@ -2,7 +2,7 @@ import { cp, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { fixture, identity } from '../connection/network-peers.ts';
 import {
 	givenAgent,

@@ -1,6 +1,6 @@
 /** A simulated fleet against an embedded service, and what the service saw of it. Both end with the test. */
 import { onTestFinished } from 'vitest';
-import type { EmbeddedService } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../src/service/embedded-service.runner.ts';
 import { openSimulatedRuntime } from '../../src/simulation/runtime.runner.ts';
 import {
 	type Simulation,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { ROOT } from './built.ts';
 
 const PAGE = readFileSync(join(ROOT, 'docs/containers.md'), 'utf8');

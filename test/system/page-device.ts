@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
 import { ENDPOINTS, endpointUrl } from '../../src/protocol/endpoints.ts';
-import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.ts';
+import type { EmbeddedService, ServiceOptions } from '../../src/service/embedded-service.runner.ts';
 import type { RunningCommand } from '../cli/command.ts';
 import { asProcess, type Device, givenDevice } from '../cli/device.ts';
 import { findBarriers, launchChromium } from './chromium.ts';

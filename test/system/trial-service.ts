@@ -3,7 +3,7 @@
  * power. Prints what happens as JSON, one object a line; each line of input is a workflow to make a pairing code for, or a JSON object to notify the devices of.
  */
 import { createInterface } from 'node:readline';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 
 const [port, apiKey = ''] = process.argv.slice(2);
 const service = await startService({

@@ -11,7 +11,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
 import { type Architecture, buildExecutable } from '../../scripts/executable.ts';
-import { startService } from '../../src/service/embedded-service.ts';
+import { startService } from '../../src/service/embedded-service.runner.ts';
 import { randomNumbers } from '../fixtures/random-numbers.ts';
 import { bootMachine, type Machine } from './machine.ts';
 

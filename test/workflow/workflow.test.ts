@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { AgentError } from '../../src/base/errors.ts';
-import type { ServiceOptions } from '../../src/service/embedded-service.ts';
+import type { ServiceOptions } from '../../src/service/embedded-service.runner.ts';
 import {
 	type AgentSetup,
 	DEVICE_ID,

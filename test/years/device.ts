@@ -15,7 +15,7 @@ import { type EventsFeed, newEpoch } from '../../src/events/feed.runner.ts';
 import { createEventStore } from '../../src/events/store.edge.ts';
 import type { IdentityFacts } from '../../src/identity/identity.ts';
 import { keepHookCalls } from '../../src/local-api/hook-calls.runner.ts';
-import type { EventSink } from '../../src/local-api/server/types.ts';
+import type { EventSink } from '../../src/local-api/server/types.edge.ts';
 import { openAnswerFile } from '../../src/pairing/kept-answer.edge.ts';
 import type { HookCall } from '../../src/protocol/local-api.ts';
 import { provision } from '../../src/provisioning/provision.runner.ts';

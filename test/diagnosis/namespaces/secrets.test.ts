@@ -8,7 +8,7 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { startService } from '../../../src/service/embedded-service.ts';
+import { startService } from '../../../src/service/embedded-service.runner.ts';
 import { finish, follow, givenHome, type Outcome } from '../../cli/command.ts';
 import { expectRefusal } from '../../cli/refusal.ts';
 import { fixture } from '../../connection/network-peers.ts';

@@ -2,7 +2,7 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { EmbeddedService } from '../../../src/service/embedded-service.ts';
+import type { EmbeddedService } from '../../../src/service/embedded-service.runner.ts';
 import type { DeviceProcess } from '../device-process.ts';
 import type { Line } from '../line.ts';
 

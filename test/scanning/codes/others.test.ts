@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { readPairingCode } from '../../../src/protocol/pairing-code.ts';
 import { readPicture, readSingleCode } from '../../../src/scanning/picture-reader.edge.ts';
-import { writeQrPng, writeQrSvg } from '../../../src/service/qr-code.ts';
+import { writeQrPng, writeQrSvg } from '../../../src/service/qr-code.runner.ts';
 import { modeOf, operatorOfFile } from '../../operator/operator.ts';
 import { credentialsOf, send } from '../../service/fixture.ts';
 
