@@ -171,6 +171,8 @@ const FIELDS: {
 	'connection.revoked': later(() => z.object({})),
 };
 
+export const AGENT_MESSAGES: readonly string[] = Object.keys(FIELDS);
+
 /** The message to act on in a notification, or `null`. */
 export function readAgentMessage(notification: Notification): AgentMessage | null {
 	if (!Object.hasOwn(FIELDS, notification.kind)) return null;

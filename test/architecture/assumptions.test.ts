@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { withTable } from '../../scripts/integrators-table.ts';
 import { CATALOGUE } from '../../src/base/errors.ts';
 import { ASSUMPTIONS, hintsFor } from '../../src/protocol/assumptions.ts';
+import { AGENT_MESSAGES } from '../../src/protocol/channel.ts';
 import { dialectSchema } from '../../src/service/dialect.ts';
 import { listSettings } from '../../src/settings/table.ts';
 
@@ -38,6 +39,13 @@ describe('the ledger of open points', () => {
 			...row.failures.filter((code) => !(code in CATALOGUE)),
 		]);
 		expect(wrong).toEqual([]);
+	});
+
+	test('names every message that the agent acts on, and so do its setting and the tests of what the agent does', () => {
+		const row = ASSUMPTIONS.find(({ id }) => id === 'agent-messages')?.assumed ?? '';
+		const about = listSettings().get('service.actOnMessages')?.about ?? '';
+		const tests = readFileSync(join(ROOT, 'test/agent/links.test.ts'), 'utf8');
+		for (const text of [row, about, tests]) expect(AGENT_MESSAGES.filter((name) => !text.includes(name))).toEqual([]);
 	});
 
 	test('has every setting of the service', () => {

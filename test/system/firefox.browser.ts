@@ -52,10 +52,12 @@ test('a keyboard alone pairs, wherever the focus is', async () => {
 	await keep(page, 'low-online');
 });
 
-test.each([
-	['de', 'Nicht gekoppelt', 1080, 1920, true],
-	['ar', 'غير مقترن', 390, 844, false],
-])('in %s a person pairs by finger', async (language, unpaired, width, height, dark) => {
+test.each(
+	[
+		['de', 'Nicht gekoppelt', 1080, 1920, true],
+		['ar', 'غير مقترن', 390, 844, false],
+	].slice(process.env['BROWSER'] === 'short' ? 1 : 0) as [string, string, number, number, boolean][],
+)('in %s a person pairs by finger', async (language, unpaired, width, height, dark) => {
 	const device = await givenPageDevice({ support: 'Hotline 0800 123' });
 	const page = await openPage(device, { width, height, dark, languages: `${language}, en` });
 	expect(await page.evaluate("document.getElementById('state-word').textContent")).toBe(unpaired);
