@@ -137,9 +137,15 @@ export async function readLog(lines: number): Promise<string[]> {
 	return text.split('\n').filter(Boolean).slice(-lines);
 }
 
-/** Lets dpkg finish what it was cut off from. */
-export const finishConfiguring = (): Promise<Ran> =>
-	run('dpkg', ['--force-confold', '--force-remove-reinstreq', '--configure', '--pending'], WORK_MS);
+/** Lets dpkg finish what it was cut off from: of other packages only what these wait for, since another's script may hang. */
+export async function finishConfiguring(): Promise<Ran> {
+	const configure = (which: string) =>
+		run('dpkg', ['--force-confold', '--force-remove-reinstreq', '--configure', which], WORK_MS);
+	const own = await configure(PACKAGE);
+	// One that is whole is refused.
+	await configure(`${PACKAGE}-updates`);
+	return own.text.includes('dependency problems') ? configure('--pending') : own;
+}
 
 /** Installs a package of this device's own keeping, older or not. The scripts of the version that goes have no say in it. */
 export const installFile = (file: string): Promise<Ran> =>

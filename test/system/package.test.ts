@@ -15,13 +15,14 @@ import {
 	writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { buildDebianPackage } from '../../scripts/debian-package.ts';
 import { buildExecutable } from '../../scripts/executable.ts';
 import { buildUpdatesPackage } from '../../scripts/updates-package.ts';
 import { readWords } from '../../src/base/shapes.edge.ts';
+import { JUDGE_UNIT, openUpdateKeep } from '../../src/updates/keep.edge.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
 import { ARCHITECTURE, buildDevice, EPOCH, ROOT } from './built.ts';
 
@@ -181,6 +182,23 @@ describe('what runs as root and touches apt', () => {
 		expect(codeOf(`${program}.cjs`).length).toBeLessThan(252_000);
 		expect(codeOf(`${program}.cjs`)).not.toMatch(/\b(?:node:)?(?:net|tls|https)['"]\)/);
 	});
+});
+
+test("each unit that runs as root has an exposure of at most 4.0, and those that run apt or dpkg 6.0, the judge's included [F1930]", async () => {
+	const places = join(directory, 'places');
+	const keep = openUpdateKeep({ directory: places, units: places, runtimeUnits: places, preferences: places });
+	await keep.open();
+	await keep.installUnit();
+	const units = globSync(join(ROOT, 'systemd/**/*.service')).concat(join(places, JUDGE_UNIT));
+	const exposures = units.map((unit) => {
+		const words = ['security', '--no-pager', '--offline=true', '--threshold=100', unit];
+		const { stdout } = spawnSync('systemd-analyze', words, { encoding: 'utf8' });
+		return [basename(unit), Number(/exposure level for \S+: ([\d.]+)/.exec(stdout)?.[1])] as const;
+	});
+	console.log(`Exposure: ${exposures.map((pair) => pair.join(' ')).join(', ')}`);
+	const runsApt = ['idv-agent-update.service', 'idv-agent-finish.service', JUDGE_UNIT];
+	expect(exposures.filter(([name, level]) => !(level <= (runsApt.includes(name) ? 6 : 4)))).toEqual([]);
+	expect(exposures).toHaveLength(9);
 });
 
 test('the package holds the machine code that reads scanners', async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, inject } from 'vitest';
 import { createMachine } from '../system/machine.ts';
 import { startTrialService } from '../system/service.ts';
-import { type Behaviour, makeNeighbour, makeReal, makeRepository, makeStub } from './packages.ts';
+import { type Behaviour, type Index, makeNeighbour, makeReal, makeRepository, makeStub } from './packages.ts';
 import type { Site } from './site.ts';
 
 const PORT = 8490;
@@ -67,8 +67,8 @@ export async function createDevice(site: Site, first?: string) {
 			await machine.must(`mkdir -p $(dirname ${path}) && cat > ${path}`, content);
 		},
 		/** These packages are in the repository, and nothing else. */
-		async publish(files: readonly string[], how: Parameters<typeof repository.publish>[1] = {}): Promise<void> {
-			repository.publish(files, how);
+		async publish(files: readonly string[], index: Index = 'valid'): Promise<void> {
+			repository.publish(files, index);
 			await machine.must('rm -rf /srv/site && mkdir -p /srv/site');
 			for (const file of readdirSync(repository.directory))
 				await device.put(`/srv/site/${file}`, readFileSync(join(repository.directory, file)));
@@ -92,7 +92,7 @@ export async function createDevice(site: Site, first?: string) {
 		story: async () =>
 			(
 				await machine.run(
-					'tail -n 25 /var/log/apt/term.log; dpkg -l idv-agent; ls -l /var/lib/idv-agent-update; cat /var/lib/idv-agent-update/trial.json; journalctl --no-pager --lines=40 --unit=idv-agent-judge --unit=idv-agent-finish; systemctl status --no-pager idv-agent; df /',
+					'tail -n 25 /var/log/apt/term.log; dpkg -l idv-agent; ls -l /var/lib/idv-agent-update; cat /var/lib/idv-agent-update/trial.json; journalctl --no-pager --lines=40 --unit=idv-agent-judge --unit=idv-agent-finish; systemctl status --no-pager idv-agent; df /; ps axf; ls -l /proc/*/fd 2>/dev/null | grep lock',
 				)
 			).text,
 		installed: async () =>

@@ -12,6 +12,8 @@ export const BEHAVIOURS = {
 	crashing: 'exit 1',
 	// Online each time, and dead before a heartbeat is due.
 	'short-lived': '( sleep 15; kill -9 $$ ) >/dev/null 2>&1 &',
+	// Later than it is judged.
+	late: '( sleep 75; kill -9 $$ ) >/dev/null 2>&1 &',
 	silent: 'exec sleep infinity',
 	// Where the control groups here do not bound it, this does.
 	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
@@ -22,6 +24,9 @@ export type Behaviour =
 	| 'failing-script'
 	| 'without-unit'
 	| 'instead-of-another';
+
+/** Each has bytes of its own, under whatever version. */
+let builds = 0;
 
 /**
  * Makes a small package: the units and scripts of the real one, with a program that leads to `/opt/idv-agent/idv-agent`.
@@ -38,7 +43,7 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		const onRun = Object.hasOwn(BEHAVIOURS, behaviour) ? BEHAVIOURS[behaviour as keyof typeof BEHAVIOURS] : '';
 		writeFileSync(
 			program,
-			`#!/bin/bash\ncase "$1" in run) ${onRun || ':'} ;; code-cache) exit 0 ;; esac\nexec -a "$0" /opt/idv-agent/idv-agent "$@"\n`,
+			`#!/bin/bash\n# Build ${++builds}.\ncase "$1" in run) ${onRun || ':'} ;; code-cache) exit 0 ;; esac\nexec -a "$0" /opt/idv-agent/idv-agent "$@"\n`,
 		);
 		chmodSync(program, 0o755);
 		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 20000');
@@ -105,6 +110,9 @@ function repack(from: string, version: string, directory: string, change: (tree:
 	return file;
 }
 
+/** What a device may find of a repository. */
+export type Index = 'valid' | 'unsigned' | 'other-key' | 'not-yet' | 'expired' | 'half-synced';
+
 export interface Repository {
 	/** The directory that apt reads. */
 	readonly directory: string;
@@ -112,8 +120,8 @@ export interface Repository {
 	readonly key: string;
 	/** Signs the list of another directory. */
 	sign(directory: string): void;
-	/** Publishes exactly these packages. @param how whether the list is signed (default), and the date it bears (default now). */
-	publish(files: readonly string[], how?: { readonly isSigned?: boolean; readonly date?: Date }): void;
+	/** Publishes exactly these packages. */
+	publish(files: readonly string[], index?: Index): void;
 }
 
 /** A site's signed repository, as docs/updates.md makes it. */
@@ -123,25 +131,38 @@ export function makeRepository(directory: string): Repository {
 	mkdirSync(home, { recursive: true, mode: 0o700 });
 	mkdirSync(pool, { recursive: true });
 	const gpg = (...words: string[]) => execFileSync('gpg', ['--homedir', home, '--batch', '--yes', '--quiet', ...words]);
-	gpg('--passphrase', '', '--quick-generate-key', 'site@example.invalid', 'ed25519', 'sign', 'never');
+	for (const name of ['site', 'another'])
+		gpg('--passphrase', '', '--quick-generate-key', `${name}@example.invalid`, 'ed25519', 'sign', 'never');
 	const key = join(directory, 'site.gpg');
 	writeFileSync(key, gpg('--export', 'site@example.invalid'));
-	const sign = (one: string, more: readonly string[] = []) =>
-		void gpg(...more, '--output', join(one, 'InRelease'), '--clearsign', join(one, 'Release'));
+	const sign = (one: string, more: readonly string[] = [], by = 'site') =>
+		void gpg(
+			...more,
+			'--local-user',
+			`${by}@example.invalid`,
+			'--output',
+			join(one, 'InRelease'),
+			'--clearsign',
+			join(one, 'Release'),
+		);
 	return {
 		directory: pool,
 		key,
 		sign,
-		publish(files, { isSigned = true, date } = {}) {
+		publish(files, index = 'valid') {
 			rmSync(pool, { recursive: true, force: true });
 			mkdirSync(pool, { recursive: true });
 			for (const file of files) cpSync(file, join(pool, file.split('/').at(-1) ?? ''));
-			writeFileSync(join(pool, 'Packages'), execFileSync('apt-ftparchive', ['packages', '.'], { cwd: pool }));
-			writeFileSync(join(pool, 'Release'), execFileSync('apt-ftparchive', ['release', '.'], { cwd: pool }));
-			if (date) edit(join(pool, 'Release'), /^Date: .*$/m, `Date: ${date.toUTCString().replace('GMT', 'UTC')}`);
-			const at = date ? ['--faked-system-time', `${date.toISOString().replace(/[-:]|\..*/g, '')}!`] : [];
-			if (isSigned) sign(pool, at);
-			rmSync(join(pool, 'Release'));
+			const [list, release] = [join(pool, 'Packages'), join(pool, 'Release')];
+			writeFileSync(list, execFileSync('apt-ftparchive', ['packages', '.'], { cwd: pool }));
+			writeFileSync(release, execFileSync('apt-ftparchive', ['release', '.'], { cwd: pool }));
+			if (index === 'not-yet') edit(release, /^Date: .*$/m, 'Date: Wed, 01 Jan 2070 00:00:00 UTC');
+			if (index === 'expired') edit(release, /^Date: .*$/m, '$&\nValid-Until: Wed, 01 Jan 2020 00:00:00 UTC');
+			const at = index === 'not-yet' ? ['--faked-system-time', '20700101T000000!'] : [];
+			if (index !== 'unsigned') sign(pool, at, index === 'other-key' ? 'another' : 'site');
+			rmSync(release);
+			// Of two files that belong together, one is the new one.
+			if (index === 'half-synced') edit(list, /^Description: .*$/m, 'Description: of another day');
 		},
 	};
 }

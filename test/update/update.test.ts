@@ -36,7 +36,7 @@ describe('an update by apt', () => {
 
 	test('from an unsigned repository, or of a version that it does not have, changes nothing', async () => {
 		const version = device.next();
-		await device.publish([await device.stub(version, 'good')], { isSigned: false });
+		await device.publish([await device.stub(version, 'good')], 'unsigned');
 		expect((await device.upgrade()).status).not.toBe(0);
 		expect(await device.installed()).toBe(`${before} installed`);
 		await device.publish([await device.stub(before, 'good')]);
@@ -46,7 +46,7 @@ describe('an update by apt', () => {
 
 	test('that is announced for a time to come, as to a device whose clock is years behind, is refused with the reason', async () => {
 		const version = device.next();
-		await device.publish([await device.stub(version, 'good')], { date: new Date('2070-01-01') });
+		await device.publish([await device.stub(version, 'good')], 'not-yet');
 		const { status, text } = await device.upgrade();
 		expect(text).toMatch(/Release file .* is not valid yet/);
 		expect([status, await device.installed()]).toEqual([100, `${before} installed`]);
