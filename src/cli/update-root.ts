@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { systemClock } from '../base/clock.edge.ts';
 import { AgentError } from '../base/errors.ts';
 import { openShaper } from '../base/shapes.edge.ts';
+import { createLocalClient } from '../client/local-client.edge.ts';
 import { readPlan } from '../fleet/verify-plan.runner.ts';
 import { chooseIdentity, keptId } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
@@ -23,13 +24,18 @@ import { PLAN_FILE } from '../updates/package.ts';
 import { prepareUpdate } from '../updates/prepare.runner.ts';
 import { versionSchema } from '../updates/record.ts';
 import * as system from '../updates/system.edge.ts';
-import { askStatus, clientFor } from './local-agent.runner.ts';
+import { askStatus } from './local-agent.runner.ts';
 import { Shell } from './output.runner.ts';
 
 /** Of the package. */
 const AGENT_UNIT_FILE = '/usr/lib/systemd/system/idv-agent.service';
 /** The agent answers within this time, or counts as silent. */
 const ANSWER_MS = 5_000;
+/** Far more than a status or the leases have: the judge has 512 MiB, and what listens is the agent's user's. */
+const MAX_ANSWER_BYTES = 1024 * 1024;
+
+const clientOf = (shell: Shell) =>
+	createLocalClient({ runDir: choosePaths({}, shell.env).runDir, maxBytes: MAX_ANSWER_BYTES });
 
 /** `forget VERSION`: apt may install it again. */
 async function forgetVersion(shell: Shell, version: string): Promise<void> {
@@ -48,7 +54,7 @@ async function forgetVersion(shell: Shell, version: string): Promise<void> {
 /** `prepare VERSION`: a script of idv-agent's package, before dpkg replaces anything. */
 async function prepare(shell: Shell, to: string): Promise<void> {
 	if (!versionSchema.safeParse(to).success) throw new AgentError('usage', 'This is not a version of dpkg.');
-	const client = clientFor(shell, {});
+	const client = clientOf(shell);
 	await prepareUpdate(to, {
 		keep: openUpdateKeep(),
 		system,
@@ -60,7 +66,7 @@ async function prepare(shell: Shell, to: string): Promise<void> {
 
 /** `judge`: systemd runs it, from the copies that `prepare` has kept. */
 async function judgeUpdate(shell: Shell): Promise<void> {
-	const client = clientFor(shell, {});
+	const client = clientOf(shell);
 	const loaded = await loadSettings(sourcesOf(shell));
 	const end = await runJudge({
 		keep: openUpdateKeep(),
@@ -100,7 +106,7 @@ async function whatIsDue(shell: Shell, { settings }: LoadedSettings) {
 /** `apply`: systemd runs it when the agent has handed over a plan. */
 async function applyPlan(shell: Shell): Promise<void> {
 	const paths = choosePaths({}, shell.env);
-	const client = clientFor(shell, {});
+	const client = clientOf(shell);
 	const loaded = await loadSettings(sourcesOf(shell));
 	const { settings, problems, unknown } = loaded;
 	const problem = problems.find((one) => !unknown.includes(one));

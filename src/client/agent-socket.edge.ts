@@ -44,6 +44,8 @@ export type Asked = Pick<Sent, 'method' | 'path'> & {
 	readonly deadlineMs: number;
 	/** Default JSON. */
 	readonly read?: ((text: string) => unknown) | undefined;
+	/** Of the answer. Default {@link MAX_ANSWER_BYTES}. */
+	readonly maxBytes?: number | undefined;
 };
 
 /** Also of a line of a stream: an event of 16 MiB, the most that `service.maxMessageBytes` permits, grows sixfold in JSON if its characters are control characters. */
@@ -139,7 +141,10 @@ function bytesOf(stream: ReadableStream<unknown>, { signal, end }: Ending): Asyn
 }
 
 /** @returns the JSON of the answer, `undefined` when it is empty. @throws AgentProblem, or the signal's reason. */
-export async function ask(socketPath: string, { body, deadlineMs, read, signal, ...asked }: Asked): Promise<unknown> {
+export async function ask(
+	socketPath: string,
+	{ body, deadlineMs, read, maxBytes, signal, ...asked }: Asked,
+): Promise<unknown> {
 	const ending = createEnding(signal);
 	const late = () => ending.end(timedOut(`The agent did not answer within ${deadlineMs / 1000} s.`));
 	const timer = setTimeout(late, deadlineMs);
@@ -147,7 +152,7 @@ export async function ask(socketPath: string, { body, deadlineMs, read, signal, 
 	const headers = { Accept: 'application/json, application/problem+json', ...json };
 	const payload = body === undefined ? undefined : JSON.stringify(body);
 	try {
-		return await readAnswer(await send(socketPath, { ...asked, headers, payload }, ending), socketPath, read);
+		return await readAnswer(await send(socketPath, { ...asked, headers, payload }, ending), socketPath, read, maxBytes);
 	} catch (error) {
 		ending.signal.throwIfAborted();
 		throw error;
@@ -195,9 +200,14 @@ export async function* follow(
 	}
 }
 
-async function readAnswer(answer: http.IncomingMessage, socketPath: string, read = parseJson): Promise<unknown> {
-	const { bytes, cut } = await readBounded(answer, MAX_ANSWER_BYTES);
-	if (cut) throw cut === 'too-large' ? tooLarge() : explain(cut, socketPath);
+async function readAnswer(
+	answer: http.IncomingMessage,
+	socketPath: string,
+	read = parseJson,
+	maxBytes = MAX_ANSWER_BYTES,
+): Promise<unknown> {
+	const { bytes, cut } = await readBounded(answer, maxBytes);
+	if (cut) throw cut === 'too-large' ? tooLarge(maxBytes) : explain(cut, socketPath);
 	const text = bytes.toString();
 	const { statusCode: status = 0, headers } = answer;
 	const isGood = status >= 200 && status < 300;
@@ -237,8 +247,8 @@ function explain(error: unknown, socketPath: string): unknown {
 const brokenOff = (cause?: unknown) =>
 	new AgentProblem(0, 'connection-lost', 'The agent broke the connection off.', LOOK_FIRST, { cause });
 const timedOut = (message: string) => new AgentProblem(0, 'request-timeout', message, TRY_AGAIN);
-const tooLarge = () =>
-	new AgentProblem(0, 'response-too-large', `More than ${MAX_ANSWER_BYTES} bytes came.`, 'Ask for less at a time.');
+const tooLarge = (maxBytes = MAX_ANSWER_BYTES) =>
+	new AgentProblem(0, 'response-too-large', `More than ${maxBytes} bytes came.`, 'Ask for less at a time.');
 /** Something other than the agent answers, or an agent that this program does not know. */
 export const unreadable = (message: string) =>
 	new AgentProblem(0, 'bad-response', message, 'Check that the socket is that of idv-agent, and of the same version.');

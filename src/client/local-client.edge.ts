@@ -14,8 +14,8 @@ type LocalSocket = keyof typeof LOCAL_SOCKETS;
 
 export type LocalClient = ReturnType<typeof createLocalClient>;
 
-/** Opens nothing yet: each call makes a connection of its own. */
-export function createLocalClient({ runDir }: { readonly runDir: string }) {
+/** Opens nothing yet: each call makes a connection of its own. @param maxBytes of an answer; default as many as events may have. */
+export function createLocalClient({ runDir, maxBytes }: { readonly runDir: string; readonly maxBytes?: number }) {
 	/** @throws AgentError for what the agent refused. */
 	async function on<Result>(socket: LocalSocket, run: (socketPath: string) => Promise<Result>): Promise<Result> {
 		const path = checkSocketPath(join(runDir, LOCAL_SOCKETS[socket]));
@@ -31,7 +31,8 @@ export function createLocalClient({ runDir }: { readonly runDir: string }) {
 			path: string,
 			body?: unknown,
 			{ deadlineMs = 15_000, read }: Partial<Pick<Asked, 'deadlineMs' | 'read'>> = {},
-		): Promise<unknown> => on(socket, (socketPath) => ask(socketPath, { method, path, body, deadlineMs, read })),
+		): Promise<unknown> =>
+			on(socket, (socketPath) => ask(socketPath, { method, path, body, deadlineMs, read, maxBytes })),
 		/** Waits for `onEvent` before it reads on. @returns why the stream ended; `aborted` is the signal's doing. */
 		events: (
 			path: string,

@@ -1,7 +1,7 @@
 /** Carries out the order of a fleet plan, as root: verifies the plan's own bytes with root's settings, asks apt for exactly that version. */
 import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, asError, type Failure, failure, toFailure } from '../base/errors.ts';
-import { readBytes } from '../base/files.edge.ts';
+import { readBytes, unreadable } from '../base/files.edge.ts';
 import type { PlannedDevice } from '../fleet/targeting.ts';
 import { MAX_PLAN_BYTES } from '../fleet/terms.ts';
 import type { readPlan } from '../fleet/verify-plan.runner.ts';
@@ -14,6 +14,8 @@ import type * as system from './system.edge.ts';
 /** Another's apt may take long, and a verification; the agent hands the order over again. */
 const LONGEST_WAIT_MS = 3_600_000;
 const LOOK_MS = 5_000;
+/** Of the plan while it is carried out: its file is the agent's, who could keep root at work without end. */
+const MAX_CHANGES = 20;
 /** For an apt that begins between the last look and ours. */
 const LOCK_SECONDS = 300;
 
@@ -39,7 +41,10 @@ export interface ApplyParts {
 export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	const { keep, settings, clock } = parts;
 	if (!settings.update.enabled) return null;
-	const read = () => readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true });
+	const read = () =>
+		readBytes(parts.planFile, MAX_PLAN_BYTES, { refuseLink: true }).catch((cause) => {
+			throw unreadable('plan-invalid', 'The fleet plan', parts.planFile, cause);
+		});
 	let ordered: string | null = null;
 	const onOrder = (version: string | null) => {
 		ordered = version;
@@ -47,13 +52,13 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 	try {
 		const exposed = await parts.findExposed();
 		if (exposed) throw asError(exposed);
-		for (let did: string | null = null; ; ) {
+		for (let did: string | null = null, changes = 0; ; changes += 1) {
 			if (!(await untilFree(parts))) return did;
 			// What could not be judged is tried again when the version before was online.
 			if (isGoingBack(await keep.trial())) return did;
 			const envelope = await read();
 			did = (await applyEnvelope(envelope, parts, onOrder)) ?? did;
-			if (!envelope.equals(await read())) continue;
+			if (changes < MAX_CHANGES && !envelope.equals(await read())) continue;
 			const outcomes = await keep.outcomes();
 			if (outcomes.failed !== null) await keep.saveOutcomes({ ...outcomes, failed: null });
 			return did;

@@ -59,10 +59,13 @@ function run(
 	words: readonly string[],
 	deadlineMs: number,
 	more: Record<string, string> = {},
-	argv0 = program,
+	{
+		argv0 = program,
+		killSignal = 'SIGTERM',
+	}: { readonly argv0?: string; readonly killSignal?: 'SIGTERM' | 'SIGKILL' } = {},
 ): Promise<Ran> {
 	const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', DEBIAN_FRONTEND: 'noninteractive', ...more };
-	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal: 'SIGTERM' as const, argv0 };
+	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal, argv0 };
 	return new Promise((resolve) => {
 		execFile(program, [...words], options, (error, stdout, stderr) => {
 			const status = error ? (typeof error.code === 'number' ? error.code : errnoOf(error) === 'ENOENT' ? 127 : 70) : 0;
@@ -71,9 +74,10 @@ function run(
 	});
 }
 
-/** Whether the agent in an executable reaches the service now. Asked as the service's user: root opens no channel. */
-export async function getsThrough(executable: string): Promise<boolean> {
-	return (await run(executable, ['update', 'reach'], REACH_MS, {}, 'idv-agent')).status === 0;
+/** Whether the agent in an executable reaches the service now. Asked as the service's user, who may stop it: root opens no channel. */
+export async function getsThrough(executable: string, deadlineMs = REACH_MS): Promise<boolean> {
+	const how = { argv0: 'idv-agent', killSignal: 'SIGKILL' as const };
+	return (await run(executable, ['update', 'reach'], deadlineMs, {}, how)).status === 0;
 }
 
 export interface InstalledPackage extends Build {
@@ -113,9 +117,11 @@ async function readBuild(
 
 let hashed = { key: '', digest: '' };
 
-/** Whether apt or dpkg is at work: a process has one of their locks open. Root sees all processes. */
+/** Whether apt or dpkg is at work: a process of root has one of their locks open. Root sees all processes. */
 export async function isPackagingBusy(proc = '/proc'): Promise<boolean> {
 	for (const pid of (await readdir(proc)).filter((name) => /^\d+$/.test(name))) {
+		// Every user may open a lock by its path alone (O_PATH), also for a program that is root's by its mode: the real user counts.
+		if (!/^Uid:\t0\t/m.test(await readFile(join(proc, pid, 'status'), 'utf8').catch(() => ''))) continue;
 		const open = await readdir(join(proc, pid, 'fd')).catch(() => []);
 		for (const fd of open) if (LOCKS.has(await readlink(join(proc, pid, 'fd', fd)).catch(() => ''))) return true;
 	}

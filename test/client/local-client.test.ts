@@ -140,6 +140,16 @@ describe('the client', () => {
 		expect(error.code).toBe('response-too-large');
 	});
 
+	test('an answer is read no further than its caller has room for [F1915]', async () => {
+		const runDir = await makeDirectory();
+		const answer = answerOf('200 OK', 'application/json', JSON.stringify('x'.repeat(2000)));
+		await pretend(runDir, (socket) => void socket.end(answer));
+		const ask = (maxBytes?: number) =>
+			createLocalClient({ runDir, ...(maxBytes && { maxBytes }) }).request('agent', 'GET', '/');
+		expect(await ask()).toHaveLength(2000);
+		expect((await failureOf(ask(1000))).message).toBe('More than 1000 bytes came.');
+	});
+
 	test('waits for its consumer, however long, and passes on what the consumer throws', async () => {
 		const source = eventSource((_request, sink) => {
 			for (const id of ['1', '2']) sink.send({ id, data: '{}' });

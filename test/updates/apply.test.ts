@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -50,7 +50,7 @@ function given({
 			return { status: 0, text: '' };
 		},
 	};
-	const parts: ApplyParts = {
+	const parts: { -readonly [Part in keyof ApplyParts]: ApplyParts[Part] } = {
 		keep,
 		clock,
 		planFile,
@@ -84,6 +84,7 @@ function given({
 	return {
 		device,
 		keep,
+		parts,
 		publish: (document: object) => writeFileSync(planFile, JSON.stringify(document)),
 		/** Applies while time passes whenever it waits. */
 		async apply(whileWaiting: () => void = () => {}) {
@@ -288,4 +289,29 @@ test('settings that others than root could change order nothing', async () => {
 	expect(await apply()).toMatchObject({ code: 'file-exposed' });
 	expect(device.asked).toEqual([]);
 	expect((await keep.outcomes()).failed).toMatchObject({ code: 'file-exposed' });
+});
+
+test('a plan that changes whenever it was read keeps root at work for a bounded number of times [F1916]', async () => {
+	const { device, publish, apply, parts } = given();
+	let reads = 0;
+	parts.readPlan = (...words) => {
+		reads += 1;
+		publish(signer.sign(order(null, 1, { fleet: `kiosks-${reads}` })));
+		return readPlan(...words);
+	};
+	publish(signer.sign(order(null)));
+	expect(await apply()).toBeNull();
+	expect(reads).toBeLessThan(100);
+	expect(device.asked).toEqual([]);
+});
+
+test('what is no file in the place of the plan is refused by name, and nothing is asked of apt [F1917]', async () => {
+	const { device, keep, parts, apply } = given();
+	mkdirSync(parts.planFile);
+	expect(await apply()).toMatchObject({ code: 'plan-invalid', message: expect.stringContaining('but a directory') });
+	rmdirSync(parts.planFile);
+	symlinkSync('/etc/passwd', parts.planFile);
+	expect(await apply()).toMatchObject({ code: 'plan-invalid', message: expect.stringContaining('it is a link') });
+	expect((await keep.outcomes()).failed).toMatchObject({ code: 'plan-invalid' });
+	expect(device.asked).toEqual([]);
 });
