@@ -35,6 +35,11 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		short: { args: ['--rounds', '1', '--seed', '1981'], env: { UPDATE: 'short' } },
 		beside: true,
 	},
+	root: {
+		says: 'more than 40 attempts of a hostile user of the agent against root, of which none succeeds',
+		needs: 'root, Debian, control groups',
+		run: [...vitest('test/update/vitest.config.ts'), 'test/update/root.test.ts'],
+	},
 	dialects: {
 		says: 'idv probe against services of four stacks and services drawn from a seed, each online by its file alone',
 		needs: 'go, ruby and tornado of Debian',

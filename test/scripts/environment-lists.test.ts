@@ -26,7 +26,10 @@ test.each([
 	['idv-agent.service', 'StateDirectoryMode=0700'],
 	['idv-agent.socket', 'SocketMode=0660'],
 	['idv-agent-admin.socket', 'SocketMode=0660'],
-	['idv-agent-admin.socket', 'SocketGroup=idv-agent-admin'],
+	[
+		'idv-agent-admin.socket',
+		'ExecStartPost=/bin/chown --no-dereference idv-agent:idv-agent-admin /run/idv-agent/admin.sock',
+	],
 	['tmpfiles.conf', 'd /var/lib/idv-agent 0700 idv-agent idv-agent -'],
 	['tmpfiles.conf', 'd /run/credstore 0700 root root -'],
 ])('%s says %s: the program and the manual rely on it', (name, line) => {
