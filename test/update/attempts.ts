@@ -43,6 +43,9 @@ while (1) { send($s, "WATCHDOG=1\\nEXTEND_TIMEOUT_USEC=" . (30000000 + $i++), 0)
 		'mkdir "deep"; chdir "deep" if fork; while (1) { $i++; open(my $f, ">", "f$i"); mkdir "d$i"; symlink("/root/canary", "l$i") }',
 	// Says something to a socket of datagrams.
 	say: 'use Socket; socket(my $s, AF_UNIX, SOCK_DGRAM, 0); connect($s, pack_sockaddr_un(shift)) or die $!; s/\\\\n/\\n/g, s/\\\\e/\\e/g, send($s, $_, 0) for @ARGV',
+	// Makes links by the names that support bundles of the next two minutes have.
+	'bundle-names':
+		'for (0 .. 120) { my @t = gmtime(time + $_); symlink("/root/canary", sprintf("/tmp/idv-agent-support-%04d-%02d-%02dT%02d%02d%02d.tar.gz", $t[5] + 1900, $t[4] + 1, @t[3, 2, 1, 0])) }',
 	// Uses up what a user may have of inotify.
 	watches:
 		'my @call = `uname -m` =~ /aarch64/ ? (26, 0) : (253); for (1 .. 5000) { last if syscall($call[0], $call[1] || 0) < 0 } sleep 60',
@@ -118,13 +121,13 @@ export function attempts(plans: readonly string[]): readonly Attempt[] {
 		{
 			name: 'state.json is a link to the passwords while root provisions',
 			attack: 'mv state.json s.keep; mv state.json.bak b.keep; ln -s /etc/shadow state.json; mkfifo state.json.bak',
-			root: 'timeout 20 idv-agent provision --config /root/site/config.json /root/site/provision.json; rm -rf /root/site/conf.d /root/site/provisioned.json',
+			root: 'cp /root/site/brought /root/site/provision.json; timeout 20 idv-agent provision --config /root/site/config.json /root/site/provision.json; rm -rf /root/site/conf.d /root/site/provisioned.json',
 			undo: 'rm -f state.json state.json.bak; mv s.keep state.json; mv b.keep state.json.bak',
 		},
 		{
 			name: "links in the place of the secret that root puts into the agent's directory",
 			attack: `for n in provisioned.api-key provisioned.api-key.new; do ln -sf /root/canary $n; done; ${background(tool('swap-files', 'provisioned.api-key.new', '=/root/canary', '=/etc/shadow'))}`,
-			root: 'PATH=/usr/bin/none /usr/bin/idv-agent provision --config /root/site/config.json /root/site/provision.json; rm -rf /root/site/conf.d /root/site/provisioned.json; true',
+			root: 'cp /root/site/brought /root/site/provision.json; PATH=/usr/bin/none /usr/bin/idv-agent provision --config /root/site/config.json /root/site/provision.json; rm -rf /root/site/conf.d /root/site/provisioned.json; true',
 			undo: 'rm -f provisioned.api-key provisioned.api-key.new',
 		},
 		{
@@ -188,7 +191,7 @@ export function attempts(plans: readonly string[]): readonly Attempt[] {
 				name: `the agent's sockets answer root with ${what}`,
 				attack,
 				root: `${PREPARE}; idv-agent workflow show; true`,
-				says: /\[(?:bad-response|agent-not-running|response-too-large|request-timeout)\]|Offline|Online|Device/,
+				says: /\[(?:bad-response|agent-not-running|response-too-large|request-timeout|internal)\]|Offline|Online|Device/,
 			}),
 		),
 		{
@@ -208,8 +211,7 @@ export function attempts(plans: readonly string[]): readonly Attempt[] {
 		},
 		{
 			name: 'links in /tmp by the names of the next bundles',
-			attack:
-				'for n in $(seq 0 90); do ln -sf /root/canary /tmp/idv-agent-support-$(date -u -d "+$n sec" +%Y-%m-%dT%H%M%S).tar.gz; done',
+			attack: tool('bundle-names'),
 			root: 'cd /tmp; timeout 20 idv-agent support-bundle; true',
 			undo: 'rm -f /tmp/idv-agent-support-*',
 			says: /bundle-unwritable/,

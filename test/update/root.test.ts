@@ -87,7 +87,7 @@ describe('a hostile user of the agent against root', () => {
 			JSON.stringify({ update: { enabled: true }, fleet: { publicKeys: [signer.publicKey] } }),
 		);
 		await device.put(
-			'/root/site/provision.json',
+			'/root/site/brought',
 			JSON.stringify({ baseUrl: 'https://id.example', apiKey: 'a-key-of-the-site', replace: true }),
 		);
 		await device.put('/root/site/config.json', '{}');
