@@ -7,7 +7,7 @@ export interface Attempt {
 	readonly name: string;
 	/** As the agent's user, in the directory of its state. What shall go on while root works is put into the background. */
 	readonly attack: string;
-	/** As root. It has 40 s. */
+	/** As root. It has 100 s. */
 	readonly root: string;
 	/** As the agent's user: takes back what root would find at the next attempt, too. Sockets and the plan come back in any case. */
 	readonly undo?: string;

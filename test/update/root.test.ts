@@ -54,7 +54,7 @@ setpriv --reuid=idv-agent --regid=idv-agent --init-groups find / /run -xdev \\( 
 const ATTEMPT = `
 attacker() { (cd /var/lib/idv-agent && exec setpriv --reuid=idv-agent --regid=idv-agent --init-groups timeout 20 sh -c "$1" >/dev/null 2>&1 </dev/null); }
 attacker "$ATTACK"
-timeout 40 bash -c "$ROOT" >/root/said 2>&1 </dev/null; [ $? -ne 124 ] || echo "ROOT DOES NOT END"
+timeout 100 bash -c "$ROOT" >/root/said 2>&1 </dev/null; [ $? -ne 124 ] || echo "ROOT DOES NOT END"
 agent=$(systemctl show idv-agent --property=MainPID --value)
 for n in 1 2 3; do pgrep -U idv-agent | grep -vx "$agent" | xargs -r kill -9 2>/dev/null; done
 chmod 700 /var/lib/idv-agent
