@@ -39,11 +39,13 @@ export const MAX_AUDIT_BYTES = 512 * 1024;
 /** Records nothing: for simulated devices. */
 export const NO_AUDIT: Pick<Audit, 'record' | 'settled'> = { record() {}, settled: async () => {} };
 
+const bytesOf = (document: object) => new TextEncoder().encode(JSON.stringify(document));
+
 /** Of a count: what is counted. */
 const keyOf = ({ action, entrance, result }: AuditFact) => JSON.stringify([action, entrance, result === 'ok']);
+const paceOf = ({ action, result }: AuditFact) => (result === 'ok' && LASTING.includes(action) ? LASTING_PACE : PACE);
 
-/** Writes an entry at once where another version of the agent wrote the newest one. */
-export async function openAudit(parts: {
+interface AuditParts {
 	readonly stateDir: string;
 	/** Of the logs of this device. */
 	readonly logMark?: string | null;
@@ -57,19 +59,21 @@ export async function openAudit(parts: {
 	readonly journal: (line: string) => Promise<void>;
 	/** Told when the log cannot be written, and `null` when it can again. Not before this function has resolved. */
 	readonly onSaved: (problem: Failure | null) => void;
-}) {
-	const { stateDir, version, clock, shaper } = parts;
-	const { wallMs, schedule } = clock;
+}
+
+/** Writes an entry at once where another version of the agent wrote the newest one. */
+export async function openAudit(parts: AuditParts) {
+	const { stateDir, version, clock } = parts;
 	const listeners = new Set<(entry: AuditEntry) => void>();
 	let paces = NO_PACES;
 	/** Counts of a process before this one that did not live to write them. */
 	let found: Readonly<Record<string, number>> = {};
 	let isOpen = false;
 	let problem: Failure | null = null;
-	const counts = () => new TextEncoder().encode(JSON.stringify(isOpen ? leftOutOf(paces) : found));
+	const counts = () => bytesOf(isOpen ? leftOutOf(paces) : found);
 	const log = openRecordLog({
 		...{ directory: stateDir, name: NAME, mark: parts.logMark ?? null },
-		...{ maxBytes: () => MAX_AUDIT_BYTES, head: counts, wallMs, schedule },
+		...{ maxBytes: () => MAX_AUDIT_BYTES, head: counts, wallMs: clock.wallMs, schedule: clock.schedule },
 		onFound(states) {
 			for (const state of states) found = JSON.parse(new TextDecoder().decode(state));
 		},
@@ -82,10 +86,10 @@ export async function openAudit(parts: {
 
 	function write(fact: AuditFact): void {
 		const entry: AuditEntry = { at: isoNow(clock), ...fact, version };
-		log.append(new TextEncoder().encode(JSON.stringify(entry)), wallMs());
+		log.append(bytesOf(entry), clock.wallMs());
 		// What failed at the start was not told.
 		if (problem && isOpen) parts.onSaved(problem);
-		void parts.journal(JSON.stringify(shaper.document(entry)));
+		void parts.journal(JSON.stringify(parts.shaper.document(entry)));
 		for (const listener of listeners) listener(entry);
 	}
 
@@ -110,36 +114,29 @@ export async function openAudit(parts: {
 		newest: (): number | null => (problem === null ? log.last() : null),
 		/** Resolves when what was recorded so far is on the disk, or cannot be. */
 		settled: () => log.settled(),
-		record(fact: AuditFact): void {
+		record(fact: AuditFact) {
 			// Erasures are told one by one: there is an end of what can be erased.
-			if ((fact.count ?? 0) > 0) {
-				write(fact);
-				return;
-			}
+			if ((fact.count ?? 0) > 0) return write(fact);
 			const key = keyOf(fact);
-			const isLasting = fact.result === 'ok' && LASTING.includes(fact.action);
-			const pace = paced(paces, key, clock.monotonicMs(), isLasting ? LASTING_PACE : PACE);
+			const pace = paced(paces, key, clock.monotonicMs(), paceOf(fact));
 			paces = pace.paces;
 			if (pace.leftOut > 0) writeCounts({ [key]: pace.leftOut });
 			if (pace.isAllowed) write(fact);
 			if (pace.isNoted) log.note(counts());
 		},
 		/** Oldest first. */
-		async read(): Promise<readonly AuditEntry[]> {
-			await log.settled();
-			return documentsOf<AuditEntry>(log).documents;
-		},
+		read: (): Promise<readonly AuditEntry[]> => log.settled().then(() => documentsOf<AuditEntry>(log).documents),
 		/** Calls back with each new entry until the returned function is called. */
 		subscribe(listener: (entry: AuditEntry) => void): () => void {
 			listeners.add(listener);
 			return () => listeners.delete(listener);
 		},
 		/** Resolves when what was recorded is on the disk. */
-		async close(): Promise<void> {
+		close(): Promise<void> {
 			const leftOut = leftOutOf(paces);
 			paces = NO_PACES;
 			writeCounts(leftOut);
-			await log.close();
+			return log.close();
 		},
 	};
 }

@@ -3,7 +3,7 @@ import { startAgent } from '../agent/agent.runner.ts';
 import { isoNow, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
 import { AgentError, failure } from '../base/errors.ts';
-import type { Log } from '../base/log.edge.ts';
+
 import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { openRuntime } from '../connection/runtime.runner.ts';
 import type { Entry } from '../events/event.ts';
@@ -11,7 +11,7 @@ import { newEpoch } from '../events/feed.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { NO_CREDENTIALS } from '../settings/credentials.runner.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
-import { createEventBuffer, NULL_ANSWER_FILE, NULL_STATE_STORE } from '../simulation/in-memory-stores.ts';
+import { createEventBuffer, NO_MACHINE } from '../simulation/in-memory-stores.ts';
 import { EMPTY_STATE } from '../state/device-state.ts';
 import type { Run } from './probe-state.runner.ts';
 import { type Life, openNoted } from './probe-wire.runner.ts';
@@ -38,7 +38,6 @@ export const answeredTo = (life: Life | undefined) => ({
 	retryAfter: life?.refusal?.headers['retry-after'],
 });
 
-const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel() {} };
 const BOUNDS = { maxCount: 20_000, maxBytes: 64 * 1024 * 1024 };
 const OVER = failure('connection-lost', 'The run is over.');
 
@@ -55,6 +54,17 @@ interface Bounds {
 
 /** Between heartbeats of a channel that is watched: there are a few in each watch, the first after a part of it. */
 export const watchedCadenceMs = ({ seconds }: Pick<Run, 'seconds'>) => (seconds * 1000) / 6.3;
+
+/** As the device of this run has them. */
+function settingsOf({ request: { deviceId }, target }: Run, { settings }: LoadedSettings, cadenceMs: number) {
+	return {
+		...settings,
+		...{ deviceId, heartbeatCadence: cadenceMs < 1000 ? cadenceMs / 1000 : Math.floor(cadenceMs / 1000) },
+		// The Connection came a moment ago: by the setting alone it would be renewed at once, as one of unknown age.
+		service: { ...settings.service, connectionLifeSeconds: null },
+		network: { ...settings.network, caFile: target.caFile ?? null },
+	};
+}
 
 /**
  * @param ms how long it runs. @param mayOpen whether one more channel may be opened; where not, the run is over. @throws AgentError for settings that no device would take.
@@ -75,15 +85,8 @@ export async function runDevice(
 	const { deviceId, workflowId } = request;
 	const [problem] = resolved.problems;
 	if (problem) throw new AgentError(problem.code, problem.message, { remedy: 'Report this: the probe wrote it.' });
-	const settings = {
-		...resolved.settings,
-		...{ deviceId, heartbeatCadence: cadenceMs < 1000 ? cadenceMs / 1000 : Math.floor(cadenceMs / 1000) },
-		// The Connection came a moment ago: by the setting alone it would be renewed at once, as one of unknown age.
-		service: { ...resolved.settings.service, connectionLifeSeconds: null },
-		network: { ...resolved.settings.network, caFile: target.caFile ?? null },
-	};
 	const parts = { userAgent: `idv-agent/${run.version}`, env: target.env };
-	const opened = await openRuntime({ ...resolved, settings }, parts);
+	const opened = await openRuntime({ ...resolved, settings: settingsOf(run, resolved, cadenceMs) }, parts);
 	const credentials = { ...NO_CREDENTIALS, provisioned: run.token, id: 'probe' };
 	const clock = systemClock;
 	const events = createEventBuffer(newEpoch(clock.wallMs(), Math.random), BOUNDS);
@@ -91,26 +94,19 @@ export async function runDevice(
 	const counters = createCounters();
 	let { token } = run;
 	let wasOnline = false;
-	let over = () => {};
-	const isOver = new Promise<void>((resolve) => {
-		over = resolve;
-	});
+	const { promise: isOver, resolve } = Promise.withResolvers<void>();
+	const over = () => resolve();
 	const agent = startAgent({
-		clock,
-		random: () => phase,
-		version: run.version,
-		runtime: { ...opened, credentials },
+		...NO_MACHINE,
+		...{ clock, random: () => phase, version: run.version, runtime: { ...opened, credentials }, counters },
 		store: {
-			...NULL_STATE_STORE,
+			...NO_MACHINE.store,
 			save: async ({ connections }) => {
 				token = connections.at(-1)?.token ?? token;
 			},
 		},
-		answerFile: NULL_ANSWER_FILE,
 		state: { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'pairing', at: isoNow(clock) } },
-		facts: { serials: [], interfaces: [], machineIdHash: null, unreadable: [] },
 		newDeviceId: () => deviceId,
-		counters,
 		openEvents: () => events,
 		openChannel(options, listener) {
 			if (!mayOpen()) {
@@ -125,7 +121,6 @@ export async function runDevice(
 			const { sendText } = channel;
 			return Object.assign(channel, { sendText: (text: string) => life.said.length >= maxSaid || sendText(text) });
 		},
-		log: SILENT_LOG,
 	});
 	let isLate = false;
 	const look = () => {

@@ -109,15 +109,18 @@ export function listenForScans(parts: ScanningParts) {
 	};
 }
 
+interface OpenOne {
+	readonly path: string;
+	readonly reader: ScanReader;
+	readonly scanner: OpenScanner;
+}
+
+type OnScan = (scan: Scan) => void;
+
 /** @param ready when the devices are free again that were open before. */
-function listen(
-	parts: ScanningParts,
-	settings: ScannerSettings,
-	ready: Promise<unknown>,
-	onScan: (scan: Scan) => void,
-) {
+function listen(parts: ScanningParts, settings: ScannerSettings, ready: Promise<unknown>, onScan: OnScan) {
 	const { agent, clock, log } = parts;
-	const open = new Map<string, { path: string; reader: ScanReader; scanner: OpenScanner }>();
+	const open = new Map<string, OpenOne>();
 	const problems = new Map<string, Failure>();
 	let choices: readonly ScannerChoice[] = [];
 	let over = false;
@@ -143,28 +146,25 @@ function listen(
 		}
 		for (const device of chosen) if (!open.has(device.node)) await openOne(device);
 		const [problem] = problems.values();
-		const isMissing = settings.device !== null && chosen.length === 0;
-		const missing = isMissing ? failure('scanner-failed', `There is no scanner at ${settings.device}.`) : null;
-		agent.warn('scanner', problem ?? missing);
+		agent.warn('scanner', problem ?? missingScanner(settings, chosen));
 		if (problem && !over) cancelRetry = clock.schedule(SCANNER_RETRY_MS, look);
 	}
 
 	async function openOne(device: ScannerFacts): Promise<void> {
 		const { node, path } = device;
 		const reader = readScans(clock, settings.suffix, onScan);
+		const characters = (text: string) => {
+			if (!over) reader.characters(text);
+		};
+		const ended = ({ message }: Failure) => {
+			if (open.get(node)?.reader !== reader) return;
+			letGo(node);
+			log.info(message, { path });
+			// It may be back before its absence was noticed.
+			look();
+		};
 		try {
-			const scanner = await parts.open(device, settings, {
-				characters: (text) => {
-					if (!over) reader.characters(text);
-				},
-				ended({ message }) {
-					if (open.get(node)?.reader !== reader) return;
-					letGo(node);
-					log.info(message, { path });
-					// It may be back before its absence was noticed.
-					look();
-				},
-			});
+			const scanner = await parts.open(device, settings, { characters, ended });
 			open.set(node, { path, reader, scanner });
 			log.info('listening for pairing codes', { path });
 		} catch (error) {
@@ -182,10 +182,7 @@ function listen(
 	look();
 	return {
 		settings,
-		async choices(): Promise<readonly ScannerChoice[]> {
-			await work;
-			return choices;
-		},
+		choices: (): Promise<readonly ScannerChoice[]> => work.then(() => choices),
 		isOpen: ({ node }: ScannerFacts) => open.has(node),
 		problemOf: ({ node }: ScannerFacts) => problems.get(node) ?? null,
 		async end(): Promise<void> {
@@ -194,11 +191,16 @@ function listen(
 			watch.close();
 			await work;
 			agent.warn('scanner', null);
-			const scanners = [...open.values()].map(({ scanner }) => scanner);
-			for (const node of [...open.keys()]) letGo(node);
-			await Promise.all(scanners.map((scanner) => scanner.close()));
+			const left = [...open];
+			for (const [node] of left) letGo(node);
+			await Promise.all(left.map(([, { scanner }]) => scanner.close()));
 		},
 	};
+}
+
+function missingScanner({ device }: ScannerSettings, chosen: readonly ScannerFacts[]): Failure | null {
+	if (device === null || chosen.length > 0) return null;
+	return failure('scanner-failed', `There is no scanner at ${device}.`);
 }
 
 /** The result of a scan: pairing, a question, a refusal, or nothing because the scanner still sees the same code. */

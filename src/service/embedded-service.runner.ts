@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { KNOWN_PERMISSIONS } from '../protocol/api-key.ts';
 import { ACCOUNT_GRANT, authenticate } from './access.runner.ts';
-import { CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.runner.ts';
+import { type ChannelHub, CLOSE_RESTART, CLOSE_REVOKED, createChannelHub } from './channel-hub.runner.ts';
 import { createConnectionTokens } from './connection-tokens.runner.ts';
 import { createDeviceRegistry } from './device-registry.ts';
 import type { Dialect } from './dialect.ts';
@@ -12,8 +12,8 @@ import { createExpiringMap } from './expiring-map.ts';
 import { createFaults } from './faults.ts';
 import { type Answer, gzipAnswer, problemAnswer } from './http-answer.runner.ts';
 import type { Call } from './http-call.runner.ts';
-import { startListener } from './listener.runner.ts';
-import { type ChannelFilter, resolveOptions, type ServiceOptions } from './options.runner.ts';
+import { type ListenerHandlers, startListener } from './listener.runner.ts';
+import { type ChannelFilter, resolveOptions, type ServiceOptions, type ServiceSettings } from './options.runner.ts';
 import { ProblemResponse } from './problems.ts';
 import { createRateLimit } from './rate-limit.ts';
 import {
@@ -26,7 +26,7 @@ import {
 	type ServiceParts,
 } from './routes.runner.ts';
 import { createApiKeys, createShortTokens, randomText } from './tokens.runner.ts';
-import { createRecorder } from './transcript-recorder.runner.ts';
+import { createRecorder, type Recorder } from './transcript-recorder.runner.ts';
 
 export type { Dialect, DialectOptions } from './dialect.ts';
 export type { ServiceEventName } from './event-log.runner.ts';
@@ -39,70 +39,14 @@ export type EmbeddedService = Awaited<ReturnType<typeof startService>>;
 
 /** It listens when the promise settles. @throws Error for options that cannot work or a port that cannot be had. */
 export async function startService(options: ServiceOptions = {}) {
-	const settings = resolveOptions(options);
-	const { now, dialect } = settings;
-	const eventLog = createEventLog(settings.maxLoggedRequests);
+	const { parts, credentials, recorder } = openParts(resolveOptions(options), () => listener.url);
+	const { settings, eventLog, hub } = parts;
 	const faults = createFaults();
-	const registry = createDeviceRegistry(settings.maxDevices, now);
-	const recorder = settings.transcript ? createRecorder(settings.transcript) : null;
-	const hub = createChannelHub(registry, eventLog, settings, recorder);
-	const apiKeys = createApiKeys(settings.maxApiKeys, now);
-	for (const { ttl, ...key } of settings.apiKeys) apiKeys.create(key, ttl === undefined ? null : now() + ttl * 1000);
-	const generated = { username: 'operator', password: randomText(24) };
-	const { basicUsers: users = [generated] } = settings;
-	/** Good as long as the service runs. */
-	const credentials = {
-		basic: users[0] ?? generated,
-		bearer: settings.bearerToken ?? randomText(40),
-		apiKey: apiKeys.create({ name: 'trial', permissions: KNOWN_PERMISSIONS, token: settings.trialApiKey }, null).token,
-	};
-
-	const parts: ServiceParts = {
-		settings,
-		publicUrl: () => settings.publicUrl ?? listener.url,
-		users,
-		bearerToken: credentials.bearer,
-		apiKeys,
-		shortTokens: createShortTokens(settings.maxShortTokens, now),
-		connectionTokens: createConnectionTokens(settings),
-		registry,
-		hub,
-		eventLog,
-		sessions: createExpiringMap(settings.maxShortTokens, now),
-		countRegistration: createRateLimit(dialect.registrationLimit, now),
-	};
-	const routes = createRoutes(parts);
-
-	const listener = await startListener(settings, faults, eventLog, {
-		async answer(call) {
-			const plain = await answerPlain(routes, dialect, call).catch(problemAnswer);
-			return dialect.gzipAnswers ? gzipAnswer(plain) : plain;
-		},
-		onAnswer: (request, given) => recorder?.answer(request, given),
-		async upgrade(call, socket, head) {
-			if (call.path !== dialect.channelPath) {
-				findRoute(routes, call);
-				throw new ProblemResponse('upgrade-malformed', `Only ${dialect.channelPath} can be upgraded.`);
-			}
-			const principal = await authenticate(parts, call.presented, 'channel');
-			if (principal.scheme !== 'Connection')
-				throw new ProblemResponse('scheme-not-allowed', 'A channel takes a Connection.');
-			registry.noteUse(principal.claims);
-			return hub.accept(call.request, socket, head, principal.claims);
-		},
-	});
-
+	const listener = await startListener(settings, faults, eventLog, handlersOf(parts, recorder));
 	const closing = new AbortController();
-
-	async function drainChannels(): Promise<void> {
-		hub.closeChannels(CLOSE_RESTART, 'service restarts');
-		await hub.drained(DRAIN_MS);
-	}
-
 	const { requests, on, waitFor } = eventLog;
 	const { failNext, hold, dropBeforeReply, replyThenDrop } = faults;
-	const { goSilent, sendRaw } = hub;
-	const { dropSockets } = listener;
+
 	return {
 		/** The newest requests, oldest first; never a credential, a query or a body. */
 		requests,
@@ -122,11 +66,11 @@ export async function startService(options: ServiceOptions = {}) {
 		/** Fault: the next `times` requests that match get half of their answer; a channel opens and is closed at once. */
 		replyThenDrop,
 		/** Fault: while on, no channel is read, answered or written to, and its socket stays open. */
-		goSilent,
+		goSilent: hub.goSilent,
 		/** Fault: one frame to every channel as it is, such as invalid JSON; returns how many channels. */
-		sendRaw,
+		sendRaw: hub.sendRaw,
 		/** Fault: cuts every open line, of requests and channels, without a word. */
-		dropSockets,
+		dropSockets: listener.dropSockets,
 		/** Base URL by which to reach it, with its base path. */
 		get url() {
 			return listener.url;
@@ -144,28 +88,16 @@ export async function startService(options: ServiceOptions = {}) {
 		changeWorkflow: (deviceId: string, workflowId: string) => changeWorkflow(parts, deviceId, workflowId),
 		/** Revokes every Connection of the device and closes its channels with 4401. @returns how many Connections. */
 		revoke(deviceId: string, { announce = false }: { readonly announce?: boolean } = {}) {
-			const revoked = registry.revoke(deviceId);
+			const revoked = parts.registry.revoke(deviceId);
 			if (announce) notifyDevices(parts, { type: 'connection.revoked' }, { deviceId });
 			hub.closeChannels(CLOSE_REVOKED, 'connection revoked', { deviceId });
 			return revoked;
 		},
 		/** Closes every channel with a close frame; returns how many. */
 		closeChannels: (code: number, reason = '') => hub.closeChannels(code, reason),
-		/**
-		 * Goes away and comes back on the same port with everything it knew; settles when it listens again.
-		 * @param downMs how long nothing listens. @param until nothing listens until this settles, either.
-		 * @param hard cut every line instead of closing the channels with 1012.
-		 */
-		async restart({
-			downMs = 0,
-			until,
-			hard = false,
-		}: {
-			downMs?: number;
-			until?: Promise<unknown>;
-			hard?: boolean;
-		} = {}) {
-			await listener.stop(hard ? undefined : drainChannels);
+		/** Goes away and comes back on the same port with everything it knew; settles when it listens again. */
+		async restart({ downMs = 0, until, hard = false }: RestartOptions = {}) {
+			await listener.stop(hard ? undefined : () => drainChannels(hub));
 			const { signal } = closing;
 			const down = sleep(downMs, undefined, { signal }).catch(() => {});
 			await Promise.race([Promise.all([until, down]), signal.aborted || once(signal, 'abort')]);
@@ -180,6 +112,70 @@ export async function startService(options: ServiceOptions = {}) {
 			hub.terminate();
 			await listener.stop();
 			eventLog.close();
+		},
+	};
+}
+
+interface RestartOptions {
+	/** How long nothing listens; default 0. */
+	readonly downMs?: number;
+	/** Nothing listens until this settles, either. */
+	readonly until?: Promise<unknown>;
+	/** Cut every line instead of closing the channels with 1012. */
+	readonly hard?: boolean;
+}
+
+async function drainChannels(hub: ChannelHub): Promise<void> {
+	hub.closeChannels(CLOSE_RESTART, 'service restarts');
+	await hub.drained(DRAIN_MS);
+}
+
+/** `credentials` are good as long as the service runs. @param url where it listens, once it does. */
+function openParts(settings: ServiceSettings, url: () => string) {
+	const { now, dialect, transcript } = settings;
+	const eventLog = createEventLog(settings.maxLoggedRequests);
+	const registry = createDeviceRegistry(settings.maxDevices, now);
+	const recorder = transcript ? createRecorder(transcript) : null;
+	const apiKeys = createApiKeys(settings.maxApiKeys, now);
+	for (const { ttl, ...key } of settings.apiKeys) apiKeys.create(key, ttl === undefined ? null : now() + ttl * 1000);
+	const generated = { username: 'operator', password: randomText(24) };
+	const { basicUsers: users = [generated] } = settings;
+	const credentials = {
+		basic: users[0] ?? generated,
+		bearer: settings.bearerToken ?? randomText(40),
+		apiKey: apiKeys.create({ name: 'trial', permissions: KNOWN_PERMISSIONS, token: settings.trialApiKey }, null).token,
+	};
+	const parts: ServiceParts = {
+		...{ settings, users, bearerToken: credentials.bearer, apiKeys, registry, eventLog },
+		publicUrl: () => settings.publicUrl ?? url(),
+		shortTokens: createShortTokens(settings.maxShortTokens, now),
+		connectionTokens: createConnectionTokens(settings),
+		hub: createChannelHub(registry, eventLog, settings, recorder),
+		sessions: createExpiringMap(settings.maxShortTokens, now),
+		countRegistration: createRateLimit(dialect.registrationLimit, now),
+	};
+	return { parts, credentials, recorder };
+}
+
+function handlersOf(parts: ServiceParts, recorder: Recorder | null): ListenerHandlers {
+	const { dialect } = parts.settings;
+	const routes = createRoutes(parts);
+	return {
+		async answer(call) {
+			const plain = await answerPlain(routes, dialect, call).catch(problemAnswer);
+			return dialect.gzipAnswers ? gzipAnswer(plain) : plain;
+		},
+		onAnswer: (request, given) => recorder?.answer(request, given),
+		async upgrade(call, socket, head) {
+			if (call.path !== dialect.channelPath) {
+				findRoute(routes, call);
+				throw new ProblemResponse('upgrade-malformed', `Only ${dialect.channelPath} can be upgraded.`);
+			}
+			const principal = await authenticate(parts, call.presented, 'channel');
+			if (principal.scheme !== 'Connection')
+				throw new ProblemResponse('scheme-not-allowed', 'A channel takes a Connection.');
+			parts.registry.noteUse(principal.claims);
+			return parts.hub.accept(call.request, socket, head, principal.claims);
 		},
 	};
 }

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { EventLog } from './event-log.runner.ts';
+import type { EventLog, RequestEntry } from './event-log.runner.ts';
 import type { FaultAction, Faults } from './faults.ts';
 import {
 	type Answer,
@@ -31,25 +31,16 @@ export interface ListenerHandlers {
 /** A request must have arrived in full after this time. */
 const REQUEST_TIMEOUT_MS = 30_000;
 
-export async function startListener(
-	settings: ServiceSettings,
-	faults: Faults,
-	eventLog: EventLog,
-	handlers: ListenerHandlers,
-) {
+function createHttpServer({ tls, maxDevices }: ServiceSettings) {
 	const sockets = new Set<Socket>();
-	const serverOptions = { requestTimeout: REQUEST_TIMEOUT_MS };
-	const server: Server = settings.tls
-		? createTlsServer({ ...settings.tls, ...serverOptions })
-		: createServer(serverOptions);
-	server.maxConnections = 2 * settings.maxDevices + 1000;
+	const options = { requestTimeout: REQUEST_TIMEOUT_MS };
+	const server: Server = tls ? createTlsServer({ ...tls, ...options }) : createServer(options);
+	server.maxConnections = 2 * maxDevices + 1000;
 	// Over TLS this is the raw socket under the secure one; destroying it ends both.
 	server.on('connection', (socket) => {
 		sockets.add(socket);
 		socket.on('close', () => sockets.delete(socket));
 	});
-	server.on('request', (request, response) => void serve(request, response));
-	server.on('upgrade', (request, socket, head) => void serveUpgrade(request, socket as Socket, head));
 	server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
 		if (!socket.writable) return void socket.destroy();
 		const refusal =
@@ -61,30 +52,28 @@ export async function startListener(
 
 	// Running out of file descriptors costs a connection, not the service.
 	server.on('error', () => {});
+	return { server, sockets };
+}
 
-	let port = settings.port;
-	await listen();
-	port = (server.address() as AddressInfo).port;
+function entryOf({ method, path, request, presented }: Call, status: number | null, at: number): RequestEntry {
+	const authorizationScheme = typeof presented === 'string' ? null : presented.scheme;
+	return { method, path: (path ?? request.url?.split('?')[0] ?? '').slice(0, 256), status, authorizationScheme, at };
+}
 
-	async function listen(): Promise<void> {
-		// Rejects with the error of a port that cannot be had.
-		await once(server.listen(port, settings.host), 'listening');
-	}
+/** What becomes of one request or upgrade, by the faults and the handlers. */
+function answering(settings: ServiceSettings, faults: Faults, eventLog: EventLog, handlers: ListenerHandlers) {
+	const log = (call: Call, status: number | null) => eventLog.emit('request', entryOf(call, status, settings.now()));
 
-	function log(call: Call, status: number | null): void {
-		eventLog.emit('request', {
-			method: call.method,
-			path: (call.path ?? call.request.url?.split('?')[0] ?? '').slice(0, 256),
-			status,
-			authorizationScheme: typeof call.presented === 'string' ? null : call.presented.scheme,
-			at: settings.now(),
-		});
-	}
-
-	async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+	/** Once nothing holds it any more. */
+	async function take(request: IncomingMessage) {
 		const call = readCall(request, settings);
 		const { held, action } = faults.matchFault(call.method, call.path ?? '');
 		await held;
+		return { call, action };
+	}
+
+	async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+		const { call, action } = await take(request);
 		if (request.socket.destroyed) return log(call, null);
 		const answer = action.kind === 'fail' ? failedAnswer(action.answer) : await handlers.answer(call);
 		handlers.onAnswer(request, answer);
@@ -102,11 +91,10 @@ export async function startListener(
 	}
 
 	async function serveUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
-		const call = readCall(request, settings);
 		// The request has left HTTP: until a channel takes over, only this listens for a broken line.
 		socket.on('error', () => socket.destroy());
-		const { held, action } = faults.matchFault(call.method, call.path ?? '');
-		await held;
+		const { call, action } = await take(request);
+		if (action.kind === 'dropBeforeReply') socket.destroy();
 		if (socket.destroyed) return log(call, null);
 		const refuse = (answer: Answer) => {
 			handlers.onAnswer(request, answer);
@@ -114,10 +102,6 @@ export async function startListener(
 			log(call, answer.status);
 		};
 		if (action.kind === 'fail') return refuse(failedAnswer(action.answer));
-		if (action.kind === 'dropBeforeReply') {
-			socket.destroy();
-			return log(call, null);
-		}
 		try {
 			const accepted = await handlers.upgrade(call, socket, head);
 			// Some services accept and then close: the answer goes out, the channel does not live.
@@ -127,6 +111,28 @@ export async function startListener(
 			if (socket.destroyed) log(call, null);
 			else refuse(problemAnswer(error));
 		}
+	}
+
+	return { serve, serveUpgrade };
+}
+
+export async function startListener(
+	settings: ServiceSettings,
+	faults: Faults,
+	eventLog: EventLog,
+	handlers: ListenerHandlers,
+) {
+	const { server, sockets } = createHttpServer(settings);
+	const { serve, serveUpgrade } = answering(settings, faults, eventLog, handlers);
+	server.on('request', (request, response) => void serve(request, response));
+	server.on('upgrade', (request, socket, head) => void serveUpgrade(request, socket as Socket, head));
+	let port = settings.port;
+	await listen();
+	port = (server.address() as AddressInfo).port;
+
+	async function listen(): Promise<void> {
+		// Rejects with the error of a port that cannot be had.
+		await once(server.listen(port, settings.host), 'listening');
 	}
 
 	/** Destroys every TCP socket; continues to listen. */

@@ -13,6 +13,7 @@ import { urlOf } from './options.runner.ts';
 import { randomText } from './tokens.runner.ts';
 
 interface Exchange {
+	readonly place: string;
 	readonly form: string;
 	readonly lines: readonly TranscriptLine[];
 	isUsed: boolean;
@@ -20,7 +21,7 @@ interface Exchange {
 
 /** A number in JSON stands in quotes while it has only a shape. */
 const LISTED_NUMBER = /"(\[number-\d{1,8}-[0-9a-f]{6}\])"/g;
-const placeOf = (method: string, path: string) => `${method} ${path}`;
+const placeOf = ({ method, path }: Readonly<Record<'method' | 'path', string>>) => `${method} ${path}`;
 /** Longest wait between two messages, in milliseconds: an idle minute of the transcript is not waited for. */
 const MAX_GAP_MS = 60_000;
 const YEAR_SECONDS = 31_536_000;
@@ -28,25 +29,21 @@ const YEAR_SECONDS = 31_536_000;
 const OWN_HEADERS =
 	/^(?:connection|date|content-length|content-encoding|transfer-encoding|trailer|upgrade|sec-websocket-.*)$/;
 
+function exchangesIn(lines: readonly TranscriptLine[]): Exchange[] {
+	const belonging = Map.groupBy(lines, ({ exchange }) => exchange);
+	const requests = lines.filter((line) => line.kind === 'request');
+	return requests.map((request) => {
+		const others = belonging.get(request.exchange)?.filter((line) => line !== request) ?? [];
+		return { place: placeOf(request), form: formOf(request), lines: others, isUsed: false };
+	});
+}
+
 /** @throws the system's error when the port cannot be had. */
 export async function startReplay(
 	lines: readonly TranscriptLine[],
 	{ host, port }: { readonly host: string; readonly port: number },
 ) {
-	const belonging = Map.groupBy(lines, ({ exchange }) => exchange);
-	const places = Map.groupBy(
-		lines.filter((line) => line.kind === 'request'),
-		({ method, path }) => placeOf(method, path),
-	);
-	const exchanges = new Map(
-		[...places].map(([place, requests]) => [
-			place,
-			requests.map((request): Exchange => {
-				const others = belonging.get(request.exchange)?.filter((line) => line !== request) ?? [];
-				return { form: formOf(request), lines: others, isUsed: false };
-			}),
-		]),
-	);
+	const exchanges = exchangesIn(lines);
 	const made = new Map<string, string>();
 	const unmask = (text: string) =>
 		text.replaceAll(LISTED_NUMBER, '$1').replaceAll(SHAPE, (shape, kind: Kind, length: string) => {
@@ -58,7 +55,7 @@ export async function startReplay(
 	/** The first of the alike ones that was not used yet, else the last of them; by path alone where none is alike. */
 	function find(request: IncomingMessage): Exchange | null {
 		const asked = describeRequest(request);
-		const here = exchanges.get(placeOf(asked.method, asked.path)) ?? [];
+		const here = exchanges.filter(({ place }) => place === placeOf(asked));
 		const form = formOf(asked);
 		const alike = here.filter((one) => one.form === form);
 		// Another way in than those of the transcript is not let in.
@@ -90,13 +87,10 @@ export async function startReplay(
 		const opened = found?.lines.find(({ kind }) => kind === 'open');
 		if (!found || opened?.kind !== 'open') return sendAnswer(responseFor(request, socket as never), answerOf(found));
 		const { subprotocol } = opened;
-		const pongs = found.lines.some(
-			(line) => line.kind === 'frame' && line.frame === 'pong' && line.direction === 'toDevice',
-		);
-		const pinged = found.lines.some((line) => line.kind === 'frame' && line.frame === 'ping');
-		const settings = { noServer: true, autoPong: pongs || !pinged, perMessageDeflate: false };
+		const frames = found.lines.filter((line) => line.kind === 'frame');
+		const pongs = frames.some(({ frame, direction }) => frame === 'pong' && direction === 'toDevice');
 		const upgrader = new WebSocketServer({
-			...settings,
+			...{ noServer: true, autoPong: pongs || !frames.some(({ frame }) => frame === 'ping'), perMessageDeflate: false },
 			...(subprotocol !== '' && { handleProtocols: () => subprotocol }),
 		});
 		upgrader.handleUpgrade(request, socket, head, (channel) => {

@@ -3,6 +3,8 @@
  * timer. Not SQLite's memory: that costs 95 KiB for each device with an event, the list here 2 KiB. The event store of a
  * real device is tested against the list.
  */
+import type { AgentOptions } from '../agent/base.runner.ts';
+import type { Log } from '../base/log.edge.ts';
 import { keyOf, rememberMessages } from '../events/duplicates.ts';
 import { type Entry, sizeOf } from '../events/event.ts';
 import type { EventStore } from '../events/event-store-types.ts';
@@ -12,7 +14,7 @@ import { EMPTY_STATE } from '../state/device-state.ts';
 import type { StateStore } from '../state/store.edge.ts';
 
 /** One for all devices: each agent holds its own state, and nothing reads it back. */
-export const NULL_STATE_STORE: StateStore = {
+const store: StateStore = {
 	logMark: '',
 	load: async () => ({ state: EMPTY_STATE, notices: [] }),
 	save: async () => {},
@@ -22,12 +24,13 @@ export const NULL_STATE_STORE: StateStore = {
 };
 
 /** A simulated device pairs with no code. */
-export const NULL_ANSWER_FILE: AnswerFile = {
-	found: null,
-	notice: null,
-	save: async () => {},
-	remove: async () => {},
-};
+const answerFile: AnswerFile = { found: null, notice: null, save: async () => {}, remove: async () => {} };
+/** A simulated machine has nothing by which it could be known: it gets an id. */
+const facts: AgentOptions['facts'] = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
+const log: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel() {} };
+
+/** In place of a disk, a machine and a journal. */
+export const NO_MACHINE = { store, answerFile, facts, log };
 
 /** Nothing acknowledges the events of a simulated device: a few show that they arrive. */
 const FEW = { maxCount: 8, maxBytes: 64 * 1024 };

@@ -20,9 +20,5 @@ export async function openSimulatedRuntime({
 			throw new AgentError('settings-invalid', `--set ${path} would be the same for all simulated devices.`, {
 				remedy: 'Leave it out: --prefix names the devices, --workflow names their first workflow.',
 			});
-	return openRuntime(resolved, {
-		userAgent: `idv-agent/${version}`,
-		env,
-		// A simulated device logs nothing, so no line can hold a secret.
-	});
+	return openRuntime(resolved, { userAgent: `idv-agent/${version}`, env });
 }

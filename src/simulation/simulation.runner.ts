@@ -3,14 +3,14 @@ import { type Agent, startAgent } from '../agent/agent.runner.ts';
 import type { AgentOptions } from '../agent/base.runner.ts';
 import { type Clock, isoNow, systemClock } from '../base/clock.edge.ts';
 import { createCounters } from '../base/counters.ts';
-import type { Log } from '../base/log.edge.ts';
+
 import { type Channel, type ChannelEvent, type ChannelOptions, openChannel } from '../connection/channel.edge.ts';
 import type { Runtime } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { type DevicePhase, trackFigures } from './figures.ts';
-import { createEventBuffer, NULL_ANSWER_FILE, NULL_STATE_STORE } from './in-memory-stores.ts';
+import { createEventBuffer, NO_MACHINE } from './in-memory-stores.ts';
 import { type Ring, type RolloutRun, runRollout, splitIntoRings } from './rings.runner.ts';
 
 export interface SimulationOptions {
@@ -67,24 +67,10 @@ interface Move {
 	doneAfterMs: number | null;
 }
 
-const SILENT_LOG: Log = { debug() {}, info() {}, warn() {}, error() {}, setLevel() {} };
-/** A simulated machine has nothing by which it could be known: it gets an id. */
-const NO_FACTS: AgentOptions['facts'] = { serials: [], interfaces: [], machineIdHash: null, unreadable: [] };
-
 export function startSimulation(options: SimulationOptions) {
 	const { clock = systemClock, random = Math.random, devices: count, prefix = 'sim' } = options;
-	/** Requests for a Connection: at the start, at a move, and at a renewal. */
-	const registrations = { begun: 0, failed: 0 };
-	const { client } = options.runtime;
-	const registerDevice: typeof client.registerDevice = async (registration) => {
-		registrations.begun += 1;
-		const result = await client.registerDevice(registration);
-		if (!result.ok) registrations.failed += 1;
-		return result;
-	};
-	const runtime: Runtime = { ...options.runtime, client: { ...client, registerDevice } };
-	const startedAtMs = clock.monotonicMs();
-	const tracker = trackFigures(count, startedAtMs);
+	const { runtime, registrations } = countRegistrations(options.runtime);
+	const tracker = trackFigures(count, clock.monotonicMs());
 	const counters = createCounters();
 	const devices: Device[] = [];
 	const listeners = new Set<() => void>();
@@ -96,25 +82,16 @@ export function startSimulation(options: SimulationOptions) {
 	const first = stateWith(options.workflowId, clock);
 	const start = runRollout(clock, { rings: splitIntoRings([], count), ringMs: options.rampMs }, (number) => {
 		// A device that starts after its turn in the rollout begins with the new workflow.
-		const moved = move && number < move.told ? stateWith(move.workflowId, clock) : null;
-		startDevice(number, moved ?? first);
+		startDevice(number, move && number < move.told ? stateWith(move.workflowId, clock) : first);
 	});
 
 	function startDevice(number: number, state: DeviceState): void {
 		const agent = startAgent({
-			clock,
-			random,
-			version: options.version,
-			runtime,
-			store: NULL_STATE_STORE,
-			answerFile: NULL_ANSWER_FILE,
-			state,
-			facts: NO_FACTS,
+			...NO_MACHINE,
+			...{ clock, random, version: options.version, runtime, state, counters },
 			newDeviceId: () => `${prefix}-${String(number + 1).padStart(5, '0')}`,
-			counters,
 			openEvents: () => createEventBuffer(epoch),
-			openChannel: countedChannel,
-			log: SILENT_LOG,
+			openChannel: (channel, listener) => openCounted(channel, listener, tracker, clock),
 			...(options.createSupervise && { supervise: options.createSupervise() }),
 		});
 		const device: Device = { agent, phase: 'notStarted', wasOnline: false, live: null };
@@ -124,57 +101,25 @@ export function startSimulation(options: SimulationOptions) {
 		update();
 	}
 
-	function countedChannel(channel: ChannelOptions, listener: (event: ChannelEvent) => void): Channel {
-		tracker.handshakeBegan(clock.monotonicMs());
-		let isOpen = false;
-		return openChannel(channel, (event) => {
-			if (event.type === 'opened') isOpen = true;
-			if (event.type === 'opened' || (event.type === 'ended' && !isOpen))
-				tracker.handshakeEnded(isOpen ? 'opened' : 'failed');
-			listener(event);
-		});
-	}
-
 	function note(device: Device, { channel, workflow }: Status): void {
 		const phase = PHASES[channel.state] ?? 'waiting';
 		if (phase === device.phase && workflow.live === device.live) return;
-		if (phase !== device.phase) {
-			const isFirstTimeOnline = phase === 'online' && !device.wasOnline;
-			device.wasOnline ||= isFirstTimeOnline;
-			tracker.moved(device.phase, phase, isFirstTimeOnline, clock.monotonicMs());
-			device.phase = phase;
-		}
-		if (workflow.live !== device.live) noteLive(device, workflow.live);
+		const isFirstTime = phase === 'online' && !device.wasOnline;
+		if (phase !== device.phase) tracker.moved(device.phase, phase, isFirstTime, clock.monotonicMs());
+		device.wasOnline ||= isFirstTime;
+		device.phase = phase;
+		if (move) move.live += Number(workflow.live === move.workflowId) - Number(device.live === move.workflowId);
+		if (move?.live === count) move.doneAfterMs ??= clock.monotonicMs() - move.sinceMs;
+		device.live = workflow.live;
 		for (const listener of listeners) listener();
-	}
-
-	function noteLive(device: Device, workflowId: string | null): void {
-		const before = device.live;
-		device.live = workflowId;
-		if (!move) return;
-		if (before === move.workflowId) move.live -= 1;
-		if (workflowId !== move.workflowId) return;
-		move.live += 1;
-		if (move.live === count) move.doneAfterMs ??= clock.monotonicMs() - move.sinceMs;
-	}
-
-	function startMove(to: Move, number: number): void {
-		to.told = number + 1;
-		devices[number]?.agent.setWorkflow(to.workflowId).catch(() => {
-			to.refused += 1;
-		});
 	}
 
 	return {
 		figures() {
 			const figures = tracker.read(clock.monotonicMs());
-			return {
-				...figures,
-				devices: count,
-				heartbeats: counters.heartbeats,
-				registrations: { ...registrations },
-				move: move && figuresOf(move, figures.losses),
-			};
+			const { heartbeats } = counters;
+			const moved = move && figuresOf(move, figures.losses);
+			return { ...figures, devices: count, heartbeats, registrations: { ...registrations }, move: moved };
 		},
 		/** The problems that keep devices from being online now, the most frequent first. */
 		problems: () => sharedProblems(devices),
@@ -182,22 +127,10 @@ export function startSimulation(options: SimulationOptions) {
 		move({ workflowId, rings: percents, ringMs, onRing }: MoveOptions): Promise<void> {
 			rollout?.cancel();
 			const rings = splitIntoRings(percents, count);
-			const begun: Move = {
-				workflowId,
-				sinceMs: clock.monotonicMs(),
-				lossesBefore: tracker.read(startedAtMs).losses,
-				told: 0,
-				live: devices.filter(({ live }) => live === workflowId).length,
-				refused: 0,
-				doneAfterMs: null,
-			};
+			const begun = moveOf(devices, workflowId, clock.monotonicMs(), tracker);
 			move = begun;
-			rollout = runRollout(
-				clock,
-				{ rings, ringMs },
-				(number) => startMove(begun, number),
-				(ring, index) => onRing?.(ring, index + 1, rings.length),
-			);
+			const beginRing = (ring: Ring, index: number) => onRing?.(ring, index + 1, rings.length);
+			rollout = runRollout(clock, { rings, ringMs }, (number) => askToMove(devices, begun, number), beginRing);
 			return rollout.done;
 		},
 		/** Calls back whenever a device has changed its phase or its workflow, until the returned function is called. */
@@ -215,6 +148,35 @@ export function startSimulation(options: SimulationOptions) {
 	};
 }
 
+/** The same runtime, and how often a Connection was asked for through it: at the start, at a move, and at a renewal. */
+function countRegistrations({ client, ...others }: Runtime) {
+	const registrations = { begun: 0, failed: 0 };
+	const registerDevice: typeof client.registerDevice = async (registration) => {
+		registrations.begun += 1;
+		const result = await client.registerDevice(registration);
+		if (!result.ok) registrations.failed += 1;
+		return result;
+	};
+	const runtime: Runtime = { ...others, client: { ...client, registerDevice } };
+	return { runtime, registrations };
+}
+
+function openCounted(
+	channel: ChannelOptions,
+	listener: (event: ChannelEvent) => void,
+	tracker: Tracker,
+	clock: Clock,
+): Channel {
+	tracker.handshakeBegan(clock.monotonicMs());
+	let isOpen = false;
+	return openChannel(channel, (event) => {
+		if (event.type === 'opened') isOpen = true;
+		if (event.type === 'opened' || (event.type === 'ended' && !isOpen))
+			tracker.handshakeEnded(isOpen ? 'opened' : 'failed');
+		listener(event);
+	});
+}
+
 function stateWith(workflowId: string, clock: Clock): DeviceState {
 	return { ...EMPTY_STATE, assignedWorkflow: { workflowId, source: 'workflow set', at: isoNow(clock) } };
 }
@@ -224,6 +186,21 @@ const PHASES: Partial<Record<Status['channel']['state'], DevicePhase>> = {
 	registering: 'connecting',
 	connecting: 'connecting',
 };
+
+type Tracker = ReturnType<typeof trackFigures>;
+
+function moveOf(devices: readonly Device[], workflowId: string, sinceMs: number, tracker: Tracker): Move {
+	const live = devices.filter((device) => device.live === workflowId).length;
+	const lossesBefore = tracker.read(sinceMs).losses;
+	return { workflowId, sinceMs, lossesBefore, told: 0, live, refused: 0, doneAfterMs: null };
+}
+
+function askToMove(devices: readonly Device[], move: Move, number: number): void {
+	move.told = number + 1;
+	devices[number]?.agent.setWorkflow(move.workflowId).catch(() => {
+		move.refused += 1;
+	});
+}
 
 /** `losses`: how often a device was offline since the move began. */
 function figuresOf({ workflowId, told, live, refused, lossesBefore, doneAfterMs }: Move, lossesNow: number) {

@@ -41,31 +41,12 @@ export interface TelemetryParts {
 export type Telemetry = ReturnType<typeof startTelemetry>;
 
 export function startTelemetry(parts: TelemetryParts) {
-	const { agent, counters, clock, random, settings } = parts;
-	const startedAtMs = clock.wallMs();
-	const changes = createChangeLog();
-	let seen: Seen = new Map();
-	let seenAll: Seen = new Map();
+	const { agent, clock, random, settings } = parts;
+	const figures = untoldFigures(parts);
 	let failures = 0;
-	let hasDelivered = false;
 	let underWay: AbortController | null = null;
 	let cancel = () => {};
 	let stopped = false;
-
-	const encoded = (metrics: Parameters<typeof encodeMetrics>[0], describe = false) => {
-		// A store has no figures of a time to come. By whole minutes, so that the start stays where it is.
-		const skewMs = counters.clockSkewMs ?? 0;
-		const offMs = Math.abs(skewMs) < WRONG_CLOCK_MS ? 0 : Math.round(skewMs / 60_000) * 60_000;
-		return encodeMetrics(metrics, { atMs: clock.wallMs() - offMs, startedAtMs: startedAtMs - offMs, describe });
-	};
-
-	function noteChanges(): void {
-		const now = seenIn(stateMetrics(agent.status()));
-		const changed = changesBetween(seen, now);
-		// The first look changes nothing.
-		if (seen.size > 0 && changed.length > 0) changes.add(clock.monotonicMs(), encoded(changed));
-		seen = now;
-	}
 
 	function pushIn(delayMs: number): void {
 		cancel();
@@ -82,10 +63,15 @@ export function startTelemetry(parts: TelemetryParts) {
 		// Devices that were switched on together must not push together.
 		let nextMs = intervalSeconds * 1000 * (0.9 + 0.2 * random());
 		try {
-			const retryAfterMs = await send(url, signal);
+			const { isTaken, told, isClear, retryAfterMs } = await send(parts, figures, url, signal);
+			if (isTaken) {
+				failures = 0;
+				agent.warn('telemetry', told);
+			} else noteFailure(told, isClear);
 			nextMs = Math.max(nextMs, retryAfterMs ?? 0);
 		} catch (error) {
-			if (!signal.aborted) noteFailure(asFailure(error, url), error instanceof AgentError);
+			const isOwn = error instanceof AgentError;
+			if (!signal.aborted) noteFailure(isOwn ? error.failure : notDelivered(error, url, parts.network()), isOwn);
 		}
 		// Settings that changed meanwhile have set a time of their own.
 		if (signal.aborted) return;
@@ -99,51 +85,6 @@ export function startTelemetry(parts: TelemetryParts) {
 		if (isClear || failures >= FAILURES_TO_WARN) agent.warn('telemetry', told);
 	}
 
-	/** @returns the wait that the store asks for. */
-	async function send(url: URL, signal: AbortSignal): Promise<number | null> {
-		const headers = await readTelemetryHeaders(settings().headersFile);
-		const machine = await parts.machine();
-		noteChanges();
-		const status = agent.status();
-		const metrics = collectMetrics(agent, status, counters, machine, clock);
-		const now = seenIn(metrics);
-		const pending = changes.pending();
-		const current = encoded([...goneFrom(seenAll, now), ...metrics], !hasDelivered);
-		const answer = await deliver(parts.network(), {
-			url,
-			headers: { 'user-agent': parts.userAgent, ...headers },
-			body: encodeRequest(deviceLabels(status), status.agentVersion, [...pending, current]),
-			deadlineMs: DEADLINE_MS,
-			signal,
-		});
-		const isGood = answer.status >= 200 && answer.status < 300;
-		// What a store cannot take now it will not take later: it must not hold up what follows.
-		if (isGood || answer.status === 400 || answer.status === 413) changes.delivered(pending);
-		if (isGood) {
-			hasDelivered = true;
-			seenAll = now;
-			failures = 0;
-			// What was not taken must not be sent again: the store would refuse it again.
-			const rejected = readRejected(answer.body);
-			const words = rejected && cutOut(cleanWords(rejected.message, MAX_STORE_WORDS), Object.values(headers));
-			const message = `The metrics store at ${url.host} did not take ${rejected?.points} figures${words ? `: ${words}` : ''}.`;
-			agent.warn(
-				'telemetry',
-				rejected && failure('telemetry-failed', message, words ? { params: { detail: words } } : {}),
-			);
-			return null;
-		}
-		const told = failure('telemetry-failed', `The metrics store at ${url.host} answered ${answer.status}.`);
-		noteFailure(told, answer.status < 500 && answer.status !== 408 && answer.status !== 429);
-		return answer.retryAfterMs;
-	}
-
-	function asFailure(error: unknown, url: URL): Failure {
-		if (error instanceof AgentError) return error.failure;
-		const { message } = classifyNetworkError(error, { host: url.host, proxy: parts.network().proxyName(url) });
-		return failure('telemetry-failed', `Metrics were not delivered: ${message}`);
-	}
-
 	/** A file that cannot be used is told with the settings, not with the first push. */
 	function begin(): void {
 		const told = (error: unknown) => void (stopped || noteFailure(toFailure(error), true));
@@ -151,8 +92,8 @@ export function startTelemetry(parts: TelemetryParts) {
 		pushIn(FIRST_MS * random());
 	}
 
-	noteChanges();
-	const forget = agent.onStatus(noteChanges);
+	figures.noteChanges();
+	const forget = agent.onStatus(figures.noteChanges);
 	begin();
 	return {
 		/** The settings or the network may have changed: the next push comes soon. */
@@ -174,19 +115,95 @@ export function startTelemetry(parts: TelemetryParts) {
 	};
 }
 
+/** Once. `isClear`: waiting will not mend it. `retryAfterMs`: the wait that the store asks for. */
+async function send(parts: TelemetryParts, figures: ReturnType<typeof untoldFigures>, url: URL, signal: AbortSignal) {
+	const headers = await readTelemetryHeaders(parts.settings().headersFile);
+	const { body, taken, refused } = figures.next(await parts.machine());
+	const answer = await deliver(parts.network(), {
+		...{ url, body, deadlineMs: DEADLINE_MS, signal },
+		headers: { 'user-agent': parts.userAgent, ...headers },
+	});
+	const { status } = answer;
+	if (status >= 200 && status < 300) {
+		taken();
+		const told = notTaken(answer.body, url.host, Object.values(headers));
+		return { isTaken: true, told, isClear: false, retryAfterMs: null } as const;
+	}
+	if (status === 400 || status === 413) refused();
+	const told = failure('telemetry-failed', `The metrics store at ${url.host} answered ${status}.`);
+	const isClear = status < 500 && status !== 408 && status !== 429;
+	return { isTaken: false, told, isClear, retryAfterMs: answer.retryAfterMs } as const;
+}
+
+/** What the store does not have yet: the figures of now, and changes that it has not taken. */
+function untoldFigures({ agent, counters, clock }: Pick<TelemetryParts, 'agent' | 'counters' | 'clock'>) {
+	const startedAtMs = clock.wallMs();
+	const changes = createChangeLog();
+	let seen: Seen = new Map();
+	let seenAll: Seen = new Map();
+	let hasDelivered = false;
+
+	const encoded = (metrics: Parameters<typeof encodeMetrics>[0], describe = false) => {
+		// A store has no figures of a time to come. By whole minutes, so that the start stays where it is.
+		const skewMs = counters.clockSkewMs ?? 0;
+		const offMs = Math.abs(skewMs) < WRONG_CLOCK_MS ? 0 : Math.round(skewMs / 60_000) * 60_000;
+		return encodeMetrics(metrics, { atMs: clock.wallMs() - offMs, startedAtMs: startedAtMs - offMs, describe });
+	};
+
+	function noteChanges(): void {
+		const now = seenIn(stateMetrics(agent.status()));
+		const changed = changesBetween(seen, now);
+		// The first look changes nothing.
+		if (seen.size > 0 && changed.length > 0) changes.add(clock.monotonicMs(), encoded(changed));
+		seen = now;
+	}
+
+	return {
+		noteChanges,
+		/** All of it in one message, with what to call once its fate is known. */
+		next(machine: MachineFigures) {
+			noteChanges();
+			const status = agent.status();
+			const metrics = collectMetrics(agent, status, counters, machine, clock);
+			const now = seenIn(metrics);
+			const pending = changes.pending();
+			const current = encoded([...goneFrom(seenAll, now), ...metrics], !hasDelivered);
+			return {
+				body: encodeRequest(deviceLabels(status), status.agentVersion, [...pending, current]),
+				taken(): void {
+					changes.delivered(pending);
+					hasDelivered = true;
+					seenAll = now;
+				},
+				/** What a store cannot take now it will not take later: it must not hold up what follows. */
+				refused: () => changes.delivered(pending),
+			};
+		},
+	};
+}
+
+/** What was not taken must not be sent again: the store would refuse it again. @param secrets that it may have repeated. */
+function notTaken(answer: Uint8Array, host: string, secrets: readonly string[]): Failure | null {
+	const rejected = readRejected(answer);
+	if (!rejected) return null;
+	const detail = cutOut(cleanWords(rejected.message, MAX_STORE_WORDS), secrets);
+	const message = `The metrics store at ${host} did not take ${rejected.points} figures${detail ? `: ${detail}` : ''}.`;
+	return failure('telemetry-failed', message, detail ? { params: { detail } } : {});
+}
+
+function notDelivered(error: unknown, url: URL, { proxyName }: Pick<Network, 'proxyName'>): Failure {
+	const { message } = classifyNetworkError(error, { host: url.host, proxy: proxyName(url) });
+	return failure('telemetry-failed', `Metrics were not delivered: ${message}`);
+}
+
 /** Lines as `Name: value`. @throws AgentError `telemetry-failed`, without a word of a value. */
 export async function readTelemetryHeaders(file: string | null): Promise<Readonly<Record<string, string>>> {
 	if (file === null) return {};
 	const text = await readText(file, MAX_HEADERS_BYTES).catch((cause) => {
 		throw unreadable('telemetry-failed', 'telemetry.headersFile', file, cause);
 	});
-	const headers = readHeaderLines(
-		text,
-		false,
-		(line, what) =>
-			new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${line} ${what}.`, {
-				remedy: 'Write one header on each line, such as Authorization: Bearer TOKEN.',
-			}),
-	);
-	return headers;
+	const remedy = 'Write one header on each line, such as Authorization: Bearer TOKEN.';
+	const wrong = (line: number, what: string) =>
+		new AgentError('telemetry-failed', `telemetry.headersFile ${file}: line ${line} ${what}.`, { remedy });
+	return readHeaderLines(text, false, wrong);
 }
