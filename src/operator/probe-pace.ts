@@ -52,23 +52,9 @@ export function createPace(
 		const leftMs = untilMs - clock.monotonicMs();
 		if (leftMs > 0) {
 			if (leftMs > 1000) onWait(Math.ceil(leftMs / 1000), untilMs === notBeforeMs);
-			await wait(leftMs);
+			await wait(clock, leftMs, signal);
 		}
 		sentAtMs.push(clock.monotonicMs());
-	}
-
-	function wait(ms: number): Promise<void> {
-		return new Promise((resolve, reject) => {
-			const cancel = clock.schedule(ms, () => {
-				signal.removeEventListener('abort', stop);
-				resolve();
-			});
-			const stop = () => {
-				cancel();
-				reject(signal.reason);
-			};
-			signal.addEventListener('abort', stop, { once: true });
-		});
 	}
 
 	return {
@@ -114,6 +100,21 @@ export function createPace(
 			}
 		},
 	};
+}
+
+/** @throws the reason of the signal. */
+function wait(clock: Pick<Clock, 'schedule'>, ms: number, signal: AbortSignal): Promise<void> {
+	return new Promise((resolve, reject) => {
+		const cancel = clock.schedule(ms, () => {
+			signal.removeEventListener('abort', stop);
+			resolve();
+		});
+		const stop = () => {
+			cancel();
+			reject(signal.reason);
+		};
+		signal.addEventListener('abort', stop, { once: true });
+	});
 }
 
 const overloaded = (message: string) => new AgentError('service-overloaded', message);

@@ -110,7 +110,7 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		const tried = yield* attempt(allWays(path), candidates);
 		if (tried.found) return tried.found;
 		subprotocols = tried.subprotocols;
-		for (const way of namedWays(tried)) {
+		for (const way of namedWays(allWays(tried.path), tried.answer.names ?? [], candidates)) {
 			const { found } = yield* attempt(way, candidates);
 			if (found) return found;
 		}
@@ -134,17 +134,6 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		if (found) return found;
 	}
 	return null;
-
-	/** Alone: what opens the channel beside the header does not hold the Connection. */
-	function namedWays({ path, answer: { names = [] } }: (typeof answers)[number]): Handshake[] {
-		const isNew = (name: string) => !places.some((one) => one.name === name) && withQuery(path, [name]) !== path;
-		const forms = names.filter(isNew).flatMap((name) => (['token', 'scheme'] as const).map((form) => ({ name, form })));
-		return forms.flatMap((one) =>
-			Array.from({ length: candidates }, (_, candidate) => ({
-				...{ ...allWays(path), candidate, inHeader: false, inQuery: [one] },
-			})),
-		);
-	}
 
 	function* pursue(path: string, answer: HandshakeAnswer): Search {
 		done.add(path);
@@ -176,6 +165,16 @@ export function* findChannel(paths: readonly string[], candidates: number, known
 		}
 		return null;
 	}
+}
+
+/** Alone: what opens the channel beside the header does not hold the Connection. */
+function namedWays(base: Handshake, names: readonly string[], candidates: number): Handshake[] {
+	const { path, inQuery } = base;
+	const isNew = (name: string) => !inQuery.some((one) => one.name === name) && withQuery(path, [name]) !== path;
+	const forms = names.filter(isNew).flatMap((name) => (['token', 'scheme'] as const).map((form) => ({ name, form })));
+	return forms.flatMap((one) =>
+		Array.from({ length: candidates }, (_, candidate) => ({ ...base, candidate, inHeader: false, inQuery: [one] })),
+	);
 }
 
 const offering = (base: Handshake, answer: HandshakeAnswer): Handshake[] => [

@@ -34,6 +34,52 @@ export interface Life {
 /** Of one channel, so that a service that speaks without end fills no memory. */
 const MAX_HEARD = 20_000;
 
+const frameOf = (data: Buffer, isBinary: boolean) =>
+	isBinary ? ({ type: 'binary', bytes: data } as const) : ({ type: 'text', text: data.toString('utf8') } as const);
+
+const endOf = (code: number, reason: Buffer) => ({
+	code: code === 1006 || code === 1005 ? null : code,
+	reason: reason.toString('utf8'),
+});
+
+function requestOf({ url, headers, authorization }: ChannelOptions, offered: readonly string[]) {
+	const told = {
+		upgrade: 'websocket',
+		...headers,
+		...(authorization !== null && { authorization }),
+		...(offered.length > 0 && { 'sec-websocket-protocol': offered.join(', ') }),
+	};
+	return { method: 'GET', path: url.pathname, query: Object.fromEntries(url.searchParams), headers: told, body: '' };
+}
+
+/** All that goes over a channel, from its opening to its end. */
+function noteWire(socket: WebSocket, transcript: Transcript, exchange: number, isLeaving: () => boolean): void {
+	const note = (direction: 'toService' | 'toDevice', frame: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
+		transcript.note({ kind: 'frame', exchange, direction, frame, body });
+	const { send, ping } = socket;
+	socket.send = (data: unknown) => {
+		note('toService', 'text', String(data));
+		send.call(socket, String(data), {});
+	};
+	socket.ping = (...given: Parameters<typeof ping>) => {
+		note('toService', 'ping');
+		ping.apply(socket, given);
+	};
+	socket.on('message', (data: Buffer, isBinary) => {
+		if (isBinary) note('toDevice', 'binary', `[${data.length} bytes]`);
+		else note('toDevice', 'text', data.toString('utf8'));
+	});
+	socket.on('pong', () => note('toDevice', 'pong'));
+	socket.on('ping', () => note('toDevice', 'ping'));
+	socket.once('open', () => {
+		transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
+		socket.once('close', (code, reason) => {
+			const direction = isLeaving() ? 'toService' : 'toDevice';
+			transcript.note({ kind: 'close', exchange, direction, ...endOf(code, reason) });
+		});
+	});
+}
+
 /** @param subprotocols offered in place of the one of the options. */
 export function openNoted(
 	options: ChannelOptions,
@@ -41,31 +87,27 @@ export function openNoted(
 	transcript: Transcript,
 	subprotocols?: readonly string[],
 ): { readonly channel: Channel; readonly life: Life } {
-	const { url, authorization } = options;
 	const exchange = transcript.next();
 	const life: Life = {
-		...{ path: url.pathname, refusal: null, isOpen: false, headers: {}, subprotocol: null, heard: [], said: [] },
-		...{ pings: 0, pongs: 0, ended: null, failure: null },
+		...{ path: options.url.pathname, isOpen: false, headers: {}, subprotocol: null, heard: [], said: [] },
+		...{ pings: 0, pongs: 0, refusal: null, ended: null, failure: null },
 	};
 	let openedMs = performance.now();
 	let isLeaving = false;
 	let refusal: ReadRefusal | null = null;
 	const atMs = () => performance.now() - openedMs;
-	const note = (direction: 'toService' | 'toDevice', frame: 'text' | 'binary' | 'ping' | 'pong', body = '') =>
-		transcript.note({ kind: 'frame', exchange, direction, frame, body });
 
 	function createSocket(...[address, protocols, given]: ConstructorParameters<typeof WebSocket>): WebSocket {
 		const offered = subprotocols ?? protocols ?? [];
 		const socket = new WebSocket(address, [...offered], given);
+		noteWire(socket, transcript, exchange, () => isLeaving);
 		const { send, ping } = socket;
 		socket.send = (data: unknown) => {
 			life.said.push({ atMs: atMs(), text: String(data) });
-			note('toService', 'text', String(data));
 			send.call(socket, String(data), {});
 		};
 		socket.ping = (...given: Parameters<typeof ping>) => {
 			life.pings += 1;
-			note('toService', 'ping');
 			ping.apply(socket, given);
 		};
 		socket.once('upgrade', ({ headers }) => {
@@ -77,41 +119,18 @@ export function openNoted(
 		socket.once('open', () => {
 			openedMs = performance.now();
 			Object.assign(life, { isOpen: true, subprotocol: socket.protocol || null });
-			transcript.note({ kind: 'open', exchange, subprotocol: socket.protocol });
 		});
 		socket.on('message', (data: Buffer, isBinary) => {
-			const text = isBinary ? '' : data.toString('utf8');
-			note('toDevice', isBinary ? 'binary' : 'text', isBinary ? `[${data.length} bytes]` : text);
-			const frame = isBinary ? { type: 'binary' as const, bytes: data } : { type: 'text' as const, text };
-			if (life.heard.length < MAX_HEARD) life.heard.push({ atMs: atMs(), frame });
+			if (life.heard.length < MAX_HEARD) life.heard.push({ atMs: atMs(), frame: frameOf(data, isBinary) });
 			else life.isCut = true;
 		});
 		socket.on('pong', () => {
 			life.pongs += 1;
-			note('toDevice', 'pong');
 		});
-		socket.on('ping', () => note('toDevice', 'ping'));
-		socket.once('close', (given, bytes) => {
-			if (!life.isOpen) return;
-			const code = given === 1006 || given === 1005 ? null : given;
-			const reason = bytes.toString('utf8');
-			if (!isLeaving) life.ended = { atMs: atMs(), code, reason };
-			transcript.note({ kind: 'close', exchange, direction: isLeaving ? 'toService' : 'toDevice', code, reason });
+		socket.once('close', (code, reason) => {
+			if (life.isOpen && !isLeaving) life.ended = { atMs: atMs(), ...endOf(code, reason) };
 		});
-		transcript.note({
-			kind: 'request',
-			exchange,
-			method: 'GET',
-			path: url.pathname,
-			query: Object.fromEntries(url.searchParams),
-			headers: {
-				upgrade: 'websocket',
-				...options.headers,
-				...(authorization !== null && { authorization }),
-				...(offered.length > 0 && { 'sec-websocket-protocol': [...offered].join(', ') }),
-			},
-			body: '',
-		});
+		transcript.note({ kind: 'request', exchange, ...requestOf(options, [...offered]) });
 		return socket;
 	}
 

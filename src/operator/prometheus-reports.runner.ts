@@ -134,53 +134,30 @@ export function readPoints(text: string): Point[] | string | null {
 
 function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 	const newest = newestOf(facts.heard);
-	const byDevice = (points: readonly Point[]) =>
-		new Map(points.flatMap((point) => (point.labels['device'] === undefined ? [] : [[point.labels['device'], point]])));
-	const {
-		online,
-		info,
-		workflow,
-		source,
-		cadence,
-		silent,
-		problem,
-		unusable,
-		unfollowed,
-		warned,
-		ending,
-		refused,
-		servedRefused,
-		revision,
-		confirmed,
-		due,
-		clock,
-		ordered,
-	} = Object.fromEntries(Object.entries(facts).map(([name, points]) => [name, byDevice(points)])) as Record<
-		keyof Facts,
-		Map<string, Point>
-	>;
-	for (const [device, point] of online)
-		if (!newest.has(device)) newest.set(device, { ...point, value: point.atSeconds });
+	const byDevice = (points: readonly Point[]) => new Map(points.map((point) => [point.labels['device'], point]));
+	const points = new Map(Object.entries(facts).map(([name, all]) => [name, byDevice(all)]));
+	for (const [device, point] of points.get('online') ?? [])
+		if (device !== undefined && !newest.has(device)) newest.set(device, { ...point, value: point.atSeconds });
 	const takenBack = Map.groupBy(facts.takenBack, (point) => point.labels['device']);
 	return [...newest].map(([deviceId, { labels, value, atSeconds }]) => {
+		const of = (name: keyof Facts) => points.get(name)?.get(deviceId);
+		const [online, silent, refusal, served] = [of('online'), of('silent'), of('refused'), of('servedRefused')?.labels];
 		// A sample that a store has now is new by the store's time, whatever the device's clock says.
-		const heardAtMs = online.has(deviceId) ? nowMs : nowMs - (atSeconds - value) * 1000;
-		const is = online.get(deviceId)?.value === 1;
-		const silentMs = silent.has(deviceId) || !online.has(deviceId) ? (silent.get(deviceId)?.value ?? 0) * 1000 : null;
+		const heardAtMs = online ? nowMs : nowMs - (atSeconds - value) * 1000;
+		const is = online?.value === 1;
+		const silentMs = silent || !online ? (silent?.value ?? 0) * 1000 : null;
 		const { code, since, troubles } = troubleOf({
-			told: problem.get(deviceId)?.labels['code'],
-			unusableSince: unusable.get(deviceId)?.value,
-			refusedSince: unfollowed.get(deviceId)?.value,
-			ofSettings: warned.get(deviceId)?.labels['code'],
+			told: of('problem')?.labels['code'],
+			unusableSince: of('unusable')?.value,
+			refusedSince: of('unfollowed')?.value,
+			ofSettings: of('warned')?.labels['code'],
 		});
-		const endsAt = ending.get(deviceId)?.value;
-		const refusal = refused.get(deviceId);
-		const served = servedRefused.get(deviceId)?.labels;
+		const endsAt = of('ending')?.value;
 		const servedRefusal = served ? (served['message'] ?? reasonIn(served['code'] ?? '')) : null;
-		const [known, dueAt] = [revision.get(deviceId)?.value, due.get(deviceId)?.value];
-		const aheadMs = (clock.get(deviceId)?.value ?? 0) * 1000;
-		const reason = ordered.get(deviceId)?.labels['reason'];
-		const { version, fleet } = { ...labels, ...info.get(deviceId)?.labels };
+		const [known, dueAt] = [of('revision')?.value, of('due')?.value];
+		const aheadMs = (of('clock')?.value ?? 0) * 1000;
+		const reason = of('ordered')?.labels['reason'];
+		const { version, fleet } = { ...labels, ...of('info')?.labels };
 		return {
 			deviceId,
 			serial: null,
@@ -188,18 +165,17 @@ function pointReports(facts: Facts, nowMs: number): DeviceReport[] {
 			deviceType: null,
 			labels: labels['labels']?.split(',').filter(Boolean) ?? null,
 			online: is,
-			workflowId: workflow.get(deviceId)?.labels['workflow'] ?? null,
-			heartbeatCadence: cadence.get(deviceId)?.value,
+			workflowId: of('workflow')?.labels['workflow'] ?? null,
+			heartbeatCadence: of('cadence')?.value,
 			heardAtMs,
 			// Of an agent that still reports and had no heartbeat the store does not know it.
 			offlineSinceMs: is || silentMs === null ? null : heardAtMs - silentMs,
-			planRevision: confirmed.get(deviceId)?.value ?? null,
+			planRevision: of('confirmed')?.value ?? null,
 			planRefused: refusal?.value ?? null,
 			refusal: refusal?.labels['code'] ? reasonIn(refusal.labels['code'], refusal.labels['workflow']) : null,
 			servedRefusal,
 			hindrance:
-				(is ? (ownWorkflow(source.get(deviceId)?.labels['source']) ?? servedRefusal) : null) ??
-				(code && reasonIn(code)),
+				(is ? (ownWorkflow(of('source')?.labels['source']) ?? servedRefusal) : null) ?? (code && reasonIn(code)),
 			updateHindrance: reason === undefined || reason === 'none' ? null : reasonIn(reason),
 			fleet: fleet ?? null,
 			next: dueAt && known ? { revision: known, atMs: dueAt * 1000 - believedAheadMs(aheadMs) } : null,
