@@ -1,19 +1,20 @@
 /** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed; and whether all of it is there. */
 import { readAuditLog } from '../audit/audit.runner.ts';
 import { type Missing, missingBy, type Witness } from '../audit/missing.ts';
-import { AgentError, EXIT } from '../base/errors.ts';
+import { EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { readLogMark } from '../state/read-log-mark.edge.ts';
-import { type AskFlags, agentStopped, clientFor } from './local-agent.runner.ts';
+import { type AskFlags, agentStopped, clientFor, nullIfAway } from './local-agent.runner.ts';
 import { localTime, type Shell } from './output.runner.ts';
 
 export async function showAudit(
 	shell: Shell,
 	flags: AskFlags & { readonly follow?: boolean; readonly verify?: boolean },
 ): Promise<void> {
-	if (flags.verify) return verify(shell, choosePaths(flags, shell.env).stateDir);
+	const { stateDir } = choosePaths(flags, shell.env);
+	if (flags.verify) return verify(shell, stateDir);
 	const client = clientFor(shell, flags);
 	if (flags.follow) {
 		const { reason } = await client.events(LOCAL_ROUTES.auditStream, { socket: 'admin' }, ({ data }) => {
@@ -23,17 +24,9 @@ export async function showAudit(
 		if (reason !== 'aborted') throw agentStopped();
 		return;
 	}
-	const entries = await client.request('admin', 'GET', LOCAL_ROUTES.audit).then(
-		(report) => (report as AuditReport).entries,
-		(error: unknown) => {
-			// The file outlives the agent.
-			if (!(error instanceof AgentError) || error.code !== 'agent-not-running') throw error;
-			const { stateDir } = choosePaths(flags, shell.env);
-			return readLogMark(stateDir)
-				.then((logMark) => readAuditLog(stateDir, logMark))
-				.then(({ documents }) => documents);
-		},
-	);
+	const report = (await client.request('admin', 'GET', LOCAL_ROUTES.audit).catch(nullIfAway)) as AuditReport | null;
+	// The file outlives the agent.
+	const entries = report?.entries ?? (await readAuditLog(stateDir, await readLogMark(stateDir))).documents;
 	for (const entry of entries) print(shell, entry);
 	if (entries.length === 0 && !shell.isJson && shell.caller.stdout.isTTY) shell.line('No entries.');
 }
@@ -47,10 +40,7 @@ async function verify(shell: Shell, stateDir: string): Promise<void> {
 	const lost = joined([...inside, ...missingBy(history, last)]);
 	const isWhole = lost.length === 0 && damages.length === 0;
 	if (!isWhole) shell.caller.exitCode = EXIT.io;
-	if (shell.isJson) {
-		shell.json({ isWhole, entries: documents.length, first, last, lost, damages });
-		return;
-	}
+	if (shell.isJson) return shell.json({ isWhole, entries: documents.length, first, last, lost, damages });
 	for (const { from, to, after, before } of lost) {
 		const [earlier, later] = [after ? localTime(after) : 'the beginning', before ? localTime(before) : 'the end'];
 		// The history alone knows how many were in a damaged end.
@@ -91,8 +81,6 @@ async function readBeside(stateDir: string, logMark: string | null): Promise<rea
 function print(shell: Shell, entry: AuditEntry): void {
 	const { at, action, entrance, result, version: _, ...more } = entry;
 	const details = Object.entries(more).map(([name, value]) => `${name}=${cleanText(String(value), 200)}`);
-	const words = [localTime(at), ...[entrance, action, result].map((text) => cleanText(text, 64)), ...details].join(
-		'  ',
-	);
-	shell.line(shell.isJson ? JSON.stringify(entry) : words);
+	const words = [localTime(at), ...[entrance, action, result].map((text) => cleanText(text, 64)), ...details];
+	shell.line(shell.isJson ? JSON.stringify(entry) : words.join('  '));
 }

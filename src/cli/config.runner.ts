@@ -16,13 +16,8 @@ import { shownValue } from '../settings/shown.runner.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
 import { lookAtState } from '../state/store.edge.ts';
 import { keptWithoutSettings } from '../workflow/desired-registration.ts';
-import { type AskFlags, clientFor } from './local-agent.runner.ts';
+import { type AskFlags, clientFor, sourcesOf } from './local-agent.runner.ts';
 import type { Shell } from './output.runner.ts';
-
-function load(shell: Shell, flags: AskFlags): Promise<LoadedSettings> {
-	const paths = choosePaths(flags, shell.env);
-	return loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
-}
 
 /** As the running agent uses them; where none runs, as the next start would. */
 export async function showConfig(shell: Shell, flags: AskFlags & { readonly explain?: boolean | undefined }) {
@@ -31,7 +26,7 @@ export async function showConfig(shell: Shell, flags: AskFlags & { readonly expl
 	const shown = asked && 'settings' in asked ? asked : null;
 	const unasked = asked && 'code' in asked ? asked : null;
 	const { loaded, rows } = shown
-		? { loaded: await load(shell, flags), rows: shown.settings }
+		? { loaded: await loadSettings(sourcesOf(shell, flags)), rows: shown.settings }
 		: await ofNextStart(shell, flags);
 	const { stateDir } = choosePaths(flags, shell.env);
 	const bytes = diskNeed(loaded.settings);
@@ -74,10 +69,9 @@ const aboutOf = (path: string) => listSettings().get(path)?.about ?? 'Variable o
 
 /** As a start would take them: what cannot be used keeps its value from before, and another way is tried beside the one that worked. */
 async function ofNextStart(shell: Shell, flags: AskFlags) {
-	const paths = choosePaths(flags, shell.env);
-	const sources = { paths, env: shell.env, sets: flags.set ?? [] };
+	const sources = sourcesOf(shell, flags);
 	const onDisk = await loadSettings(sources);
-	const state = await lookAtState(paths.stateDir).then(
+	const state = await lookAtState(sources.paths.stateDir).then(
 		(found) => found.state,
 		() => null,
 	);
@@ -152,8 +146,9 @@ export function remarkOf({ path, disk, waitsFor, refused, since }: SettingsRepor
 
 /** Goes as far as the agent does: the files that settings name are opened, too. */
 export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> {
-	const loaded = await load(shell, flags);
-	const verdict = await checkSettings(loaded, shell.env, choosePaths(flags, shell.env));
+	const sources = sourcesOf(shell, flags);
+	const loaded = await loadSettings(sources);
+	const verdict = await checkSettings(loaded, shell.env, sources.paths);
 	const unread = await findUnreadable(shell, flags, loaded);
 	// A file that is looked at before it is put in place belongs to its author yet.
 	const isElsewhere = flags.config !== undefined;
@@ -162,7 +157,7 @@ export async function checkConfig(shell: Shell, flags: AskFlags): Promise<void> 
 		: [[...unread.settings, ...unread.named], []];
 	const problems = [...verdict.problems, ...unreadable];
 	const valid = problems.length === 0;
-	const kept = await findKept(loaded, choosePaths(flags, shell.env).stateDir);
+	const kept = await findKept(loaded, sources.paths.stateDir);
 	const notices = [...warned, ...kept, ...verdict.notices];
 	if (shell.isJson) shell.json({ valid, problems, notices });
 	else if (valid) shell.line('The settings are valid.');

@@ -2,13 +2,11 @@
 import { createLog } from '../base/log.edge.ts';
 import { followHooks } from '../hooks/hooks.runner.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
-import { choosePaths } from '../settings/paths.runner.ts';
-import type { AskFlags } from './local-agent.runner.ts';
+import { type AskFlags, sourcesOf } from './local-agent.runner.ts';
 import type { Shell } from './output.runner.ts';
 
 export async function runHooks(shell: Shell, flags: AskFlags): Promise<void> {
-	const paths = choosePaths(flags, shell.env);
-	const sources = { paths, env: shell.env, sets: flags.set ?? [] };
+	const sources = sourcesOf(shell, flags);
 	const log = createLog();
 	let last: LoadedSettings | null = null;
 	const settings = async () => {
@@ -22,7 +20,7 @@ export async function runHooks(shell: Shell, flags: AskFlags): Promise<void> {
 	for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => end());
 	// The daemon that has started this one is gone.
 	process.once('disconnect', () => end());
-	const hooks = followHooks({ runDir: paths.runDir, log, settings, env: shell.env, onNone: end });
+	const hooks = followHooks({ runDir: sources.paths.runDir, log, settings, env: shell.env, onNone: end });
 	await over;
 	await hooks.close();
 	process.exit(0);

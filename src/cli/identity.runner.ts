@@ -5,10 +5,10 @@ import { chooseIdentity, keptId, toReport } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { loadSettings } from '../settings/load.runner.ts';
-import { choosePaths } from '../settings/paths.runner.ts';
+
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
 import { lookAtState } from '../state/store.edge.ts';
-import { type AskFlags, clientFor } from './local-agent.runner.ts';
+import { type AskFlags, clientFor, nullIfAway, sourcesOf } from './local-agent.runner.ts';
 import type { Shell } from './output.runner.ts';
 import { confirm } from './prompts.runner.ts';
 
@@ -18,18 +18,14 @@ type MachineReport = Omit<IdentityReport, 'deviceId'> & {
 };
 
 export async function showIdentity(shell: Shell, flags: AskFlags): Promise<void> {
-	try {
-		const report = (await clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
-		if (shell.isJson) shell.json(report);
-		else printReport(shell, report);
-	} catch (error) {
-		if (!(error instanceof AgentError) || error.code !== 'agent-not-running') throw error;
-		const { report, notes } = await askMachine(shell, flags);
-		if (shell.isJson) return shell.json({ agentRunning: false, ...report, notes });
-		shell.line('The agent is not running; this is what it would find on this machine now.\n');
-		printReport(shell, report);
-		for (const note of notes) shell.warn(note);
-	}
+	const asked = clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.identity).catch(nullIfAway);
+	const told = (await asked) as IdentityReport | null;
+	if (told) return shell.isJson ? shell.json(told) : printReport(shell, told);
+	const { report, notes } = await askMachine(shell, flags);
+	if (shell.isJson) return shell.json({ agentRunning: false, ...report, notes });
+	shell.line('The agent is not running; this is what it would find on this machine now.\n');
+	printReport(shell, report);
+	for (const note of notes) shell.warn(note);
 }
 
 /** Shows what has changed and, if a person agrees, has the agent keep the machine as it is now. */
@@ -52,8 +48,9 @@ export async function acceptIdentity(shell: Shell, flags: AskFlags & { readonly 
 }
 
 async function askMachine(shell: Shell, flags: AskFlags): Promise<{ report: MachineReport; notes: string[] }> {
-	const paths = choosePaths(flags, shell.env);
-	const { settings, problems } = await loadSettings({ paths, env: shell.env, sets: [] });
+	const sources = sourcesOf(shell, flags);
+	const { paths } = sources;
+	const { settings, problems } = await loadSettings(sources);
 	const notes = problems.map(({ message }) => message);
 	const state = await readState(paths.stateDir, notes);
 	const facts = await readIdentityFacts({ credentialsDirectory: paths.credentialsDirectory ?? undefined });

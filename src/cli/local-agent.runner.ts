@@ -2,6 +2,7 @@
 import { AgentError } from '../base/errors.ts';
 import { createLocalClient, type LocalClient } from '../client/local-client.edge.ts';
 import { LOCAL_ROUTES, type Status } from '../protocol/local-api.ts';
+import type { SettingsSources } from '../settings/load.runner.ts';
 import { choosePaths, type PathFlags } from '../settings/paths.runner.ts';
 import type { Shell } from './output.runner.ts';
 
@@ -10,6 +11,17 @@ export type AskFlags = PathFlags & { readonly set?: readonly string[] | undefine
 
 export function clientFor(shell: Shell, flags: AskFlags): LocalClient {
 	return createLocalClient({ runDir: choosePaths(flags, shell.env).runDir });
+}
+
+/** For a question that may be answered without the agent. @throws whatever is not that none runs. */
+export function nullIfAway(error: unknown): null {
+	if (error instanceof AgentError && error.code === 'agent-not-running') return null;
+	throw error;
+}
+
+/** The settings that an agent with these flags and this environment would have. */
+export function sourcesOf(shell: Shell, flags: AskFlags): SettingsSources {
+	return { paths: choosePaths(flags, shell.env), env: shell.env, sets: flags.set ?? [] };
 }
 
 export async function askStatus(client: LocalClient, within: { readonly deadlineMs?: number } = {}): Promise<Status> {

@@ -11,9 +11,9 @@ import type { Scan } from '../scanning/lines.ts';
 import { readScans } from '../scanning/scan-reader.runner.ts';
 import type { OpenScanner, ScannerListener } from '../scanning/scanner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
-import { choosePaths } from '../settings/paths.runner.ts';
+
 import type { Settings } from '../settings/table.ts';
-import { type AskFlags, clientFor } from './local-agent.runner.ts';
+import { type AskFlags, clientFor, nullIfAway, sourcesOf } from './local-agent.runner.ts';
 import type { Shell } from './output.runner.ts';
 
 type Device = ScannerReport['devices'][number];
@@ -58,12 +58,8 @@ function unseen({ kind, path }: Device): string {
 }
 
 async function askAgent(shell: Shell, flags: AskFlags): Promise<ScannerReport | null> {
-	try {
-		return (await clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.scanners)) as ScannerReport;
-	} catch (error) {
-		if (error instanceof AgentError && error.code === 'agent-not-running') return null;
-		throw error;
-	}
+	const asked = clientFor(shell, flags).request('agent', 'GET', LOCAL_ROUTES.scanners).catch(nullIfAway);
+	return (await asked) as ScannerReport | null;
 }
 
 async function lookOurselves(settings: Settings['scanner']): Promise<ScannerReport> {
@@ -155,9 +151,9 @@ async function show(
 ): Promise<void> {
 	const text = scan.kind === 'text' ? scan.text : '';
 	const length = scan.kind === 'text' ? text.length : null;
-	const read = scan.kind === 'text' ? readScannedText(scan.text) : ({ code: null, reason: 'tooLong' } as const);
-	const preview = scan.kind === 'text' && read.code ? await inspect(shell, scan.text, flags) : null;
+	const read = scan.kind === 'text' ? readScannedText(text) : ({ code: null, reason: 'tooLong' } as const);
 	if (read.code) {
+		const preview = await inspect(shell, text, flags);
 		const { code, typed } = read;
 		const { form, baseUrl, workflowId, sessionId } = code;
 		const named = { form, baseUrl, workflowId, sessionId };
@@ -208,8 +204,7 @@ function masked(text: string): string {
 }
 
 async function readSettings(shell: Shell, flags: AskFlags): Promise<Settings> {
-	const paths = choosePaths(flags, shell.env);
-	const { settings, problems } = await loadSettings({ paths, env: shell.env, sets: flags.set ?? [] });
+	const { settings, problems } = await loadSettings(sourcesOf(shell, flags));
 	const [problem] = problems.filter(({ message }) => message.includes('scanner'));
 	if (problem) throw asError(problem);
 	return settings;

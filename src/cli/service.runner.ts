@@ -39,16 +39,11 @@ export interface ServiceFlags extends Pick<ServiceOptions, SameOptions> {
 
 export async function runService(shell: Shell, flags: ServiceFlags): Promise<void> {
 	if (flags.replay !== undefined) return replayService(shell, flags, flags.replay);
+	const { port, host, allowNonLoopback, workflows, selfRegistration, shortTokenKeys, publicUrl } = flags;
 	const options: ServiceOptions = {
-		port: flags.port,
-		host: flags.host,
-		allowNonLoopback: flags.allowNonLoopback,
-		workflows: flags.workflows,
+		...{ port, host, allowNonLoopback, workflows, selfRegistration, shortTokenKeys, publicUrl },
 		connectionTtlSeconds: flags.connectionTtl,
 		shortTokenTtlSeconds: flags.shortTokenTtl,
-		selfRegistration: flags.selfRegistration,
-		shortTokenKeys: flags.shortTokenKeys,
-		publicUrl: flags.publicUrl,
 		signingKey: flags.signingKeyFile === undefined ? undefined : await readSigningKey(flags.signingKeyFile),
 		...(flags.transcript !== undefined && { transcript: openTranscript(flags.transcript) }),
 		...(flags.credentials === undefined ? {} : await readCredentials(flags.credentials)),

@@ -1,7 +1,7 @@
 /** The report at the end of a simulation: one document for programs, a few lines for people. Its names are permanent. */
 import { sentenceOf } from '../base/sentences.ts';
 import type { Ring } from '../simulation/rings.runner.ts';
-import type { Simulation } from '../simulation/simulation.runner.ts';
+import type { Simulation, SimulationFigures } from '../simulation/simulation.runner.ts';
 import type { Shell } from './output.runner.ts';
 
 /** Times are in seconds; `null` where it did not happen before the end. `residentBefore`: before the first device, in bytes. */
@@ -35,14 +35,7 @@ export function makeReport(
 			peakHandshakesPerSecond: outage.peakHandshakes,
 		})),
 		/** Since it began; `live` is counted at the end. */
-		move: move && {
-			workflowId: move.workflowId,
-			told: move.told,
-			live: move.live,
-			refused: move.refused,
-			losses: move.losses,
-			doneAfterSeconds: orNull(move.doneAfterMs),
-		},
+		move: move && moveInSeconds(move),
 		/** Failures of the devices that are not online at the end. */
 		problems: simulation.problems(),
 		/** Resident memory of this process, and what each device has added to it. */
@@ -52,6 +45,10 @@ export function makeReport(
 export type SimulationReport = ReturnType<typeof makeReport>;
 
 const toSeconds = (ms: number) => Math.round(ms / 100) / 10;
+const moveInSeconds = ({ doneAfterMs, ...move }: NonNullable<SimulationFigures['move']>) => ({
+	...move,
+	doneAfterSeconds: orNull(doneAfterMs),
+});
 const orNull = (ms: number | null) => (ms === null ? null : toSeconds(ms));
 
 export function printReport(shell: Shell, report: SimulationReport): void {

@@ -52,7 +52,10 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 	const system = await describeSystem(parts);
 	const identity = await ask('agent', LOCAL_ROUTES.identity);
 	const events = await listEvents(ask);
-	const own = ownOf(parts, state, [system.machine, system.interfaces, system.system, identity, epochsOf(events)]);
+	// Hosts, ids, paths and versions of this machine, which a bundle shows.
+	const { versions, kernel, timeZone, machine, interfaces } = system;
+	const facts = [versions, kernel, timeZone, machine, interfaces, system.system, identity, epochsOf(events)];
+	const own = ownTexts(loaded.settings, state, textsIn([hostname(), inspected.paths, facts]));
 	const key = newKey();
 	// The shapes in the journal are the agent's; a service can write some as well, in what has no shapes yet.
 	const [{ document }, { line }] = [openShaper(() => own, false, key), openShaper(() => own, true, key)];
@@ -63,8 +66,12 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		['identity.json', 'the identity of the device and its sources', identity],
 		['state.json', 'the saved state, without any token', describeState(state)],
 		['events.json', 'when notifications came and of which kind, without their contents', events],
-		['audit.json', 'the audit log: what was asked of the device, and with what result', await auditLog(inspected)],
-		['history.json', 'when the device was online, and why it was not', await history(inspected)],
+		[
+			'audit.json',
+			'the audit log: what was asked of the device, and with what result',
+			await ofLog(inspected, readAudit),
+		],
+		['history.json', 'when the device was online, and why it was not', await ofLog(inspected, readTold)],
 		['log.txt', 'the newest lines of the log', parts.journal ?? (await recentLog(ask))],
 		['system.json', 'versions, this machine, its systemd unit, and files with their modes', system],
 	];
@@ -73,25 +80,6 @@ export async function gatherBundle(parts: BundleParts): Promise<PackedFile[]> {
 		return { name, text: keepNewest(keepNewest(content).split('\n').map(line).join('\n')) };
 	});
 	return [{ name: 'README.txt', text: readme(parts, contents) }, ...files];
-}
-
-/** Hosts, ids, paths and versions of this machine, which a bundle shows. */
-function ownOf(
-	{ inspected, loaded, agentVersion }: BundleParts,
-	state: DeviceState,
-	facts: readonly unknown[],
-): string[] {
-	const { node, v8, openssl } = process.versions;
-	const more = [
-		agentVersion,
-		node,
-		v8,
-		openssl,
-		release(),
-		hostname(),
-		Intl.DateTimeFormat().resolvedOptions().timeZone,
-	];
-	return ownTexts(loaded.settings, state, [...more, ...textsIn(inspected.paths), ...facts.flatMap(textsIn)]);
 }
 
 function textsIn(value: unknown): string[] {
@@ -170,21 +158,18 @@ async function recentLog(ask: Ask): Promise<string> {
 	return `There is no journal to read, and the agent gave no log: ${report.error?.message ?? ''}\n`;
 }
 
-async function auditLog({ paths }: InspectionTarget): Promise<string> {
-	return readAuditLog(paths.stateDir, await readLogMark(paths.stateDir)).then(
-		({ documents }) => documents.map((entry) => `${JSON.stringify(entry)}\n`).join(''),
+type ReadLog = (stateDir: string, mark: string | null) => Promise<readonly object[]>;
+
+const readAudit: ReadLog = async (...log) => (await readAuditLog(...log)).documents;
+const readTold: ReadLog = async (...log) => toldHistory(readHistory(...log).documents);
+
+/** A line for each entry. */
+async function ofLog({ paths: { stateDir } }: InspectionTarget, read: ReadLog): Promise<string> {
+	const entries = readLogMark(stateDir).then((mark) => read(stateDir, mark));
+	return entries.then(
+		(all) => all.map((entry) => `${JSON.stringify(entry)}\n`).join(''),
 		(error) => json({ error: toFailure(error) }),
 	);
-}
-
-async function history({ paths }: InspectionTarget): Promise<string> {
-	try {
-		return toldHistory(readHistory(paths.stateDir, await readLogMark(paths.stateDir)).documents)
-			.map((entry) => `${JSON.stringify(entry)}\n`)
-			.join('');
-	} catch (error) {
-		return json({ error: toFailure(error) });
-	}
 }
 
 async function describeSystem({ inspected, agentVersion, at }: BundleParts) {

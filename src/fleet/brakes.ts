@@ -90,54 +90,54 @@ function partsOf({ defaults, rules }: FleetPlan): { name: string | null; words: 
 	return [...(defaults ? [{ name: null, words: defaults, path: ['defaults'] }] : []), ...ofRules];
 }
 
+type Part = ReturnType<typeof partsOf>[number];
+
+const workflowsOf = ({ words: { workflowId, rollout }, path }: Part) =>
+	[
+		{ workflowId, path: [...path, 'workflowId'] },
+		{ workflowId: rollout?.to.workflowId, path: [...path, 'rollout', 'to', 'workflowId'] },
+	].flatMap((named) => (named.workflowId == null ? [] : [{ ...named, workflowId: named.workflowId }]));
+
+const ringsOf = ({ words: { rollout }, path }: Part) =>
+	(rollout?.rings ?? []).map((ring, index) => ({ ...ring, index, path: [...path, 'rollout', 'rings', index] }));
+
 function unknownWorkflows(plan: FleetPlan, workflows: readonly string[]): Finding[] {
-	const check = (workflowId: string | null | undefined, path: (string | number)[]): Finding[] => {
-		if (workflowId == null || workflows.includes(workflowId)) return [];
+	const unknown = partsOf(plan)
+		.flatMap(workflowsOf)
+		.filter(({ workflowId }) => !workflows.includes(workflowId));
+	return unknown.map(({ workflowId, path }) => {
 		const near = nearestName(workflowId, workflows);
 		const hint = near === null ? '' : `; did you mean ${near}?`;
-		return [error(path, `is not a workflow that --workflows names (${workflowId})${hint}`)];
-	};
-	return partsOf(plan).flatMap(({ words, path }) => [
-		...check(words.workflowId, [...path, 'workflowId']),
-		...check(words.rollout?.to.workflowId, [...path, 'rollout', 'to', 'workflowId']),
-	]);
+		return error(path, `is not a workflow that --workflows names (${workflowId})${hint}`);
+	});
 }
 
 /** Names that a mistyped one would be: of a workflow or a version that no device has had by the inventory, the plan in force and the record. */
 function neverHad(plan: FleetPlan, { previous, inventory = [], workflows, known }: Brakes): Finding[] {
-	const before = previous ? partsOf(previous.plan).map(({ words }) => words) : [];
+	const before = previous ? partsOf(previous.plan) : [];
 	const had = new Set([
-		...before.flatMap(({ workflowId, rollout }) => [workflowId, rollout?.to.workflowId]),
-		...inventory.map(({ workflowId }) => workflowId),
+		...before.flatMap(workflowsOf).map(({ workflowId }) => workflowId),
+		...inventory.flatMap(({ workflowId }) => workflowId ?? []),
 		...(known?.workflows ?? []),
 	]);
 	const hadVersions = new Set([
-		...before.flatMap(({ rollout }) => rollout?.rings.map(({ agent }) => agent?.version) ?? []),
+		...before.flatMap(ringsOf).map(({ agent }) => agent?.version),
 		...inventory.map(({ version }) => version),
 		...(known?.versions ?? []),
 	]);
-	const check = (workflowId: string | null | undefined, path: (string | number)[]): Finding[] => {
-		// One that is not among those of the service is named already.
-		if (workflowId == null || had.has(workflowId) || workflows?.includes(workflowId) === false) return [];
-		const near = nearestName(
-			workflowId,
-			[...had].filter((one) => typeof one === 'string'),
-		);
-		const hint = near === null ? '' : `, and ${near} is one that devices have`;
-		return [
-			error(
-				path,
-				`(${workflowId}) is a workflow that no device has had yet${hint}; ${ifMeant(`--allow-workflow ${workflowId}`)}`,
-			),
-		];
-	};
-	return partsOf(plan).flatMap(({ words: { workflowId, rollout }, path }) => [
-		...check(workflowId, [...path, 'workflowId']),
-		...check(rollout?.to.workflowId, [...path, 'rollout', 'to', 'workflowId']),
-		...(rollout?.rings ?? []).flatMap(({ agent }, index) => {
+	return partsOf(plan).flatMap((part) => [
+		...workflowsOf(part).flatMap(({ workflowId, path }) => {
+			// One that is not among those of the service is named already.
+			if (had.has(workflowId) || workflows?.includes(workflowId) === false) return [];
+			const near = nearestName(workflowId, [...had]);
+			const hint = near === null ? '' : `, and ${near} is one that devices have`;
+			const permit = ifMeant(`--allow-workflow ${workflowId}`);
+			return [error(path, `(${workflowId}) is a workflow that no device has had yet${hint}; ${permit}`)];
+		}),
+		...ringsOf(part).flatMap(({ agent, path }) => {
 			if (!agent || hadVersions.has(agent.version)) return [];
 			const what = `(${agent.version}) is a version that no device has had yet; ${ifMeant(`--allow-version ${agent.version}`)}`;
-			return [error([...path, 'rollout', 'rings', index, 'agent', 'version'], what)];
+			return [error([...path, 'agent', 'version'], what)];
 		}),
 	]);
 }
@@ -166,14 +166,12 @@ function emptyRings(plan: FleetPlan, { inventory = [], previous, nowMs }: Brakes
 			counts.set(keyOf(of, index), (counts.get(keyOf(of, index)) ?? 0) + 1);
 	const known = new Set((previous ? partsOf(previous.plan) : []).flatMap(ringKeys));
 	return partsOf(plan).flatMap((part) => {
-		const { name, words, path } = part;
-		const rings = words.rollout?.rings ?? [];
+		const { name } = part;
+		const rings = ringsOf(part);
 		const count = (index: number) => counts.get(keyOf(name, index)) ?? 0;
-		return rings.flatMap(({ percent, agent }, index): Finding[] => {
+		return rings.flatMap(({ percent, agent, index, path }): Finding[] => {
 			if (known.has(ringKeys(part)[index] ?? '')) return [];
-			const found = (what: string) => [
-				error([...path, 'rollout', 'rings', index, 'percent'], `${what}; ${ifMeant('--allow-empty-ring')}`),
-			];
+			const found = (what: string) => [error([...path, 'percent'], `${what}; ${ifMeant('--allow-empty-ring')}`)];
 			if (count(index) === 0) {
 				const wide = compilePlan(withWideRing(plan, name, index));
 				const held = inventory.filter((device) =>
@@ -194,28 +192,27 @@ function emptyRings(plan: FleetPlan, { inventory = [], previous, nowMs }: Brakes
 	});
 }
 
-const ringKeys = ({ name, words }: ReturnType<typeof partsOf>[number]) =>
-	(words.rollout?.rings ?? []).map(({ percent, agent }) => JSON.stringify([name, percent, agent?.version]));
+const ringKeys = (part: Part) =>
+	ringsOf(part).map(({ percent, agent }) => JSON.stringify([part.name, percent, agent?.version]));
 
 /** A slip where a plan is compared with something; else perhaps the plan in force, looked at once more. */
 const levelOf = ({ previous, inventory }: Brakes): Finding['level'] => (previous || inventory ? 'error' : 'note');
 
 /** A ring that the previous plan had as well, to the same, has begun in its time. */
 function pastRings(plan: FleetPlan, brakes: Brakes): Finding[] {
-	const keysOf = ({ name, words: { rollout } }: ReturnType<typeof partsOf>[number]) =>
-		(rollout?.rings ?? []).map(({ percent, startAt, agent }) => {
-			const to = Object.values(SAID).map((said) => said(rollout?.to ?? {}));
-			return JSON.stringify([name, percent, startAt, agent?.version, to]);
+	const keysOf = (part: Part) =>
+		ringsOf(part).map(({ percent, startAt, agent }) => {
+			const to = Object.values(SAID).map((said) => said(part.words.rollout?.to ?? {}));
+			return JSON.stringify([part.name, percent, startAt, agent?.version, to]);
 		});
 	const before = new Set((brakes.previous ? partsOf(brakes.previous.plan) : []).flatMap(keysOf));
 	const known = brakes.previous ? '' : ', or name the plan in force with --previous if the ring has begun';
 	return partsOf(plan).flatMap((part) =>
-		(part.words.rollout?.rings ?? []).flatMap(({ startAt }, index): Finding[] => {
+		ringsOf(part).flatMap(({ startAt, index, path }): Finding[] => {
 			if (startAt === undefined || Date.parse(startAt) >= brakes.nowMs) return [];
 			if (before.has(keysOf(part)[index] ?? '')) return [];
-			const place = [...part.path, 'rollout', 'rings', index, 'startAt'];
 			const what = `is in the past: the ring begins as soon as devices take the plan; leave it out if that is meant${known}`;
-			return [{ level: levelOf(brakes), path: place, what }];
+			return [{ level: levelOf(brakes), path: [...path, 'startAt'], what }];
 		}),
 	);
 }
@@ -223,14 +220,14 @@ function pastRings(plan: FleetPlan, brakes: Brakes): Finding[] {
 /** A version that devices would refuse, as the rings of the previous plan have brought them a newer one. */
 function olderVersions(plan: FleetPlan, previous: FleetPlan, nowMs: number): Finding[] {
 	const before = new Map(partsOf(previous).map(({ name, words }) => [name, words.rollout?.rings ?? []]));
-	return partsOf(plan).flatMap(({ name, words, path }) => {
-		const begun = before.get(name)?.filter((ring) => hasBegun(ring, nowMs)) ?? [];
+	return partsOf(plan).flatMap((part) => {
+		const begun = before.get(part.name)?.filter((ring) => hasBegun(ring, nowMs)) ?? [];
 		const had = begun.flatMap(({ agent }) => (agent ? [agent.version] : []));
-		return (words.rollout?.rings ?? []).flatMap(({ agent }, index): Finding[] => {
+		return ringsOf(part).flatMap(({ agent, path }): Finding[] => {
 			const newer = had.find((version) => agent && compareVersions(agent.version, version) < 0);
 			if (!agent || newer === undefined || had.includes(agent.version)) return [];
 			const what = `is older than ${newer}, which the previous plan ordered: a device that has had ${newer} does not install it`;
-			return [{ level: 'note', path: [...path, 'rollout', 'rings', index, 'agent', 'version'], what }];
+			return [{ level: 'note', path: [...path, 'agent', 'version'], what }];
 		});
 	});
 }
@@ -374,11 +371,7 @@ export function asAssigned(
 	const compiled = compilePlan(plan);
 	return inventory.map((device) => {
 		const { workflowId, version, heartbeatCadence } = planFor(compiled, device, nowMs);
-		return {
-			...device,
-			workflowId: workflowId ?? device.workflowId,
-			version: device.version ?? version,
-			heartbeatCadence,
-		};
+		const [live, own] = [workflowId ?? device.workflowId, device.version ?? version];
+		return { ...device, workflowId: live, version: own, heartbeatCadence };
 	});
 }

@@ -61,26 +61,24 @@ interface WrittenWords {
 /** A part of the plan, as it was checked. */
 type Part = Pick<PlanRule, 'workflowId' | 'rollout'>;
 
-/** @param document what `plan` was checked from; it is not changed. @param rule the only rollout to change; `undefined` for all of them.
- * @param above a revision that devices may have, higher than that of the plan.
- * @param sinceMs when a ring was added to its part, 0 where that is not known. @param paused the parts in which no ring begins; of the defaults under an empty name. */
+interface Known {
+	readonly nowMs: number;
+	/** The only rollout to change; left out, all of them. */
+	readonly rule?: string | undefined;
+	/** A revision that devices may have, higher than that of the plan. */
+	readonly above?: number | undefined;
+	/** The parts in which no ring begins; of the defaults under an empty name. */
+	readonly paused?: readonly string[];
+	/** When a ring was added to its part, 0 where that is not known. */
+	readonly sinceMs?: (rule: string | null, ring: Ring) => number;
+}
+
+/** @param document what `plan` was checked from; it is not changed. */
 export function nextPlan(
 	document: Record<string, unknown>,
 	plan: FleetPlan,
 	step: Step,
-	{
-		nowMs,
-		rule: only,
-		above = 0,
-		paused = [],
-		sinceMs = () => 0,
-	}: {
-		readonly nowMs: number;
-		readonly rule?: string | undefined;
-		readonly above?: number | undefined;
-		readonly paused?: readonly string[];
-		readonly sinceMs?: (rule: string | null, ring: Ring) => number;
-	},
+	{ nowMs, rule: only, above = 0, paused = [], sinceMs = () => 0 }: Known,
 ): NextPlan {
 	const { defaults, rules } = document as { defaults?: WrittenWords; rules?: readonly WrittenWords[] };
 	const changes: RolloutChange[] = [];

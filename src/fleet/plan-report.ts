@@ -87,14 +87,9 @@ const isRefused = ({ code, params }: Status['warnings'][number]) =>
 /** The fields of `service.heartbeatFields` that there is something to say for. */
 export function heartbeatExtras(
 	fields: readonly (keyof HeartbeatExtras)[],
-	{
-		agentVersion,
-		problem,
-		plan,
-		updates,
-		warnings,
-	}: Pick<Status, 'agentVersion' | 'problem' | 'plan' | 'updates' | 'warnings'>,
+	status: Pick<Status, 'agentVersion' | 'problem' | 'plan' | 'updates' | 'warnings'>,
 ): HeartbeatExtras {
+	const { agentVersion, problem, plan, updates, warnings } = status;
 	const known: { readonly [Name in keyof HeartbeatExtras]: HeartbeatExtras[Name] | null } = {
 		agentVersion,
 		// Beside a Connection that works as well: the day it ends, the device needs its key, and what its settings lead to.

@@ -29,16 +29,18 @@ export interface PlanTrust {
 
 type Edition = Pick<TakenPlan, 'epoch' | 'revision' | 'digest'>;
 
+interface Numbered {
+	readonly epoch?: number | undefined;
+	readonly revision: number;
+}
+
 /** Positive if the first of two plans is the newer one, 0 if neither is. */
-export function comparePlans(
-	one: { readonly epoch?: number | undefined; readonly revision: number },
-	other: { readonly epoch?: number | undefined; readonly revision: number },
-): number {
+export function comparePlans(one: Numbered, other: Numbered): number {
 	return (one.epoch ?? 0) - (other.epoch ?? 0) || one.revision - other.revision;
 }
 
 /** The first number after that of a plan, in words. After the highest revision there is only a higher epoch. */
-export function nextNumber(plan: { readonly epoch?: number | undefined; readonly revision: number }): string {
+export function nextNumber(plan: Numbered): string {
 	const isLast = plan.revision === Number.MAX_SAFE_INTEGER;
 	const epoch = (plan.epoch ?? 0) + (isLast ? 1 : 0);
 	const revision = isLast ? 1 : plan.revision + 1;
@@ -145,10 +147,8 @@ export function checkRevision(
 export function checkFleet(fleet: string | undefined, { name }: PlanTrust): void {
 	if (name === null || fleet === name) return;
 	const its = fleet === undefined ? 'names no fleet' : `is for fleet ${fleet}`;
-	const params = { fleet: name };
-	throw new AgentError('plan-for-other-fleet', `The fleet plan ${its}; this device belongs to fleet ${name}.`, {
-		params,
-	});
+	const message = `The fleet plan ${its}; this device belongs to fleet ${name}.`;
+	throw new AgentError('plan-for-other-fleet', message, { params: { fleet: name } });
 }
 
 /** A warning while the trust of the plan in force has ended; `null` while it has not. */

@@ -80,6 +80,8 @@ const recordSchema = z.looseObject({
 });
 export type RolloutRecord = z.infer<typeof recordSchema>;
 
+type KnownPlan = { readonly plan: FleetPlan; readonly digest: string };
+
 export const NO_RECORD: RolloutRecord = { format: FORMAT, signed: [], seen: null };
 
 /** `null` for any other text. */
@@ -128,17 +130,18 @@ export function sealedOnly(record: RolloutRecord, seal: Seal): RolloutRecord {
 	return { ...record, signed: record.signed.map((one) => (isSealed(one) ? one : { ...one, ...nothing })) };
 }
 
-/** @param previous the plan that it replaces; `null` for none. */
+interface NewSigning extends Held {
+	/** The plan that it replaces; `null` for none. */
+	readonly previous: string | null;
+	readonly at: string;
+	readonly moves: readonly MoveGroup[];
+	readonly seal: Seal;
+}
+
 export function withSigning(
 	record: RolloutRecord,
-	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
-	{
-		previous,
-		at,
-		moves,
-		seal,
-		...held
-	}: { previous: string | null; at: string; moves: readonly MoveGroup[]; seal: Seal } & Held,
+	{ plan, digest }: KnownPlan,
+	{ previous, at, moves, seal, ...held }: NewSigning,
 ): RolloutRecord {
 	const { fleet, epoch = 0, revision } = plan;
 	const others = record.signed.filter((one) => one.digest !== digest);
@@ -174,10 +177,7 @@ function bounded(signed: readonly Signing[]): Signing[] {
 }
 
 /** The newest of what was signed in this plan's place, where that is not older than it; `undefined` where devices can have none of that kind. */
-export function signedSince(
-	{ signed }: RolloutRecord,
-	{ plan, digest }: { readonly plan: FleetPlan; readonly digest: string },
-): Signing | undefined {
+export function signedSince({ signed }: RolloutRecord, { plan, digest }: KnownPlan): Signing | undefined {
 	const others = signed.filter((one) => one.digest !== digest && comparePlans(one, plan) >= 0);
 	return others.toSorted(comparePlans).at(-1);
 }
@@ -187,7 +187,7 @@ export const repeatOf = ({ brake = 'next-ring' }: Signing, plan: string): string
 	brake === 'sign' ? 'sign that plan again' : `idv fleet ${brake} ${plan}`;
 
 /** The signings that held the fleet back and are newer than the plan that is published: a store has lost them, or a run was killed before it had published. */
-export function brakesSince({ signed }: RolloutRecord, published: Parameters<typeof signedSince>[1]): Signing[] {
+export function brakesSince({ signed }: RolloutRecord, published: KnownPlan): Signing[] {
 	return signed.filter((one) => one.brake !== undefined && signedSince({ ...NO_RECORD, signed: [one] }, published));
 }
 
@@ -217,8 +217,6 @@ export const partsOf = ({ defaults, rules }: FleetPlan) => [
 	{ name: '', rollout: defaults?.rollout, match: undefined },
 	...rules,
 ];
-
-type KnownPlan = Parameters<typeof signedSince>[1];
 
 export function pausedIn({ signed }: RolloutRecord, { plan, digest }: KnownPlan): NonNullable<Signing['paused']> {
 	const { paused, brake, at = '' } = signed.find((one) => one.digest === digest) ?? {};

@@ -60,15 +60,9 @@ const FLAGS: Readonly<Record<keyof DeviceConnectionRequest, string>> = {
 
 /** @throws AgentError `usage` naming the flag. */
 function checkRequest(flags: DeviceFlags): DeviceConnectionRequest {
-	const { deviceId, workflow, serial, mac, type, heartbeat } = flags;
-	const read = deviceConnectionRequestSchema.safeParse({
-		deviceId,
-		workflowId: workflow,
-		serial,
-		macAddress: mac,
-		deviceType: type,
-		heartbeatCadence: heartbeat,
-	});
+	const { deviceId, workflow: workflowId, serial, mac: macAddress, type: deviceType, heartbeat } = flags;
+	const ids = { deviceId, workflowId, serial, macAddress, deviceType };
+	const read = deviceConnectionRequestSchema.safeParse({ ...ids, heartbeatCadence: heartbeat });
 	if (read.success) return read.data;
 	const [issue] = read.error.issues;
 	const flag = FLAGS[issue?.path[0] as keyof DeviceConnectionRequest];

@@ -13,7 +13,7 @@ import { parseJson } from '../protocol/json.ts';
 import { damageAt } from './fleet-damage.runner.ts';
 import { type PlanFile, placed, planAt, readPlanFile } from './fleet-files.runner.ts';
 import { lookAtRecord, NONE } from './fleet-record.runner.ts';
-import { isAddress, readBounded, readStored, type Stored } from './fleet-store.runner.ts';
+import { isAddress, readBounded, readStored } from './fleet-store.runner.ts';
 import { readInventory } from './inventory.runner.ts';
 
 const MAX_NAMES_BYTES = 1024 * 1024;
@@ -114,7 +114,9 @@ export async function withBrakes(
 	const isNamed = flags.previous !== undefined && flags.previous !== NONE && typeof known !== 'object';
 	const published = !isNamed && typeof known === 'string' ? await readStored(shell, known) : null;
 	const named = isNamed ? await readPlanFile(shell, flags.previous ?? '') : null;
-	const inForce = published && (await publishedPlan(shell, published, String(known), flags.previous === NONE));
+	// Where a person says that no plan is in force, a damaged one is none.
+	const isNone = flags.previous === NONE && published && (await damageAt(shell, published.bytes, String(known)));
+	const inForce = published && !isNone ? await planAt(shell, published.bytes, String(known)) : null;
 	const previous = typeof known === 'object' ? known : (named ?? inForce);
 	const inventory =
 		flags.inventory === undefined ? undefined : await readInventory(flags.inventory, (said) => shell.warn(said));
@@ -158,16 +160,6 @@ export async function withBrakes(
 		isNamed: flags.previous !== undefined,
 		preview,
 	};
-}
-
-/** @param isFirst whether a person says that no plan is in force: then a damaged one is none. */
-async function publishedPlan(
-	shell: Shell,
-	{ bytes }: Stored,
-	place: string,
-	isFirst: boolean,
-): Promise<PlanFile | null> {
-	return isFirst && (await damageAt(shell, bytes, place)) ? null : planAt(shell, bytes, place);
 }
 
 /** From what the plan in force says to what the new one says, whatever the inventory knows of workflows. */

@@ -94,12 +94,8 @@ export function changeRow({ rule, to, version, versionAfter, before, after }: Ro
 	if (to === null && version === null && versionAfter !== undefined)
 		return [name, 'its newest change', '', '→', 'as it was signed before'];
 	const words = [to, version && `version ${version}`].filter(Boolean).join(' and ') || 'other settings';
-	const back =
-		versionAfter && version
-			? `version ${versionAfter} again`
-			: to === null && version !== null
-				? 'no ring'
-				: 'all back';
+	const whole = to === null && version !== null ? 'no ring' : 'all back';
+	const back = versionAfter && version ? `version ${versionAfter} again` : whole;
 	// No device installs an older version than it has had.
 	const stays = version === null ? '' : `; ${version} stays where it is installed`;
 	const share = versionAfter !== undefined ? `${back}${stays}` : `${after} %`;

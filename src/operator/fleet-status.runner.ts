@@ -349,23 +349,19 @@ async function showRevisions(shell: Shell, flags: StatusFlags): Promise<void> {
 	const newest = reports.reduce((most, one) => Math.max(most, one.planRevision ?? 0, one.planRefused ?? 0), 0);
 	const revision = flags.revision ?? (newest || null);
 	const devices = reports.map((report) => ({ ...report, standing: revisionStanding(report, revision) }));
-	const of = (standing: string) => devices.filter((one) => one.standing === standing);
-	const [moved, refused, waiting, offline] = ['moved', 'refused', 'pending', 'pendingOffline'].map(of);
+	const those = Object.groupBy(devices, ({ standing }) => standing);
+	const { moved = [], refused = [], pending = [], pendingOffline: offline = [] } = those;
+	const waiting = [...pending, ...offline];
 	const counts = {
-		moved: moved?.length ?? 0,
-		refused: refused?.length ?? 0,
-		pending: (waiting?.length ?? 0) + (offline?.length ?? 0),
-		pendingOffline: offline?.length ?? 0,
+		...{ moved: moved.length, refused: refused.length },
+		...{ pending: waiting.length, pendingOffline: offline.length },
 	};
 	const workflows: Record<string, number> = {};
 	for (const { workflowId } of reports)
 		if (workflowId !== null) workflows[workflowId] = (workflows[workflowId] ?? 0) + 1;
 	if (shell.isJson)
 		return shell.json({
-			revision,
-			devices: devices.length,
-			...counts,
-			workflows,
+			...{ revision, devices: devices.length, ...counts, workflows },
 			...(flags.devices && { reports: devices }),
 		});
 	if (revision === null) shell.line(`None of ${devices.length} devices reports a fleet plan.`);
@@ -373,17 +369,16 @@ async function showRevisions(shell: Shell, flags: StatusFlags): Promise<void> {
 	const listed = (those: readonly DeviceReport[]) => (those.length === 0 ? '0' : `${those.length}: ${names(those)}`);
 	shell.table([
 		['Confirmed', `${counts.moved} of ${devices.length}`],
-		['Refused', listed(refused ?? [])],
-		['Pending', `${listed([...(waiting ?? []), ...(offline ?? [])])}; ${counts.pendingOffline} offline`],
+		['Refused', listed(refused)],
+		['Pending', `${listed(waiting)}; ${offline.length} offline`],
 		...spread('Workflow', workflows),
 	]);
-	for (const { deviceId, refusal } of (refused ?? []).slice(0, SHOWN))
-		if (refusal) shell.table([[`${deviceId}: ${refusal}`]]);
+	for (const { deviceId, refusal } of refused.slice(0, SHOWN)) if (refusal) shell.table([[`${deviceId}: ${refusal}`]]);
 	shell.line('\nWhat is due, overdue or never seen is known with --plan FILE (and --inventory FILE).');
 }
 
 /** A device that was online as a newer revision says has done what the older one wanted. */
-function revisionStanding({ planRevision, planRefused, online }: DeviceReport, revision: number | null): string {
+function revisionStanding({ planRevision, planRefused, online }: DeviceReport, revision: number | null) {
 	if (revision !== null && planRefused !== null && planRefused >= revision) return 'refused';
 	if (revision !== null && planRevision !== null && planRevision >= revision) return 'moved';
 	return online ? 'pending' : 'pendingOffline';

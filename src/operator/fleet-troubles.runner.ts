@@ -20,14 +20,10 @@ export function isOfSettings(code: string): boolean {
 
 /** All of its troubles in words, each with since when; `null` for other problems or none. @param of those to name; default all. */
 export function settingsTrouble(
-	{
-		online,
-		problem,
-		problemSince = null,
-		troubles = [],
-	}: Pick<DeviceReport, 'online' | 'problem' | 'problemSince' | 'troubles'>,
+	report: Pick<DeviceReport, 'online' | 'problem' | 'problemSince' | 'troubles'>,
 	of: (code: string) => boolean = isOfSettings,
 ): string | null {
+	const { online, problem, problemSince = null, troubles = [] } = report;
 	const own = troubles.find(({ code }) => code === problem)?.words;
 	const first = problem === null ? [] : [{ code: problem, since: problemSince, words: own }];
 	const named = [...first, ...troubles.filter(({ code }) => code !== problem)].filter(
@@ -55,41 +51,31 @@ export function warnOfRecord(shell: Pick<Shell, 'warn'>, record: RolloutRecord, 
 }
 
 export function warnOfTroubles(shell: Pick<Shell, 'warn'>, reports: readonly DeviceReport[]): void {
-	const list = (those: readonly string[]) =>
-		onOneLine(`${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`);
-	const troubled = (of: (code: string) => boolean) =>
-		reports.flatMap((report) => {
-			const trouble = settingsTrouble(report, of);
-			return trouble ? [`${report.deviceId}: ${trouble}`] : [];
+	/** @param troubleOf a device, in words. @param words that say it of so many. */
+	const warn = (
+		troubleOf: (report: DeviceReport) => string | null | undefined | false,
+		words: (count: number) => string,
+	) => {
+		const those = reports.flatMap((report) => {
+			const trouble = troubleOf(report);
+			return trouble ? [`${report.deviceId}: ${trouble.replace(/\.$/, '')}`] : [];
 		});
-	const unusable = troubled(isOfCredential);
-	const refused = troubled((code) => REFUSED_SETTINGS.includes(code));
-	if (refused.length > 0)
-		shell.warn(`${counted(refused.length, 'device')} cannot go by changed settings or a plan (${list(refused)}).`);
-	if (unusable.length > 0)
-		shell.warn(
-			`${counted(unusable.length, 'device')} cannot register with the credential of the settings (${list(unusable)}).`,
-		);
-	const ending = reports.flatMap(({ deviceId, credentialEnding: words }) =>
-		words ? [`${deviceId}: ${words.replace(/\.$/, '')}`] : [],
+		const named = onOneLine(`${those.slice(0, SHOWN).join('; ')}${those.length > SHOWN ? '; …' : ''}`);
+		if (those.length > 0) shell.warn(`${words(those.length)} (${named}).`);
+	};
+	const devices = (what: string) => (count: number) => `${counted(count, 'device')} ${what}`;
+	const isRefused = (code: string) => REFUSED_SETTINGS.includes(code);
+	warn((report) => settingsTrouble(report, isRefused), devices('cannot go by changed settings or a plan'));
+	const noCredential = devices('cannot register with the credential of the settings');
+	warn((report) => settingsTrouble(report, isOfCredential), noCredential);
+	warn(({ credentialEnding }) => credentialEnding, devices('with a credential that ends soon or has ended'));
+	warn(({ servedRefusal }) => servedRefusal, devices('cannot follow the plan that is served'));
+	warn(({ clockAheadMs }) => Boolean(clockAheadMs) && clockTrouble(clockAheadMs ?? 0), devices('with a wrong clock'));
+	const ofSeveral = 'of more than one device, of which one is counted';
+	warn(
+		({ otherDevice }) => otherDevice,
+		(count) => `${counted(count, 'id')} ${ofSeveral}`,
 	);
-	if (ending.length > 0)
-		shell.warn(`${counted(ending.length, 'device')} with a credential that ends soon or has ended (${list(ending)}).`);
-	const refusing = reports.flatMap(({ deviceId, servedRefusal: why }) =>
-		why ? [`${deviceId}: ${why.replace(/\.$/, '')}`] : [],
-	);
-	if (refusing.length > 0)
-		shell.warn(`${counted(refusing.length, 'device')} cannot follow the plan that is served (${list(refusing)}).`);
-	const clocks = reports.flatMap(({ deviceId, clockAheadMs: ahead }) =>
-		ahead ? [`${deviceId}: ${clockTrouble(ahead)}`] : [],
-	);
-	if (clocks.length > 0) shell.warn(`${counted(clocks.length, 'device')} with a wrong clock (${list(clocks)}).`);
-	const shared = reports.flatMap(({ deviceId, otherDevice }) => (otherDevice ? [`${deviceId}: ${otherDevice}`] : []));
-	if (shared.length > 0)
-		shell.warn(`${counted(shared.length, 'id')} of more than one device, of which one is counted (${list(shared)}).`);
-	const disputed = reports.flatMap(({ deviceId, dispute }) => (dispute ? [`${deviceId}: ${dispute}`] : []));
-	if (disputed.length > 0)
-		shell.warn(
-			`Reports of ${counted(disputed.length, 'device')} disagree, of which the newest counts (${list(disputed)}).`,
-		);
+	const disagree = (count: number) => `Reports of ${counted(count, 'device')} disagree, of which the newest counts`;
+	warn(({ dispute }) => dispute, disagree);
 }

@@ -90,13 +90,8 @@ export function unreadable(asking: Asking, answer: TextAnswer): Failure {
 	const isElsewhere = isUndone(answer) && headers['location'] !== undefined;
 	const remedy = told.code === 'request-rejected' ? remedyNamed([readErrorWords(body)]) : null;
 	const failure = { ...told, ...(isElsewhere && { remedy: ELSEWHERE }), ...(remedy && { remedy }) };
-	const saidNo = refused(answer) !== null;
-	const isPage = isWebPage(headers, body);
-	return toldWorth(
-		asking,
-		failure,
-		worthAfter({ status, headers, isPage, saidNo, body: answer.body, failure, fate: fateIn(answer) }),
-	);
+	const [isPage, saidNo, fate] = [isWebPage(headers, body), refused(answer) !== null, fateIn(answer)];
+	return toldWorth(asking, failure, worthAfter({ status, headers, isPage, saidNo, body, failure, fate }));
 }
 
 const ELSEWHERE =
@@ -130,15 +125,8 @@ export async function send(
 	const text = body === undefined ? '' : JSON.stringify(body);
 	transcript.note({ kind: 'request', exchange, method, path, query: {}, headers: { ...given, ...shown }, body: text });
 	const url = endpointUrl(target.baseUrl, path);
-	const answer = await client.send({
-		method,
-		url,
-		authorization,
-		headers: given,
-		body,
-		deadlineMs: DEADLINE_MS,
-		maxBytes: MAX_ANSWER_BYTES,
-	});
+	const within = { deadlineMs: DEADLINE_MS, maxBytes: MAX_ANSWER_BYTES };
+	const answer = await client.send({ method, url, authorization, headers: given, body, ...within });
 	const said = new TextDecoder().decode(answer.body);
 	transcript.note({ kind: 'answer', exchange, status: answer.status, headers: answer.headers, body: said });
 	return { ...answer, retryAfter: answer.headers['retry-after'] };

@@ -99,15 +99,12 @@ async function save(
 	flags: ProbeFlags,
 	{ lines, connection, answer, findings }: Kept,
 	baseUrl: string,
-	{ deviceId, workflowId }: { readonly deviceId: string; readonly workflowId: string },
+	{ deviceId, workflowId }: Readonly<Record<'deviceId' | 'workflowId', string>>,
 ): Promise<Failure | null> {
 	const settings = settingsFrom(baseUrl, flags.workflow, findings);
 	const { service, heartbeatCadence } = settingsFrom(baseUrl, flags.workflow, findings, true);
-	const further = {
-		deviceId,
-		...(heartbeatCadence !== undefined && { heartbeatCadence }),
-		...(service && { service }),
-	};
+	// What is undefined is left out of JSON.
+	const further = { deviceId, heartbeatCadence, service };
 	const device = connection && asFile({ baseUrl, workflowId, connection, settings: further });
 	// Each whatever becomes of the others, and first the one that a code was spent on.
 	const files = [
@@ -325,17 +322,8 @@ function tell(
 	if (shell.isJson) {
 		const ended = isInterrupted && { interrupted: true };
 		const files = { ...(file && { file }), ...(deviceFile && { deviceFile }), ...(answerFile && { answerFile }) };
-		const said = {
-			findings,
-			requests,
-			messages,
-			words,
-			settings,
-			device,
-			...(code && { pairingCode: code }),
-			...files,
-			...ended,
-		};
+		const found = { findings, requests, messages, words, settings, device };
+		const said = { ...found, ...(code && { pairingCode: code }), ...files, ...ended };
 		if (stopped) shell.fail(stopped, said);
 		else shell.json(said);
 		return;

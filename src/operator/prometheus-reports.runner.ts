@@ -204,13 +204,11 @@ function newestOf(heard: readonly Point[]): Map<string, Point> {
 }
 
 /** The problem of a device, and what is wrong beside it. Times in seconds since 1970. */
-function troubleOf({
-	told,
-	unusableSince,
-	refusedSince,
-	ofSettings = 'settings-not-followed',
-}: Readonly<Record<'told' | 'ofSettings', string | undefined>> &
-	Readonly<Record<'unusableSince' | 'refusedSince', number | undefined>>) {
+function troubleOf(
+	seen: Readonly<Record<'told' | 'ofSettings', string | undefined>> &
+		Readonly<Record<'unusableSince' | 'refusedSince', number | undefined>>,
+) {
+	const { told, unusableSince, refusedSince, ofSettings = 'settings-not-followed' } = seen;
 	const beside = refusedSince === undefined ? null : ofSettings;
 	const code = told ?? (unusableSince === undefined ? beside : 'credential-unreadable');
 	const since = code && isOfCredential(code) ? unusableSince : code && isOfSettings(code) ? refusedSince : undefined;

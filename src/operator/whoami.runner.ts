@@ -114,27 +114,19 @@ function wrongCredential({ scheme }: Authorization): Authorization {
 	return scheme === 'Basic' ? { scheme, username: credential, password: credential } : { scheme, credential };
 }
 
-interface Claims {
-	readonly username?: string;
-	readonly deviceId?: string;
-	readonly workflowId?: string;
-	readonly permissions?: readonly string[];
-	readonly expiresAt?: string;
-}
+type Claims = Partial<Record<'username' | 'deviceId' | 'workflowId' | 'expiresAt', string | undefined>> & {
+	readonly permissions?: readonly string[] | undefined;
+};
 
 function describeClaims(authorization: Authorization): Claims {
 	if (authorization.scheme === 'Basic') return { username: authorization.username };
 	const life = readTokenLife(authorization.credential);
 	if (!life) return {};
 	const claims = readClaims(authorization.credential);
-	const text = (name: string) => (typeof claims[name] === 'string' ? cleanText(claims[name], 128) : undefined);
+	const text = (name: string) => (typeof claims[name] === 'string' && cleanText(claims[name], 128)) || undefined;
 	const [username, deviceId, workflowId] = [text('sub'), text('deviceId'), text('workflowId')];
 	const held = claims['permissions'];
-	return {
-		...(username && !deviceId ? { username } : {}),
-		...(deviceId ? { deviceId } : {}),
-		...(workflowId ? { workflowId } : {}),
-		...(Array.isArray(held) ? { permissions: held.map((one) => cleanText(String(one), 128)) } : {}),
-		expiresAt: new Date(life.expiresAtSeconds * 1000).toISOString(),
-	};
+	const permissions = Array.isArray(held) ? held.map((one) => cleanText(String(one), 128)) : undefined;
+	const expiresAt = new Date(life.expiresAtSeconds * 1000).toISOString();
+	return { username: deviceId ? undefined : username, deviceId, workflowId, permissions, expiresAt };
 }
