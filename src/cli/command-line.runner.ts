@@ -211,14 +211,8 @@ const MEANT: Readonly<Record<string, string>> = {
 	...{ info: 'status', health: 'status', retry: 'reconnect', reset: 'unpair', forget: 'unpair' },
 	...{ journal: 'history', code: 'pair', token: 'pair', qr: 'pair', qrcode: 'pair' },
 	...{ scan: 'pair', register: 'pair', login: 'pair', settings: 'config', set: 'show', get: 'show', list: 'show' },
-	...{
-		check: 'doctor',
-		test: 'doctor',
-		diag: 'doctor',
-		diagnose: 'doctor',
-		diagnosis: 'doctor',
-		diagnostics: 'doctor',
-	},
+	...{ check: 'doctor', test: 'doctor', diag: 'doctor', diagnose: 'doctor' },
+	...{ diagnosis: 'doctor', diagnostics: 'doctor' },
 };
 
 /** Of idv-agent: what systemd does with its unit, and the program itself does not. */

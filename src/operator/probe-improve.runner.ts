@@ -3,7 +3,7 @@ import { COUNTS_AFTER_MS } from '../connection/backoff.ts';
 import { DEFAULT_HEARTBEAT_CADENCE } from '../protocol/device-connection.ts';
 import { parseJson } from '../protocol/json.ts';
 import { cleanText, cleanWords, readErrorDetail } from '../protocol/problem.ts';
-import { resolveWith } from '../settings/load.runner.ts';
+
 import { heartbeatAnswers } from './probe-asides.runner.ts';
 import { enoughMs, helpedFinding, isBetter, lastsTo } from './probe-compare.runner.ts';
 import { answeredTo, runDevice, watchedCadenceMs } from './probe-device.runner.ts';
@@ -13,7 +13,7 @@ import { finding, lifeFindings, settingsFrom } from './probe-findings.runner.ts'
 import { readForm } from './probe-form.runner.ts';
 import { bringsNews, type Guess, guesses, notificationsIn, wordsIn } from './probe-guesses.runner.ts';
 import { OVER, type Ranked, type ReadingSettings, ranked, tellsOfOthers } from './probe-readings.runner.ts';
-import { type CutOff, notAgain, notLasting, type Run } from './probe-state.runner.ts';
+import { asRead, type CutOff, notAgain, notLasting, type Run } from './probe-state.runner.ts';
 import { isAsGood, leaveUnneeded, SAY_LESS } from './probe-unneeded.runner.ts';
 import type { Life } from './probe-wire.runner.ts';
 import { namedCadence } from './probe-words.ts';
@@ -33,8 +33,7 @@ const ignoredBy = ({ ignoreKinds = [] }: Tried) => ignoreKinds as readonly strin
 async function tryOut(run: Run, more: Tried, ms: number, except?: string): Promise<Life | undefined> {
 	const findings = run.findings().filter(({ point }) => point !== except);
 	const { service = {}, ...rest } = settingsFrom(run.target.baseUrl, undefined, findings, true);
-	const document = { ...rest, service: { ...service, ...more } };
-	const resolved = resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
+	const resolved = asRead({ ...rest, service: { ...service, ...more } });
 	const { life } = await run.pace.ask(async () => {
 		let channels = 0;
 		const { lives } = await runDevice(run, resolved, () => channels++ === 0, ms, {

@@ -2,7 +2,7 @@
 import { AgentError, asError, type Failure, toFailure } from '../base/errors.ts';
 import { ENDPOINTS } from '../protocol/endpoints.ts';
 import { looksLikeToken, readAnswerTexts } from '../protocol/registration-answer.ts';
-import { resolveWith } from '../settings/load.runner.ts';
+
 import { ABOUT_ACK } from './probe-acks.runner.ts';
 import { answeredTo, type Ran, runDevice, watchedCadenceMs } from './probe-device.runner.ts';
 import { dial, knock, placesIn } from './probe-dial.runner.ts';
@@ -39,6 +39,7 @@ import {
 	statusesOf,
 } from './probe-search.ts';
 import {
+	asRead,
 	type CutOff,
 	type DeviceReport,
 	type KeptAnswer,
@@ -330,7 +331,7 @@ async function runWithFile(run: Run): Promise<DeviceReport> {
 		const saved = await run.save(settingsFrom(run.target.baseUrl, undefined, findings()));
 		const own = settingsFrom(run.target.baseUrl, undefined, findings(), true);
 		const isShared = findings().every(({ isOwn }) => !isOwn);
-		const resolved = isShared ? saved : resolveWith([{ where: 'probe', document: own }], { env: {}, sets: [] });
+		const resolved = isShared ? saved : asRead(own);
 		return pace.ask(async () => {
 			onStep(`Runs a device with these settings for ${seconds} s.`);
 			let channels = 0;

@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.edge.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import type { Network } from '../connection/network.edge.ts';
 import { cleanWords } from '../protocol/problem.ts';
-import type { LoadedSettings } from '../settings/load.runner.ts';
+import { type LoadedSettings, resolveWith } from '../settings/load.runner.ts';
 import type { Restart } from './probe-ends.runner.ts';
 import type { Finding } from './probe-findings.runner.ts';
 import { type NextPlace, OVER, type TokenPlace } from './probe-readings.runner.ts';
@@ -11,6 +11,9 @@ import type { Asking, TextAnswer } from './probe-requests.ts';
 import { answersInWords, type Known, type PathAnswers, statusesOf } from './probe-search.ts';
 import type { Life } from './probe-wire.runner.ts';
 import { IN_TRANSCRIPT, remedyNamed } from './probe-words.ts';
+
+/** A document of settings as a device would read it from a file. */
+export const asRead = (document: object) => resolveWith([{ where: 'probe', document }], { env: {}, sets: [] });
 
 export interface ProbeOptions extends Omit<Asking, 'pace'> {
 	/** Settings that follow from what was given, rather than from what was found. */

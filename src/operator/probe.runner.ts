@@ -19,14 +19,14 @@ import { secretsOf } from '../protocol/authorization.ts';
 import { DEFAULT_HEARTBEAT_CADENCE, workflowIdSchema } from '../protocol/device-connection.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
-import { type LoadedSettings, loadSettings, resolveWith } from '../settings/load.runner.ts';
+import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { targetOfCode } from './api-key.runner.ts';
 import { endedBy, tellDevice } from './probe-device-report.runner.ts';
 import { settingsFrom } from './probe-findings.runner.ts';
 import { MAX_REQUESTS } from './probe-pace.ts';
 import { runProbe } from './probe-run.runner.ts';
-import type { ProbeReport } from './probe-state.runner.ts';
+import { asRead, type ProbeReport } from './probe-state.runner.ts';
 import { replaceFile } from './secret-output.runner.ts';
 import { resolveTarget, type Target, type TargetFlags } from './service-target.runner.ts';
 
@@ -129,11 +129,10 @@ const asFile = (document: object) => `${JSON.stringify(document, null, '\t')}\n`
 
 /** The settings as a device reads them, from the file where one is named. */
 async function written({ out }: ProbeFlags, settings: object): Promise<LoadedSettings> {
-	const nothing = { env: {}, sets: [] };
-	if (out === undefined) return resolveWith([{ where: 'probe', document: JSON.parse(asFile(settings)) }], nothing);
+	if (out === undefined) return asRead(JSON.parse(asFile(settings)));
 	await replaceFile(out, asFile(settings), 0o644);
 	const paths = choosePaths({ config: out }, {});
-	return loadSettings({ paths: { ...paths, confDirectory: `${paths.configFile}.d` }, ...nothing });
+	return loadSettings({ paths: { ...paths, confDirectory: `${paths.configFile}.d` }, env: {}, sets: [] });
 }
 
 interface Kept extends ProbeReport {
@@ -161,9 +160,8 @@ async function run(
 	const paths = (flags.channelPath ?? []).flatMap((path) => path.split('/'));
 	const ids = [request.deviceId, request.workflowId, ...paths, ...(flags.subprotocol?.split(/,\s*/) ?? [])];
 	const userAgent = `idv/${VERSION}`;
-	const nothing = { env: {}, sets: [] };
-	const document = { baseUrl: target.baseUrl, network: { caFile: target.caFile ?? null }, service: given };
-	const resolved = resolveWith([{ where: 'probe', document }], nothing);
+	const { baseUrl, caFile = null } = target;
+	const resolved = asRead({ baseUrl, network: { caFile }, service: given });
 	// No device would take it either.
 	const [exposed] = await findExposedFiles({ ...resolved, documents: [] });
 	if (exposed) throw asError(exposed);
@@ -270,7 +268,7 @@ function checkGiven({ channelPath = [], queryName = [], subprotocol, header = []
 		...header.map((line) => ['--header', { headers: [line] }] as const),
 	];
 	for (const [flag, service] of values) {
-		const [problem] = resolveWith([{ where: 'probe', document: { service } }], { env: {}, sets: [] }).problems;
+		const [problem] = asRead({ service }).problems;
 		if (problem)
 			throw new AgentError('usage', problem.message.replace(/^probe: service\.\w+(?: \[0\])?/, flag), {
 				remedy: 'Correct it; nothing was sent.',

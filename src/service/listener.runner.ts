@@ -60,7 +60,7 @@ function entryOf({ method, path, request, presented }: Call, status: number | nu
 	return { method, path: (path ?? request.url?.split('?')[0] ?? '').slice(0, 256), status, authorizationScheme, at };
 }
 
-/** What becomes of one request or upgrade, by the faults and the handlers. */
+/** The fate of one request or upgrade, by the faults and the handlers. */
 function answering(settings: ServiceSettings, faults: Faults, eventLog: EventLog, handlers: ListenerHandlers) {
 	const log = (call: Call, status: number | null) => eventLog.emit('request', entryOf(call, status, settings.now()));
 

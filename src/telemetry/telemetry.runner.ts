@@ -135,7 +135,7 @@ async function send(parts: TelemetryParts, figures: ReturnType<typeof untoldFigu
 	return { isTaken: false, told, isClear, retryAfterMs: answer.retryAfterMs } as const;
 }
 
-/** What the store does not have yet: the figures of now, and changes that it has not taken. */
+/** The figures of now, and changes that the store has not taken yet. */
 function untoldFigures({ agent, counters, clock }: Pick<TelemetryParts, 'agent' | 'counters' | 'clock'>) {
 	const startedAtMs = clock.wallMs();
 	const changes = createChangeLog();
