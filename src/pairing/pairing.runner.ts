@@ -21,7 +21,7 @@ import { type CompleteIdentity, pinIdentity } from '../identity/identity.ts';
 import type { PairPreview, PairRequest, PairResult, Status } from '../protocol/local-api.ts';
 import { chooseWorkflow, readWorkflowChoices } from '../protocol/workflow-choices.ts';
 import { findExposedFiles } from '../settings/exposed-files.runner.ts';
-import { type DeviceState, type SavedConnection, withConnection } from '../state/device-state.ts';
+import { type DeviceState, type SavedConnection, withConnection, withOrigin } from '../state/device-state.ts';
 import type { PersistedState } from '../state/persisted-state.runner.ts';
 import type { StateStore } from '../state/store.edge.ts';
 import { fixedWorkflow } from '../workflow/precedence.ts';
@@ -389,7 +389,7 @@ function withPairing(
 			...(state.attempt && { tokenHash: state.attempt.tokenHash }),
 		},
 		assignedWorkflow: assignsWorkflow ? { workflowId, source: 'pairing', at } : state.assignedWorkflow,
-		confirmedOrigins: confirmsOrigin ? [...state.confirmedOrigins, confirmsOrigin].slice(-16) : state.confirmedOrigins,
+		confirmedOrigins: confirmsOrigin ? withOrigin(state.confirmedOrigins, confirmsOrigin) : state.confirmedOrigins,
 	};
 	return withConnection(paired, saved);
 }

@@ -9,6 +9,7 @@ import { planRecordSchema } from './plan-record.ts';
 export const STATE_SCHEMA_VERSION = 1;
 /** A Connection and the one that is about to replace it. */
 export const MAX_CONNECTIONS = 2;
+const MAX_ORIGINS = 16;
 
 /** Facts by which a device knows itself again; compared after every start. */
 const fingerprintSchema = later(() =>
@@ -143,7 +144,7 @@ export const deviceStateSchema = later(() =>
 		connections: z.array(savedConnectionSchema).max(MAX_CONNECTIONS),
 		attempt: attemptSchema.nullable(),
 		/** Origins that a person has confirmed at a first pairing. */
-		confirmedOrigins: z.array(z.string()).max(16),
+		confirmedOrigins: z.array(z.string()).max(MAX_ORIGINS),
 		/** The settings files as they were when they were last valid, lowest first; a bad push never strands a device. */
 		lastSettings: z.array(z.object({ where: z.string(), document: z.unknown() })).nullable(),
 		/** The variables of the environment and the `--set` that settings came from then. */
@@ -281,6 +282,10 @@ export function withOnlyService(state: DeviceState, baseUrl: string): DeviceStat
 		confirmedOrigins: state.confirmedOrigins.filter((other) => other === origin),
 	};
 }
+
+/** The origins that a person has confirmed, with the newest of them; the oldest is forgotten first. */
+export const withOrigin = (origins: readonly string[], origin: string): string[] =>
+	[...origins, origin].slice(-MAX_ORIGINS);
 
 /** Larger files are not kept: they are read again. */
 const MAX_FILE_LENGTH = 64 * 1024;

@@ -98,6 +98,32 @@ test('an agent that stops never tells its applications that the device is not pa
 	expect(device.logText()).not.toContain('offline: connecting again');
 });
 
+test('what an agent that was stopped has received last begins the gap of its next start, to the second [F1885]', async () => {
+	const { home, clock, ...device } = await givenPairedAgent(await givenService());
+	const received = (await device.events()).at(-1)?.at;
+	await device.stop();
+	clock.advance(60_000);
+	const again = await givenAgent({ home, clock });
+	await again.untilState('online');
+	expect(JSON.parse((await again.events()).at(-1)?.content ?? '')).toMatchObject({ from: received });
+});
+
+test('an agent that stops waits two seconds for the answer to a registration, and no longer [F1886]', async () => {
+	const service = await givenService();
+	const device = await givenPairedAgent(service);
+	const release = service.hold('/api/device/connection');
+	await device.agent.setWorkflow('boarding');
+	await release.received;
+	const stopped = device.stop();
+	await device.untilTimers(1);
+	device.clock.advance(1999);
+	expect(device.clock.pending).toBe(1);
+	device.clock.advance(1);
+	expect(device.clock.pending).toBe(0);
+	await stopped;
+	release();
+});
+
 describe('a second agent', () => {
 	test('on the same state is refused, and the first goes on [F011]', async () => {
 		const service = await givenService();

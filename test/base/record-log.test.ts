@@ -112,6 +112,19 @@ describe('a log', () => {
 		expect(disk.calls.map((call) => call.split(' ')[0])).toEqual(['write', 'fdatasync']);
 	});
 
+	test('makes the name of the file that it was found in durable with its first record [F1887]', async () => {
+		const before = open();
+		await add(before, 'before');
+		await before.close();
+		// The process has ended before it had flushed the name.
+		const disk = lossyFiles(directory);
+		const log = open({ files: disk.files });
+		await add(log, 'after');
+		await log.close();
+		disk.cutPower(() => false);
+		expect(read(open())).toEqual(['before', 'after']);
+	});
+
 	test('shows a record only when it is stored', async () => {
 		const log = open();
 		log.append(bytes('a'), 0);

@@ -651,6 +651,50 @@ describe('a paired device', () => {
 		device.clock.advance(60_000);
 		await device.untilStatus(({ warnings }) => warnings.length === 0);
 		expect(await device.home.filesWith(token)).toEqual([]);
+		// That its events are erased fitted no more than the rest did.
+		await device.home.untilSaved(({ pairing, eraseBefore }) => pairing === null && eraseBefore === null);
+	});
+
+	test('that keeps an answer which cannot be removed says so, and that no restart brings the pairing back [F1880]', async () => {
+		const device = await givenPairedAgent(await givenService());
+		const kept = join(device.home.paths.stateDir, 'unread-answer.json');
+		await mkdir(join(kept, 'full'), { recursive: true });
+		const { message, remedy } = await refusalOf(device.agent.unpair());
+		expect(message).toContain(kept);
+		expect(remedy).not.toContain('restart');
+		await rm(kept, { recursive: true });
+	});
+
+	test('that is unpaired knows neither the line nor the time of its service any more [F1881]', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		service.dropSockets();
+		await device.untilStatus(({ channel }) => channel.recentCuts !== null);
+		device.clock.setWall(device.clock.wallMs() + 3_600_000);
+		expect(device.agent.status().warnings).toMatchObject([{ code: 'clock-wrong' }]);
+		await device.agent.unpair();
+		expect(device.agent.status()).toMatchObject({ warnings: [], channel: { recentCuts: null } });
+	});
+
+	test('that the service has refused twice, a while online between, is refused once and not again and again [F1882]', async () => {
+		const service = await givenService();
+		const device = await givenPairedAgent(service);
+		for (const refusals of [2, 1]) {
+			device.clock.advance(4000);
+			service.failNext('/ws/device', { status: 401 }, refusals);
+			service.dropSockets();
+			await device.untilState('offline');
+			for (let refused = 0; refused < refusals; refused += 1) {
+				const { channel } = device.agent.status();
+				await device.passWait();
+				await device.untilStatus(
+					({ channel: { nextAttemptAt } }) => nextAttemptAt !== null && nextAttemptAt !== channel.nextAttemptAt,
+				);
+			}
+			expect(device.agent.standing()).toBe('refusedOnce');
+			await device.passWait();
+			await device.untilState('online');
+		}
 	});
 });
 

@@ -120,6 +120,22 @@ describe('kept events', () => {
 		expect((await device.events()).map(({ kind }) => kind)).not.toContain('old');
 	});
 
+	test('events.maxAgeSeconds: those of a run before go as soon as the service tells the time [F1884]', async () => {
+		const service = await givenService();
+		const { home, clock, ...device } = await givenKeyed(service, { events: { maxAgeSeconds: 60 } });
+		await device.untilLive('check-in');
+		service.notify({ type: 'old' });
+		await device.untilEvent(({ kind }) => kind === 'old');
+		await device.stop();
+		clock.advance(61_000);
+		// A registration tells it, and a channel does not.
+		service.failNext('/ws/device', { status: 401 });
+		const again = await givenAgent({ home, clock });
+		await again.passWait();
+		await again.untilState('online');
+		expect((await again.events()).map(({ kind }) => kind)).not.toContain('old');
+	});
+
 	test('events.cleanAfterSeconds: what all have acknowledged is soon in no file', async () => {
 		const service = await givenService();
 		const device = await givenPairedAgent(service, { settings: { events: { cleanAfterSeconds: 1 } } });
@@ -146,6 +162,9 @@ test('fleet.intervalSeconds: the next look at the plan comes then', async () => 
 	const { length } = server.answers;
 	device.clock.advance(10_000);
 	await server.untilAnswered(length + 1);
+	device.agent.reconnect();
+	device.clock.advance(0);
+	await server.untilAnswered(length + 2);
 });
 
 describe('forwarded requests', () => {

@@ -3,7 +3,14 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { randomNumbers } from '../fixtures/random-numbers.ts';
-import { givenAgent, givenHome, type RunningAgent, registrations, watchOffline } from '../harness/harness.ts';
+import {
+	givenAgent,
+	givenHome,
+	givenPairedAgent,
+	type RunningAgent,
+	registrations,
+	watchOffline,
+} from '../harness/harness.ts';
 import { givenService } from '../service/fixture.ts';
 
 const STEPS = 14;
@@ -227,6 +234,15 @@ test.each<[string, Record<string, string>]>([
 		await Promise.race([device.passWait(), back]);
 	await back;
 	await device.stop();
+});
+
+test('variables that cannot be used after an unpairing stay as they were before it [F1883]', async () => {
+	const env = { IDV_AGENT_HEARTBEAT_CADENCE: '41' };
+	const first = await givenPairedAgent(await givenService(), { env });
+	await first.agent.unpair();
+	await first.stop();
+	const device = await givenAgent({ home: first.home, env: { IDV_AGENT_HEARTBEAT_CADENCE: 'abc' } });
+	expect(device.agent.ways.runtime().resolved.settings.heartbeatCadence).toBe(41);
 });
 
 test('a value of --set that cannot be used at a start stays as it was before [F1580]', async () => {

@@ -7,6 +7,7 @@ import {
 	type SavedConnection,
 	withConnection,
 	withOnlyConnection,
+	withOrigin,
 } from '../../src/state/device-state.ts';
 
 function saved(token: string, workflowId = 'w1'): SavedConnection {
@@ -86,6 +87,13 @@ describe('the document', () => {
 			confirmedOrigins: ['https://id.example'],
 		};
 		expect(deviceStateSchema.parse(JSON.parse(JSON.stringify(state)))).toEqual(state);
+	});
+
+	test('takes the origin of one more service than it has room for: the oldest is forgotten [F1888]', () => {
+		const origins = Array.from({ length: 17 }, (_, index) => `https://s${index}.example`);
+		const confirmedOrigins = origins.reduce(withOrigin, []);
+		expect(confirmedOrigins).toEqual(origins.slice(1));
+		expect(deviceStateSchema.safeParse({ ...EMPTY_STATE, confirmedOrigins }).success).toBe(true);
 	});
 
 	test.each([
