@@ -79,18 +79,22 @@ const reachedSchema = z.object({ reached: z.int().min(0) });
 export async function notifyEmbeddedService(
 	{ url, authorization }: { readonly url: string; readonly authorization: Authorization },
 	request: z.input<typeof notifyRequestSchema>,
+	withinMs = CALL_DEADLINE_MS,
 ): Promise<number> {
 	const endpoint = endpointUrl(url, OWN_ENDPOINTS.notify);
-	const response = await fetch(endpoint, {
+	const asked = fetch(endpoint, {
 		method: 'POST',
 		headers: { authorization: formatAuthorization(authorization), 'content-type': 'application/json' },
 		body: JSON.stringify(request),
 		redirect: 'error',
-		signal: AbortSignal.timeout(CALL_DEADLINE_MS),
-	}).catch((error: unknown) => {
-		throw failed('service-failed', `No answer from ${endpoint.host}: is the embedded service running there?`, error);
+		signal: AbortSignal.timeout(withinMs),
 	});
-	const text = await response.text();
+	// Its deadline holds for the body as well.
+	const [response, text] = await asked
+		.then(async (answer) => [answer, await answer.text()] as const)
+		.catch((error: unknown) => {
+			throw failed('service-failed', `No answer from ${endpoint.host}: is the embedded service running there?`, error);
+		});
 	const { status, statusText } = response;
 	if (!response.ok) {
 		const code = status === 401 || status === 403 ? 'credential-refused' : 'service-failed';

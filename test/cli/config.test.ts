@@ -344,7 +344,9 @@ describe('config check', () => {
 
 	test('of a good file says so, and which variable was probably meant', async () => {
 		const home = await givenHome({ workflowId: 'document-check' });
-		const env = { IDV_AGENT_BASEURL: 'https://x.example' };
+		// Those of flags, and one that is empty, name no setting either.
+		const flags = { IDV_AGENT_CODE_CACHE: 'make', IDV_AGENT_JSON: '0', IDV_AGENT_OTHER: '' };
+		const env = { IDV_AGENT_BASEURL: 'https://x.example', ...flags };
 		const { status, stdout, stderr } = await home.agent(['config', 'check'], { env });
 		expect({ status, stdout }).toEqual({ status: 0, stdout: 'The settings are valid.\n' });
 		expect(stderr).toBe('Warning: The variable IDV_AGENT_BASEURL names no setting; did you mean IDV_AGENT_BASE_URL?\n');

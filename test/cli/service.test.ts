@@ -172,6 +172,10 @@ describe('service --transcript and --replay', () => {
 		const text = await readFile(file, 'utf8');
 		expect([credentials.apiKey, json.token].filter((secret) => text.includes(secret))).toEqual([]);
 		expect((await stat(file)).mode & 0o777).toBe(0o600);
+		const more = follow('idv-agent', ['service', '--port', '0', '--json', '--transcript', file], {});
+		await more.untilLine(/"listening"/);
+		await more.end('SIGTERM');
+		expect(await readFile(file, 'utf8'), 'an earlier recording stays').toBe(text);
 
 		const replaying = follow('idv-agent', ['service', '--port', '0', '--json', '--replay', file], {});
 		const again = JSON.parse(await replaying.untilLine(/"listening"/));

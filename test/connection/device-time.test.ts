@@ -167,6 +167,8 @@ describe('the floor', () => {
 		expect(time.nowMs()).toBe(NOW);
 		time.stop();
 		expect(believedMs(0, NOW + 30 * YEAR, true)).toBe(NOW + 30 * YEAR);
+		expect(believedMs(NOW, NOW + 366 * DAY, true)).toBe(NOW + 366 * DAY);
+		expect(believedMs(NOW, NOW + 366 * DAY + 1, true)).toBe(NOW);
 	});
 
 	test('a poisoned one is over as soon as the clock was set, or the service says otherwise', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { CATALOGUE, type ErrorCode } from '../../src/base/errors.ts';
+import { MAX_CODE_LENGTH } from '../../src/protocol/pairing-code.ts';
 import { givenScreen, type Screen, VIEW } from './screen.ts';
 
 const LOOK = { timeout: 20_000, interval: 5 };
@@ -949,6 +950,49 @@ describe('pairing', () => {
 		agent.answer('/api/pair', 400, { code, params });
 		submit('confirm');
 		await expect.poll(() => text('answer')?.replaceAll(/[\u2068\u2069]/g, ''), LOOK).toContain(said);
+	});
+
+	test('that is longer than any code is none, and the agent is not asked [F1895]', async () => {
+		const { agent, at, submit, text } = await givenTyped();
+		const asked = () => agent.asked.filter(({ path }) => path === '/api/inspect').length;
+		at('code').value = 'x'.repeat(MAX_CODE_LENGTH + 1);
+		submit('code-form');
+		await expect.poll(() => text('answer'), LOOK).not.toBe('');
+		expect(asked()).toBe(0);
+		at('code').value = 'x'.repeat(MAX_CODE_LENGTH);
+		submit('code-form');
+		await expect.poll(asked, LOOK).toBe(1);
+	});
+
+	test('that was scanned and refused is not asked about again, and what was said of it stays in view for an hour [F1896]', async () => {
+		const { agent, at, submit, text, clock, isOpen } = await givenTyped();
+		const { host, baseUrl, workflowId } = preview;
+		const waiting = (id: number, deviceId: string) => ({
+			...unpaired,
+			proposal: { id, host, baseUrl, workflowId },
+			status: { ...unpaired.status, deviceId },
+		});
+		const shows = async (id: number, deviceId: string) => {
+			agent.tell(waiting(id, deviceId));
+			await expect.poll(() => text('name'), LOOK).toBe(deviceId);
+		};
+		at('close').click();
+		await shows(4, 'first');
+		await expect.poll(() => text('host'), LOOK).toBe('id.example.com');
+		agent.answer('/api/pair', 400, { code: 'code-expired-or-used', detail: 'It was used.' });
+		submit('confirm');
+		await expect.poll(() => text('notes-list'), LOOK).toBe('code-expired-or-used: It was used.');
+		at('close').click();
+		await shows(4, 'second');
+		expect(isOpen()).toBe(false);
+		clock.advance(3_590_000);
+		await shows(4, 'third');
+		expect(text('notes-list')).toContain('It was used.');
+		clock.advance(10_000);
+		await shows(4, 'fourth');
+		expect(text('notes-list')).not.toContain('It was used.');
+		await shows(5, 'fifth');
+		expect(isOpen()).toBe(true);
 	});
 
 	test('that has worked says so for half a minute, also where the clock is set back meanwhile', async () => {

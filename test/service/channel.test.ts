@@ -10,6 +10,24 @@ function connectivity(service: EmbeddedService, deviceId = 'kiosk-1') {
 	return { online: device?.online, lastHeartbeatAt: device?.lastHeartbeatAt };
 }
 
+test('a device that may have one channel has its place back at once after a goodbye, and in time after a cut [F1890]', async () => {
+	const clock = createClock();
+	const service = await givenService({ now: clock.now, oneChannelHeldSeconds: 60 });
+	const token = await registerDevice(service, 'kiosk-1');
+	const first = await openChannel(service, token);
+	const said = service.waitFor('channel-closed');
+	first.socket.close(1000);
+	await said;
+	await openChannel(service, token);
+	const cut = service.waitFor('channel-closed');
+	service.dropSockets();
+	await cut;
+	clock.advance(59_999);
+	await expect(openChannel(service, token)).rejects.toThrow();
+	clock.advance(1);
+	await openChannel(service, token);
+});
+
 describe('a device', () => {
 	test('is listed with what it said of itself, offline until its channel opens', async () => {
 		const service = await givenService();

@@ -1,3 +1,5 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { notifyEmbeddedService, runServiceCommand } from '../../src/service/command.runner.ts';
 import { credentialsOf, givenService, heartbeat, openChannel, registerDevice, send } from './fixture.ts';
@@ -48,6 +50,16 @@ describe('the service command', () => {
 });
 
 describe('a running embedded service', () => {
+	test.each(['no answer', 'half of one'])('that gives %s in time is said to give none [F1889]', async (what) => {
+		const server = createServer((_, response) => void (what === 'no answer' || response.write('{"reached":')));
+		await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+		onTestFinished(() => void server.close().closeAllConnections());
+		const { port } = server.address() as AddressInfo;
+		const target = { url: `http://127.0.0.1:${port}`, authorization: { scheme: 'Bearer', credential: 'x' } } as const;
+		const sent = notifyEmbeddedService(target, { message: {} }, 200);
+		await expect(sent).rejects.toMatchObject({ code: 'service-failed', message: expect.stringContaining('No answer') });
+	});
+
 	test('sends what it is asked to from outside', async () => {
 		const service = await givenService();
 		const channel = await openChannel(service, await registerDevice(service, 'kiosk-1', 'check-in'));

@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import type { SettingsReport } from '../../src/protocol/local-api.ts';
+import { readCredentials } from '../../src/settings/credentials.runner.ts';
 import { givenHome as givenShell } from '../cli/command.ts';
 import { fixture } from '../connection/network-peers.ts';
 import { examine } from '../diagnosis/examine.ts';
@@ -41,6 +42,14 @@ describe('a device goes online without a person', () => {
 		await (await givenAgent({ home, settings })).untilLive('check-in');
 		expect(schemesOf(service)).toEqual(['Basic']);
 	});
+
+	test.each(['', ':password', 'operator'])(
+		'with %j, which names no user or no password, by no file [F1894]',
+		async (pair) => {
+			const files = { apiKeyFile: null, basicFile: '/b', connectionFile: null, selfRegistration: false };
+			await expect(readCredentials(files, async () => pair)).rejects.toMatchObject({ code: 'credential-unreadable' });
+		},
+	);
 
 	test('with a Connection that an operator has made for it: nothing is registered', async () => {
 		const service = await givenService();
