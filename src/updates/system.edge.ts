@@ -1,5 +1,5 @@
 /** Calls dpkg, apt, systemd and the journal once, with a deadline. A version only gets into a command by `aptWords`. */
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import {
@@ -47,6 +47,8 @@ const APT_CACHE = '/var/cache/apt/archives';
 const DPKG_INFO = '/var/lib/dpkg/info';
 const EXECUTABLE = '/usr/lib/idv-agent/idv-agent';
 
+const ENVIRONMENT = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', DEBIAN_FRONTEND: 'noninteractive' };
+
 export interface Ran {
 	readonly status: number;
 	/** Standard output and error. */
@@ -59,13 +61,9 @@ function run(
 	words: readonly string[],
 	deadlineMs: number,
 	more: Record<string, string> = {},
-	{
-		argv0 = program,
-		killSignal = 'SIGTERM',
-	}: { readonly argv0?: string; readonly killSignal?: 'SIGTERM' | 'SIGKILL' } = {},
 ): Promise<Ran> {
-	const env = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', DEBIAN_FRONTEND: 'noninteractive', ...more };
-	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal, argv0 };
+	const env = { ...ENVIRONMENT, ...more };
+	const options = { env, timeout: deadlineMs, maxBuffer: MAX_OUTPUT_BYTES, killSignal: 'SIGTERM' as const };
 	return new Promise((resolve) => {
 		execFile(program, [...words], options, (error, stdout, stderr) => {
 			const status = error ? (typeof error.code === 'number' ? error.code : errnoOf(error) === 'ENOENT' ? 127 : 70) : 0;
@@ -75,9 +73,14 @@ function run(
 }
 
 /** Whether the agent in an executable reaches the service now. Asked as the service's user, who may stop it: root opens no channel. */
-export async function getsThrough(executable: string, deadlineMs = REACH_MS): Promise<boolean> {
-	const how = { argv0: 'idv-agent', killSignal: 'SIGKILL' as const };
-	return (await run(executable, ['update', 'reach'], deadlineMs, {}, how)).status === 0;
+export function getsThrough(executable: string, deadlineMs = REACH_MS): Promise<boolean> {
+	// `execFile` has no `argv0`: by its own name the executable would be root's program.
+	const options = { argv0: 'idv-agent', env: ENVIRONMENT, timeout: deadlineMs, killSignal: 'SIGKILL' } as const;
+	const child = spawn(executable, ['update', 'reach'], { ...options, stdio: 'ignore' });
+	return new Promise((resolve) => {
+		child.once('error', () => resolve(false));
+		child.once('close', (status) => resolve(status === 0));
+	});
 }
 
 export interface InstalledPackage extends Build {

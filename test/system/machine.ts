@@ -173,7 +173,10 @@ export function createMachine(tree: string, directory: string, ownDisk = false):
 			group = join(groups, `${id}-${boots}`);
 			mkdirSync(group);
 			container = spawn('sh', ['-c', script()], { stdio: ['ignore', 'pipe', 'pipe'] });
-			await reaches(container, /Reached target .*(multi-user|Multi-User)/, LONGEST_BOOT_MS);
+			await reaches(container, /Reached target .*(multi-user|Multi-User)/, LONGEST_BOOT_MS).catch((error) => {
+				leader = findLeader(group);
+				throw error;
+			});
 			leader = findLeader(group);
 		},
 		async cutPower() {

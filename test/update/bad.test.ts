@@ -19,9 +19,9 @@ describe('an update by apt', () => {
 		['failing-script', 'unfinished'],
 		['without-unit', 'not-ready'],
 	];
-	const quick: Behaviour[] = ['failing-script'];
+	const quick: Behaviour[] = ['failing-script', 'never-online'];
 	test.each(bad.filter(([behaviour]) => !IS_SHORT || quick.includes(behaviour)))(
-		'that is %s is taken back, remembered, and not installed again',
+		'that is %s is taken back, remembered, and not installed again [F1932]',
 		async (behaviour, fault) => {
 			const version = device.next();
 			await device.publish([await device.stub(before, 'good'), await device.stub(version, behaviour)]);
