@@ -79,26 +79,26 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 			hint: 'Where channelAuth is query or queryToken, check service.queryName.',
 		},
 	),
-	point('subprotocol', 'Whether the channel wants a WebSocket subprotocol.', 'None is asked for.', {
+	point('subprotocol', 'Whether the channel requires a WebSocket subprotocol.', 'None is asked for.', {
 		settings: ['service.subprotocol'],
 		dialect: ['subprotocol'],
 		failures: ['channel-rejected'],
 		hint: 'If the service wants a subprotocol, name it in service.subprotocol.',
 	}),
-	point('extra-headers', 'Whether a gateway before the service wants headers of its own.', 'It does not.', {
+	point('extra-headers', 'Whether a gateway before the service requires headers of its own.', 'It does not.', {
 		settings: ['service.headers', 'service.headersFile'],
 	}),
 	point(
 		'first-messages',
-		'Whether a device says something first on an open channel, and what tells it that the channel is accepted.',
-		'Nothing is said; an answered ping, any message or 3 s without an end confirm the channel.',
+		'Whether a device sends something first on an open channel, and how it learns that the channel is accepted.',
+		'It sends nothing; an answered ping, any message or 3 s without an end confirm the channel.',
 		{
 			settings: ['service.firstMessages', 'service.confirmKind'],
 			failures: ['handshake-timeout', 'connection-lost'],
 			hint: 'If the service waits for a message when the channel opens, set service.firstMessages.',
 		},
 	),
-	point('acknowledgement', 'Whether the service wants each notification acknowledged.', 'It does not.', {
+	point('acknowledgement', 'Whether the service requires an acknowledgement of each notification.', 'It does not.', {
 		settings: ['service.ackBody'],
 	}),
 	point(
@@ -129,7 +129,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	),
 	point(
 		'application-ping',
-		'Whether the service sends pings of its own making as messages and wants an answer.',
+		'Whether the service sends pings of its own as messages and expects an answer.',
 		"It uses WebSocket's own pings.",
 		{
 			settings: ['service.pingKind', 'service.pongBody'],
@@ -225,7 +225,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	point(
 		'connection-life',
 		'How long a Connection lives and whether it says so.',
-		'A JWT says so by `exp` and is renewed at 80 % of its life; so is another one where the setting states its life, else it is replaced when the service refuses it.',
+		'A JWT says so by `exp` and is renewed at 80 % of its life; so is any other, if the setting states its life; else it is replaced when the service refuses it.',
 		{
 			settings: ['service.connectionLifeSeconds'],
 			dialect: ['connectionForm'],
@@ -271,7 +271,7 @@ export const ASSUMPTIONS: readonly Assumption[] = [
 	),
 	point(
 		'permissions',
-		'The complete list of permissions, and which operation wants which.',
+		'The complete list of permissions, and which operation requires which.',
 		'`ephemeral_device:write` for codes and registrations, `deeplink:write` for sessions; a key grants only what its maker has.',
 	),
 	point(

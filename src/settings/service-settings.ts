@@ -49,7 +49,7 @@ export const SERVICE_SETTINGS = {
 	),
 	subprotocol: optionalText(
 		later(() => text.regex(/^[\w!#$%&'*+.^`|~-]{1,64}$/, 'must be the name of a WebSocket subprotocol')),
-		'WebSocket subprotocol that the channel asks for; left out, none. A change is tried beside the live channel.',
+		'WebSocket subprotocol that the channel asks for; default: none. A change is tried beside the live channel.',
 	),
 	firstMessages: setting(
 		'list',
@@ -59,7 +59,7 @@ export const SERVICE_SETTINGS = {
 	),
 	confirmKind: optionalText(
 		kindOfMessage,
-		'Kind of the message that confirms a channel: without it the device is not online, and after 10 s the channel is opened again. It is not kept. A change is tried beside the live channel.',
+		'Kind of the message that confirms a channel: until it comes the device is not online, and after 10 s the agent opens the channel again. The message is not kept. A change is tried beside the live channel.',
 	),
 	heartbeatMode: oneOf(
 		['frame', 'ping', 'off'],
@@ -68,7 +68,7 @@ export const SERVICE_SETTINGS = {
 	),
 	heartbeatBody: optionalText(
 		messageTemplate('heartbeat'),
-		'Heartbeat in another shape: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. A change is tried beside the live channel.',
+		'Heartbeat in another form: a text or JSON with {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds} in it. A change is tried beside the live channel.',
 	),
 	heartbeatFields: setting(
 		'list',
@@ -76,7 +76,7 @@ export const SERVICE_SETTINGS = {
 			z.array(z.enum(HEARTBEAT_FIELDS, `must be one of ${HEARTBEAT_FIELDS.join(', ')}`)).max(HEARTBEAT_FIELDS.length),
 		),
 		[],
-		'Fields that heartbeats have besides: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateReason (why an ordered version is not installed), updateTakenBack (the version); for services that take them.',
+		'Additional fields of heartbeats: agentVersion, problemCode, planRevision, planRing, planReason (why the plan was refused), updateReason (why an ordered version is not installed), updateTakenBack (the version); for services that take them.',
 	),
 	pingKind: optionalText(
 		kindOfMessage,
@@ -90,19 +90,19 @@ export const SERVICE_SETTINGS = {
 	),
 	ackBody: optionalText(
 		messageTemplate('answer'),
-		'Acknowledgement of each notification once it is stored (events.durable: in memory or on the disk), or, while the disk takes nothing, once all applications have it: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; left out, none. With {id} in it, a notification without an id gets none.',
+		'Acknowledgement of each notification: a text or JSON with {id}, {deviceId}, {workflowId}, {sentAt}, {sentAtMs} in it; default: none. It is sent once the notification is stored (events.durable: in memory or on the disk) or, while the disk takes nothing, once all applications have it. If it has {id} in it, a notification without an id is not acknowledged.',
 	),
 	frameContents: setting(
 		'text',
 		frameContents,
 		'auto',
-		'Messages in one frame: one; body (the JSON behind headers of STOMP); lines, array or a pointer to one (/events), at most 1000; auto (one, or up to 64 lines or records of objects).',
+		'Messages in one frame: one; body (the JSON after STOMP headers); lines, array or a pointer to an array (/events), at most 1000; auto (one, or up to 64 lines or records of objects).',
 	),
 	jsonInBinary: flag(false, 'Whether a binary frame that holds JSON is read like a text one.'),
 	ignoreKinds: list(
 		kindOfMessage,
 		64,
-		'Kinds of messages that are not notifications (answers to heartbeats, chatter): counted, not kept, run no hook.',
+		'Kinds of messages that are not notifications (answers to heartbeats, chatter): the agent counts them, but does not keep them or run a hook.',
 	),
 	maxMessageBytes: number(
 		1024,
@@ -113,17 +113,17 @@ export const SERVICE_SETTINGS = {
 	connectionLifeSeconds: optionalNumber(
 		60,
 		315_360_000,
-		'Life of a Connection that does not say its own, 60 to 315360000 seconds: it is renewed before that time is over.',
+		'Life of a Connection that does not state its own, 60 to 315360000 seconds: the agent renews it before that time is over.',
 	),
 	silenceLimitSeconds: optionalNumber(
 		0,
 		86_400,
-		'Seconds of silence that end a channel, 0 for never; left out, two pings (at least 10 s). A change is tried beside the live channel.',
+		'Seconds of silence that end a channel, 0 for never; default: two pings (at least 10 s). A change is tried beside the live channel.',
 	),
-	kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification, before type, event or kind.'),
+	kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification; it takes precedence over type, event and kind.'),
 	notificationIdPointer: optionalText(
 		pointer,
-		'JSON pointer to the id of a notification, by which duplicates are known; left out: /id.',
+		'JSON pointer to the id of a notification, by which duplicates are recognised; default: /id.',
 	),
 	closeCodes: setting(
 		'object',
@@ -133,13 +133,13 @@ export const SERVICE_SETTINGS = {
 	),
 	nextConnection: optionalText(
 		nextPlace,
-		'Place of the next Connection where it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. A change is tried beside the live channel.',
+		'Place of the next Connection, if it changes with each handshake: header:NAME of the upgrade, or a JSON pointer into a message, which is then not kept. A change is tried beside the live channel.',
 	),
 	headers: list(
 		serviceHeader,
 		32,
 		'Headers (Name: value) of every request to the service, and of the channel, such as "X-Tenant: north".',
 	),
-	headersFile: file('The same for headers that are secret: a file with one Name: value on each line; needs baseUrl.'),
+	headersFile: file('File with secret headers for the same requests, one Name: value on each line; requires baseUrl.'),
 	actOnMessages: flag(true, 'Whether workflow.changed and connection.revoked from the service are acted on.'),
 } as const;

@@ -42,9 +42,9 @@ export const PAGE_LANGUAGES = ['auto', 'en', 'de', 'fr', 'es', 'ar'] as const;
 
 /** All settings, in the order in which they are shown. */
 export const SETTINGS = {
-	baseUrl: optionalText(baseUrl, 'Address of the service; left out, the pairing code names it.'),
+	baseUrl: optionalText(baseUrl, 'Address of the service; default: the one in the pairing code.'),
 	workflowId: optionalText(workflowIdSchema, 'Workflow of this device; once set here, nothing else changes it.'),
-	deviceId: optionalText(deviceIdSchema, 'Device identifier; left out, the serial number or a generated id.'),
+	deviceId: optionalText(deviceIdSchema, 'Device identifier; default: the serial number or a generated id.'),
 	serial: optionalText(serialSchema, 'Serial number, for hardware that reports none or a wrong one.'),
 	macAddress: optionalText(cardAddressSchema, 'MAC address to report instead of the one that is found.'),
 	deviceType: setting('text', deviceTypeSchema, 'kiosk', 'Type of the device, in the words of the service.'),
@@ -64,12 +64,12 @@ export const SETTINGS = {
 		trustedOrigins: list(
 			origin,
 			64,
-			'Origins that pairing codes may come from, each with a path if only that one counts; empty asks a person the first time.',
+			'Origins that pairing codes may come from, each with a path if only that path is allowed; empty: a person confirms the first one.',
 		),
 		loopbackByScanner: flag(false, 'Whether a scanner alone may pair with a service on this machine, for trials.'),
 		rescueByScanner: flag(
 			false,
-			'Whether a scanned code of the same service is taken without a confirmation once the service refuses this device, for devices without a screen.',
+			'For devices without a screen: whether a device that its service refuses takes a scanned code of that service without a confirmation.',
 		),
 	},
 	scanner: {
@@ -79,7 +79,7 @@ export const SETTINGS = {
 			'Scanners that an unpaired device listens to: auto (what looks like one), serial, keyboard or off.',
 		),
 		device: file(
-			'The one scanner to listen to, such as /dev/serial/by-id/…; left out, idv-agent scanner list says which.',
+			'The one scanner to listen to, such as /dev/serial/by-id/…; default: the agent chooses (idv-agent scanner list shows which).',
 		),
 		baudRate: number(300, 921_600, 9600, 'Speed of a serial scanner in bits per second, 300 to 921600.'),
 		suffix: oneOf(SCAN_SUFFIXES, 'auto', 'End of a scan: cr, lf, none (a quiet moment) or auto (any of them).'),
@@ -89,7 +89,7 @@ export const SETTINGS = {
 		proxy: masked(
 			optionalText(
 				later(() => text.regex(/^https?:\/\/[^\s]+$/, 'must be a URL such as http://proxy.example:3128')),
-				'HTTP proxy for everything; left out, HTTPS_PROXY and NO_PROXY count.',
+				'HTTP proxy for all connections; default: HTTPS_PROXY and NO_PROXY.',
 			),
 		),
 		caFile: file('PEM file with certificate authorities to trust besides the built-in ones.'),
@@ -110,11 +110,11 @@ export const SETTINGS = {
 			1,
 			3600,
 			30,
-			'Seconds until what all applications have acknowledged is in no file any more; 1 to 3600, fewer wear the disk more.',
+			'Seconds after which events that all applications have acknowledged are erased from the files; 1 to 3600; a low value wears the disk.',
 		),
 		durable: flag(
 			true,
-			'Whether events are on the disk before an application gets them; false keeps them in memory only. Taken at the start.',
+			'Whether events are on the disk before an application gets them; false keeps them in memory only. A change takes effect at the next start.',
 		),
 	},
 	hooks: {
@@ -134,20 +134,20 @@ export const SETTINGS = {
 		planUrl: masked(optionalText(fetchedUrl, 'Address of the fleet plan, on any web server; default: none.')),
 		name: optionalText(
 			fleetNameSchema,
-			'Name of the fleet that this device belongs to: a plan that names another one, or none, is refused; left out, the address of the plan separates fleets.',
+			'Name of the fleet that this device belongs to: the device refuses a plan that names another fleet or none; default: the address of the plan separates fleets.',
 		),
 		publicKeys: list(
 			publicKeySchema,
 			8,
 			'Public keys (ed25519:…), one of which must have signed the plan; empty takes unsigned plans, too.',
 		),
-		intervalSeconds: number(10, 86_400, 300, 'Seconds between two looks at the fleet plan, on average; 10 to 86400.'),
+		intervalSeconds: number(10, 86_400, 300, 'Seconds between two fetches of the fleet plan, on average; 10 to 86400.'),
 		labels: list(labelSchema, 32, 'Labels of this device, by which a fleet plan chooses it.'),
 		changeLimitSeconds: number(
 			10,
 			86_400,
 			300,
-			'Seconds in which a change by the fleet plan, or of the settings that lead to the service, must be online, else the device stays as it was; 10 to 86400.',
+			'Seconds in which the device must be online after a change by the fleet plan, or of the settings that lead to the service; else it stays as it was. 10 to 86400.',
 		),
 	},
 	update: {
@@ -156,12 +156,12 @@ export const SETTINGS = {
 			30,
 			86_400,
 			300,
-			'Seconds in which a new version must come online where the one before was, and then stay so without a restart; else it is taken back. 30 to 86400.',
+			'Seconds in which a new version must come online if the old one was, and then stay online without a restart; else it is taken back. 30 to 86400.',
 		),
-		source: file('File of apt sources that alone counts for an update; left out, the one of the installed version.'),
+		source: file('The only file of apt sources that an update uses; default: the one of the installed version.'),
 		window: optionalText(
 			timeWindow,
-			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; left out, or between equal times, at any time.',
+			'Local time of the day in which a plan may begin an update, such as 02:00-05:00; default, or with equal times: at any time.',
 		),
 	},
 	telemetry: {
@@ -169,7 +169,7 @@ export const SETTINGS = {
 		otlpUrl: masked(
 			optionalText(
 				fetchedUrl,
-				'Address that takes OTLP metrics over HTTP, such as https://metrics.example.com/opentelemetry/v1/metrics; left out, nothing is sent.',
+				'Address that takes OTLP metrics over HTTP, such as https://metrics.example.com/opentelemetry/v1/metrics; default: nothing is sent.',
 			),
 		),
 		intervalSeconds: number(10, 3600, 60, 'Seconds between two deliveries of metrics, 10 to 3600.'),
@@ -183,10 +183,10 @@ export const SETTINGS = {
 		),
 		headers: list(forwardedHeaderSchema, 32, 'Headers of applications that also go to the service, such as x-tenant.'),
 		maxBytes: number(1024, 2 ** 34, 2 ** 26, 'Bytes of a forwarded body at most, 1024 to 17179869184.'),
-		idleSeconds: number(1, 3600, 30, 'Seconds in which a forwarded request may stand still, 1 to 3600.'),
+		idleSeconds: number(1, 3600, 30, 'Seconds for which a forwarded request may make no progress, 1 to 3600.'),
 	},
 	page: {
-		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; left out, there is no page.'),
+		port: optionalNumber(0, 65_535, 'Port of the page on 127.0.0.1, 0 for any free one; default: no page.'),
 		pinFile: file(
 			'File with the PIN, six or more digits, that pairing on the page asks for. Required unless baseUrl or pairing.trustedOrigins is set.',
 		),
@@ -199,7 +199,7 @@ export const SETTINGS = {
 			later(() => text.max(200, 'must have at most 200 characters')),
 			'Text on the page for people who need help, such as a telephone number; default: none.',
 		),
-		contents: flag(false, 'Whether the page shows the contents of notifications to every person before it.'),
+		contents: flag(false, 'Whether the page shows the contents of notifications to every person in front of it.'),
 	},
 	local: {
 		agentGroup: setting('text', text, 'idv-agent', 'Group whose members may use agent.sock (applications).'),
@@ -207,7 +207,7 @@ export const SETTINGS = {
 		metricsPort: optionalNumber(
 			0,
 			65_535,
-			'Port on 127.0.0.1 for /livez, /readyz and /metrics, 0 for any free one; left out, they are on the sockets only.',
+			'Port on 127.0.0.1 for /livez, /readyz and /metrics, 0 for any free one; default: on the sockets only.',
 		),
 		http: {
 			port: optionalNumber(

@@ -319,7 +319,7 @@ describe('on a device that waits for its first code', () => {
 		const at = lines.findIndex((line) => line.startsWith('baseUrl = - (default'));
 		expect(lines.slice(at, at + 4)).toEqual([
 			expect.stringMatching(/^baseUrl = - \(default\b/),
-			'  Address of the service; left out, the pairing code names',
+			'  Address of the service; default: the one in the pairing',
 			'  it.',
 			'  IDV_AGENT_BASE_URL',
 		]);
