@@ -46,7 +46,7 @@ const COMMANDS: Subcommands = {
 			.argument('[source...]', '- reads the code from standard input; a code itself is never an argument')
 			.option('--image <file>', 'read the code from a picture (PNG, JPEG or WebP)')
 			.option('--workflow <id>', 'the workflow, for a code that names none')
-			.option('--inspect', 'only show what the code would do; spends nothing')
+			.option('--inspect', 'only show what the code would do; does not use it')
 			.option('--replace', 'move a device that is paired already')
 			.option('--keep-events', 'keep the events of the service that the device leaves')
 			.option('--trust <origin>', 'the origin that you expect, such as https://id.example.com, for a first pairing')
@@ -75,26 +75,26 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./provision.runner.ts')).takeProvision),
 	hooks: (command) =>
-		command('run the commands of hooks.* for what the agent tells (systemd starts this where a hook is set)')
+		command('run the commands of hooks.* when the agent reports an event (systemd starts this if a hook is set)')
 			.option(...SET)
 			.examples({
 				'idv-agent hooks':
-					'waits for an agent, and ends when that one has no hook; idv-agent run outside of systemd starts it as well',
+					'waits for an agent, and ends if that has no hook; outside of systemd idv-agent run starts it',
 			})
 			.runs(async () => (await import('./hooks.runner.ts')).runHooks),
 	scanner: (command) =>
 		command('the code scanners of this device').subcommands({
 			list: (command) =>
-				command('devices, which one an unpaired device listens to, and why')
+				command('list scanners, which one an unpaired device listens to, and why')
 					.examples({
 						'idv-agent scanner list': 'also says why the agent cannot read one',
 						'idv-agent scanner list --json': 'for programs',
 					})
 					.runs(async () => (await import('./scanner.runner.ts')).listScanners),
 			test: (command) =>
-				command('show what a scanner reads, secrets masked; spends nothing')
+				command('show what a scanner reads, secrets masked; uses no pairing code')
 					.argument('[source]', '- reads standard input in place of a scanner')
-					.option('--device <path>', 'this device in place of the one that would be chosen')
+					.option('--device <path>', 'read this device instead of the one that the agent would choose')
 					.number('--count <number>', 'end after this number of scans', [1, 1_000_000])
 					.option(...SET)
 					.examples({
@@ -105,7 +105,7 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./scanner.runner.ts')).testScanner),
 		}),
 	'code-cache': (command) =>
-		command('compile the code of a start ahead of time (the package does so when it is installed; requires root)')
+		command('compile the startup code ahead of time (the package does so when it is installed; requires root)')
 			.examples({ 'idv-agent code-cache': 'writes a file beside the executable; a start takes a third less CPU' })
 			.runs(async () => (await import('./code-cache.runner.ts')).makeCodeCache),
 	status: (command) =>
@@ -130,7 +130,7 @@ const COMMANDS: Subcommands = {
 					.argument('<id>', 'the workflow')
 					.number('--wait <seconds>', 'how long to wait until it is live, 0 to 3600', [0, 3600], 15)
 					.examples({
-						'idv-agent workflow set checkin-2': 'waits until it is live; another status than 0: nothing has changed',
+						'idv-agent workflow set checkin-2': 'waits until it is live; if the exit status is not 0, nothing has changed',
 						'idv-agent workflow set checkin-2 --wait 0': 'only asks for it',
 					})
 					.runs(async () => (await import('./workflow.runner.ts')).setWorkflow),
@@ -145,16 +145,16 @@ const COMMANDS: Subcommands = {
 					})
 					.runs(async () => (await import('./plan.runner.ts')).showPlan),
 			forget: (command) =>
-				command('forget which plans were seen: the next one is taken whatever its revision')
-					.examples({ 'sudo idv-agent plan forget': 'after a wrong revision; the device goes on as it is meanwhile' })
+				command('forget which plans were seen: the device then takes the next one, whatever its revision')
+					.examples({ 'sudo idv-agent plan forget': 'after a wrong revision; meanwhile the device keeps running as it is' })
 					.runs(async () => (await import('./plan.runner.ts')).forgetPlan),
 		}),
 	events: (command) =>
 		command('show the events that applications receive')
-			.option('--follow', 'keep printing new ones as they arrive')
-			.option('--since <id>', 'only those after this id')
+			.option('--follow', 'keep printing new events as they arrive')
+			.option('--since <id>', 'only events after this id')
 			.examples({
-				'idv-agent events': 'the stored ones',
+				'idv-agent events': 'the stored events',
 				'idv-agent events --follow --json': 'one JSON document a line, as they arrive',
 				'idv-agent events --since 1a2b3c-7': 'after the last one that you have',
 			})
@@ -241,11 +241,11 @@ const COMMANDS: Subcommands = {
 					})
 					.runs(async () => (await import('./update.runner.ts')).showUpdates),
 			reach: (command) =>
-				command('say whether this version could be online now, by a channel beside that of the agent')
-					.examples({ 'sudo idv-agent update reach': 'as the judge of an update asks the version before' })
+				command("test whether this version could be online now, with a second channel beside the agent's")
+					.examples({ 'sudo idv-agent update reach': 'as the judge of an update tests the old version' })
 					.runs(async () => (await import('./update-reach.runner.ts')).reachService),
 			forget: (command) =>
-				command('let apt install a version again that was taken back (requires root)')
+				command('allow apt to install a version that was taken back (requires root)')
 					.argument('<version>', 'as idv-agent update show lists it')
 					.examples({ 'sudo idv-agent update forget 0.3.0': 'after its cause was mended' })
 					.runs(async () => (await import('./update.runner.ts')).forgetVersion),
@@ -267,7 +267,7 @@ const COMMANDS: Subcommands = {
 			.runs(async () => (await import('./show-version.runner.ts')).showVersion),
 	'support-bundle': (command) =>
 		command('write one file with status, checks, settings, log and versions, without secrets')
-			.option('--out <file>', 'the .tar.gz to write; default: a name with the time in this directory')
+			.option('--out <file>', 'the .tar.gz file to write; default: in this directory, with the time in its name')
 			.option(...SET)
 			.examples({
 				'sudo idv-agent support-bundle': "includes the journal; runs with the service's user and settings",

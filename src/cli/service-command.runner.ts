@@ -24,7 +24,7 @@ export const serviceCommand =
 				'key that signs Connections, made if missing: they stay valid after a restart',
 			)
 			.option('--quiet', 'do not print a line for each event')
-			.option('--transcript <file>', 'add what is said on the wire to this file, without secrets')
+			.option('--transcript <file>', 'append the exchange on the wire to this file, without secrets')
 			.option('--replay <file>', 'answer as this transcript says, instead of the published interface')
 			.examples({
 				[`${name} service --workflows checkin,checkout`]: 'prints its credentials and what happens',

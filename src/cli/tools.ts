@@ -21,12 +21,12 @@ const COMMANDS: Subcommands = {
 	service: serviceCommand(name),
 	simulate: (command) =>
 		command(TOOL_COMMANDS.simulate)
-			.requiredOption('--devices <count>', 'how many, 1 to 20000', wholeNumber('--devices', 1, 20_000))
+			.requiredOption('--devices <count>', 'number of devices, 1 to 20000', wholeNumber('--devices', 1, 20_000))
 			.requiredOption('--service <url>', 'base URL of the service')
 			.option('--i-own-this-service', 'your consent, required for a service that is not on this machine')
-			.option('--api-key-file <file>', 'the key with which all of them register')
+			.option('--api-key-file <file>', 'file with the API key with which all devices register')
 			.option('--self-registration', 'register without a credential, where the service allows it')
-			.option('--workflow <id>', 'the workflow with which they start', 'simulated')
+			.option('--workflow <id>', 'the workflow with which the devices start', 'simulated')
 			.number('--ramp <seconds>', 'start them evenly over this time; default: 50 a second', [0, 86_400])
 			.number('--for <seconds>', 'end after this time; default: at Ctrl-C', [1, 604_800])
 			.option(

@@ -19,7 +19,7 @@ const API_KEY_COMMANDS: Subcommands = {
 			)
 			.duration('--expires <time>', 'lifetime, such as 30d or 3600 (seconds); default: never expires', [1, 315_360_000])
 			.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
-			.option('--allow-unknown-permission', 'take a permission that looks like a mistyped one as it is')
+			.option('--allow-unknown-permission', 'accept a permission that looks mistyped')
 			.option('--out <file>', 'write the key to this new file (mode 0600) instead of showing it')
 			.examples({
 				'idv apikey create --name backend --permissions deeplink:write --expires 90d': '',
@@ -65,7 +65,7 @@ const DEVICE_COMMANDS: Subcommands = {
 
 const PROFILE_COMMANDS: Subcommands = {
 	add: (command) =>
-		command('add a profile; the first one is used from then on')
+		command('add a profile; the first profile is in use from then on')
 			.argument('<name>', 'its name')
 			.option('--replace', 'replace the profile with this name')
 			.examples({
@@ -114,9 +114,9 @@ const COMMANDS: Subcommands = {
 			})
 			.runs(async () => (await import('./whoami.runner.ts')).whoAmI),
 	probe: (command) =>
-		command('find the settings for the devices of a service that you may use, by trying')
+		command('find the settings for the devices of a service by trying; only for a service that you may use')
 			.option('--code-file <file>', 'use up the pairing code in this file as the credential; - for standard input')
-			.option('--workflow <id>', 'the workflow of the device, where the code names none')
+			.option('--workflow <id>', 'the workflow of the device, if the code names none')
 			.option('--yes', 'do it; without it the command only says what it would create')
 			.option('--create-key', 'also create an API key that ends after 60 s')
 			.option('--out <file>', 'write the settings to this file, for conf.d of the devices')
@@ -134,9 +134,9 @@ const COMMANDS: Subcommands = {
 				'a header (Name: value) of every request to the service, and of the channel',
 				collect,
 			)
-			.option('--headers-file <file>', 'the same for headers that are secret: one Name: value on each line')
+			.option('--headers-file <file>', 'file with secret headers, one Name: value on each line')
 			.option('--device <file>', 'write a provision.json for the device that was registered: no further code is needed')
-			.option('--transcript <file>', 'write what was said on the wire to this file, without secrets')
+			.option('--transcript <file>', 'write the exchange on the wire to this file, without secrets')
 			.examples({
 				'idv probe --url https://id.example.com --code-file code.txt --yes --out service.json': '',
 				'idv probe --workflow checkin --yes --transcript wire.jsonl': 'with an API key from the profile',

@@ -5,12 +5,12 @@ import { readMoment } from '../cli/times.runner.ts';
 /** What stops a slip before a plan is signed. */
 const brakes = (command: LazyCommand) =>
 	command
-		.option('--inventory <file>', 'every device there is: labels and ids that match none of them are errors')
+		.option('--inventory <file>', 'list of all devices: labels and ids that no device has are errors')
 		.option(
 			'--previous <file>',
-			'the plan in force: an older revision, or other content under the same one, is an error',
+			'the plan in force: an older revision, or other content under the same revision, is an error',
 		)
-		.option('--workflows <names>', 'every workflow there is: a file, or names with commas between them')
+		.option('--workflows <names>', 'all workflows: a file, or names with commas between them')
 		.option('--max-moves <share>', 'refuse a plan that moves more of the inventory, such as 10%', share)
 		.number('--allow-moves <count>', 'allow this many devices to move', [0, 100_000_000])
 		.option('--allow-workflow <id>', 'allow a workflow that no device has had yet (repeatable)', collect)
@@ -23,14 +23,14 @@ const unchecked = (command: LazyCommand) =>
 /** Where the next plan goes. */
 const step = (command: LazyCommand) =>
 	command
-		.option('--rule <name>', 'only this rule; left out, every rollout, or what the newest step has changed')
+		.option('--rule <name>', 'only this rule; default: every rollout, or the changes of the newest step')
 		.option('--key <file>', 'sign it with the private key of idv fleet keygen (repeatable)', collect)
-		.option('--fewer-keys', 'allow that a key which has signed the plan in force does not sign the next one')
-		.option('--out <file>', 'write it here; left out, it is only shown');
+		.option('--fewer-keys', 'sign the next plan with fewer keys than the plan in force')
+		.option('--out <file>', 'write it here; default: only show it');
 
 export const FLEET_COMMANDS: Subcommands = {
 	keygen: (command) =>
-		command('make a key to sign plans with')
+		command('make a key for signing plans')
 			.requiredOption('--out <file>', 'write the private key to this new file (mode 0600)')
 			.examples({ 'idv fleet keygen --out fleet.key': 'shows the public key, for fleet.publicKeys' })
 			.runs(async () => (await import('./fleet-plan.runner.ts')).makeFleetKey),
@@ -67,7 +67,7 @@ export const FLEET_COMMANDS: Subcommands = {
 			.requiredOption('--key <file>', 'the private key of idv fleet keygen')
 			.option('--out <place>', 'publish it here, a file or an address that takes PUT; default: standard output')
 			.with(brakes)
-			.option('--allow-repeat', 'allow the plan that is in force already')
+			.option('--allow-repeat', 'sign the plan in force again')
 			.with(unchecked)
 			.examples({
 				'idv fleet sign plan.json --key fleet.key --out published.json':
@@ -80,7 +80,7 @@ export const FLEET_COMMANDS: Subcommands = {
 		command('make the plan that begins the next ring')
 			.argument('<plan>', 'the plan in force, bare or signed')
 			.option('--rings <shares>', 'shares in percent after those that the plan lists (default: 1,10,50,100)', shares)
-			.option('--start-at <time>', 'when the ring begins; left out, as soon as devices take the plan', readMoment)
+			.option('--start-at <time>', 'when the ring begins; default: as soon as devices take the plan', readMoment)
 			.with(brakes)
 			.with(unchecked)
 			.with(step)
@@ -97,17 +97,17 @@ export const FLEET_COMMANDS: Subcommands = {
 			.examples({ 'idv fleet pause published.json --key fleet.key --out published.json': '' })
 			.runs(async () => (await import('./fleet-step.runner.ts')).pauseRollout),
 	rollback: (command) =>
-		command('make the plan that takes the newest step back')
+		command('make the plan that undoes the newest step')
 			.argument('<plan>', 'the plan in force, bare or signed')
 			.option('--inventory <file>', 'also count the devices that would move')
-			.option('--without-record', 'go back although the record of the rollout is damaged')
+			.option('--without-record', 'go back even if the record of the rollout is damaged')
 			.with(step)
 			.examples({ 'idv fleet rollback published.json --rule lobby --key fleet.key --out published.json': '' })
 			.runs(async () => (await import('./fleet-step.runner.ts')).rollBack),
 	status: (command) =>
 		command('show which devices do what the plan says, which do not, and why')
-			.option('--plan <file>', 'the plan, bare or signed; left out, only revisions are compared')
-			.option('--inventory <file>', 'every device that there should be, for those never seen and for labels')
+			.option('--plan <file>', 'the plan, bare or signed; default: compare only revisions')
+			.option('--inventory <file>', 'list of all devices, for labels and to find those never seen')
 			.option(
 				'--from <path>',
 				'lines of "idv-agent status --json": a file, or a directory of files (repeatable)',
@@ -119,17 +119,17 @@ export const FLEET_COMMANDS: Subcommands = {
 			.option('--min-reported <share>', 'fail if fewer of the devices whose change is due have reported', share)
 			.number(
 				'--allow-missing <count>',
-				'allow this many devices to be silent: they count neither as failed nor as not reported',
+				'allow this many devices to be silent: both limits ignore them',
 				[0, 100_000_000],
 			)
 			.option('--record', "write what was seen into the rollout's record beside the plan")
 			.option(
 				'--published <time>',
-				'when changes without startAt are due, within their spread (default: as the record says)',
+				'time from which changes without startAt are due, within their spread (default: from the record)',
 				readMoment,
 			)
-			.number('--grace-seconds <seconds>', 'a device is overdue so long after its moment', [0, 604_800], 0)
-			.number('--stale-seconds <seconds>', 'a device that was last heard longer ago is offline', [1, 31_536_000], 3600)
+			.number('--grace-seconds <seconds>', 'a device is overdue this long after its time', [0, 604_800], 0)
+			.number('--stale-seconds <seconds>', 'a device that was silent for longer is offline', [1, 31_536_000], 3600)
 			.option('--watch [seconds]', 'refresh every 30 s, or every SECONDS', wholeNumber('--watch', 1, 86_400))
 			.option('--csv', 'a line for each device')
 			.number('--revision <number>', 'without --plan: the expected revision', [1, Number.MAX_SAFE_INTEGER])
