@@ -84,7 +84,7 @@ function untilLive(
 }
 
 const ASK_ONLY = 'Try again, or ask with --wait 0 and look at idv-agent status.';
-const LOOK_FIRST = 'Look at idv-agent workflow show, and set it again if it is still meant.';
+const LOOK_FIRST = 'Look at idv-agent workflow show, and set the workflow again if you still want it.';
 
 export function createCommands(parts: CommandParts) {
 	const { clock, stateWriter, identity, workflow, links, reconciler, ensureRunning, reevaluate } = parts;

@@ -96,7 +96,7 @@ export function createLeaving({
 			const [failed] = failuresOf([...saved, ...others]);
 			if (!failed) return;
 			const { message, params } = failed;
-			const said = joinSentences('This device is unpaired, but the disk still holds something of the service', message);
+			const said = joinSentences('This device is unpaired, but the disk still holds data of the service', message);
 			const remedy =
 				failuresOf(saved).length === 0
 					? STILL_HELD

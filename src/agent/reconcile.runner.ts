@@ -22,7 +22,7 @@ import type { Base } from './base.runner.ts';
 import type { Links } from './links.runner.ts';
 
 const NEW_CODE =
-	'A code pairs a device with one address alone: bring a code of the new one (idv-agent pair --replace), or set an API key for it.';
+	'A code pairs a device with one address only: use a code of the new address (idv-agent pair --replace), or set an API key for it.';
 
 export type Reconciler = ReturnType<typeof keepReconciled>;
 

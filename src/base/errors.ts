@@ -72,14 +72,14 @@ export const CATALOGUE = {
 	...rows(retried('unreachable'), {
 		'dns-failed': 'Check the network cable or Wi-Fi and the DNS server of this site.',
 		'service-unreachable': 'Check the network and that the firewall lets this device reach the host.',
-		'connect-timeout': 'Check that a firewall does not swallow connections to the host.',
+		'connect-timeout': 'Check that no firewall drops connections to the host.',
 		'connection-lost': 'If it happens often, check the line.',
 		'connection-replaced':
 			'If it happens again, look for a second device with the same deviceId: each new channel ends the older one.',
 		'channel-silent':
 			'If it lasts, check the line, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
 		'channel-flapping':
-			'Check the line and what stands on the way (proxies, load balancers), or whether another device has the same deviceId; look at the cause in brackets.',
+			'Check the line and the proxies and load balancers on the way, or whether another device has the same deviceId; the cause is in brackets.',
 		'notifications-at-risk':
 			'Wait a few minutes: the agent learns how often to ping. If it lasts, check the firewall on the way, or set service.silenceLimitSeconds to 0 for a service that answers no ping.',
 		'duplicate-device':
@@ -109,15 +109,15 @@ export const CATALOGUE = {
 	}),
 	...rows(retried('surprising'), {
 		'certificate-expired':
-			"If this device's clock shows another day than it is, set it or let it reach a time server; if it is right, the service's operator must renew the certificate.",
+			"If this device's clock shows the wrong day, set it or let it reach a time server; if the clock is right, the service's operator must renew the certificate.",
 		'certificate-untrusted':
-			'Sign this network in if a captive portal answers. Only if the operator says that this site inspects TLS or the service has its own authority, set network.caFile or network.systemCa.',
+			'Sign in to this network if a captive portal answers. Only if the operator says that this site inspects TLS or the service has its own authority, set network.caFile or network.systemCa.',
 		'certificate-wrong-host':
 			'Check the host name in baseUrl; a captive portal or a proxy may be answering in its place.',
 		'redirect-refused':
 			'Set baseUrl to the address that the service really has; a credential is never sent on to another address.',
 		'bad-response':
-			'If the Connection token stands elsewhere in the answer, set service.tokenPointer; otherwise the operator must look at the service.',
+			'If the Connection token is elsewhere in the answer, set service.tokenPointer; otherwise the operator must look at the service.',
 		'response-too-large': 'Check that baseUrl points at the service; the operator must look at what answers there.',
 	}),
 	...rows(retried('surprising', EXIT.badData), {
@@ -158,7 +158,7 @@ export const CATALOGUE = {
 		'plan-invalid': 'Correct the plan; idv fleet check says what is wrong with it.',
 		'plan-untrusted': 'Sign the plan with idv fleet sign and the key that belongs to fleet.publicKeys.',
 		'plan-outdated':
-			'Publish a plan with a higher revision; after one that was far too high, with a higher epoch (idv-fleet-plan/2).',
+			'Publish a plan with a higher revision; after a revision that was far too high, with a higher epoch (idv-fleet-plan/2).',
 		'plan-for-other-fleet': 'Check fleet.planUrl and fleet.name; a plan names its fleet in "fleet" (idv-fleet-plan/2).',
 		'plan-unattested': 'Publish a plan that is signed with a key of fleet.publicKeys (idv fleet sign).',
 		'plan-expired':
@@ -167,7 +167,7 @@ export const CATALOGUE = {
 		'picture-unreadable': 'Give a PNG, JPEG or WebP file that this user may read.',
 		'picture-without-code': 'Take the picture again: the whole code, sharp, with a white border.',
 		'picture-with-several-codes': 'Take a picture that shows only the code that is meant.',
-		'provision-invalid': 'Correct it; a file is taken at the next start, or by idv-agent provision.',
+		'provision-invalid': 'Correct it; the next start takes the file, or idv-agent provision.',
 		'body-invalid': 'Correct the fields named in the answer.',
 		'body-too-large': 'Send less; the message names the limit.',
 	}),
@@ -198,10 +198,10 @@ export const CATALOGUE = {
 	...rows(ask(EXIT.configuration), {
 		'open-to-first-comer': 'Set baseUrl, or pairing.trustedOrigins, to the service that this device is meant for.',
 		'workflow-fixed': 'Change workflowId where it is set, or use a code without a workflow.',
-		'file-exposed': 'Give the file to root, with mode 0644, or 0640 for one with a secret in it.',
+		'file-exposed': 'Make root the owner of the file, with mode 0644, or 0640 if it holds a secret.',
 		'fleet-key-invalid': 'Give a key that idv fleet keygen has made.',
 		'settings-invalid': 'Correct the settings named in the message; idv-agent config check shows the rest.',
-		'credential-ending': 'Put a newer one into its file before it ends; a changed file is tried at once.',
+		'credential-ending': 'Put a newer credential into its file before this one ends; a changed file is tried at once.',
 		'settings-unreadable': "Make sure the file exists and the agent's user can read it.",
 		'restart-needed': 'Start the agent again: systemctl restart idv-agent.',
 		'identity-changed':
@@ -211,7 +211,7 @@ export const CATALOGUE = {
 		'pairing-uncertain':
 			'Try the same code again. If it is refused, check whether the device is listed in the service, and ask for a new pairing code.',
 		'settings-not-followed':
-			'Correct the settings that the message names; a changed setting is tried at once, idv-agent reconnect tries the same again.',
+			'Correct the settings that the message names; a changed setting is tried at once, idv-agent reconnect tries the same settings again.',
 		'pairing-under-way': 'Wait for the other pairing to end and look at the status.',
 		'plan-not-followed':
 			'Correct the workflow in the plan, or have the service accept it; the device stays where it was.',
@@ -321,7 +321,7 @@ export const knownCode = (code: string): ErrorCode =>
 export function toFailure(error: unknown): Failure {
 	if (error instanceof AgentError) return error.failure;
 	if (error instanceof Error && 'syscall' in error && error.syscall === 'uv_cwd')
-		return failure('usage', 'The directory in which this was started is not there any more.', {
+		return failure('usage', 'The directory in which this command was started does not exist any more.', {
 			remedy: 'Change to another directory, and try again.',
 		});
 	return failure('internal', error instanceof Error ? `${error.name}: ${error.message}` : String(error));

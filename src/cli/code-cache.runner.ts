@@ -42,7 +42,7 @@ export async function makeCodeCache(shell: Shell, _flags: unknown): Promise<void
 		await service.close();
 		await rm(directory, { recursive: true, force: true });
 	}
-	shell.answer({ made: true }, 'Compiled ahead what a start needs.');
+	shell.answer({ made: true }, 'Compiled the startup code.');
 }
 
 /** As much of a service as a start needs: it answers every registration, and takes every channel. */

@@ -33,7 +33,7 @@ export class LazyCommand extends Command {
 		return this.on(`option:${option.name()}`, () => {
 			if (isGiven && this.name() !== 'run')
 				throw new AgentError('usage', `${option.long} is given twice, and takes one value.`, {
-					remedy: 'Give it once, with the value that is meant.',
+					remedy: 'Give it only once, with the right value.',
 				});
 			isGiven = true;
 		});

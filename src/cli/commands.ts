@@ -130,7 +130,8 @@ const COMMANDS: Subcommands = {
 					.argument('<id>', 'the workflow')
 					.number('--wait <seconds>', 'how long to wait until it is live, 0 to 3600', [0, 3600], 15)
 					.examples({
-						'idv-agent workflow set checkin-2': 'waits until it is live; if the exit status is not 0, nothing has changed',
+						'idv-agent workflow set checkin-2':
+							'waits until it is live; if the exit status is not 0, nothing has changed',
 						'idv-agent workflow set checkin-2 --wait 0': 'only asks for it',
 					})
 					.runs(async () => (await import('./workflow.runner.ts')).setWorkflow),
@@ -146,7 +147,9 @@ const COMMANDS: Subcommands = {
 					.runs(async () => (await import('./plan.runner.ts')).showPlan),
 			forget: (command) =>
 				command('forget which plans were seen: the device then takes the next one, whatever its revision')
-					.examples({ 'sudo idv-agent plan forget': 'after a wrong revision; meanwhile the device keeps running as it is' })
+					.examples({
+						'sudo idv-agent plan forget': 'after a wrong revision; meanwhile the device keeps running as it is',
+					})
 					.runs(async () => (await import('./plan.runner.ts')).forgetPlan),
 		}),
 	events: (command) =>

@@ -33,7 +33,7 @@ export async function acceptIdentity(shell: Shell, flags: AskFlags & { readonly 
 	const client = clientFor(shell, flags);
 	const before = (await client.request('admin', 'GET', LOCAL_ROUTES.identity)) as IdentityReport;
 	if (before.warnings.length === 0)
-		return shell.answer({ changed: false, ...before }, 'Nothing has changed that has to be accepted.');
+		return shell.answer({ changed: false, ...before }, 'Nothing has changed, so there is nothing to accept.');
 	if (!shell.isJson) for (const { message } of before.warnings) shell.line(message);
 	const question = `Is this still device ${before.deviceId.value}, with a part replaced?`;
 	if (!flags.yes && (shell.isJson || !(await confirm(shell, question))))
@@ -83,7 +83,7 @@ function printReport(shell: Shell, { deviceId, serial, macAddress, pinned, rejec
 	shell.line(
 		pinned
 			? '\nPinned: it stays as it was at the pairing.'
-			: '\nNot pinned: a pairing does that. A device that has registered keeps its id.',
+			: '\nNot pinned: pairing pins it. A device that has registered keeps its id.',
 	);
 	if (rejected.length > 0) {
 		shell.line('\nLooked at and not taken:');

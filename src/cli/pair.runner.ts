@@ -64,7 +64,7 @@ export async function pair(shell: Shell, flags: PairFlags, from: readonly string
 	if (!shell.isJson) printPreview(shell, preview);
 	if (flags.inspect) {
 		if (preview.problem) shell.fail(asFailure(preview.problem), { preview });
-		else shell.answer(preview, '\nNothing was spent: without --inspect the device is paired with this code.');
+		else shell.answer(preview, '\nThe code was not used: without --inspect the command pairs the device with it.');
 		return;
 	}
 	const agreed = await settle(shell, preview, request);
@@ -153,7 +153,7 @@ async function settle(shell: Shell, preview: PairPreview, request: PairRequest):
 			return { ...request, trustOrigin: origin };
 		if (shell.caller.stdin.isTTY)
 			throw new AgentError('origin-unconfirmed', 'You have not confirmed the host, so the code was not sent.', {
-				remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that one.',
+				remedy: 'Ask the issuer of the code which service this device belongs to, and scan a code of that service.',
 			});
 	}
 	throw unsent(asError(asFailure(problem)));

@@ -126,14 +126,10 @@ async function open(
 		);
 	// Two readers would both act on a code: a keyboard scanner can be open twice, and the agent would spend the code.
 	if ((await askAgent(shell, flags))?.devices.some(({ open: isOpen, node }) => isOpen && node === device.node))
-		throw new AgentError(
-			'scanner-failed',
-			`The agent itself listens to ${device.path}: it would spend what is scanned.`,
-			{
-				remedy:
-					'Scan the code and look at idv-agent status for what became of it, or stop the agent for the test (systemctl stop idv-agent).',
-			},
-		);
+		throw new AgentError('scanner-failed', `The agent itself listens to ${device.path}: it would use a scanned code.`, {
+			remedy:
+				'Scan the code and look at the result in idv-agent status, or stop the agent for the test (systemctl stop idv-agent).',
+		});
 	const { openScanner } = await import('../scanning/open.edge.ts');
 	const opened = await openScanner(device, settings, listener);
 	if (!shell.isJson) shell.line(`Reading ${device.path}. Scan something; Ctrl-C ends.`);
@@ -166,7 +162,7 @@ async function show(
 			code.token.length >= SHOWS_LAST && endsWithToken(text, code) ? `, the last one is ${code.token.at(-1)}` : '';
 		shell.line(`${parts.join(', ')}; its token is masked (${length} characters${last})`);
 		if (typed) shell.line(`  ${describeTyped(typed)}`);
-		if (refused) shell.line(`  No scanner may bring it: ${sentenceOf(refused, 'over')}`);
+		if (refused) shell.line(`  A scanner may not pair with it: ${sentenceOf(refused, 'over')}`);
 		if (preview && preview.changes.length > 0) shell.line(`  here it ${preview.changes.join(', ')}`);
 		if (preview?.problem && preview.problem.message !== refused?.message)
 			shell.line(`  ${sentenceOf(preview.problem, 'over')}`);

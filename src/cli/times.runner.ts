@@ -22,7 +22,7 @@ export function readTime(option: string, text: string): string {
 	const at = new Date(atMs);
 	if (!Number.isNaN(at.getTime())) return at.toISOString();
 	throw new AgentError('usage', `${option} is not a time.`, {
-		remedy: 'Write it as 2026-11-21 or 2026-11-21T06:00:00Z, or as 30m, 2h or 3d for so long ago.',
+		remedy: 'Write it as 2026-11-21 or 2026-11-21T06:00:00Z, or as an age: 30m, 2h or 3d.',
 	});
 }
 

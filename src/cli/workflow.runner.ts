@@ -71,7 +71,7 @@ async function reportKept(shell: Shell, client: LocalClient, workflowId: string,
 
 function outcomeOf(asked: string, wanted: string | null, live: string | null): string {
 	if (wanted === asked && live === null)
-		return `The device goes on to ${asked}: another command has asked for it, or the service has registered it and ended the channel from before.`;
+		return `The device changes to ${asked}: another command has asked for it, or the service has registered it and ended the earlier channel.`;
 	if (live === null || live === wanted) return `Nothing has changed: ${wanted} stays.`;
 	return `This command has changed nothing: ${live} is live, and another command has asked for ${wanted ?? 'none'}.`;
 }

@@ -50,7 +50,7 @@ export type Asked = Pick<Sent, 'method' | 'path'> & {
 
 /** Also of a line of a stream: an event of 16 MiB, the most that `service.maxMessageBytes` permits, grows sixfold in JSON if its characters are control characters. */
 export const MAX_ANSWER_BYTES = 100 * 1024 * 1024;
-export const LOOK_FIRST = 'It may have been carried out: look before you repeat it.';
+export const LOOK_FIRST = 'The request may have been carried out: check before you repeat it.';
 const TRY_AGAIN = 'Try again; if it repeats, look at its log: journalctl -u idv-agent.';
 
 /** Declared, not inferred: the declarations that applications get can name no inferred `AbortSignal`. */
@@ -245,13 +245,13 @@ function explain(error: unknown, socketPath: string): unknown {
 }
 
 const brokenOff = (cause?: unknown) =>
-	new AgentProblem(0, 'connection-lost', 'The agent broke the connection off.', LOOK_FIRST, { cause });
+	new AgentProblem(0, 'connection-lost', 'The agent ended the connection.', LOOK_FIRST, { cause });
 const timedOut = (message: string) => new AgentProblem(0, 'request-timeout', message, TRY_AGAIN);
 const tooLarge = (maxBytes = MAX_ANSWER_BYTES) =>
 	new AgentProblem(0, 'response-too-large', `More than ${maxBytes} bytes came.`, 'Ask for less at a time.');
 /** Something other than the agent answers, or an agent that this program does not know. */
 export const unreadable = (message: string) =>
-	new AgentProblem(0, 'bad-response', message, 'Check that the socket is that of idv-agent, and of the same version.');
+	new AgentProblem(0, 'bad-response', message, 'Check that the socket belongs to idv-agent, and to the same version.');
 
 /** Whether to try again: the agent is away, restarts, or has too much to do. */
 export const passes = ({ status, code }: AgentProblem): boolean =>

@@ -180,7 +180,7 @@ function toResponse(answer: IncomingMessage, method: string, { signal, end }: En
 				end();
 			} catch (cause) {
 				signal.throwIfAborted();
-				end(new AgentProblem(0, 'connection-lost', 'The answer broke off before its end.', LOOK_FIRST, { cause }));
+				end(new AgentProblem(0, 'connection-lost', 'The answer was cut off before its end.', LOOK_FIRST, { cause }));
 				throw signal.reason;
 			}
 		},

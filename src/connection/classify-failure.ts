@@ -14,11 +14,11 @@ import { refusalIn, unreadAnswer } from './unread-answer.ts';
 export const SUBPROTOCOL_REMEDY = 'Set service.subprotocol to the one that the service asks for in its answer.';
 /** For what is found by its form alone. */
 const UPGRADE_REMEDY =
-	'If a proxy such as nginx stands before the service, have it pass the headers Upgrade and Connection on; otherwise check baseUrl and service.channelPath.';
+	'If a proxy such as nginx is in front of the service, let it pass on the headers Upgrade and Connection; otherwise check baseUrl and service.channelPath.';
 const FIREWALL_REMEDY =
 	'A firewall or a proxy in front of the service refused this request with a page of its own: have it let this device through.';
 const PAGE_REMEDY =
-	'A page refused this request, of the service or of a firewall or proxy in front of it: ask the operator of the service to allow this device, and those who run such a firewall or proxy to let it through.';
+	'A web page of the service, or of a firewall or proxy in front of it, refused this request: ask the operator of the service to allow this device, and the operator of the firewall or proxy to let it through.';
 const pageRemedy = ({ headers, body }: HttpAnswer) => (isOfFirewall(headers, body) ? FIREWALL_REMEDY : PAGE_REMEDY);
 /** Of a body that says no, in characters: its words come early in it, also before a stack trace. */
 const MAX_REFUSAL = 256 * 1024;

@@ -101,17 +101,17 @@ export function classifyNetworkError(error: unknown, context: NetworkContext): F
 	if (facts.codes.includes('HPE_HEADER_OVERFLOW'))
 		return failure('bad-response', `The headers of the answer of ${host} have more than ${MAX_HEAD_BYTES} bytes.`, {
 			params: { host },
-			remedy: 'Have the service, or what stands in front of it, send fewer or shorter headers.',
+			remedy: 'Let the service, or the proxy in front of it, send fewer or shorter headers.',
 		});
 	if (facts.codes.some((code) => /^(?:Z|ZSTD|ERR__ERROR)_/.test(code)))
 		return failure('bad-response', `The answer of ${host} is compressed, and its compression is damaged.`, {
 			params: { host },
-			remedy: 'Look at what compresses answers: the service, or what stands in front of it.',
+			remedy: 'Check what compresses answers: the service, or a proxy in front of it.',
 		});
 	if (facts.codes.some((code) => code.startsWith('HPE_')))
-		return failure('bad-response', `What answers at ${host} does not speak proper HTTP.`, {
+		return failure('bad-response', `The program that answers at ${host} does not speak proper HTTP.`, {
 			params: { host },
-			remedy: 'Check host and port in baseUrl, and what stands between this device and the service.',
+			remedy: 'Check host and port in baseUrl, and any proxy between this device and the service.',
 		});
 	if (facts.names.includes('AbortError'))
 		return failed('connection-lost', `The attempt to reach ${host} was given up.`);
@@ -146,7 +146,8 @@ function lostThroughProxy(host: string, proxy: string, reason: string | undefine
 	const lost = `The connection to ${host} through the proxy ${proxy} was lost${inBrackets(reason)}`;
 	return failure('connection-lost', `${lost} after the proxy had accepted it: the proxy or the service has ended it.`, {
 		params: { host, proxy, ...(reason !== undefined && { reason }) },
-		remedy: 'If it happens often, look at the proxy as well as at the service: from here, it may be either.',
+		remedy:
+			'If it happens often, check both the proxy and the service: this device cannot tell which of them ends connections.',
 	});
 }
 
@@ -156,7 +157,7 @@ function stalledInTls({ host, proxy }: NetworkContext): Failure {
 	return failure('tls-failed', `${accepts}, but ${whose} part of the TLS handshake does not arrive.`, {
 		params: { host, ...(proxy && { proxy }), reason: 'stalled' },
 		remedy:
-			'If no device reaches it, the operator must look at what hangs there. If others do, something on the way of this one drops large packets: lower its MTU (try 1280), or have the network let ICMP "fragmentation needed" through.',
+			'If no device reaches it, the operator must look at what hangs there. If other devices do, something on the way of this device drops large packets: lower its MTU (try 1280), or have the network let ICMP "fragmentation needed" through.',
 	});
 }
 
@@ -204,7 +205,7 @@ function certificateFailure(code: ErrorCode, reason: string, host: string, seen:
 }
 
 const NOT_YET =
-	"If this device's clock shows another day than it is, set it or let it reach a time server; if it is right, the service's operator must put a certificate there that is valid already.";
+	"If this device's clock shows the wrong day, set it or let it reach a time server; if the clock is right, the service's operator must install a certificate that is valid already.";
 
 const inWords = ({ subject, issuer }: ShownNames) => `"${shortName(subject)}", signed by "${shortName(issuer)}"`;
 /** Anyone may write anything into a certificate. */
@@ -228,7 +229,7 @@ export function proxyAnswered(told: ProxyAnswer, host: string): Failure {
 		return failure('proxy-failed', `The proxy has too much to do (429): it did not connect to ${host}.`, {
 			params,
 			remedy:
-				'Wait a few minutes. If it lasts, ask who runs the proxy; the credential of this device is not in question.',
+				'Wait a few minutes. If it lasts, ask the operator of the proxy; the credential of this device is not in question.',
 		});
 	if (status >= 400 && status < 500)
 		return failure('proxy-refused', `The proxy refused a connection to ${host} (${status}).`, { params });
@@ -377,7 +378,7 @@ export function fellSilent(
 	if (!silent.hasAnswered) return failure('channel-silent', message, { params });
 	const look = proxy
 		? `the proxy ${proxy} does not pass anything on, or the network on either side of it is silent. If it lasts, look at the proxy first`
-		: 'the line is silent. If it lasts, check the network of this site and what stands on the way (router, firewall)';
+		: 'the line is silent. If it lasts, check the network of this site and the devices on the way (router, firewall)';
 	const remedy = `Pings were answered on this channel before: ${look}.`;
 	return failure('channel-silent', message, { params, remedy });
 }

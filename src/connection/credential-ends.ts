@@ -20,7 +20,7 @@ export function tellEnds(ends: readonly CredentialEnd[], nowMs: number): Failure
 		if (fromMs > nowMs) {
 			const [from, now] = [fromMs, nowMs].map((ms) => new Date(ms).toISOString());
 			const message = `${what} in ${path} is not valid before ${from}, and the clock of this device shows ${now}.`;
-			const remedy = 'Set the clock if it is wrong (timedatectl); otherwise put one into the file that is valid now.';
+			const remedy = 'Set the clock if it is wrong (timedatectl); otherwise put one that is valid now into the file.';
 			return [failure('settings-invalid', message, { remedy, params: { file: path, from: `${from}` } })];
 		}
 		if (atMs - nowMs > BEFORE_MS) return [];

@@ -17,7 +17,8 @@ export function asPassing(told: Failure, { outweighed }: NextAttempt): Failure {
 
 const OTHER_CAUSE = {
 	surprise: 'this device was online lately, so something else may answer for the service now',
-	refusal: 'this device was online lately, and a service in a bad minute refuses what it takes a moment later',
+	refusal:
+		'this device was online lately, and a service with a passing fault may refuse what it accepts a moment later',
 	address: 'the name of the service has another address, which is tried next',
 } as const;
 

@@ -83,9 +83,8 @@ export function toldOfNext(state: State, baseUrl: string, asked: Asked): Failure
 	const { worked, refused, times } = knownOf(state, baseUrl);
 	const { inForce: wanted } = asked;
 	if (wanted !== null && wanted === refused && times >= TOLD_AFTER) {
-		const message = `service.nextConnection: what ${wanted} names has opened no channel the last times: the service refused it, and the device went on with the Connection from before, or registered again.`;
-		const remedy =
-			'Correct service.nextConnection, or take it out where a Connection is good for more than one channel.';
+		const message = `service.nextConnection: what ${wanted} names has opened no channel the last times: the service refused it, and the device continued with the earlier Connection, or registered again.`;
+		const remedy = 'Correct service.nextConnection, or remove it if a Connection is good for more than one channel.';
 		return failure('settings-invalid', message, { remedy });
 	}
 	const newest = state.connections.at(-1);
@@ -93,6 +92,6 @@ export function toldOfNext(state: State, baseUrl: string, asked: Asked): Failure
 		newest?.from === worked && !newest?.worked && !newest?.refused && placesOfNext(state, baseUrl, asked)[0] === worked;
 	if (worked === null || worked === wanted || !goesOn) return null;
 	const isNow = wanted === null ? 'is not set any more' : `is ${wanted} now`;
-	const message = `service.nextConnection ${isNow}, and the service still names the next Connection in ${worked}, by which channels have opened: the device goes on with that one.`;
+	const message = `service.nextConnection ${isNow}, and the service still names the next Connection in ${worked}, and channels have opened with that: the device continues to use it.`;
 	return failure('settings-invalid', message, { remedy: `Set service.nextConnection to ${worked} again.` });
 }

@@ -98,7 +98,7 @@ export function tellRefused(
 	const named = apiKeyFile === null ? 'user and password' : 'API key';
 	const meanwhile =
 		workedCredential !== null && workedCredential.id !== id && workedCredential.baseUrl === baseUrl
-			? 'until another one is there, this device registers with the one from before'
+			? 'until there is another one, this device registers with the earlier one'
 			: 'when the Connection ends, this device cannot register again';
 	const message = `${host} has refused the ${named} in ${path} since ${refused.at}; ${meanwhile}.`;
 	const remedy = `Put a valid credential into ${path}; a changed file is tried at once. Or have the operator allow this one.`;

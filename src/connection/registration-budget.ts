@@ -75,7 +75,7 @@ const BECAUSE: Record<Cause, string> = {
 	service: 'since its service moved it, ended its Connections or left it without an answer as often',
 };
 const REMEDIES: Record<Cause, string> = {
-	site: 'Wait a few minutes: the newest is taken then. Look at what changes the settings or the fleet plan of this device so often.',
+	site: 'Wait a few minutes: the newest registration is then made. Look at what changes the settings or the fleet plan of this device so often.',
 	service:
 		'Wait a few minutes. The operator of the service must look at why this device is moved, renewed or left without an answer so often.',
 };

@@ -61,7 +61,7 @@ export function followSettings(parts: {
 		const last = changed.problems.at(-1);
 		if (left && last && !changed.holdsTogether)
 			return { changed, problems: changed.problems.with(-1, { ...last, message: joinSentences(last.message, left) }) };
-		if (left) log.warn(`${left} What it has set no longer counts.`, { code: 'settings-unreadable' });
+		if (left) log.warn(`${left} Its settings are no longer in force.`, { code: 'settings-unreadable' });
 		return { changed, problems: changed.problems };
 	}
 

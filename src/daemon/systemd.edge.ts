@@ -87,7 +87,7 @@ function datagramsTo(name: string): ((text: string) => void) | null {
 	const ffi = loadForeignFunctions();
 	if (!ffi) {
 		process.emitWarning(
-			`systemd is told nothing: this takes Node 26.1 or newer, or a unit with OpenFile=${name}:${NOTIFY_NAME}`,
+			`systemd gets no notice: this requires Node 26.1 or newer, or a unit with OpenFile=${name}:${NOTIFY_NAME}`,
 		);
 		return null;
 	}

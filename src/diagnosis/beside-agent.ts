@@ -9,7 +9,7 @@ import type { Finding } from './checks.ts';
 /** After the line was made: the agent's channel goes the same way, which is slow. A line that cannot be made may be dead. */
 const LATE: ReadonlySet<ErrorCode> = new Set(['handshake-timeout', 'request-timeout']);
 const SLOW =
-	'The agent is online all the same, by its channel from before: the way to the service is slow or busy, or loses large packets. Look again in a minute; if it repeats, have the line measured.';
+	'The agent is still online, by its earlier channel: the way to the service is slow or busy, or loses large packets. Look again in a minute; if it repeats, have the line measured.';
 const STILL_OPEN = "The agent's channel from before is still open; within a minute it shows whether that one works.";
 
 export function besideAgent(found: Finding, { state, problem }: Pick<Status, 'state' | 'problem'>): Finding {

@@ -145,7 +145,7 @@ export function assessUntold(warnings: Status['warnings'], before: readonly Find
 			return isSame || finding.message.includes(message.split(/\.(?: |$)/)[0] ?? message);
 		});
 	const [first, ...others] = warnings.map(asFailure).filter((one) => !isTold(one));
-	if (!first) return ok('It warns of nothing that is not told above.');
+	if (!first) return ok('It has no warning besides those above.');
 	return warning(together([first, ...others]));
 }
 

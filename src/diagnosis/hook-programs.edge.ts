@@ -29,7 +29,7 @@ function whyHookCannotRun(program: string, paths: readonly string[]): string | n
 	const fault = whyNotRun(program);
 	if (fault !== null) return fault;
 	const [, interpreter] = /^#![ \t]*([^ \t\n]+)/.exec(beginningOf(program)) ?? [];
-	if (interpreter?.endsWith('\r')) return 'has line ends of Windows, with which its first line names no program';
+	if (interpreter?.endsWith('\r')) return 'has Windows line ends, so that its first line does not name a program';
 	const missing = interpreter === undefined ? null : whyNotRun(interpreter);
 	return missing === null ? null : `begins with #!${interpreter}, which ${missing}`;
 }

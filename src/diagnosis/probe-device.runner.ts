@@ -155,7 +155,7 @@ async function findDamagedLogs(
 const goneState = (stateDir: string) =>
 	failure('state-unwritable', `${stateDir} is gone, or is not that of the agent, which runs.`, {
 		remedy:
-			'If it was removed or its disk is not mounted, put it back before the agent is restarted: a restart without it is that of a device that was never paired.',
+			'If it was removed or its disk is not mounted, put it back before the agent is restarted: without it the agent starts as on a device that was never paired.',
 	});
 
 /** The agent creates the directory when it first starts, if it may. */

@@ -101,7 +101,7 @@ function asPlain(body: Uint8Array, encoding: string | undefined, maxBytes: numbe
 		throw new AgentError('plan-invalid', `${host} sent the fleet plan with an unsupported Content-Encoding.`, {
 			remedy: 'Have the server send it as it is, or with gzip.',
 		});
-	throw new AgentError('plan-invalid', `What ${host} sent cannot be unpacked as its Content-Encoding says.`, {
+	throw new AgentError('plan-invalid', `The answer of ${host} cannot be unpacked as its Content-Encoding says.`, {
 		remedy: 'Look at what the server really sends; the plan from before stays in force.',
 	});
 }

@@ -34,7 +34,7 @@ const DEADLINE_MS = 60_000;
 const PLAN_KEYS = { action: 'planKeysChanged', entrance: 'settings', result: 'ok' };
 const PLAN_RECEIVED = { action: 'planReceived', entrance: 'plan' };
 const UNATTESTED =
-	'None of the keys in fleet.publicKeys has signed the fleet plan that this device follows. The device goes on with it and begins nothing more by it.';
+	'None of the keys in fleet.publicKeys has signed the fleet plan that this device follows. The device continues with this plan, but begins nothing more from it.';
 
 export interface FleetParts {
 	/** Its wall clock shows the time that is believed. */

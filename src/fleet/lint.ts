@@ -7,7 +7,7 @@ export interface Finding {
 	/** `error`: surely not meant; `note`: worth a look. */
 	readonly level: 'error' | 'note';
 	readonly path: readonly (string | number)[];
-	/** The fault, to follow the path: `can never count: …`. */
+	/** The fault, to follow the path: `can never apply: …`. */
 	readonly what: string;
 }
 
@@ -23,7 +23,7 @@ export function checkPlan(plan: FleetPlan, nowMs?: number): Finding[] {
 		const hidden = hiddenBy(rule.match, before);
 		if (hidden) {
 			const names = [...hidden].map((earlier) => plan.rules[earlier]?.name).join(', ');
-			const what = `can never count: everything that it fits is taken by ${hidden.size === 1 ? 'rule' : 'rules'} ${names} before it`;
+			const what = `can never apply: everything that it matches is taken by ${hidden.size === 1 ? 'rule' : 'rules'} ${names} before it`;
 			findings.push({ level: 'error', path: ['rules', index], what: `(${rule.name}) ${what}` });
 		} else findings.push(...overlaps(plan.rules, index, compiled));
 		findings.push(...oddRollout(rule, rule.rollout, ['rules', index, 'rollout']));
@@ -154,7 +154,7 @@ function overlaps(rules: readonly PlanRule[], index: number, compiled: readonly 
 		const shared = sharedValues(compiled[at] ?? {}, own);
 		if (!shared) return [];
 		const example = shared.length > 0 ? ` (${shared.join(', ')})` : '';
-		const what = `(${rule.name}) may fit devices that rule ${earlier.name} fits${example}; that one comes first and counts`;
+		const what = `(${rule.name}) may match devices of rule ${earlier.name}${example}; that rule comes first and applies`;
 		return [note(['rules', index], what)];
 	});
 }

@@ -83,7 +83,7 @@ function readValue(
 	if (mayBePattern) {
 		const bare = given.endsWith('*') ? given.slice(0, -1) : given;
 		if (bare.includes('*')) return { fault: 'may have a * at its end only' };
-		if (bare === '') return { fault: 'must not be empty; what is for all devices stands in "defaults"' };
+		if (bare === '') return { fault: 'must not be empty; put what is for all devices into "defaults"' };
 		if (given !== bare) return { value: given };
 	}
 	const read = value.safeParse(given);

@@ -137,7 +137,7 @@ export function checkRevision(
 		throw new AgentError('plan-outdated', message);
 	}
 	if (floor && order === 0 && plan.digest !== floor.digest) {
-		const message = `The fleet plan says something else under revision ${plan.revision} than it did before.`;
+		const message = `The fleet plan has other content than before under the same revision ${plan.revision}.`;
 		throw new AgentError('plan-outdated', message, { remedy: 'Publish the changed plan with a higher revision.' });
 	}
 	return (record.waiting ?? record.taken)?.digest === plan.digest ? 'known' : 'new';
@@ -155,7 +155,7 @@ export function checkFleet(fleet: string | undefined, { name }: PlanTrust): void
 export function endedTrust({ taken }: Pick<PlanRecord, 'taken'>, wallMs: number): Failure | null {
 	if (!taken || taken.validUntilMs === null || !hasEnded(taken, wallMs)) return null;
 	const validUntil = new Date(taken.validUntilMs).toISOString();
-	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. The device goes on as it is.`;
+	const message = `The fleet plan is frozen or forgotten: revision ${taken.revision} was valid until ${validUntil}, and no newer one has come. The device keeps running as it is.`;
 	return failure('plan-expired', message, { params: { revision: taken.revision, validUntil } });
 }
 

@@ -126,7 +126,7 @@ function readPayload(
 	const { where, isForPeople } = source;
 	if (outline.isTooMuch) {
 		const { parts, values, names } = MAX_OF_PLAN;
-		const fault = `it holds more than ${parts} objects, lists and names, more than ${values} values, more than ${names} different names, or lists in lists beyond any plan`;
+		const fault = `it holds more than ${parts} objects, lists and names, more than ${values} values, more than ${names} different names, or lists nested too deeply`;
 		return refused(failure('plan-invalid', `${where}: ${fault}.`));
 	}
 	const parsed = parse(source, outline);

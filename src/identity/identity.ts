@@ -389,7 +389,7 @@ function describeChanges(
 		: changed.map((part) => `A part of this device has changed: ${describe[part]}.`);
 	if (reports.length === 0 && isBare(then, now) && !then.acceptedBare)
 		reports.push(
-			`Nothing of the hardware is here by which this device was known ${when}: neither a serial number nor a network card of a maker.`,
+			`The hardware by which this device was known ${when} is gone: there is no serial number and no network card of a maker.`,
 		);
 	return reports.map((message) => failure('identity-changed', message));
 }

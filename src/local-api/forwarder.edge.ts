@@ -170,7 +170,7 @@ export function createForwarder(options: ForwarderOptions): Forward {
 
 const callerStoodStill = () =>
 	new ForwardError(
-		failure('request-timeout', 'The application did not go on with its request.', {
+		failure('request-timeout', 'The application did not continue its request.', {
 			remedy: 'Send the body, and read the answer, without a pause.',
 		}),
 		408,
@@ -179,7 +179,7 @@ const callerStoodStill = () =>
 const serviceWasSilent = ({ host }: URL, idleMs: number) =>
 	new ForwardError(
 		failure('request-timeout', `${host} did not answer for ${idleMs / 1000} s.`, {
-			remedy: 'Look whether the service has carried the request out before you repeat it.',
+			remedy: 'Check whether the service has carried out the request before you repeat it.',
 			params: { host },
 		}),
 	);

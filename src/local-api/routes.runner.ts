@@ -164,7 +164,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		}),
 		row('POST', LOCAL_ROUTES.forget, APPLICATIONS, 'forgetConsumer', {
 			summary: 'Reports that a consumer is out of use: no contents are kept for it any more.',
-			description: 'Under the same name again it is a new one, which has acknowledged nothing.',
+			description: 'If the name is used again, it is a new consumer, which has acknowledged nothing.',
 			body: forgetRequestSchema,
 			answers: { 200: answer('Whether it was known.', 'ForgetResult') },
 			async handle({ body: { consumer }, application }) {
@@ -209,7 +209,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 		}),
 		row('POST', LOCAL_ROUTES.leases, APPLICATIONS, 'holdLease', {
 			summary: 'Reports that a verification is in progress: a workflow change waits for it.',
-			description: `For ${DEFAULT_LEASE_SECONDS} s unless it says otherwise; a change waits for it no longer than workflow.maxDeferSeconds. A restart of the agent leaves it what is left of it, a boot of the machine ends it: renew it while the work continues.`,
+			description: `The lease lasts ${DEFAULT_LEASE_SECONDS} s unless the request says otherwise; a change waits for it no longer than workflow.maxDeferSeconds. It keeps its remaining time over a restart of the agent, and ends when the machine starts again: renew it while the work continues.`,
 			body: leaseRequestSchema,
 			answers: LEASES,
 			handle(request) {

@@ -80,7 +80,7 @@ function rollbackBy(
 	const isLost = withoutRecord && record === NO_RECORD;
 	if (isLost)
 		shell.warn(
-			`${place} is damaged or not there. Its knowledge is lost: which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
+			`${place} is damaged or not there. It is not known any more which versions were ordered before, so none is ordered again, and what devices were seen with. A new record takes its place.`,
 		);
 	const bySealed = askSealed(shell, record, place, keys);
 	const ringsOf = (rule: string | null, version: string) => {
@@ -112,7 +112,7 @@ const NOTHING: Readonly<Record<Step['kind'] | 'noted' | 'unnoted' | 'unknown' | 
 	unnoted: 'No ring is still to come; with --out, next-ring begins none either.',
 	unknown: 'No ring is still to come, and its record does not know it: next-ring may begin one of --rings.',
 	repeated:
-		'By its record, the command that signed it did not see it published. It is published, and nothing goes further now: once this was said with --out, the same command goes on.',
+		'By its record, the command that signed it did not see it published. It is published, and this command stops here: once it has said so with --out, the same command continues.',
 	'next-ring': 'It has no rollout with a ring to come; there is nothing to do.',
 	pause: 'No ring is still to come; there is nothing to pause.',
 	noted: 'No ring of it is still to come. Its record says now that it is paused, so that next-ring begins none.',
@@ -188,8 +188,8 @@ async function takeStep(shell: Shell, asked: Step, given: StepFlags, file: strin
 		shell.line(`Revision ${before.plan.revision} → ${revision}:\n`);
 		shell.table(changes.map(changeRow));
 		showChange(shell, preview);
-		nameThose(shell, cannotGoBack, 'cannot go back, for no device installs an older version');
-		nameThose(shell, keepVersion, 'would keep the version of now, for no other is ordered');
+		nameThose(shell, cannotGoBack, 'cannot go back, because no device installs an older version');
+		nameThose(shell, keepVersion, 'would keep their present version, because no other is ordered');
 		shell.line(
 			saved ? `\nSaved ${saved.file}.` : '\nNothing was written: name a file with --out, and a key with --key.',
 		);

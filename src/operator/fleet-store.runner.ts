@@ -73,7 +73,7 @@ export async function replaceStored(shell: Shell, place: string, text: string, b
 	if (isRead && !isSame(after, before?.bytes)) throw overtaken(place);
 	if (fault) throw unconfirmed(place, fault);
 	if (!isRead) throw unconfirmed(place, after.fault);
-	shell.warn(`${place} still answers as before: devices have what was published only when it does not.`);
+	shell.warn(`${place} still answers as before: devices get the new plan only when it answers with that.`);
 	return place;
 }
 
@@ -90,7 +90,7 @@ export const isSame = (stored: Stored | null, bytes: Uint8Array | undefined) =>
 export const overtaken = (place: string) =>
 	new AgentError('plan-outdated', `${place} does not hold what was seen last: another manager has published there.`, {
 		remedy:
-			'Read it again (idv fleet diff shows what it says). Then repeat the step from it, or put your change into it and name it with --previous.',
+			'Read the published plan again (idv fleet diff shows what it says). Then repeat the step from it, or put your change into it and name it with --previous.',
 	});
 
 const unconfirmed = (place: string, { failure: { code, message } }: AgentError) =>

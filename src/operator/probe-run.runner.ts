@@ -322,7 +322,7 @@ function tellReset(hasOpened: boolean, error: unknown): never {
 }
 
 const RESET_REMEDY =
-	'Check that the service still runs, and what stands in front of it (a proxy, a firewall): the registration was answered.';
+	'Check that the service still runs, and the proxy or firewall in front of it: the registration was answered.';
 
 /** Runs a device with the file alone, as an installed one would. @throws AgentError where it is not online. */
 async function runWithFile(run: Run): Promise<DeviceReport> {

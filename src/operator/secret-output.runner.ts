@@ -12,7 +12,7 @@ export function checkPlaceForSecret(shell: Shell, what: string, saving: { readon
 		// As a document it would be lost as well.
 		shell.isJson = false;
 		throw new AgentError('state-unwritable', `${what} is a secret, and standard output is closed or /dev/null.`, {
-			remedy: 'Give it to a terminal, or to the program that reads it; nothing was made.',
+			remedy: 'Send the output to a terminal, or to the program that reads it; nothing was made.',
 		});
 	}
 	if (shell.isJson || saving.out !== undefined || shell.caller.stdout.isTTY) return;

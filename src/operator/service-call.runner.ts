@@ -115,7 +115,7 @@ const NEVER_SENT: readonly ErrorCode[] = [
 const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'dns-failed': 'Check --url and the DNS server, then run the command again.',
 	'service-unreachable': 'Check --url and the network, then run the command again.',
-	'connect-timeout': 'Check --url and whether a firewall swallows connections to the host.',
+	'connect-timeout': 'Check --url and whether a firewall drops connections to the host.',
 	'connection-lost': 'Run the command again.',
 	'request-timeout': 'Run the command again when the service is quicker.',
 	'clock-wrong': "Set this machine's clock, then run the command again.",
@@ -127,7 +127,7 @@ const REMEDIES: Partial<Record<ErrorCode, string>> = {
 	'captive-portal': 'Check --url: something else answers in place of the service.',
 	'redirect-refused': 'Use the address that the service really has: a credential is never sent on to another one.',
 	'credential-refused': 'Check the credential; idv whoami shows which one is used.',
-	'request-rejected': 'Correct what the service names; nothing was created.',
+	'request-rejected': 'Correct the fields that the service names; nothing was created.',
 	'workflow-unknown': 'Name a workflow that exists in the service; the spelling must match exactly.',
 	'service-overloaded': 'Wait a while, then run the command again.',
 	'service-failed': 'Run the command again later; if it repeats, the operator of the service must look at it.',

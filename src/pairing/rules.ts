@@ -85,7 +85,7 @@ const NOT_A_CODE: Readonly<Record<UnreadReason, string>> = {
 	otherLayout:
 		'This looks like a pairing code, but the keyboard layout of the scanner is not that of this computer; it cannot be read for certain.',
 	capitals:
-		'This looks like a pairing code of which the scanner has changed capitals and small letters; it cannot be read for certain.',
+		'This looks like a pairing code in which the scanner has changed capitals and small letters; it cannot be read for certain.',
 };
 /** Nothing of these is a pairing code, not even of another make. */
 const OTHER_TEXTS: readonly UnreadReason[] = ['empty', 'tooLong', 'otherText', 'linkWithoutToken'];
@@ -251,7 +251,7 @@ function checkOrigin(named: string, origin: string, asked: PairingAsked, context
 		const other = trustedOrigin ?? 'what was confirmed, which is not an address';
 		return failure('code-for-other-origin', `This code is for ${origin}, not for ${other}.`, {
 			params: { origin, ownOrigin: other },
-			remedy: 'Use a code of the service that is meant, or look at the host again and confirm it.',
+			remedy: 'Use a code of the right service, or look at the host again and confirm it.',
 		});
 	}
 	return failure(
@@ -269,7 +269,7 @@ function sessionLink(pairedWith: string, origin: string): Failure {
 		`This is a link to a session at ${other}, not a pairing code; this device is paired with ${own} already.`,
 		{
 			params: { ownHost: own, host: other },
-			remedy: 'Open the link on the phone or kiosk page it is meant for; nothing was spent.',
+			remedy: 'Open the link on the phone or kiosk page it is meant for; no code was used.',
 		},
 	);
 }

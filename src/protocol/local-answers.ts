@@ -118,12 +118,14 @@ export const statusSchema = z.object({
 	plan: z
 		.object({
 			fleet: z.string().nullable().optional().describe('The fleet that the plan names; null where it names none.'),
-			epoch: z.int().optional().describe('Precedes the revision; 0 unless the plan says otherwise.'),
+			epoch: z.int().optional().describe('Takes precedence over the revision; 0 unless the plan says otherwise.'),
 			revision: z.int().nullable().describe('The revision in force; null before the first.'),
 			validUntil: timestamp
 				.nullable()
 				.optional()
-				.describe('Afterwards the device goes on, begins nothing new by this plan, and warns; null: for ever.'),
+				.describe(
+					'Afterwards the device keeps running as it is, begins nothing new from this plan, and warns; null: for ever.',
+				),
 			followed: z
 				.int()
 				.nullable()
@@ -249,9 +251,7 @@ export type PlanReport = z.infer<typeof planReportSchema>;
 export const eventSchema = z.object({
 	id: z
 		.string()
-		.describe(
-			'Opaque, never used twice, and equal or not: the order is that of the events, not of the texts. Resumes a stream.',
-		),
+		.describe('Opaque and never used twice. Compare it only for equality: its text does not sort. Resumes a stream.'),
 	at: timestamp.describe("When the agent received it, by the device's clock."),
 	type: z
 		.enum(['notification', 'session', 'gap'])
@@ -373,7 +373,7 @@ export const problemSchema = z.object({
 
 /** The scanners that the agent sees, and whether it listens to them. */
 export const scannerReportSchema = z.object({
-	listening: z.boolean().describe('Whether codes that are scanned now count.'),
+	listening: z.boolean().describe('Whether the agent takes a code that is scanned now.'),
 	sentence: z.string().describe('Why, or why not, in one sentence.'),
 	devices: z.array(
 		z.object({

@@ -68,7 +68,8 @@ export function asksForId(template: string): boolean {
 export function templateProblem(template: string, purpose: TemplatePurpose): string | null {
 	const known: readonly string[] = FILLED[purpose];
 	const unknown = fieldsOf(template).find((name) => !known.includes(name));
-	if (unknown !== undefined) return `names {${unknown}}, which nothing fills in; it may name {${known.join('}, {')}}`;
+	if (unknown !== undefined)
+		return `names {${unknown}}, which nothing fills in; the known ones are {${known.join('}, {')}}`;
 	if (purpose === 'path' || !/^\s*[{[]/.test(template)) return null;
 	const sample = Object.fromEntries(known.map((name) => [name, /^(sequence|sentAtMs|uptime)/.test(name) ? 1 : 'x']));
 	if (parseJson(fillTemplate(template, sample).replace(RECORD_SEPARATOR, '')) !== undefined) return null;

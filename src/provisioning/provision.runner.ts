@@ -170,7 +170,7 @@ async function checkTogether(
 	const overruled = pathsOf(document).flatMap((path) => {
 		const winner = loaded.origins.get(path)?.where ?? settingsFile;
 		if (winner === settingsFile) return [];
-		const remedy = 'Take it out there if the provisioning is meant to decide.';
+		const remedy = 'Remove it there if the provisioning should decide.';
 		const message = `${path} is set by ${winner} as well, which takes precedence.`;
 		return [failure('settings-invalid', message, { remedy })];
 	});

@@ -96,7 +96,7 @@ export async function readSettingsLayers(places: SettingsPlaces): Promise<Settin
 			});
 			for (const { name, offset } of twice) {
 				const where = `${source}: ${lineAndColumn(text, offset)}`;
-				notices.push(failure('settings-invalid', `${where}: ${shortened(name)} is there twice; the last one counts.`));
+				notices.push(failure('settings-invalid', `${where}: ${shortened(name)} is there twice; the last one applies.`));
 			}
 		} catch (error) {
 			if (!(error instanceof AgentError)) throw error;

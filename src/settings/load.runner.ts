@@ -106,7 +106,7 @@ async function missingGroups(...all: (ResolvedSettings | undefined)[]): Promise<
 }
 
 function toldGone({ where }: { readonly where: string }): Failure {
-	const message = `${where} is not there any more; what it has set stays in force for now.`;
+	const message = `${where} is not there any more; its settings stay in force for now.`;
 	const remedy = 'Put it back. To do without it at once: systemctl reload idv-agent.';
 	return failure('settings-unreadable', message, { remedy, params: { path: where } });
 }

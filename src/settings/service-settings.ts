@@ -120,7 +120,10 @@ export const SERVICE_SETTINGS = {
 		86_400,
 		'Seconds of silence that end a channel, 0 for never; default: two pings (at least 10 s). A change is tried beside the live channel.',
 	),
-	kindPointer: optionalText(pointer, 'JSON pointer to the kind of a notification; it takes precedence over type, event and kind.'),
+	kindPointer: optionalText(
+		pointer,
+		'JSON pointer to the kind of a notification; it takes precedence over type, event and kind.',
+	),
 	notificationIdPointer: optionalText(
 		pointer,
 		'JSON pointer to the id of a notification, by which duplicates are recognised; default: /id.',

@@ -233,7 +233,7 @@ const CAUSES: Words = {
 	'duplicate-device': 'another device had the same deviceId',
 	'registering-too-often': 'this device had registered too often',
 	'redirect-refused': ({ host }) => `${host} answered with another address`,
-	'bad-response': ({ host }) => `${host} gave an answer that is none of this service`,
+	'bad-response': ({ host }) => `${host} gave an answer that is not from this service`,
 	'response-too-large': ({ host }) => `the answer of ${host} was too large`,
 	'answer-unreadable': ({ host }) => `the answer of ${host} had no Connection where it was expected`,
 	'channel-not-found': ({ host }) => `${host} knew no channel at this address`,

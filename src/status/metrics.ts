@@ -209,7 +209,7 @@ export function stateMetrics({ state, problem, workflow, channel, plan, updates 
 		),
 		named(
 			'plan_served_refused',
-			'1 while the plan that is served is refused, by the code of the reason and in words; the one in force goes on.',
+			'1 while the device refuses the served plan, by the code of the reason and in words; the plan in force stays.',
 			plan?.servedRefused
 				? { code: plan.servedRefused.code, message: plan.servedRefused.message.slice(0, MAX_MESSAGE) }
 				: null,

@@ -151,7 +151,7 @@ test('a device that another certificate is shown to is back within a minute, say
 	await device.passWait();
 	const { problem } = await device.untilStatus((status) => status.problem?.code === 'certificate-untrusted');
 	expect(problem?.recovers).toBe(true);
-	expect(problem?.remedy).toMatch(/^Wait.+ Sign this network in .+ network\.caFile/);
+	expect(problem?.remedy).toMatch(/^Wait.+ Sign in to this network .+ network\.caFile/);
 	expect(problem?.message).toMatch(
 		/ It is of "[^"]+", signed by "[^"]+"\. The one that was trusted last is of "[^"]+", signed by "[^"]+"\.$/,
 	);

@@ -257,7 +257,7 @@ describe('a mistake on the command line', () => {
 		['idv-agent', ['workflow', 'set', 'x', '--wait', '1', '--wait', '1'], '--wait'],
 		['idv-agent', ['status', '--config', 'a.json', '--config', 'b.json'], '--config'],
 	])('%s %j gives a flag twice that takes one value: %s is named [F1736]', async (name, args, flag) => {
-		const words = new RegExp(`^Error: ${flag} is given twice, and takes one value\\. Give it once`);
+		const words = new RegExp(`^Error: ${flag} is given twice, and takes one value\\. Give it only once`);
 		expectRefusal(await run(name, args), { status: 64, code: 'usage', words });
 	});
 

@@ -218,13 +218,13 @@ describe('config check', () => {
 		expect([plain.status, plain.stdout]).toEqual([0, 'The settings are valid.\n']);
 		expect(plain.stderr.replaceAll(home.directory, '')).toBe(
 			[
-				'Warning: /config.json: line 3, column 1: heartbeatCadence is there twice; the last one counts.',
+				'Warning: /config.json: line 3, column 1: heartbeatCadence is there twice; the last one applies.',
 				'Warning: local.metricsPort and page.port are the same port, 8480: only one can listen there.',
 				'Warning: hooks.onOnline: bin/on is not an absolute path, and hooks run in /.',
 				'Warning: hooks.onOffline: /nowhere/off cannot be run: it is not there (ENOENT).',
 				'Warning: hooks.onPaired: /etc is not a file.',
 				'Warning: hooks.onPairingFailed: no-such-program is not in the PATH.',
-				`Warning: hooks.onPairingUnconfirmed: ${script} has line ends of Windows, with which its first line names no program.`,
+				`Warning: hooks.onPairingUnconfirmed: ${script} has Windows line ends, so that its first line does not name a program.`,
 				'',
 			].join('\n'),
 		);

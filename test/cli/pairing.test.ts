@@ -104,7 +104,7 @@ describe('pair', () => {
 		expectJsonRefusal(outcome, {
 			status: 69,
 			code: 'agent-not-running',
-			words: /broke.*may have been used\. idv-agent status says whether.*same code again/,
+			words: /ended.*may have been used\. idv-agent status says whether.*same code again/,
 		});
 		expect(JSON.parse(outcome.stdout).error.params).toEqual({ pairingCode: 'uncertain' });
 		spending();
@@ -167,7 +167,7 @@ describe('on a device that waits for its first code', () => {
 		const { pair, code, service } = device;
 		const given = code();
 		const [plain, json] = await Promise.all([pair(given, '--inspect'), pair(given, '--inspect', '--json')]);
-		expect(plain).toMatchObject({ status: 0, stdout: expect.stringMatching(/Nothing was spent/) });
+		expect(plain).toMatchObject({ status: 0, stdout: expect.stringMatching(/The code was not used/) });
 		expect(JSON.parse(json.stdout)).toMatchObject({ ready: true, baseUrl: service.url, problem: null });
 	});
 
@@ -320,7 +320,7 @@ describe('on a device that waits for its first code', () => {
 		expect(lines.slice(at, at + 4)).toEqual([
 			expect.stringMatching(/^baseUrl = - \(default\b/),
 			'  Address of the service; default: the one in the pairing',
-			'  it.',
+			'  code.',
 			'  IDV_AGENT_BASE_URL',
 		]);
 		const { text: table } = await atTerminal('idv-agent', ['doctor', '--check', 'scanner'], home.env, [], 60);

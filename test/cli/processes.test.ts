@@ -100,7 +100,9 @@ test.each(['demo', 'support-bundle'])(
 		const words = ['-c', script, join(BIN, 'idv-agent'), directory, name];
 		const { code, stdout, stderr } = await promisify(execFile)('sh', words).catch((error) => error);
 		expect({ code, stdout }).toEqual({ code: 64, stdout: '' });
-		expect(stderr).toMatch(/^Error: The directory in which this was started is not there any more\. [^\n]+\n$/);
+		expect(stderr).toMatch(
+			/^Error: The directory in which this command was started does not exist any more\. [^\n]+\n$/,
+		);
 	},
 );
 

@@ -134,10 +134,10 @@ describe('scanner test', () => {
 		expect(told.stdout.split('\n')).toEqual([
 			expect.stringMatching(/^a pairing code for http:/),
 			expect.stringMatching(
-				/^ {2}No scanner may bring it: This code leads to http:\/\/id\.example\.com without encryption\./,
+				/^ {2}A scanner may not pair with it: This code leads to http:\/\/id\.example\.com without encryption\./,
 			),
 			expect.stringMatching(/^a pairing code for http:/),
-			expect.stringMatching(/^ {2}No scanner may bring it: .*this machine itself/),
+			expect.stringMatching(/^ {2}A scanner may not pair with it: .*this machine itself/),
 			expect.stringMatching(/^a pairing code for https:/),
 			'',
 		]);

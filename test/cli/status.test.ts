@@ -222,7 +222,7 @@ test('a workflow for which the service has ended the channel from before goes on
 	service.on('registered', () => service.closeChannels(1008, 'replaced'));
 	service.failNext('/ws/device', { status: 500 }, 2);
 	const { stderr } = await home.agent(['workflow', 'set', 'face-check', '--wait', '20']);
-	expect(stderr).toMatch(/The device goes on to face-check: .*ended the channel from before\./);
+	expect(stderr).toMatch(/The device changes to face-check: .*ended the earlier channel\./);
 	await expect
 		.poll(async () => (await home.agent(['status'])).stdout, { timeout: 40_000 })
 		.toMatch(/^Online with .*face-check\.$/m);
@@ -321,7 +321,7 @@ describe('moving a device to another workflow', () => {
 		expectRefusal(await waiting, {
 			status: 69,
 			code: 'agent-not-running',
-			words: /broke.*face-check is not set unless/,
+			words: /ended.*face-check is not set unless/,
 		});
 		await home.run();
 		expect((await home.status()).workflow.wanted).toBe('document-check');

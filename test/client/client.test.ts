@@ -731,7 +731,7 @@ test('an agent that took a request and said nothing is not told as one that does
 	const { asking, isLetGo } = await givenHasty('');
 	const { status, code, remedy } = await problemOf(asking);
 	expect([status, code]).toEqual([0, 'connection-lost']);
-	expect(remedy).toMatch(/look before you repeat/);
+	expect(remedy).toMatch(/check before you repeat/);
 	await vi.waitUntil(isLetGo);
 });
 
@@ -845,7 +845,7 @@ test('an answer that breaks off is told as such while its body is read', async (
 	const answer = await client.service('x');
 	const problem = await problemOf(answer.text());
 	expect([problem.status, problem.code]).toEqual([0, 'connection-lost']);
-	expect(problem.message).toMatch(/^The answer broke off/);
+	expect(problem.message).toMatch(/^The answer was cut off/);
 });
 
 test.each<unknown>([7, null, undefined, new URL('http://service/api/x'), ['x']])(

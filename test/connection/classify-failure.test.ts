@@ -65,7 +65,9 @@ describe('an error of the network', () => {
 		const certificate = { shown: { subject: 'a', issuer: 'b' }, trusted: null, outOfTime };
 		const found = classifyNetworkError(coded('CERT_NOT_YET_VALID', { certificate }), { host });
 		expect(found.message).toContain("by this device's clock: it begins on 2031-05-01, and the clock shows 2026-11-27.");
-		expect(found.remedy).toMatch(/^If this device's clock shows another day.*if it is right, the service's operator/);
+		expect(found.remedy).toMatch(
+			/^If this device's clock shows the wrong day.*if the clock is right, the service's operator/,
+		);
 		const unset = { ...certificate, outOfTime: { ...outOfTime, clock: '1970-01-02' } };
 		const never = classifyNetworkError(coded('CERT_NOT_YET_VALID', { certificate: unset }), { host });
 		expect(never.remedy).toContain("Set this device's clock");

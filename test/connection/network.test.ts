@@ -360,7 +360,7 @@ describe('requests', () => {
 		expect(classifyNetworkError(error, { host: url.host, proxy: made.proxyName(url) })).toMatchObject({
 			code: 'connection-lost',
 			message: `The connection to service.test through the proxy ${proxy} was lost (ECONNRESET) after the proxy had accepted it: the proxy or the service has ended it.`,
-			remedy: expect.stringContaining('look at the proxy'),
+			remedy: expect.stringContaining('check both the proxy'),
 			params: { proxy },
 		});
 	});

@@ -77,7 +77,7 @@ describe('beside an agent that is online', () => {
 		line.holdAnswers();
 		const { checks, exitStatus } = await examine({ home, clock }, 'heartbeat');
 		expectProblem(checks.http, 'warning', 'request-timeout', /did not answer in time/);
-		expect(checks.http).toMatchObject({ remedy: expect.stringMatching(/^The agent is online all the same/) });
+		expect(checks.http).toMatchObject({ remedy: expect.stringMatching(/^The agent is still online/) });
 		expect([checks.channel?.status, checks.heartbeat?.status, exitStatus]).toEqual(['ok', 'ok', 0]);
 	});
 

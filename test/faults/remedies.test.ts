@@ -36,8 +36,8 @@ async function untilHelped(device: DeviceProcess): Promise<void> {
 }
 
 test.for([
-	['expired', 'certificate-expired', "If this device's clock shows another day"],
-	['not-yet-valid', 'clock-wrong', "If this device's clock shows another day"],
+	['expired', 'certificate-expired', "If this device's clock shows the wrong day"],
+	['not-yet-valid', 'clock-wrong', "If this device's clock shows the wrong day"],
 	['wrong-host', 'certificate-wrong-host', 'Check the host name'],
 ] as const)(
 	'a certificate that is %s is %s; with a good one the device is online [F048]',

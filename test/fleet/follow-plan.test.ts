@@ -563,7 +563,7 @@ describe('a plan that is not taken', () => {
 
 	test.each<[string, unknown, string, RegExp]>([
 		['an older revision', plan(6, 'boarding'), 'plan-outdated', /has revision 6, but this device knows revision 7/],
-		['another content', plan(7, 'boarding'), 'plan-outdated', /something else under revision 7/],
+		['another content', plan(7, 'boarding'), 'plan-outdated', /other content than before under the same revision 7/],
 		['no JSON', '{"format":\n "idv-fleet-plan/1",}', 'plan-invalid', /line 2, column 21: there is a comma too many/],
 		['a page', '<!doctype html><title>Sign in</title>', 'plan-invalid', /is a web page, not a plan/],
 		[
@@ -772,7 +772,7 @@ describe('the trust in a plan', () => {
 		server.publish(second(3, 'boarding', { validUntil }));
 		await look(given);
 		const expired = await refusalOf(device, 'plan-expired');
-		expect(expired.warnings[0]?.message).toMatch(/revision 3 was valid until.*goes on as it is/);
+		expect(expired.warnings[0]?.message).toMatch(/revision 3 was valid until.*keeps running as it is/);
 		server.publish(second(2, 'boarding'));
 		await look(given);
 		await refusalOf(device, 'plan-outdated');

@@ -19,7 +19,7 @@ describe('a rule that can never count', () => {
 		[
 			'fits the same',
 			[{ deviceIds: ['a', 'b'] }, { deviceIds: ['b'] }],
-			/^\/rules\/1 \(r1\) can never count: .* rule r0 before it/,
+			/^\/rules\/1 \(r1\) can never apply: .* rule r0 before it/,
 		],
 		['fits less of a kind', [{ labels: ['x', 'y'] }, { labels: ['x'], deviceTypes: ['kiosk'] }], /rule r0/],
 		['is covered by a pattern', [{ deviceIds: ['K-*'] }, { deviceIds: ['K-1', 'K-2*'] }], /rule r0/],
@@ -72,7 +72,7 @@ describe('a rule that can never count', () => {
 describe('worth a look', () => {
 	test('are rules that may both fit and say different things', () => {
 		expect(found(rulesOf({ deviceIds: ['a', 'b'] }, { deviceIds: ['b', 'c'] }), 'note')).toEqual([
-			'/rules/1 (r1) may fit devices that rule r0 fits (b); that one comes first and counts',
+			'/rules/1 (r1) may match devices of rule r0 (b); that rule comes first and applies',
 		]);
 		expect(found(rulesOf({ labels: ['x'] }, { deviceTypes: ['kiosk'] }), 'note')).toHaveLength(1);
 		expect(found(rulesOf({ labels: ['x'] }, { labels: ['y'] }), 'note')).toHaveLength(1);

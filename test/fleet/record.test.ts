@@ -61,7 +61,7 @@ describe('a revision', () => {
 	});
 
 	test('says one thing only', () => {
-		expect(() => check(holding(part(3, 'w')), part(3, 'w', { digest: 'other' }))).toThrow(/something else/);
+		expect(() => check(holding(part(3, 'w')), part(3, 'w', { digest: 'other' }))).toThrow(/other content/);
 	});
 
 	test('counts from when it is received, not from when it is taken', () => {
@@ -289,7 +289,7 @@ describe('a plan that is over before the device has taken it', () => {
 			'old',
 			null,
 		]);
-		expect(endedTrust(kept, NOW)?.message).toMatch(/goes on as it is/);
+		expect(endedTrust(kept, NOW)?.message).toMatch(/keeps running as it is/);
 		const next = receivePlan(kept, part(10, 'new'), at({ spreadSeconds: 0 }));
 		expect([said(next), next.taken?.held]).toEqual(['new', undefined]);
 	});
@@ -321,7 +321,7 @@ describe('a plan that is over before the device has taken it', () => {
 	test('moves nothing where a slow clock has taken it, and the time is known before it is followed [F1353]', () => {
 		const taken = receivePlan(old, { ...over, validUntilMs: NOW + 1 }, at({ share: 0 }));
 		expect([said(taken), said(taken, NOW + 10)]).toEqual(['new', 'old']);
-		expect(endedTrust(taken, NOW + 10)?.message).toMatch(/goes on as it is/);
+		expect(endedTrust(taken, NOW + 10)?.message).toMatch(/keeps running as it is/);
 	});
 
 	test('moves nothing where a ring and the end have passed while the device was off [F1394]', () => {

@@ -244,7 +244,7 @@ describe('serial numbers that do not tell devices apart', () => {
 		const left = choose({ machineIdHash: HASH });
 		expect([left.cloned, left.warnings.map(({ message }) => message)]).toEqual([
 			false,
-			[expect.stringMatching(/^Nothing of the hardware is here by which this device was known at the pairing/)],
+			[expect.stringMatching(/^The hardware by which this device was known at the pairing is gone/)],
 		]);
 		expect(choose({ machineIdHash: 'c'.repeat(64) }).cloned).toBe(true);
 		expect(choose({ machineIdHash: HASH, isContainer: true }).warnings).toEqual([]);
@@ -624,7 +624,12 @@ describe('a device that registered and was never paired', () => {
 			for (const facts of [bare, random])
 				expect(chooseIdentity(facts, {}, pinned, before)).toMatchObject({
 					cloned: false,
-					warnings: [{ code: 'identity-changed', message: expect.stringMatching(/^Nothing of the hardware is here/) }],
+					warnings: [
+						{
+							code: 'identity-changed',
+							message: expect.stringMatching(/^The hardware by which this device was known/),
+						},
+					],
 				});
 	});
 

@@ -874,7 +874,7 @@ describe('a store that has taken a plan and does not say so', () => {
 		['pause', /Saved/],
 		['rollback', /Saved/],
 		['sign', /Saved/],
-		['next-ring', /nothing goes further now/],
+		['next-ring', /this command stops here/],
 	])(
 		'or is told of it by a %s that is killed at that moment: by then it has said so (%s) [F1825]',
 		async (name, said) => {
@@ -930,7 +930,7 @@ describe('a store that has taken a plan and does not say so', () => {
 		store.overtake({ cutsConfirmation: true });
 		const again = await act('next-ring');
 		expect(again).toMatchObject({ status: 0, stderr: expect.stringMatching(cut) });
-		expect(again.stdout).toMatch(/nothing goes further now/);
+		expect(again.stdout).toMatch(/this command stops here/);
 		expect(revision()).toBe(2);
 	});
 
@@ -952,7 +952,7 @@ describe('a store that has taken a plan and does not say so', () => {
 		store.overtake({ fault: 500, isAway: true });
 		expect((await act('next-ring')).status).toBe(69);
 		store.overtake({});
-		expect((await operator.idv(['fleet', 'next-ring', store.url])).stdout).toMatch(/nothing goes further now/);
+		expect((await operator.idv(['fleet', 'next-ring', store.url])).stdout).toMatch(/this command stops here/);
 		expect((await act('rollback')).status).toBe(0);
 		expect(revision()).toBe(3);
 	});
@@ -1733,7 +1733,7 @@ describe('words of the record that its key has not sealed', () => {
 			expect((await published()).revision).toBe(3);
 			expect(await rollback(...own, '--without-record')).toEqual([
 				{ workflowId: 'old' },
-				expect.stringContaining('Its knowledge is lost'),
+				expect.stringContaining('It is not known any more'),
 			]);
 		},
 	);
@@ -1853,7 +1853,7 @@ describe('the version that a device has', () => {
 		for (const file of files.slice(1)) expect((await sign(file, out, ...meant)).status).toBe(0);
 		const back = ['fleet', 'rollback', out, '--key', key, '--out', out];
 		expect((await operator.idv(['fleet', 'rollback', out])).stdout).toMatch(
-			/^5 devices cannot go back, for no device installs an older version: K-1, K-2, K-3, K-4, K-5$/m,
+			/^5 devices cannot go back, because no device installs an older version: K-1, K-2, K-3, K-4, K-5$/m,
 		);
 		expect(succeeded(await operator.idv([...back, '--json']))).toMatchObject({
 			...{ cannotGoBack: ['K-1', 'K-2', 'K-3', 'K-4', 'K-5'], keepVersion: [] },
@@ -1863,7 +1863,7 @@ describe('the version that a device has', () => {
 		const second = await operator.idv(back);
 		expect(second.stdout).not.toMatch(/cannot go back/);
 		expect(second.stdout).toMatch(
-			/^5 devices would keep the version of now, for no other is ordered: K-1, K-2, K-3, K-4, K-5$/m,
+			/^5 devices would keep their present version, because no other is ordered: K-1, K-2, K-3, K-4, K-5$/m,
 		);
 	});
 
@@ -2124,7 +2124,7 @@ test('a damaged record does not keep a plan from going back, once a person says 
 	expect((await operator.idv(['fleet', 'rollback', out, '--without-record'])).status).toBe(0);
 	expect(await readFile(record, 'utf8')).toBe('{"format":"idv-fleet-rec');
 	const { status, stderr } = await operator.idv([...back, '--without-record']);
-	expect([status, stderr]).toEqual([0, expect.stringMatching(/Its knowledge is lost: which versions were ordered/)]);
+	expect([status, stderr]).toEqual([0, expect.stringMatching(/It is not known any more which versions were ordered/)]);
 	expect((await published()).revision).toBe(2);
 	expect(JSON.parse(await readFile(record, 'utf8')).signed).toMatchObject([{ revision: 2 }]);
 });

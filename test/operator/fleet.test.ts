@@ -161,12 +161,12 @@ describe('idv fleet check', () => {
 			),
 		);
 		const { status, stdout } = await operator.idv(['fleet', 'check', file]);
-		expect(stdout).toMatch(/^Error: line 8, column 5: \/rules\/1 \(never\) can never count/m);
+		expect(stdout).toMatch(/^Error: line 8, column 5: \/rules\/1 \(never\) can never apply/m);
 		expect(status).toBe(65);
 		const key = await givenKey();
 		const out = join(operator.directory, 'signed.json');
 		const signed = await operator.idv(['fleet', 'sign', '--unchecked', file, '--key', key.file, '--out', out]);
-		expect(signed).toMatchObject({ status: 65, stderr: expect.stringMatching(/can never count.*\[plan-invalid\]/) });
+		expect(signed).toMatchObject({ status: 65, stderr: expect.stringMatching(/can never apply.*\[plan-invalid\]/) });
 		await expect(stat(out)).rejects.toThrow();
 	});
 

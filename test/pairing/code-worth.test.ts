@@ -208,7 +208,7 @@ test.each<[...Row, string]>([
 	const code = await givenAnswer((_request, response) => response.writeHead(status, headers).end(body));
 	const refusal = await refusalOf(await givenAgent(), code);
 	expect(worthOf(refusal)).toBe(worth);
-	expect(/operator of the service to allow this device, and those who run/.test(refusal.remedy)).toBe(
+	expect(/operator of the service to allow this device, and the operator of the firewall/.test(refusal.remedy)).toBe(
 		worth === 'uncertain',
 	);
 });

@@ -282,7 +282,7 @@ describe('a paired device', () => {
 			'already-paired: This is a link to a session at id.example, not a pairing code; this device is paired with id.example already.',
 		);
 		expect(decision.preview.problem?.remedy).toBe(
-			'Open the link on the phone or kiosk page it is meant for; nothing was spent.',
+			'Open the link on the phone or kiosk page it is meant for; no code was used.',
 		);
 		for (const situation of [paired, { ...paired, baseUrl: HERE }, { ...paired, trustedOrigins: [HERE] }])
 			expect(refusal(decide(link(ELSEWHERE, '&sessionId=s1'), situation))).toMatch(

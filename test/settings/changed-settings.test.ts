@@ -153,7 +153,7 @@ describe('a settings file that is absent', () => {
 				device = await givenAgent({ home });
 			} else await device.daemon.reload();
 			// What a person asks for is read as it is; at a start the file may be on its way back.
-			const words = restarts ? 'what it has set stays in force' : 'name no service any more';
+			const words = restarts ? 'its settings stay in force' : 'name no service any more';
 			const told = [{ code: 'settings-unreadable', message: expect.stringContaining(words) }];
 			const deviceId = restarts ? 'KIOSK-9' : expect.any(String);
 			expect(await device.untilLive('check-in')).toMatchObject({ deviceId, warnings: told });
@@ -241,7 +241,7 @@ describe('a settings file that is absent', () => {
 		await device.daemon.reload();
 		expect(device.agent.status().warnings).toEqual([]);
 		expect(device.log.map(({ msg }) => msg)).toContain(
-			`${hour} is not there any more. What it has set no longer counts.`,
+			`${hour} is not there any more. Its settings are no longer in force.`,
 		);
 	});
 
@@ -325,7 +325,7 @@ describe('a credential that is refused while another one works', () => {
 				problem: null,
 				warnings: [{ params: { path: apiKeyFile, since } }],
 			});
-			expect(status.warnings[0]?.message).toContain('registers with the one from before');
+			expect(status.warnings[0]?.message).toContain('registers with the earlier one');
 		},
 	);
 

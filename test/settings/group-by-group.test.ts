@@ -91,7 +91,7 @@ test('a file of conf.d that vanishes just before a restart keeps what it has set
 	await rm(inConf('10-wf.json'));
 	await device.stop();
 	const again = await givenAgent({ home });
-	const told = expect.stringContaining('10-wf.json is not there any more; what it has set stays in force for now');
+	const told = expect.stringContaining('10-wf.json is not there any more; its settings stay in force for now');
 	expect(await again.untilLive('check-in')).toMatchObject({ deviceType: 'scanner', warnings: [{ message: told }] });
 	again.clock.advance(60_000);
 	expect(await again.untilStatus(({ deviceType }) => deviceType === 'kiosk')).toMatchObject({

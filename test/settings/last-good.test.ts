@@ -272,7 +272,7 @@ test('config show tells a file of conf.d that is gone, and what is on the disk i
 	expect(await row(device, 'deviceType')).not.toHaveProperty('disk');
 	const { notices } = (await device.client.request('admin', 'GET', LOCAL_ROUTES.settings)) as SettingsReport;
 	expect(notices.map(({ message }) => message)).toEqual([
-		`${conf} is not there any more; what it has set stays in force for now.`,
+		`${conf} is not there any more; its settings stay in force for now.`,
 	]);
 });
 

@@ -168,17 +168,17 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		[
 			'a field of a path that nothing fills in',
 			{ service: { channelPath: '/ws/{serial}' } },
-			'service.channelPath names {serial}, which nothing fills in; it may name {deviceId}, {workflowId}.',
+			'service.channelPath names {serial}, which nothing fills in; the known ones are {deviceId}, {workflowId}.',
 		],
 		[
 			'the same in an address',
 			{ service: { channelPath: 'wss://events.example.com/ws?id={id}' } },
-			'service.channelPath names {id}, which nothing fills in; it may name {deviceId}, {workflowId}.',
+			'service.channelPath names {id}, which nothing fills in; the known ones are {deviceId}, {workflowId}.',
 		],
 		[
 			'the same in the path of registration',
 			{ service: { registrationPath: '/v2/{device}/register' } },
-			'service.registrationPath names {device}, which nothing fills in; it may name {deviceId}, {workflowId}.',
+			'service.registrationPath names {device}, which nothing fills in; the known ones are {deviceId}, {workflowId}.',
 		],
 		[
 			'a channel without TLS on another machine',
@@ -188,12 +188,12 @@ describe('a complaint names the file, the setting and what it must be', () => {
 		[
 			'a message with a field that nothing fills in',
 			{ service: { ackBody: { ack: '{id}', who: '{token}' } } },
-			'service.ackBody names {token}, which nothing fills in; it may name {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds}, {id}.',
+			'service.ackBody names {token}, which nothing fills in; the known ones are {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds}, {id}.',
 		],
 		[
 			'one of several messages',
 			{ service: { firstMessages: [{ op: 'auth', token: '{token}' }, 'SUB {topic}'] } },
-			'service.firstMessages [1] names {topic}, which nothing fills in; it may name {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds}, {token}.',
+			'service.firstMessages [1] names {topic}, which nothing fills in; the known ones are {deviceId}, {workflowId}, {sequence}, {sentAt}, {sentAtMs}, {uptimeSeconds}, {token}.',
 		],
 		[
 			'a field in an address that is taken as it is',

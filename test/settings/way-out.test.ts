@@ -82,7 +82,7 @@ test('another address for a device that a code has paired asks for a code of tha
 	device.clock.advance(20_000);
 	const refused = await device.untilStatus(isRefused);
 	expect(told(refused)[0]?.message).toContain('There is no credential to register with.');
-	expect(told(refused)[0]?.remedy).toContain('bring a code of the new one (idv-agent pair --replace)');
+	expect(told(refused)[0]?.remedy).toContain('use a code of the new address (idv-agent pair --replace)');
 	await device.pair(other.createPairingCode('check-in').url, { replace: true });
 	await device.untilStatus(
 		({ state, baseUrl, warnings }) => state === 'online' && baseUrl === other.url && warnings.length === 0,

@@ -98,7 +98,7 @@ describe('the executable', () => {
 		'compiles ahead what a start needs, takes it from then on, and ignores a damaged one [F365]',
 		() => {
 			const { said, status } = call('idv-agent', ['code-cache'], { PATH: '/usr/bin:/bin' });
-			expect({ status, said }).toEqual({ status: 0, said: 'Compiled ahead what a start needs.\n' });
+			expect({ status, said }).toEqual({ status: 0, said: 'Compiled the startup code.\n' });
 			const [cache = ''] = globSync(join(tree, 'usr/lib/idv-agent/program-*.cache'));
 			expect(statSync(cache).size).toBeGreaterThan(100_000);
 			// Only a start of the daemon takes it: this one ends where its settings are wrong, unless it remembers some that were good.
