@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { createSigner } from '../fixtures/plans.ts';
 import { type Attempt, attempts, TOOLS } from './attempts.ts';
-import { createDevice, type Device } from './device.ts';
+import { createDevice, type Device, IS_SHORT } from './device.ts';
 
 const SECRET = 'ROOT-ONLY-5f2c81';
 const order = (version: string | null, revision: number) => ({
@@ -149,9 +149,11 @@ describe('a hostile user of the agent against root', () => {
 	const ofSockets = ATTEMPTS.filter(isOf('while systemd makes it'));
 	const ofStops = ATTEMPTS.filter(isOf('that never stops'));
 
-	test.each(ATTEMPTS.filter((one) => ![...ofSockets, ...ofStops].includes(one)))('$name', fails);
+	const others = ATTEMPTS.filter((one) => ![...ofSockets, ...ofStops].includes(one));
+	// For CI each sixth, and the one that had succeeded.
+	test.each(others.filter((_, index) => !IS_SHORT || index % 6 === 0))('$name', fails);
 	test.each(ofSockets)('$name [F1910]', fails);
-	test.each(ofStops)('$name [F1918]', fails);
+	test.skipIf(IS_SHORT).each(ofStops)('$name [F1918]', fails);
 
 	const attacker = (command: string) =>
 		device.machine.run(
