@@ -33,7 +33,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		needs: 'root, Debian, control groups',
 		run: ['node', 'test/update/run.ts'],
 		short: { args: ['--rounds', '1', '--seed', '1981'], env: { UPDATE: 'short' } },
-		beside: true,
 	},
 	root: {
 		says: 'more than 40 attempts of a hostile user of the agent against root, of which none succeeds',
