@@ -34,6 +34,7 @@ export interface JudgeParts {
 		| 'readUnit'
 		| 'restartAgent'
 		| 'tellSystemd'
+		| 'unmaskAgent'
 	>;
 	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
 	/** The status of the running agent; `null` where it does not answer. */
@@ -89,6 +90,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	let downSinceMs: number | null = null;
 	let stretch: Stretch | null = null;
 	let triesNow = false;
+	let wasReady = false;
 	for (;;) {
 		const look = await takeLook();
 		const verdict = judge({ ...trial, judgeSeconds: parts.judgeSeconds }, look);
@@ -148,6 +150,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		// The new version was not started yet: what answers is the one before.
 		const isOld = unit.runId !== null && unit.runId === known.oldRun;
 		const isReady = unit.isReady && !isOld;
+		// Only a person stops a version that had started. A script of its package stops it before.
+		wasReady = isThere && (wasReady || isReady);
+		if (wasReady && unit.isStopped) restartTime(nowMs);
 		const state = isReady ? (status?.state ?? null) : null;
 		// Also while apt is at work, with other packages.
 		const hasCome = seenAtMs !== null || isNew;
@@ -180,6 +185,15 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		};
 	}
 
+	/** Nothing of before counts: the version has its whole time. */
+	function restartTime(nowMs: number): void {
+		seenAtMs = nowMs;
+		awaySinceMs = nowMs;
+		silentSinceMs = nowMs;
+		downSinceMs = nowMs;
+		triesNow = false;
+	}
+
 	/** A version that does not tell when it was, such as 0.1.0, is believed. */
 	async function hasBeaten(status: TrialStatus | null): Promise<boolean> {
 		const due = await parts.isDue();
@@ -194,7 +208,6 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			if (judged.waitedMs === 0) say('The version before is not online either: the service is waited for.');
 			const waitedMs = judged.waitedMs + (awayMs >= limitMs ? awayMs : elapsedMs);
 			await keepChanged({ ...judged, waitedMs: Math.min(MAX_WAIT_MS, waitedMs) });
-			// When it is back, the version has its whole time.
 			seenAtMs = nowMs;
 			awaySinceMs = nowMs;
 			triesNow = false;
@@ -299,6 +312,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	/** The way back stays until the old version is what it was before, however long its service is away. */
 	async function untilBack({ from, before }: Trial): Promise<TrialEnd> {
 		const isBack = ({ state }: TrialStatus) => state === 'online' || state === 'unpaired' || before === 'offline';
+		if (before !== 'stopped') await system.unmaskAgent();
+		let hasRun = false;
 		for (let silentSinceMs = clock.monotonicMs(); before !== 'stopped'; ) {
 			const [installed, unit, status] = [
 				await system.readInstalled(),
@@ -308,7 +323,10 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			if (installed?.version !== from || (unit.isReady && status !== null && isBack(status))) break;
 			const nowMs = clock.monotonicMs();
 			if (unit.isReady && status !== null) silentSinceMs = nowMs;
-			if (nowMs - silentSinceMs >= parts.judgeSeconds * 1000 && !unit.isStopped && !(await system.isPackagingBusy())) {
+			hasRun ||= unit.isReady;
+			// By the version that failed; later by a person, who may start it.
+			const isLeft = unit.isStopped && hasRun;
+			if (nowMs - silentSinceMs >= parts.judgeSeconds * 1000 && !isLeft && !(await system.isPackagingBusy())) {
 				say(`Version ${from} does not answer: it is started again.`);
 				silentSinceMs = nowMs;
 				await system.restartAgent();

@@ -34,6 +34,7 @@ import {
 import type { Build, PackageState } from './judge.ts';
 
 const UNIT = 'idv-agent.service';
+const SOCKETS = ['idv-agent.socket', 'idv-agent-admin.socket'];
 /** For questions. */
 const ASK_MS = 20_000;
 /** For a channel beside the agent's. */
@@ -282,8 +283,14 @@ export async function tellSystemd(...words: readonly string[]): Promise<void> {
 	if (words.length > 0) await run('systemctl', ['--no-block', ...words], ASK_MS);
 }
 
-/** Has the agent run as its unit says now. */
-export const restartAgent = (): Promise<void> => tellSystemd('restart', UNIT);
+/** Has the agent run as its unit says now, and its sockets be where they belong: their user may have put something else there. */
+export const restartAgent = (): Promise<void> => tellSystemd('restart', ...SOCKETS, UNIT);
+
+/** Starts it, also where a script of another version has forbidden that. */
+export async function unmaskAgent(): Promise<void> {
+	await run('systemctl', ['unmask', ...SOCKETS, UNIT], ASK_MS);
+	await tellSystemd('start', UNIT);
+}
 
 export async function stopUnit(name: string): Promise<void> {
 	await run('systemctl', ['stop', name], ASK_MS);

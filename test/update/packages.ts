@@ -23,6 +23,7 @@ export type Behaviour =
 	| 'never-online'
 	| 'failing-script'
 	| 'without-unit'
+	| 'masking'
 	| 'instead-of-another';
 
 /** Each has bytes of its own, under whatever version. */
@@ -53,6 +54,8 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		// Its settings alone would not do: an agent goes on with those that it was online with last.
 		if (behaviour === 'never-online')
 			edit(join(tree, UNIT), /^RestrictAddressFamilies=.*$/m, 'RestrictAddressFamilies=AF_UNIX');
+		if (behaviour === 'masking')
+			edit(join(tree, 'DEBIAN/postinst'), /^esac$/m, 'esac\nsystemctl mask --now idv-agent.service');
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
 }

@@ -52,6 +52,7 @@ const AXES = {
 		'never-online': 1,
 		'failing-script': 1,
 		'without-unit': 1,
+		masking: 1,
 	},
 	disorder: { none: 3, power: 4, kill: 2, full: 1, line: 1, 'another-apt': 1 },
 	service: { there: 6, 'away-before': 1, 'away-during': 1, 'away-for-ever': 1 },

@@ -87,6 +87,20 @@ describe('an update by apt', () => {
 		await device.expectWhole();
 	});
 
+	test.skipIf(IS_SHORT)('whose agent a person stops meanwhile is judged when that is started again', async () => {
+		const version = device.next();
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'good')]);
+		expect(await device.upgrade()).toMatchObject({ status: 0 });
+		await device.untilOnline();
+		await device.machine.must(`sleep 5; systemctl stop idv-agent; sleep ${JUDGE_SECONDS + 15}`);
+		expect(await device.installed()).toBe(`${version} installed`);
+		expect((await device.machine.run('systemctl is-active idv-agent')).text.trim()).toBe('inactive');
+		await device.machine.must('systemctl start idv-agent');
+		await device.untilJudged();
+		expect((await device.updates()).takenBack.map(({ version: one }) => one)).not.toContain(version);
+		await device.expectWhole();
+	});
+
 	test.skipIf(IS_SHORT)(
 		'while the service is away is judged when it is back, and is not taken back for it',
 		async () => {

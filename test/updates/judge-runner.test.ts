@@ -67,6 +67,7 @@ async function givenMachine() {
 		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
 		readUnit: async () => machine.unit,
 		restartAgent: async () => void machine.did.push('restart'),
+		unmaskAgent: async () => void machine.did.push('unmask'),
 		isPackagingBusy: async () => machine.busy-- > 0,
 		readBootId: async () => machine.boot,
 		readLog: async () => ['the token is very-secret-token'],
@@ -460,6 +461,37 @@ test('a version that nobody has started is not believed because the one before s
 	machine.unit = before;
 	expect(await judge()).toBe('wentBack');
 	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'not-ready' }]);
+});
+
+test('a version that a person stops in its trial waits, and is judged when it runs again [F1933]', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	const end = await judge((elapsedMs) => {
+		const isStopped = elapsedMs > 20_000 && elapsedMs < 3_600_000;
+		machine.unit = { ...machine.unit, isReady: !isStopped, isStopped };
+		machine.status = isStopped ? null : told('online');
+	});
+	expect(end).toBe('kept');
+	expect(await keep.outcomes()).toMatchObject({ kept: '0.3.0', takenBack: [] });
+	expect(machine.did).not.toContain('restart');
+});
+
+test('a version before that the new one has left stopped and masked is started [F1934]', async () => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	Object.assign(machine, { unit: { isReady: false, isStopped: true, restarts: 0, runId: null }, status: null });
+	machine.afterwards = () => {};
+	const end = await judge(() => {
+		if (!machine.did.includes('restart')) return;
+		machine.unit = { isReady: true, isStopped: false, restarts: 0, runId: 'run of before' };
+		machine.status = told('online');
+	});
+	expect([end, machine.did.filter((word) => word !== 'install' && !word.startsWith('systemctl'))]).toEqual([
+		'wentBack',
+		['unmask', 'restart'],
+	]);
 });
 
 test('a version that comes while another is judged has the whole time for itself', async () => {
