@@ -38,9 +38,9 @@ for my $name ("agent.sock", "admin.sock") {
 	// An agent that never stops, and asks for more time.
 	'never-stops': `use Socket; $SIG{TERM} = "IGNORE"; socket(my $s, AF_UNIX, SOCK_DGRAM, 0); connect($s, pack_sockaddr_un($ENV{NOTIFY_SOCKET})); send($s, "READY=1", 0);
 while (1) { send($s, "WATCHDOG=1\\nEXTEND_TIMEOUT_USEC=" . (30000000 + $i++), 0); select(undef, undef, undef, 0.5) }`,
-	// Makes files without end, in a directory that it does not have to find again.
+	// Makes the same 300 files without end, in a directory that it does not have to find again: all files of a disk are root's as well.
 	churn:
-		'mkdir "deep"; chdir "deep" if fork; while (1) { $i++; open(my $f, ">", "f$i"); mkdir "d$i"; symlink("/root/canary", "l$i") }',
+		'mkdir "deep"; chdir "deep" if fork; while (1) { $i = ++$n % 300; open(my $f, ">", "f$i"); mkdir "d$i"; symlink("/root/canary", "l$i") }',
 	// Says something to a socket of datagrams.
 	say: 'use Socket; socket(my $s, AF_UNIX, SOCK_DGRAM, 0); connect($s, pack_sockaddr_un(shift)) or die $!; s/\\\\n/\\n/g, s/\\\\e/\\e/g, send($s, $_, 0) for @ARGV',
 	// Makes links by the names that support bundles of the next two minutes have.
