@@ -116,7 +116,7 @@ export async function startService(options: ServiceOptions = {}) {
 	};
 }
 
-interface RestartOptions {
+export interface RestartOptions {
 	/** How long nothing listens; default 0. */
 	readonly downMs?: number;
 	/** Nothing listens until this settles, either. */
