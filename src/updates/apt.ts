@@ -109,6 +109,8 @@ export function packageIn(answer: string) {
 export interface UnitLook {
 	readonly isReady: boolean;
 	readonly isStopped: boolean;
+	/** Whether a boot starts it. */
+	readonly isEnabled: boolean;
 	readonly restarts: number;
 	/** A name for this run, another after each start; `null` when it does not run. */
 	readonly runId: string | null;
@@ -122,6 +124,7 @@ export function unitIn(answer: string): UnitLook {
 		isReady: values['ActiveState'] === 'active' && values['LoadState'] === 'loaded',
 		// One that dies is `activating` between its starts; a person's stop leaves it inactive.
 		isStopped: values['ActiveState'] === 'inactive',
+		isEnabled: values['UnitFileState'] === 'enabled',
 		restarts: Number(values['NRestarts'] ?? 0) || 0,
 		runId: values['InvocationID'] || null,
 	};

@@ -34,7 +34,7 @@ export interface JudgeParts {
 		| 'readUnit'
 		| 'restartAgent'
 		| 'tellSystemd'
-		| 'unmaskAgent'
+		| 'putBackAgent'
 	>;
 	readonly clock: Pick<Clock, 'monotonicMs' | 'wallMs' | 'schedule'>;
 	/** The status of the running agent; `null` where it does not answer. */
@@ -208,6 +208,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			if (judged.waitedMs === 0) say('The version before is not online either: the service is waited for.');
 			const waitedMs = judged.waitedMs + (awayMs >= limitMs ? awayMs : elapsedMs);
 			await keepChanged({ ...judged, waitedMs: Math.min(MAX_WAIT_MS, waitedMs) });
+			// When it is back, the version has its whole time.
 			seenAtMs = nowMs;
 			awaySinceMs = nowMs;
 			triesNow = false;
@@ -310,9 +311,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	}
 
 	/** The way back stays until the old version is what it was before, however long its service is away. */
-	async function untilBack({ from, before }: Trial): Promise<TrialEnd> {
+	async function untilBack({ from, before, wasEnabled }: Trial): Promise<TrialEnd> {
 		const isBack = ({ state }: TrialStatus) => state === 'online' || state === 'unpaired' || before === 'offline';
-		if (before !== 'stopped') await system.unmaskAgent();
+		if (before !== 'stopped') await system.putBackAgent(wasEnabled);
 		let hasRun = false;
 		for (let silentSinceMs = clock.monotonicMs(); before !== 'stopped'; ) {
 			const [installed, unit, status] = [

@@ -67,6 +67,7 @@ export async function prepareUpdate(
 			toBuild: null,
 			startedAt: now,
 			before,
+			wasEnabled: isGoingOn ? under.wasEnabled : unit.isEnabled,
 			boots: 0,
 			bootId: null,
 			oldRun: unit.runId,

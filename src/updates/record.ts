@@ -20,6 +20,8 @@ export const trialSchema = later(() =>
 		toBuild: z.string().nullable().default(null),
 		startedAt: z.string(),
 		before: z.enum(['online', 'offline', 'stopped']),
+		/** Whether a boot started the agent before; a script of the new version may end that. */
+		wasEnabled: z.boolean().default(false),
 		/** Of the machine, in a row, in which the new version has not stood its time. */
 		boots: z.int(),
 		/** The newest of them, as the kernel names it. */

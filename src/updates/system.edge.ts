@@ -133,7 +133,9 @@ export async function isPackagingBusy(proc = '/proc'): Promise<boolean> {
 }
 
 export async function readUnit(): Promise<UnitLook> {
-	const properties = ['LoadState', 'ActiveState', 'NRestarts', 'InvocationID'].map((name) => `--property=${name}`);
+	const properties = ['LoadState', 'ActiveState', 'UnitFileState', 'NRestarts', 'InvocationID'].map(
+		(name) => `--property=${name}`,
+	);
 	const { text } = await run('systemctl', ['show', UNIT, ...properties], ASK_MS);
 	return unitIn(text);
 }
@@ -286,9 +288,10 @@ export async function tellSystemd(...words: readonly string[]): Promise<void> {
 /** Has the agent run as its unit says now, and its sockets be where they belong: their user may have put something else there. */
 export const restartAgent = (): Promise<void> => tellSystemd('restart', ...SOCKETS, UNIT);
 
-/** Starts it, also where a script of another version has forbidden that. */
-export async function unmaskAgent(): Promise<void> {
+/** Starts it, also where a script of another version has forbidden that. @param wasEnabled whether each boot shall start it, too. */
+export async function putBackAgent(wasEnabled: boolean): Promise<void> {
 	await run('systemctl', ['unmask', ...SOCKETS, UNIT], ASK_MS);
+	if (wasEnabled) await run('systemctl', ['enable', UNIT], ASK_MS);
 	await tellSystemd('start', UNIT);
 }
 

@@ -55,7 +55,11 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		if (behaviour === 'never-online')
 			edit(join(tree, UNIT), /^RestrictAddressFamilies=.*$/m, 'RestrictAddressFamilies=AF_UNIX');
 		if (behaviour === 'masking')
-			edit(join(tree, 'DEBIAN/postinst'), /^esac$/m, 'esac\nsystemctl mask --now idv-agent.service');
+			edit(
+				join(tree, 'DEBIAN/postinst'),
+				/^esac$/m,
+				'esac\nsystemctl disable idv-agent.service\nsystemctl mask --now idv-agent.service',
+			);
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
 }

@@ -88,16 +88,21 @@ test.each<[string, string, string | null]>([
 });
 
 test.each<[string, string, ReturnType<typeof unitIn>]>([
-	['active', 'loaded', { isReady: true, isStopped: false, restarts: 3, runId: 'run' }],
-	['active', 'not-found', { isReady: false, isStopped: false, restarts: 3, runId: 'run' }],
-	['activating', 'loaded', { isReady: false, isStopped: false, restarts: 3, runId: 'run' }],
-	['failed', 'loaded', { isReady: false, isStopped: false, restarts: 3, runId: 'run' }],
-	['inactive', 'loaded', { isReady: false, isStopped: true, restarts: 3, runId: 'run' }],
+	['active', 'loaded', { isReady: true, isStopped: false, isEnabled: true, restarts: 3, runId: 'run' }],
+	['active', 'not-found', { isReady: false, isStopped: false, isEnabled: true, restarts: 3, runId: 'run' }],
+	['activating', 'loaded', { isReady: false, isStopped: false, isEnabled: true, restarts: 3, runId: 'run' }],
+	['failed', 'loaded', { isReady: false, isStopped: false, isEnabled: true, restarts: 3, runId: 'run' }],
+	['inactive', 'loaded', { isReady: false, isStopped: true, isEnabled: true, restarts: 3, runId: 'run' }],
 ])('a unit that is %s and %s is looked at by its own words [F1836]', (active, load, expected) => {
-	expect(unitIn(`LoadState=${load}\nActiveState=${active}\nNRestarts=3\nInvocationID=run\n`)).toEqual(expected);
-	expect(unitIn(`LoadState=${load}\nActiveState=${active}\nNRestarts=\nInvocationID=\n`)).toEqual({
+	expect(
+		unitIn(`LoadState=${load}\nActiveState=${active}\nUnitFileState=enabled\nNRestarts=3\nInvocationID=run\n`),
+	).toEqual(expected);
+	expect(
+		unitIn(`LoadState=${load}\nActiveState=${active}\nUnitFileState=enabled\nNRestarts=\nInvocationID=\n`),
+	).toEqual({
 		...expected,
 		restarts: 0,
 		runId: null,
 	});
+	expect(unitIn('UnitFileState=disabled\n').isEnabled).toBe(false);
 });

@@ -40,7 +40,7 @@ async function givenMachine() {
 			bytes: number;
 			state: PackageState;
 		} | null,
-		unit: { isReady: true, isStopped: false, restarts: 0, runId: 'run-1' as string | null },
+		unit: { isReady: true, isStopped: false, isEnabled: true, restarts: 0, runId: 'run-1' as string | null },
 		free: 1_000_000,
 		busy: 0,
 		boot: 'boot-1',
@@ -54,7 +54,7 @@ async function givenMachine() {
 		installs: () => {},
 		/** The version before is there again: it answers, unless a test has it otherwise. */
 		afterwards() {
-			machine.unit = { isReady: true, isStopped: false, restarts: 0, runId: 'run of before' };
+			machine.unit = { isReady: true, isStopped: false, isEnabled: true, restarts: 0, runId: 'run of before' };
 			machine.status = told('online');
 		},
 	};
@@ -67,7 +67,7 @@ async function givenMachine() {
 		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
 		readUnit: async () => machine.unit,
 		restartAgent: async () => void machine.did.push('restart'),
-		unmaskAgent: async () => void machine.did.push('unmask'),
+		putBackAgent: async (wasEnabled) => void machine.did.push(wasEnabled ? 'put back enabled' : 'put back'),
 		isPackagingBusy: async () => machine.busy-- > 0,
 		readBootId: async () => machine.boot,
 		readLog: async () => ['the token is very-secret-token'],
@@ -167,7 +167,10 @@ test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['m
 		'dies three times',
 		'crashes',
 		(machine) =>
-			Object.assign(machine, { unit: { isReady: false, isStopped: false, restarts: 3, runId: null }, status: null }),
+			Object.assign(machine, {
+				unit: { isReady: false, isStopped: false, isEnabled: true, restarts: 3, runId: null },
+				status: null,
+			}),
 	],
 	['never answers', 'not-ready', (machine) => Object.assign(machine, { status: null })],
 	[
@@ -477,20 +480,23 @@ test('a version that a person stops in its trial waits, and is judged when it ru
 	expect(machine.did).not.toContain('restart');
 });
 
-test('a version before that the new one has left stopped and masked is started [F1934]', async () => {
+test('a version before that the new one has left stopped, masked and disabled is started, at each boot, too [F1934]', async () => {
 	const { machine, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
 	become('0.3.0');
-	Object.assign(machine, { unit: { isReady: false, isStopped: true, restarts: 0, runId: null }, status: null });
+	Object.assign(machine, {
+		unit: { isReady: false, isStopped: true, isEnabled: false, restarts: 0, runId: null },
+		status: null,
+	});
 	machine.afterwards = () => {};
 	const end = await judge(() => {
 		if (!machine.did.includes('restart')) return;
-		machine.unit = { isReady: true, isStopped: false, restarts: 0, runId: 'run of before' };
+		machine.unit = { isReady: true, isStopped: false, isEnabled: true, restarts: 0, runId: 'run of before' };
 		machine.status = told('online');
 	});
 	expect([end, machine.did.filter((word) => word !== 'install' && !word.startsWith('systemctl'))]).toEqual([
 		'wentBack',
-		['unmask', 'restart'],
+		['put back enabled', 'restart'],
 	]);
 });
 
@@ -651,7 +657,7 @@ test('judge and way back stay until the version before is online, also over boot
 	become('0.3.0');
 	machine.status = null;
 	machine.afterwards = () => {
-		machine.unit = { isReady: true, isStopped: false, restarts: 0, runId: 'run of before' };
+		machine.unit = { isReady: true, isStopped: false, isEnabled: true, restarts: 0, runId: 'run of before' };
 		machine.status = told('connecting');
 	};
 	const day = () =>
