@@ -9,6 +9,8 @@ import type { DeviceState } from '../state/device-state.ts';
 import type { AnswerFile } from './kept-answer.edge.ts';
 import { atStart, describeKept, KEPT_MS, type KeptAnswer, keepableTexts, keptToken } from './kept-answer.ts';
 
+const TRY_AGAIN_MS = 60_000;
+
 export type KeptAnswers = ReturnType<typeof keepAnswers>;
 
 export function keepAnswers(parts: {
@@ -26,13 +28,18 @@ export function keepAnswers(parts: {
 	let unsaved: string | null = null;
 	/** The text that a pairing was made with: the answer stays until the device was online, since another text may be the right one. */
 	let tried: string | null = null;
+	let isClosed = false;
 	let cancel = () => {};
 
 	function hold(answer: KeptAnswer, leftMs: number): void {
 		kept = answer;
 		tried = null;
+		dropIn(leftMs);
+	}
+
+	function dropIn(ms: number): void {
 		cancel();
-		cancel = clock.schedule(leftMs, () => void answers.drop().catch(shown));
+		cancel = clock.schedule(ms, () => void answers.drop().catch(shown));
 	}
 
 	async function save(answer: KeptAnswer): Promise<void> {
@@ -85,16 +92,24 @@ export function keepAnswers(parts: {
 		},
 		/** The settings may have changed, or a newer code came to something: tells again where a token is looked for, and of which code it is. */
 		tell: () => warnings.set('answer', tried === null ? described() : null),
-		/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there. */
+		/** It is taken, or over. @throws AgentError `state-unwritable` when the file is still there: it is tried again each minute. */
 		async drop(): Promise<void> {
 			cancel();
 			kept = null;
 			tried = null;
 			unsaved = null;
 			answers.tell();
-			await file.remove();
+			try {
+				await file.remove();
+			} catch (error) {
+				if (kept === null && !isClosed) dropIn(TRY_AGAIN_MS);
+				throw error;
+			}
 		},
-		close: () => cancel(),
+		close(): void {
+			isClosed = true;
+			cancel();
+		},
 	};
 
 	const found = file.found && parts.attempt() !== null ? atStart(file.found, clock.wallMs()) : null;

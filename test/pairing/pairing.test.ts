@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, openSync, writeSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -662,7 +662,11 @@ describe('a paired device', () => {
 		const { message, remedy } = await refusalOf(device.agent.unpair());
 		expect(message).toContain(kept);
 		expect(remedy).not.toContain('restart');
+		expect(remedy).toContain('tries again every minute');
 		await rm(kept, { recursive: true });
+		await writeFile(kept, '{}');
+		device.clock.advance(60_000);
+		await expect.poll(() => existsSync(kept)).toBe(false);
 	});
 
 	test('that is unpaired knows neither the line nor the time of its service any more [F1881]', async () => {
