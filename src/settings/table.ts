@@ -193,7 +193,7 @@ export const SETTINGS = {
 		language: oneOf(
 			PAGE_LANGUAGES,
 			'auto',
-			'Language of the page: en, de, fr, es, ar, or auto for the language of its browser.',
+			`Language of the page: ${PAGE_LANGUAGES.slice(1).join(', ')}, or auto for the language of its browser.`,
 		),
 		support: optionalText(
 			later(() => text.max(200, 'must have at most 200 characters')),

@@ -8,7 +8,7 @@ import { PAGE_LANGUAGES } from '../../src/settings/table.ts';
 import { givenPageAgent, VIEW } from '../page/screen.ts';
 import { findBarriers, launchChromium } from './chromium.ts';
 import { openInFirefox } from './firefox.ts';
-import { openPage } from './page-device.ts';
+import { isShort, openPage } from './page-device.ts';
 
 let browser: Browser;
 beforeAll(async () => {
@@ -109,7 +109,6 @@ const LANGUAGES = PAGE_LANGUAGES.filter((tag) => tag !== 'auto');
 /** Pixels that are left of the height of a screen by a dialog: above and below it. */
 const SPARE = 40;
 /** CI has less time. */
-const isShort = process.env['BROWSER'] === 'short';
 /** Where pictures are left for a person to look at, if there is such a place. */
 const SHOTS = process.env['SHOTS'] ? resolve(process.env['SHOTS']) : null;
 if (SHOTS) mkdirSync(SHOTS, { recursive: true });

@@ -10,6 +10,7 @@ import {
 	confirmAndPair,
 	expectInView,
 	givenPageDevice,
+	isShort,
 	keep,
 	LOW,
 	openPage,
@@ -45,7 +46,6 @@ async function expectPaired(page: Page, device: PageDevice): Promise<void> {
 }
 
 /** CI has less time: Arabic is paired in Firefox, and layout.browser.ts looks at every screen of each language. */
-const isShort = process.env['BROWSER'] === 'short';
 
 describe.each(SCREENS)('on a %s screen', (name, screen) => {
 	const onAll = test.skipIf(isShort && screen === LOW);
