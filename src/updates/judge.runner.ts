@@ -24,6 +24,7 @@ export interface JudgeParts {
 	readonly system: Pick<
 		typeof system,
 		| 'cleanCache'
+		| 'enableAgent'
 		| 'finishConfiguring'
 		| 'installFile'
 		| 'installVersion'
@@ -260,6 +261,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const known = isOnTrial(installed);
 		const counts = known ? { restarts: trial.restarts } : { restarts: 0, waitedMs: 0 };
 		const ofBoot = trial.bootId === bootId ? trial.unitRestarts : 0;
+		// Its scripts did that: no person comes between dpkg and this. A version that is kept would be dark after the next boot.
+		const isFirst = trial.phase === 'prepared' || !known;
+		if (isFirst && trial.wasEnabled && !(await system.readUnit()).isEnabled) await system.enableAgent();
 		// This one did nothing of what another version was replaced for.
 		const isReplaced = trial.phase === 'standsIn' && known;
 		if (!isReplaced && (await keep.endStandIn())) await system.restartAgent();

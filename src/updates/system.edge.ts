@@ -290,8 +290,14 @@ export const restartAgent = (): Promise<void> => tellSystemd('restart', ...SOCKE
 
 /** Starts it, also where a script of another version has forbidden that. @param wasEnabled whether each boot shall start it, too. */
 export async function putBackAgent(wasEnabled: boolean): Promise<void> {
-	await run('systemctl', ['unmask', ...SOCKETS, UNIT], ASK_MS);
-	if (wasEnabled) await run('systemctl', ['enable', UNIT], ASK_MS);
+	for (const where of [[], ['--runtime']]) await run('systemctl', ['unmask', ...where, ...SOCKETS, UNIT], ASK_MS);
+	if (wasEnabled) await enableAgent();
+	else await tellSystemd('start', UNIT);
+}
+
+/** Starts it now and at each boot. */
+export async function enableAgent(): Promise<void> {
+	await run('systemctl', ['enable', UNIT], ASK_MS);
 	await tellSystemd('start', UNIT);
 }
 

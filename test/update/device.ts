@@ -117,6 +117,7 @@ export async function createDevice(site: Site, first?: string) {
 			);
 			expect(await machine.must('idv-agent config show --json')).toContain('front-desk');
 			expect((await machine.run('dpkg --audit')).text).toBe('');
+			expect((await machine.must('systemctl is-enabled idv-agent')).trim()).toBe('enabled');
 		},
 		async destroy(): Promise<void> {
 			await service.stop();

@@ -24,6 +24,7 @@ export type Behaviour =
 	| 'failing-script'
 	| 'without-unit'
 	| 'masking'
+	| 'disabling'
 	| 'instead-of-another';
 
 /** Each has bytes of its own, under whatever version. */
@@ -58,7 +59,14 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 			edit(
 				join(tree, 'DEBIAN/postinst'),
 				/^esac$/m,
-				'esac\nsystemctl disable idv-agent.service\nsystemctl mask --now idv-agent.service',
+				'esac\nsystemctl disable idv-agent.service\nsystemctl mask idv-agent.service\nsystemctl mask --runtime --now idv-agent.service',
+			);
+		// Otherwise it is good.
+		if (behaviour === 'disabling')
+			writeFileSync(
+				join(tree, 'DEBIAN/preinst'),
+				'#!/bin/sh\nsystemctl disable --now idv-agent.service idv-agent.socket\nexit 0\n',
+				{ mode: 0o755 },
 			);
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});

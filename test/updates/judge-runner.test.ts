@@ -67,6 +67,10 @@ async function givenMachine() {
 		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
 		readUnit: async () => machine.unit,
 		restartAgent: async () => void machine.did.push('restart'),
+		async enableAgent() {
+			machine.did.push('enable');
+			machine.unit.isEnabled = true;
+		},
 		putBackAgent: async (wasEnabled) => void machine.did.push(wasEnabled ? 'put back enabled' : 'put back'),
 		isPackagingBusy: async () => machine.busy-- > 0,
 		readBootId: async () => machine.boot,
@@ -160,6 +164,23 @@ test('a version that comes online is kept, and nothing of the trial is left', as
 	expect(await keep.outcomes()).toMatchObject({ kept: '0.3.0', takenBack: [] });
 	expect(readdirSync(places.directory)).toEqual(['outcomes.json']);
 	expect(readdirSync(places.units, { recursive: true })).toEqual(['multi-user.target.wants']);
+});
+
+test('a version whose scripts disable the agent is started by each boot again; a person who does so later is obeyed [F1935]', async () => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.unit.isEnabled = false;
+	machine.status = told('connecting');
+	const cutOff = judge((elapsedMs) => {
+		if (elapsedMs > 20_000) throw new Error('power cut');
+	});
+	await expect(cutOff).rejects.toThrow('power cut');
+	expect(machine.did.filter((one) => one === 'enable')).toHaveLength(1);
+	machine.unit.isEnabled = false;
+	machine.status = told('online');
+	expect(await judge()).toBe('kept');
+	expect(machine.unit.isEnabled).toBe(false);
 });
 
 test.each<[string, string, (machine: Awaited<ReturnType<typeof givenMachine>>['machine']) => void]>([
@@ -496,7 +517,7 @@ test('a version before that the new one has left stopped, masked and disabled is
 	});
 	expect([end, machine.did.filter((word) => word !== 'install' && !word.startsWith('systemctl'))]).toEqual([
 		'wentBack',
-		['put back enabled', 'restart'],
+		['enable', 'put back enabled', 'restart'],
 	]);
 });
 
