@@ -24,7 +24,6 @@ export interface JudgeParts {
 	readonly system: Pick<
 		typeof system,
 		| 'cleanCache'
-		| 'enableAgent'
 		| 'finishConfiguring'
 		| 'installFile'
 		| 'installVersion'
@@ -261,9 +260,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const known = isOnTrial(installed);
 		const counts = known ? { restarts: trial.restarts } : { restarts: 0, waitedMs: 0 };
 		const ofBoot = trial.bootId === bootId ? trial.unitRestarts : 0;
-		// Its scripts did that: no person comes between dpkg and this. A version that is kept would be dark after the next boot.
+		// Its scripts may have masked or disabled it, which a boot would show too late. No person comes between dpkg and this.
 		const isFirst = trial.phase === 'prepared' || !known;
-		if (isFirst && trial.wasEnabled && !(await system.readUnit()).isEnabled) await system.enableAgent();
+		if (isFirst && trial.wasEnabled && trial.before !== 'stopped') await system.putBackAgent(true);
 		// This one did nothing of what another version was replaced for.
 		const isReplaced = trial.phase === 'standsIn' && known;
 		if (!isReplaced && (await keep.endStandIn())) await system.restartAgent();

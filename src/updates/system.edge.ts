@@ -288,16 +288,10 @@ export async function tellSystemd(...words: readonly string[]): Promise<void> {
 /** Has the agent run as its unit says now, and its sockets be where they belong: their user may have put something else there. */
 export const restartAgent = (): Promise<void> => tellSystemd('restart', ...SOCKETS, UNIT);
 
-/** Starts it, also where a script of another version has forbidden that. @param wasEnabled whether each boot shall start it, too. */
+/** Starts it, also where a script of a version has forbidden that. @param wasEnabled whether each boot shall start it, too. */
 export async function putBackAgent(wasEnabled: boolean): Promise<void> {
 	for (const where of [[], ['--runtime']]) await run('systemctl', ['unmask', ...where, ...SOCKETS, UNIT], ASK_MS);
-	if (wasEnabled) await enableAgent();
-	else await tellSystemd('start', UNIT);
-}
-
-/** Starts it now and at each boot. */
-export async function enableAgent(): Promise<void> {
-	await run('systemctl', ['enable', UNIT], ASK_MS);
+	if (wasEnabled) await run('systemctl', ['enable', UNIT], ASK_MS);
 	await tellSystemd('start', UNIT);
 }
 

@@ -18,7 +18,6 @@ describe('an update by apt', () => {
 		['never-online', 'not-online'],
 		['failing-script', 'unfinished'],
 		['without-unit', 'not-ready'],
-		['masking', 'not-ready'],
 	];
 	const quick: Behaviour[] = ['failing-script', 'never-online'];
 	test.each(bad.filter(([behaviour]) => !IS_SHORT || quick.includes(behaviour)))(

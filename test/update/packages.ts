@@ -24,7 +24,6 @@ export type Behaviour =
 	| 'failing-script'
 	| 'without-unit'
 	| 'masking'
-	| 'disabling'
 	| 'instead-of-another';
 
 /** Each has bytes of its own, under whatever version. */
@@ -55,18 +54,12 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		// Its settings alone would not do: an agent goes on with those that it was online with last.
 		if (behaviour === 'never-online')
 			edit(join(tree, UNIT), /^RestrictAddressFamilies=.*$/m, 'RestrictAddressFamilies=AF_UNIX');
+		// Otherwise it is good.
 		if (behaviour === 'masking')
 			edit(
 				join(tree, 'DEBIAN/postinst'),
 				/^esac$/m,
 				'esac\nsystemctl disable idv-agent.service\nsystemctl mask idv-agent.service\nsystemctl mask --runtime --now idv-agent.service',
-			);
-		// Otherwise it is good.
-		if (behaviour === 'disabling')
-			writeFileSync(
-				join(tree, 'DEBIAN/preinst'),
-				'#!/bin/sh\nsystemctl disable --now idv-agent.service idv-agent.socket\nexit 0\n',
-				{ mode: 0o755 },
 			);
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});

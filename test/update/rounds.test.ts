@@ -53,7 +53,6 @@ const AXES = {
 		'failing-script': 1,
 		'without-unit': 1,
 		masking: 1,
-		disabling: 1,
 	},
 	disorder: { none: 3, power: 4, kill: 2, full: 1, line: 1, 'another-apt': 1 },
 	service: { there: 6, 'away-before': 1, 'away-during': 1, 'away-for-ever': 1 },
@@ -99,7 +98,7 @@ const rounds: readonly Drawn[] = Array.from({ length: ROUNDS }, (_, index) => {
 	return { ...drawn, number: index + 1, isReal, afterMs: Math.floor(random() * (isReal ? 30_000 : 15_000)) };
 });
 
-const isGood = ({ version }: Drawn) => ['good', 'late', 'disabling'].includes(version);
+const isGood = ({ version }: Drawn) => ['good', 'late', 'masking'].includes(version);
 /** Nothing speaks against the new version, and nothing keeps it from coming. */
 const hasToCome = (drawn: Drawn) =>
 	isGood(drawn) &&

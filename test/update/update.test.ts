@@ -18,7 +18,7 @@ useDevice((made, version) => {
 describe('an update by apt', () => {
 	test('that works is kept, enabled as before whatever its scripts do, and nothing of the trial is left [F1935]', async () => {
 		const version = device.next();
-		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'disabling')]);
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'masking')]);
 		expect(await device.upgrade()).toMatchObject({ status: 0 });
 		await device.untilJudged();
 		expect(await device.installed()).toBe(`${version} installed`);

@@ -67,11 +67,10 @@ async function givenMachine() {
 		tellSystemd: async (...words) => void machine.did.push(['systemctl', ...words].join(' ')),
 		readUnit: async () => machine.unit,
 		restartAgent: async () => void machine.did.push('restart'),
-		async enableAgent() {
-			machine.did.push('enable');
-			machine.unit.isEnabled = true;
+		async putBackAgent(wasEnabled) {
+			machine.did.push(wasEnabled ? 'put back enabled' : 'put back');
+			machine.unit.isEnabled ||= wasEnabled;
 		},
-		putBackAgent: async (wasEnabled) => void machine.did.push(wasEnabled ? 'put back enabled' : 'put back'),
 		isPackagingBusy: async () => machine.busy-- > 0,
 		readBootId: async () => machine.boot,
 		readLog: async () => ['the token is very-secret-token'],
@@ -176,7 +175,7 @@ test('a version whose scripts disable the agent is started by each boot again; a
 		if (elapsedMs > 20_000) throw new Error('power cut');
 	});
 	await expect(cutOff).rejects.toThrow('power cut');
-	expect(machine.did.filter((one) => one === 'enable')).toHaveLength(1);
+	expect(machine.did.filter((one) => one === 'put back enabled')).toHaveLength(1);
 	machine.unit.isEnabled = false;
 	machine.status = told('online');
 	expect(await judge()).toBe('kept');
@@ -517,7 +516,7 @@ test('a version before that the new one has left stopped, masked and disabled is
 	});
 	expect([end, machine.did.filter((word) => word !== 'install' && !word.startsWith('systemctl'))]).toEqual([
 		'wentBack',
-		['enable', 'put back enabled', 'restart'],
+		['put back enabled', 'put back enabled', 'restart'],
 	]);
 });
 
