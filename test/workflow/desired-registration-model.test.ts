@@ -207,10 +207,11 @@ function check(world: World, { desired, blocker, reevaluateAtMs, progress, plan 
 			: origins.get('heartbeatCadence')?.source === 'default'
 				? (target?.heartbeatCadence ?? settings.heartbeatCadence)
 				: settings.heartbeatCadence;
-		const hasMoveFailed =
-			next !== null && (failureOf(next.state) !== null || isDeepStrictEqual(next.registration.request, rest));
+		// What was begun is tried to its end, also where another move was refused before.
+		const isUnderWay = next !== null && isDeepStrictEqual(next.registration.request, rest);
+		const hasMoveFailed = next !== null && failureOf(next.state) !== null && progress.attempt.name !== 'refused';
 		const isStill = isRest && live?.baseUrl === baseUrl && live.request.workflowId !== workflowId;
-		if (isStill && hasMoveFailed && progress.change?.untilMs == null && progress.attempt.name !== 'refused') {
+		if (isStill && (hasMoveFailed || isUnderWay) && progress.change?.untilMs == null) {
 			must(desired.request.heartbeatCadence === cadence, 'what is no part of a failed workflow is taken without it');
 			must(progress.request !== JSON.stringify(desired.request), 'and tried once');
 			world.reached.add('another cadence before another workflow');
@@ -553,6 +554,25 @@ const KEPT_BESIDE_PROVISIONED: Action[] = [
 	{ do: 'credential', kind: 'provisioned' },
 ];
 
+/** Another cadence, refused here before, is tried on the way to another service that is then not wanted: seed 1936612671. */
+const REST_UNDER_WAY: Action[] = [
+	{
+		do: 'plan',
+		part: {
+			rule: null,
+			base: { workflowId: null, heartbeatCadence: null },
+			move: { to: { workflowId: null, heartbeatCadence: 20 }, percent: 50, atMs: null },
+		},
+		waitMs: null,
+	},
+	{ do: 'succeed', which: 'current' },
+	{ do: 'set', workflowId: 'w1', baseUrl: null, cadence: null },
+	{ do: 'wait' },
+	{ do: 'assign', workflowId: 'w3' },
+	{ do: 'set', workflowId: null, baseUrl: 'https://b.example', cadence: null },
+	{ do: 'set', workflowId: null, baseUrl: null, cadence: null },
+];
+
 test('whatever happens, every answer obeys the rules, nothing changes before its moment, and every wait ends', () => {
 	const reached = new Set<string>();
 	let runs = 0;
@@ -565,7 +585,7 @@ test('whatever happens, every answer obeys the rules, nothing changes before its
 			settle(world);
 			runs += 1;
 		}),
-		{ numRuns: RUNS, examples: [[KEPT_BESIDE_PROVISIONED]] },
+		{ numRuns: RUNS, examples: [[KEPT_BESIDE_PROVISIONED], [REST_UNDER_WAY]] },
 	);
 	// A situation that was never reached was never tested; a busy machine ends sooner and reaches fewer.
 	if (runs < RUNS) return;
