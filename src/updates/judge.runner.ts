@@ -90,7 +90,6 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	let downSinceMs: number | null = null;
 	let stretch: Stretch | null = null;
 	let triesNow = false;
-	let wasReady = false;
 	for (;;) {
 		const look = await takeLook();
 		const verdict = judge({ ...trial, judgeSeconds: parts.judgeSeconds }, look);
@@ -151,12 +150,12 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const isOld = unit.runId !== null && unit.runId === known.oldRun;
 		const isReady = unit.isReady && !isOld;
 		// Only a person stops a version that had started. A script of its package stops it before.
-		wasReady = isThere && (wasReady || isReady);
+		const wasReady = isThere && (trial?.wasReady || isReady);
 		if (wasReady && unit.isStopped) restartTime(nowMs);
 		const state = isReady ? (status?.state ?? null) : null;
 		// Also while apt is at work, with other packages.
 		const hasCome = seenAtMs !== null || isNew;
-		if (trial) await keepChanged({ ...trial, ...countRestarts(trial, unit.restarts, isOld || !hasCome) });
+		if (trial) await keepChanged({ ...trial, wasReady, ...countRestarts(trial, unit.restarts, isOld || !hasCome) });
 		stretch = stretchAfter(stretch, { atMs: nowMs, runId: hasCome && isReady ? unit.runId : null, state }, limitMs);
 		silentSinceMs = isThere && (!isReady || state === null) ? (silentSinceMs ?? nowMs) : null;
 		downSinceMs = isNew && !isOld && state !== 'online' ? (downSinceMs ?? nowMs) : null;
@@ -256,10 +255,12 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		triesNow = false;
 		if (!trial) return;
 		const bootId = await system.readBootId();
-		const boots = trial.bootId === bootId ? trial.boots : trial.boots + 1;
+		const isSameBoot = trial.bootId === bootId;
+		const boots = isSameBoot ? trial.boots : trial.boots + 1;
 		const known = isOnTrial(installed);
 		const counts = known ? { restarts: trial.restarts } : { restarts: 0, waitedMs: 0 };
-		const ofBoot = trial.bootId === bootId ? trial.unitRestarts : 0;
+		const unitRestarts = isSameBoot ? trial.unitRestarts : 0;
+		const wasReady = known && isSameBoot && trial.wasReady;
 		// Its scripts may have masked or disabled it, which a boot would show too late. No person comes between dpkg and this.
 		const isFirst = trial.phase === 'prepared' || !known;
 		if (isFirst && trial.wasEnabled && trial.before !== 'stopped') await system.putBackAgent(true);
@@ -268,14 +269,16 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		if (!isReplaced && (await keep.endStandIn())) await system.restartAgent();
 		const phase = isReplaced ? ('standsIn' as const) : ('judging' as const);
 		const to = { phase, to: version, toBuild: build };
-		await keepChanged({ ...trial, ...to, bootId, boots, unitRestarts: ofBoot, ...counts });
+		await keepChanged({ ...trial, ...to, bootId, boots, wasReady, unitRestarts, ...counts });
 	}
 
 	async function goBack(judged: Trial): Promise<TrialEnd> {
-		const { from, to, fault } = judged;
+		const { from, to, fault, startedAt } = judged;
 		// apt may try again what was not the version's fault.
 		const blames = isToBlame(fault);
-		const log = blames ? await parts.shapeAll(await system.readLog(MAX_LOG_LINES)).catch(() => []) : [];
+		const log = blames
+			? await parts.shapeAll(await system.readLog(MAX_LOG_LINES, Date.parse(startedAt))).catch(() => [])
+			: [];
 		await keep.saveTrial({ ...judged, phase: 'goingBack' });
 		if (blames && fault !== null) {
 			const at = new Date(clock.wallMs()).toISOString();

@@ -68,6 +68,7 @@ export async function prepareUpdate(
 			startedAt: now,
 			before,
 			wasEnabled: isGoingOn ? under.wasEnabled : unit.isEnabled,
+			wasReady: false,
 			boots: 0,
 			bootId: null,
 			oldRun: unit.runId,

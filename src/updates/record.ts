@@ -22,6 +22,8 @@ export const trialSchema = later(() =>
 		before: z.enum(['online', 'offline', 'stopped']),
 		/** Whether a boot started the agent before; a script of the new version may end that. */
 		wasEnabled: z.boolean().default(false),
+		/** Whether the new version has started since dpkg was done with it: then only a person stops it. */
+		wasReady: z.boolean().default(false),
 		/** Of the machine, in a row, in which the new version has not stood its time. */
 		boots: z.int(),
 		/** The newest of them, as the kernel names it. */

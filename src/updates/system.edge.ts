@@ -35,12 +35,17 @@ import type { Build, PackageState } from './judge.ts';
 
 const UNIT = 'idv-agent.service';
 const SOCKETS = ['idv-agent.socket', 'idv-agent-admin.socket'];
+const HELPERS = ['provision.service', 'provision.path', 'settings.path', 'credential.path'].map(
+	(one) => `idv-agent-${one}`,
+);
 /** For questions. */
 const ASK_MS = 20_000;
 /** For a channel beside the agent's. */
 const REACH_MS = 60_000;
 /** For an installation, and for a package that is packed: an old card is slow. */
 const WORK_MS = 30 * 60_000;
+/** A script of the version on trial may wait for its agent without end. */
+const FINISH_MS = 10 * 60_000;
 const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
 /** A process that has one of them open is at work with packages, or waits to be. */
 const LOCKS = new Set(['/var/lib/dpkg/lock-frontend', '/var/lib/dpkg/lock', '/var/cache/apt/archives/lock']);
@@ -140,19 +145,18 @@ export async function readUnit(): Promise<UnitLook> {
 	return unitIn(text);
 }
 
-export async function readLog(lines: number): Promise<string[]> {
-	const { text } = await run(
-		'journalctl',
-		[`--unit=${UNIT}`, `--lines=${lines}`, '--output=cat', '--no-pager', '--quiet'],
-		ASK_MS,
-	);
+/** @param sinceMs since 1970. */
+export async function readLog(lines: number, sinceMs: number): Promise<string[]> {
+	const since = `--since=@${Math.floor(sinceMs / 1000)}`;
+	const words = [`--unit=${UNIT}`, since, `--lines=${lines}`, '--output=cat', '--no-pager', '--quiet'];
+	const { text } = await run('journalctl', words, ASK_MS);
 	return text.split('\n').filter(Boolean).slice(-lines);
 }
 
 /** Lets dpkg finish what it was cut off from: of other packages only what these wait for, since another's script may hang. */
 export async function finishConfiguring(): Promise<Ran> {
 	const configure = (which: string) =>
-		run('dpkg', ['--force-confold', '--force-remove-reinstreq', '--configure', which], WORK_MS);
+		run('dpkg', ['--force-confold', '--force-remove-reinstreq', '--configure', which], FINISH_MS);
 	const own = await configure(PACKAGE);
 	// One that is whole is refused.
 	await configure(`${PACKAGE}-updates`);
@@ -290,7 +294,8 @@ export const restartAgent = (): Promise<void> => tellSystemd('restart', ...SOCKE
 
 /** Starts it, also where a script of a version has forbidden that. @param wasEnabled whether each boot shall start it, too. */
 export async function putBackAgent(wasEnabled: boolean): Promise<void> {
-	for (const where of [[], ['--runtime']]) await run('systemctl', ['unmask', ...where, ...SOCKETS, UNIT], ASK_MS);
+	for (const where of [[], ['--runtime']])
+		await run('systemctl', ['unmask', ...where, ...HELPERS, ...SOCKETS, UNIT], ASK_MS);
 	if (wasEnabled) await run('systemctl', ['enable', UNIT], ASK_MS);
 	await tellSystemd('start', UNIT);
 }

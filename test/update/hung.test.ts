@@ -57,3 +57,20 @@ test.skipIf(IS_SHORT)(
 		await device.expectWhole();
 	},
 );
+
+test.skipIf(IS_SHORT)(
+	'a version whose script waits for its agent without end is taken back within a quarter of an hour [F1937]',
+	async () => {
+		const version = device.next();
+		const { machine } = device;
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'never-starts')]);
+		// As a person's Ctrl-C.
+		await machine.run('apt-get update && timeout 60 apt-get install --yes idv-agent');
+		for (let minute = 0; minute < 13; minute += 1) await machine.run('sleep 60');
+		await device.untilJudged();
+		expect(await device.installed()).toBe(`${before} installed`);
+		expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, fault: 'unfinished' });
+		await device.expectWhole();
+	},
+	1_800_000,
+);

@@ -24,6 +24,7 @@ export type Behaviour =
 	| 'failing-script'
 	| 'without-unit'
 	| 'masking'
+	| 'never-starts'
 	| 'instead-of-another';
 
 /** Each has bytes of its own, under whatever version. */
@@ -61,6 +62,9 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 				/^esac$/m,
 				'esac\nsystemctl disable idv-agent.service\nsystemctl mask idv-agent.service\nsystemctl mask --runtime --now idv-agent.service',
 			);
+		// Its script waits for that without end, and dpkg for the script.
+		if (behaviour === 'never-starts')
+			edit(join(tree, UNIT), /^Type=.*$/m, 'Type=oneshot\nTimeoutStartSec=infinity\nExecStartPre=/bin/sleep infinity');
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
 }

@@ -266,7 +266,8 @@ test('no order begins while the version before takes its place again, until it w
 		schemaVersion: 1,
 		before: 'online',
 		...{ from: '0.2.0', fromBuild: null, to: '0.3.0', toBuild: null, boots: 1 },
-		...{ wasEnabled: true, bootId: null, oldRun: null, restarts: 0, unitRestarts: 0, waitedMs: 0, wasFinished: false },
+		...{ wasEnabled: true, wasReady: true, bootId: null, oldRun: null, restarts: 0, unitRestarts: 0 },
+		...{ waitedMs: 0, wasFinished: false },
 		...{ startedAt: '2026-11-22T02:00:00Z', fault: 'service-away' },
 	};
 	const failed = { code: 'service-unreachable', message: 'The service was away.', at: '2026-11-22T02:00:00Z' };

@@ -500,6 +500,28 @@ test('a version that a person stops in its trial waits, and is judged when it ru
 	expect(machine.did).not.toContain('restart');
 });
 
+test.each([
+	['waits also for a judge that is started again', 'boot-1', 'kept'],
+	['that does not start after a new boot is taken back', 'boot-2', 'wentBack'],
+])('a version that was ready, and that a person stops, %s [F1936]', async (_what, boot, end) => {
+	const { machine, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	const killed = judge((elapsedMs) => {
+		if (elapsedMs > 20_000) throw new Error('killed');
+	});
+	await expect(killed).rejects.toThrow('killed');
+	machine.boot = boot;
+	machine.unit = { ...machine.unit, isReady: false, isStopped: true };
+	machine.status = null;
+	const judged = judge((elapsedMs) => {
+		if (elapsedMs < 3_600_000 || machine.unit.isReady) return;
+		machine.unit = { ...machine.unit, isReady: true, isStopped: false };
+		machine.status = told('online');
+	});
+	expect(await judged).toBe(end);
+});
+
 test('a version before that the new one has left stopped, masked and disabled is started, at each boot, too [F1934]', async () => {
 	const { machine, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
