@@ -114,7 +114,7 @@ const SEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 		'hooks.onOffline': 'commands are run for what happens, with JSON on standard input',
 		'hooks.onPaired': 'commands are run for what happens, with JSON on standard input',
 		'hooks.onPairingFailed': 'commands are run for what happens, with JSON on standard input',
-		'hooks.onNeedsPerson': 'a device that only a person can bring back online is told once, with its cause [F1869]',
+		'hooks.onNeedsPerson': 'a device that only a person can bring back online is told once, with its cause',
 	},
 	'fleet/follow-plan.test.ts': {
 		'service.heartbeatFields':
@@ -171,12 +171,16 @@ test('every setting has one row, and no row is of a setting that is gone', () =>
 });
 
 test('every row names a test that is there, in a file that runs an agent and names the setting', () => {
-	const wrong = rows.filter(({ file, setting, title }) => {
-		const text = textOf(file).replaceAll(/ \[F\d{3}\](?=['"`],)/g, '');
-		const quoted = ["'", '"', '`'].some((quote) => text.includes(`${quote}${title}${quote},`));
-		const name = setting.split('.').at(-1) ?? '';
-		const runs = / from '\S*\/(?:harness|device)\.ts';$/m.test(text);
-		return !quoted || !runs || !new RegExp(`\\b${name}\\b`).test(text);
+	const wrong = rows.flatMap(({ file, setting, title }) => {
+		const text = textOf(file).replaceAll(/ \[F\d{3,4}\](?=['"`],)/g, '');
+		const lacks = [
+			["'", '"', '`'].some((quote) => text.includes(`${quote}${title}${quote},`))
+				? ''
+				: `a test with the whole title "${title}"`,
+			/ from '\S*\/(?:harness|device)\.ts';$/m.test(text) ? '' : 'an agent of the harness',
+			new RegExp(`\\b${setting.split('.').at(-1)}\\b`).test(text) ? '' : 'the name of the setting',
+		].filter(Boolean);
+		return lacks.length > 0 ? [`${setting}: ${file} lacks ${lacks.join(' and ')}`] : [];
 	});
 	expect(wrong).toEqual([]);
 });
