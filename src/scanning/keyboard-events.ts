@@ -71,6 +71,7 @@ export function takeEvents(
 		if (type === EV_SYN && code === SYN_DROPPED) {
 			characters += '\ufffd';
 			held.clear();
+			altDigits = '';
 			continue;
 		}
 		// A key that repeats itself is held too long; a scanner means it once.

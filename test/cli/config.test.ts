@@ -285,10 +285,12 @@ describe('config check', () => {
 	});
 
 	test.each([
-		['http://127.0.0.1:8080', /^Warning: .*network\.proxy has no effect: baseUrl is on this device/m],
-		['https://id.example.com', /^$/],
-	])('of a proxy for %s: warns where none is asked', async (baseUrl, words) => {
-		const home = await givenHome({ baseUrl, network: { proxy: 'http://proxy.example:3128' } });
+		['http://127.0.0.1:8080', 0, /^Warning: .*network\.proxy has no effect: baseUrl is on this device/m],
+		['https://id.example.com', 0, /^$/],
+		['https://id.example.com', 10, /^$/],
+	])('of a proxy for %s: warns where none is asked, and not of a limit of %i s', async (baseUrl, limit, words) => {
+		const service = { silenceLimitSeconds: limit };
+		const home = await givenHome({ baseUrl, service, network: { proxy: 'http://proxy.example:3128' } });
 		expect((await home.agent(['config', 'check'])).stderr).toMatch(words);
 	});
 

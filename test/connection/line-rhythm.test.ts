@@ -247,6 +247,11 @@ describe('a line that is cut for another reason', () => {
 			idleMs: 20_000,
 			isUnlearned: false,
 		});
+		// Cuts in spite of the shorter ping count in a row only.
+		const short = { ...long, lifeMs: 4 * MINUTE };
+		const isUnlearned = (...ends: ChannelEnd[]) => ends.reduce(afterEnd, found).isUnlearned;
+		expect(isUnlearned(short, short, { ...long, lifeMs: 5 * MINUTE }, short)).toBe(false);
+		expect(isUnlearned(long, short, short, short)).toBe(true);
 	});
 
 	test('and a ping is never above the cadence and 30 s, never below 5 s unless it was so before', () => {

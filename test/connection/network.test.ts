@@ -180,10 +180,11 @@ describe('requests', () => {
 		],
 		[
 			'those of the operating system where they are to',
-			{ systemCa: true },
+			{ systemCa: true, caFile: fixture('expired.pem') },
 			{ SSL_CERT_FILE: fixture('ca.pem') },
 			'hello',
 		],
+		['the own one besides those', { systemCa: true, caFile: fixture('ca.pem') }, {}, 'hello'],
 		['no others', { caFile: fixture('expired.pem') }, { SSL_CERT_FILE: fixture('ca.pem') }, 'certificate'],
 	])('trust %s', async (_name, settings, more, expected) => {
 		const port = await listen(createHttpsServer(identity('server'), (_request, response) => response.end('hello')));

@@ -103,8 +103,13 @@ test('as long as this device has no network, that stays the cause, whatever fail
 	const answered = failure('proxy-failed', 'No.', { params: { status: 502 } });
 	for (const told of [coded('ECONNREFUSED'), coded('ECONNRESET'), answered])
 		expect(asOwnSide(told, context, () => 'none')).toBe(told);
-	for (const host of ['localhost:8490', '127.0.0.1', '[::1]:80'])
-		expect(asOwnSide(coded('ETIMEDOUT'), { host }, () => 'none').code).toBe('connect-timeout');
+	for (const way of [
+		...['localhost:8490', '127.0.0.1', '[::1]:80'].map((host) => ({ host })),
+		{ ...context, proxy: '127.0.0.1:3128' },
+	])
+		expect(asOwnSide(coded('ETIMEDOUT'), way, () => 'none').code).toBe('connect-timeout');
+	const proxied = { host: 'localhost:8490', proxy: 'proxy.example:3128' };
+	expect(asOwnSide(coded('ETIMEDOUT'), proxied, () => 'none').code).toBe('connection-lost');
 });
 
 test('a line that falls silent after a ping was answered is not told as a service that answers none [F1144]', () => {

@@ -93,9 +93,9 @@ test.each<[string, Answer]>([
 test('a credential behind its scheme and each value of a cookie are secrets alone as well [F1576]', () => {
 	const secretParts = (value: string) => secretValuesOf({ 'x-key': value }, null);
 	expect(secretParts('Basic dXNlcjpwYXNzd29yZA==')).toEqual(['Basic dXNlcjpwYXNzd29yZA==', 'dXNlcjpwYXNzd29yZA==']);
-	const cookie = secretParts('sess=4f9a1c7be2; other=88d0e4aa31; lang=de');
-	for (const part of ['sess=4f9a1c7be2', '4f9a1c7be2', '88d0e4aa31']) expect(cookie).toContain(part);
-	expect(cookie).not.toContain('de');
+	const cookie = 'sess=4f9a1c7be2; other=88d0e4aa31; lang=de';
+	const pairs = ['sess=4f9a1c7be2', 'other=88d0e4aa31'];
+	expect(secretParts(cookie)).toEqual([cookie, ...pairs, '4f9a1c7be2', '88d0e4aa31']);
 	expect(secretParts(GATE)).toEqual([GATE]);
 	// A password may be a word of many answers.
 	const basic = { scheme: 'Basic', username: 'kiosk', password: 'password' } as const;

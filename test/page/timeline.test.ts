@@ -107,9 +107,12 @@ test.each<[string, HistoryEntry[], Record<string, number>]>([
 		{ online: 9 + 3, none: 4, connecting: 1 },
 	],
 	[
-		'a power cut, of which it is not known when it was',
-		[started(30, 'nothing'), state(30, 'online'), state(35, 'offline'), started(40, 'power cut'), state(41, 'online')],
-		{ online: 12, none: 5, connecting: 1 },
+		'a power cut, of which it is not known when it was, and a clock that was set since',
+		[
+			...[started(30, 'nothing'), state(30, 'online'), state(35, 'offline')],
+			...[{ at: at(40), kind: 'clock', byMs: HOUR } as const, started(40, 'power cut'), state(41, 'online')],
+		],
+		{ online: 12, none: 4, connecting: 1 },
 	],
 	[
 		'a clock that was set back by ten hours, then forward by one',

@@ -36,7 +36,7 @@ test('a document of more than 100,000 objects and lists is none: a megabyte of e
 
 test('a frame of a great many line ends is one message, and nothing of it is taken apart [F1288]', () => {
 	const read = (text: string) => messagesIn({ type: 'text', text }, { frameContents: 'lines', jsonInBinary: false });
-	expect(read(`${'\n'.repeat(900)}{"a":1}\n{"b":2}`).map((one) => one.type === 'text' && one.text)).toEqual([
+	expect(read(`${'\n'.repeat(900)}{"a":1}\r\n{"b":2}`).map((one) => one.type === 'text' && one.text)).toEqual([
 		'{"a":1}',
 		'{"b":2}',
 	]);

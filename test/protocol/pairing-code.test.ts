@@ -246,6 +246,7 @@ describe('a JSON code', () => {
 			workflowId: 'wf-1',
 			sessionId: SESSION,
 		});
+		expect(readPairingCode(json({ workflowId: '', sessionId: '' }))).toEqual(expected);
 		expect(readPairingCode(json({ token: `Token ${TOKEN}` }))).toEqual(expected);
 		expect(readPairingCode(JSON.stringify(JSON.parse(json({})), null, '  '))).toEqual(expected);
 	});

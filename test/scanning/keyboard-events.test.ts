@@ -65,8 +65,12 @@ describe('events of a keyboard', () => {
 		expect(charactersOf(join([typed('a'), ctrl(50), typed('b'), ctrl(36), ctrl(46), typed('c')]))).toBe('a\nb\nc');
 	});
 
-	test('a hole in the events is seen in the text', () => {
-		expect(charactersOf(join([typed('tr-abc'), inputEvent(0, 3, 0), typed('def\n')]))).toBe('tr-abc\ufffddef\n');
+	test('a hole in the events is seen in the text, and keys held at it and digits typed before it count no more [F1990]', () => {
+		const hole = inputEvent(0, 3, 0);
+		const [shift, alt] = [42, 56].map((code) => inputEvent(1, code, 1)) as [Uint8Array, Uint8Array];
+		expect(charactersOf(join([typed('tr-abc'), shift, hole, typed('def\n')]))).toBe('tr-abc\ufffddef\n');
+		const at = join([alt, stroke(77), stroke(75), inputEvent(1, 56, 0)]);
+		expect(charactersOf(join([alt, stroke(77), hole, at, typed('x')]))).toBe('\ufffd@x');
 	});
 
 	test('binary garbage never throws, and what is kept of it stays small', () => {

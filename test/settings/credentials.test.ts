@@ -37,7 +37,7 @@ describe('a device goes online without a person', () => {
 	test('with user name and password', async () => {
 		const service = await givenService({ basicUsers: [{ username: 'operator', password: 'pass:word' }] });
 		const home = await givenHome();
-		const basicFile = await home.secretFile('basic', 'operator:pass:word');
+		const basicFile = await home.secretFile('basic', 'basic operator:pass:word');
 		const settings = { baseUrl: service.url, workflowId: 'check-in', credential: { basicFile } };
 		await (await givenAgent({ home, settings })).untilLive('check-in');
 		expect(schemesOf(service)).toEqual(['Basic']);
