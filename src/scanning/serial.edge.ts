@@ -72,13 +72,17 @@ function inTurn<Binding extends { open(options: never): Promise<object> }>(bindi
 	};
 }
 
-async function openWithin(port: Pick<SerialPortStream, 'open' | 'close'>, path: string): Promise<void> {
+export async function openWithin(
+	port: Pick<SerialPortStream, 'open' | 'close'>,
+	path: string,
+	deadlineMs = OPEN_DEADLINE_MS,
+): Promise<void> {
 	const { promise, resolve, reject } = Promise.withResolvers<void>();
 	let isLate = false;
 	const timer = setTimeout(() => {
 		isLate = true;
 		reject(new AgentError('scanner-failed', `${path} did not open in time.`));
-	}, OPEN_DEADLINE_MS);
+	}, deadlineMs);
 	port.open((error) => {
 		if (isLate) {
 			if (!error) port.close(() => {});

@@ -628,6 +628,18 @@ describe('a Connection that does not say how long it lives', () => {
 		await closed;
 		expect(registrations(service)).toEqual([201, 201]);
 	});
+
+	test('is renewed later once the settings state a longer life [F1991]', async () => {
+		const service = await givenService(OPAQUE);
+		const device = await givenPairedAgent(service, { settings: { service: { connectionLifeSeconds: 1000 } } });
+		await device.home.writeSettings({ service: { connectionLifeSeconds: 2000 } });
+		await device.daemon.reload();
+		const codes = [1_599_000, 102_000].map((passMs) => {
+			device.clock.advance(passMs);
+			return device.agent.status().summary.code;
+		});
+		expect(codes).toEqual(['online', 'online-renewing']);
+	});
 });
 
 test.each([401, 403] as const)(

@@ -478,6 +478,18 @@ describe('damage at rest', () => {
 		expect(read(log)).toEqual(before);
 	});
 
+	test('files that others have put under its names go with what is given up, and no power cut brings them back [F1992]', async () => {
+		const disk = lossyFiles(directory);
+		const log = open({ files: disk.files });
+		await add(log, 'first');
+		const own = names();
+		fs.copyFileSync(at(own[0]), at('test-00000009-0123456789abcdef.log'));
+		disk.settle();
+		await log.giveUp(true);
+		disk.cutPower(() => false);
+		expect(names()).toEqual(own);
+	});
+
 	test('a payload cannot pass for a record', async () => {
 		const log = open();
 		await add(log, ...ten);

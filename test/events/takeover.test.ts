@@ -289,6 +289,16 @@ describe('a file that cannot be used', () => {
 		expect(await append(store, 'a')).toMatch(/-1$/);
 	});
 
+	test('and one that can leave no copy of them behind a look at them [F1993]', () => {
+		const copies = vi.spyOn(fs, 'mkdtempSync');
+		onTestFinished(() => copies.mockRestore());
+		oldVersion((database) => addOld(database, 'old1', SECRET));
+		expect(findUnusableOldEvents(directory)).toBeNull();
+		fs.writeFileSync(path.join(directory, 'events.db'), 'x'.repeat(20_000));
+		expect(findUnusableOldEvents(directory)).not.toBeNull();
+		expect(copies.mock.results.map(({ value }) => fs.existsSync(value))).toEqual([false, false]);
+	});
+
 	test('is deleted, with files set aside, where events are kept in memory only', async () => {
 		oldVersion((database) => addOld(database, 'old1', SECRET));
 		fs.writeFileSync(path.join(directory, 'events.db.corrupt-2026-11-20T00:00:00.000Z'), SECRET);

@@ -7,6 +7,7 @@ import type { Failure } from '../../src/base/errors.ts';
 import { findScanners, watchScanners } from '../../src/scanning/devices.edge.ts';
 import { openScanner, openStandardInput } from '../../src/scanning/open.edge.ts';
 import type { ScannerListener } from '../../src/scanning/scanner.ts';
+import { openWithin } from '../../src/scanning/serial.edge.ts';
 import { plantTree } from '../fixtures/machines.ts';
 import { inputEvent, join as joinBytes, typed } from '../fixtures/scanners/keyboard.ts';
 import { plugScanner } from '../fixtures/scanners/plug.ts';
@@ -92,6 +93,26 @@ describe('a keyboard scanner', () => {
 				failure: { code: 'scanner-failed' },
 			});
 	});
+});
+
+test('a port that opens too late is closed, so that a later try finds it free [F1994]', async () => {
+	let opened = (_error: Error | null) => {};
+	let closed = 0;
+	const port = {
+		open(done: typeof opened) {
+			opened = done;
+		},
+		close() {
+			closed += 1;
+		},
+	};
+	await expect(openWithin(port, '/dev/ttyS0', 0)).rejects.toMatchObject({
+		failure: { code: 'scanner-failed', message: '/dev/ttyS0 did not open in time.' },
+	});
+	opened(new Error('gone'));
+	expect(closed).toBe(0);
+	opened(null);
+	expect(closed).toBe(1);
 });
 
 test('standard input is read to its end', async () => {

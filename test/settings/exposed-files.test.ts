@@ -50,10 +50,12 @@ describe('a file may be trusted', () => {
 		expect(await isTrusted(await givenFile(0o644, mode), false)).toBe(trusted);
 	});
 
-	test('not by a link in a directory where others could put another one', async () => {
-		const file = await givenFile(0o644);
-		const link = join(dirname(await givenFile(0o644, 0o777)), 'link');
-		await symlink(file, link);
+	test.each([
+		['in', 0o755, 0o775],
+		['into', 0o775, 0o755],
+	])('not by a link %s a directory where its group could put another one', async (_where, fileMode, linkMode) => {
+		const link = join(dirname(await givenFile(0o644, linkMode)), 'link');
+		await symlink(await givenFile(0o644, fileMode), link);
 		expect(await isTrusted(link, false)).toBe(false);
 	});
 

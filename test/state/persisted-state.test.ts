@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { AgentError, type Failure } from '../../src/base/errors.ts';
+import { keepDates } from '../../src/state/dates.runner.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { keepPersistedState } from '../../src/state/persisted-state.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
@@ -188,4 +189,19 @@ test('once it is closed nothing is tried again', async () => {
 	state.keepPaced(called('d'));
 	await settled();
 	expect(clock.pending).toBe(0);
+});
+
+test('what was so before a start is so since then, and since now once it has ended or a minute has passed [F1996]', () => {
+	const { clock, state } = given();
+	const first = keepDates(clock, state);
+	const since = ['same', 'ended', 'late'].map((key) => first.begin(key));
+	clock.advance(1000);
+	const next = keepDates(clock, state);
+	expect(next.begin('same')).toBe(since[0]);
+	next.end('ended');
+	const now = new Date(clock.wallMs()).toISOString();
+	expect(next.begin('ended')).toBe(now);
+	clock.advance(60_000);
+	expect(next.begin('late')).toBe(new Date(clock.wallMs()).toISOString());
+	expect([next.begin('same'), next.begin('ended')]).toEqual([since[0], now]);
 });

@@ -328,10 +328,11 @@ describe('a device', () => {
 		await expect
 			.poll(() => [sentences(directory), filesWith(directory, 'id.example.com')])
 			.toEqual([['agent 0.2.0 started', 'online with other.example, workflow check-in (pairing)'], []]);
+		become('online', null, { baseUrl: 'https://third.example/' });
 		become('unpaired');
 		await close();
 		expect(sentences(directory)).toEqual(['agent 0.2.0 started', 'not paired', 'agent stopped']);
-		expect(filesWith(directory, 'other.example')).toEqual([]);
+		for (const left of ['other.example', 'third.example']) expect(filesWith(directory, left)).toEqual([]);
 	});
 
 	test('that comes and goes for a day stays within its bytes, and every change is there or counted [F608]', async () => {
