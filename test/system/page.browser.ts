@@ -125,10 +125,15 @@ describe.each(SCREENS)('on a %s screen', (name, screen) => {
 		onTestFinished(() => withCamera.close());
 		const page = await openPage(withCamera, device.pageUrl, screen);
 		await page.locator('#start').click();
+		await page.evaluate(
+			'const { mediaDevices } = navigator; const ask = mediaDevices.getUserMedia.bind(mediaDevices); mediaDevices.getUserMedia = (of) => (globalThis.asked = ask(of));',
+		);
 		await page.getByRole('button', { name: 'Camera', exact: true }).click();
 		await confirmAndPair(page, device);
 		await expectPaired(page, device);
 		expect(await page.locator('#video').evaluate((video: { srcObject?: unknown }) => video.srcObject)).toBeNull();
+		const tracks = await page.evaluate('asked.then((stream) => stream.getTracks().map((track) => track.readyState))');
+		expect(tracks).toEqual(['ended']);
 	});
 
 	test.each(isShort ? [true].slice(screen === LOW ? 0 : 1) : [false, true])(
