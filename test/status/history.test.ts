@@ -47,13 +47,22 @@ function open(
 		startedAt = new Date(clock.wallMs()).toISOString(),
 		/** When they came, oldest first. */
 		events = null as readonly string[] | null,
+		audit = undefined as Parameters<typeof keepHistory>[0]['audit'],
 	} = {},
 ) {
 	let status = shown('connecting');
 	const newest = (beforeMs = Number.POSITIVE_INFINITY) =>
 		(events ?? [newestAt ?? '']).findLast((at) => Date.parse(at) < beforeMs) || null;
 	const agent = { status: () => ({ ...(status as Status), startedAt }), events: { newestAt: newest } };
-	const history = keepHistory({ stateDir, version, clock, agent, boot, uptimeMs: () => uptimeMs });
+	const history = keepHistory({
+		stateDir,
+		version,
+		clock,
+		agent,
+		boot,
+		uptimeMs: () => uptimeMs,
+		...(audit && { audit }),
+	});
 	let isClosed = false;
 	const close = async () => {
 		if (!isClosed) await history.close();
@@ -333,6 +342,16 @@ describe('a device', () => {
 		await close();
 		expect(sentences(directory)).toEqual(['agent 0.2.0 started', 'not paired', 'agent stopped']);
 		for (const left of ['other.example', 'third.example']) expect(filesWith(directory, left)).toEqual([]);
+	});
+
+	test('that is stopped names in its last line the newest entry of the record, also one that is being written [F1997]', async () => {
+		const { directory } = await givenHome();
+		let written = 6;
+		const settled = async () => {
+			written = 7;
+		};
+		await open(directory, { audit: { newest: () => written, settled } }).close();
+		expect(readHistory(directory).documents.at(-1)).toMatchObject({ kind: 'ended', audit: 7 });
 	});
 
 	test('that comes and goes for a day stays within its bytes, and every change is there or counted [F608]', async () => {
