@@ -194,8 +194,8 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'the time of an earlier kept answer ends a newer one',
 		file: 'src/pairing/kept-answer.runner.ts',
-		from: 'tried = null;\n\t\tcancel();',
-		to: 'tried = null;',
+		from: 'cancel();\n\t\tcancel = clock.schedule(ms',
+		to: 'cancel = clock.schedule(ms',
 		tests: 'test/pairing/unread-answers.test.ts',
 	},
 	{
