@@ -43,6 +43,14 @@ describe('the pace', () => {
 		expect(paced(paces, 'page false', 1000).isAllowed).toBe(false);
 		expect(paced(paces, 'page true', 1000).isAllowed).toBe(true);
 		expect(paced(paces, 'admin.sock false', 1000).isAllowed).toBe(true);
+		// What is asked twice as often as it may be is written half of the time.
+		let [steady, written] = [NO_PACES, 0];
+		for (let asked = 0; asked < 400; asked += 1) {
+			const pace = paced(steady, 'page false', (asked * PACE.intervalMs) / 2);
+			steady = pace.paces;
+			if (pace.isAllowed) written += 1;
+		}
+		expect(written).toBeGreaterThanOrEqual(200);
 		expect(paced(paces, 'page false', HOUR_MS)).toMatchObject({ isAllowed: true, leftOut: 1000 - PACE.burst });
 	});
 });

@@ -233,6 +233,19 @@ describe('service --transcript and --replay', () => {
 		expect((await fetch(url)).status).toBe(200);
 		expect(await replaying.end('SIGTERM')).toMatchObject({ status: 0, stderr: '' });
 	});
+
+	test('what is asked more often than it was gets the last answer', async () => {
+		const file = join((await givenHome()).directory, 'wire.jsonl');
+		const again = { exchange: 2, at: 2 };
+		const lines = [asked, answered, { ...asked, ...again }, { ...answered, ...again, status: 503 }];
+		await writeFile(file, lines.map((line) => JSON.stringify(line)).join('\n'));
+		const replaying = follow('idv-agent', ['service', '--port', '0', '--json', '--replay', file], {});
+		const { url } = JSON.parse(await replaying.untilLine(/"listening"/));
+		const statuses: number[] = [];
+		for (let times = 0; times < 3; times += 1) statuses.push((await fetch(url)).status);
+		expect(statuses).toEqual([200, 503, 503]);
+		expect(await replaying.end('SIGTERM')).toMatchObject({ status: 0, stderr: '' });
+	});
 });
 
 describe('service notify', () => {

@@ -100,6 +100,10 @@ describe('worth a look', () => {
 			'/defaults/rollout/rings/0 orders 0.4.0 for no device: ring 1 is as large, and it orders 0.3.0',
 		]);
 		expect(overruled(first(100, '0.3.0'), first(1, '0.4.0'))).toEqual([]);
+		const [then, later] = [{ startAt: '2026-12-01T00:00:00Z' }, { startAt: '2026-12-02T00:00:00Z' }];
+		const timed = overruled({ ...first(1, '0.4.0'), ...then }, { ...first(50, '0.3.0'), ...then });
+		expect(timed.join()).toContain('rings/0 orders 0.4.0 for no device');
+		expect(overruled({ ...first(1, '0.4.0'), ...then }, { ...first(50, '0.3.0'), ...later })).toEqual([]);
 		expect(overruled(first(1, '0.3.0'), first(50, '0.4.0'))).toEqual([]);
 		const updating = [
 			{ percent: 100, startAt: '2026-12-01T00:00:00Z', ...agent('0.3.0') },

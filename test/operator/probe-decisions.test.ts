@@ -51,6 +51,17 @@ describe('its pace', () => {
 		expect(atSeconds.at(-1)).toBe(122);
 	});
 
+	test('what is asked at once counts, too, and is at most ten in a minute and as many as there are in all', () => {
+		const clock = createSteppedClock();
+		const pace = createPace('service', clock, new AbortController().signal, () => {});
+		let taken = 0;
+		for (let second = 0; second < 600; second += 1) {
+			if (pace.take()) taken += 1;
+			clock.advance(1000);
+		}
+		expect([taken, pace.used, pace.left()]).toEqual([MAX_REQUESTS, MAX_REQUESTS, 0]);
+	});
+
 	test('a 429 puts off every further request for as long as it asks', async () => {
 		const atSeconds = await asking([{ status: 200 }, { status: 429, retryAfter: '90' }]);
 		expect(atSeconds.slice(0, 4)).toEqual([0, 0, 90, 90]);

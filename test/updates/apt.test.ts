@@ -76,6 +76,7 @@ test('an installation may take half an hour, and as long as it waits for the loc
 test.each<[string, string, string | null]>([
 	['is whole', 'installed|ok', 'whole'],
 	['is whole with a trigger to come', 'triggers-pending|ok', 'whole'],
+	['is whole with a trigger that it waits for', 'triggers-awaited|ok', 'whole'],
 	['was unpacked', 'unpacked|ok', 'unconfigured'],
 	['has a script that failed', 'half-configured|reinstreq', 'unconfigured'],
 	['was cut off while it was unpacked', 'half-installed|reinstreq', 'half'],

@@ -401,6 +401,26 @@ test('going back is tried again until it works: the disk may be full at first [F
 	expect(machine.installed?.version).toBe('0.2.0');
 });
 
+test('going back is tried after 5 s, then after twice as long each time, at most every 5 minutes', async () => {
+	const { machine, system, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.status = null;
+	const atSeconds: number[] = [];
+	let nowMs = 0;
+	const { installFile } = system;
+	system.installFile = async (file) => {
+		atSeconds.push(Math.round(nowMs / 1000));
+		return atSeconds.length < 10 ? { status: 1, text: '' } : installFile(file);
+	};
+	const end = await judge((elapsedMs) => {
+		nowMs = elapsedMs;
+	});
+	expect(end).toBe('wentBack');
+	const waits = atSeconds.slice(1).map((at, index) => at - (atSeconds[index] ?? 0));
+	expect(waits).toEqual([5, 10, 20, 40, 80, 160, 300, 300, 300]);
+});
+
 test('three boots without coming online take a version back; the count outlives each [F428]', async () => {
 	const { machine, keep, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
