@@ -100,6 +100,10 @@ test('next-ring shows first, then makes a signed plan of the same format; pause 
 	expect(shown.stdout).toMatch(/^rule lobby +to checkout +1 % +→ +10 %$/m);
 	expect(shown.stdout).toMatch(/^\d+ devices? of 200 would move\.$/m);
 	expect(shown.stdout).toMatch(/^Nothing was written/m);
+	// To be signed elsewhere, by another person.
+	const unsigned = join(operator.directory, 'unsigned.json');
+	expect((await step('next-ring', out, '--unchecked', '--out', unsigned)).status).toBe(0);
+	expect((await stat(unsigned)).mode & 0o777).toBe(0o644);
 	const write = ['--key', key, '--out', out];
 	const read = async () => {
 		const reading = readPlan(await readFile(out), out, [publicKey]);

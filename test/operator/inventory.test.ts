@@ -126,6 +126,8 @@ test.each([true, false])(
 test('a line that a spreadsheet has left behind is told with its number, and other ids of these words are not [F1266]', async () => {
 	const said: string[] = [];
 	const rows = ['K-1', 'Total: 1', 'deviceId', '=N1', 'Summe', 'TOTAL-1', 'count-er', 'N=1'];
+	await read('sep=;\r\ndeviceId;labels\r\nTotal: 1;a\r\n', (one) => said.push(one));
+	expect(said.splice(0).join()).toContain('line 3: Total: 1 counts as a device');
 	const devices = await read(`deviceId\n${rows.join('\n')}\n`, (one) => said.push(one));
 	expect(devices).toHaveLength(rows.length);
 	expect(said.map((one) => /line \d+: .* counts as a device/.exec(one)?.[0])).toEqual([

@@ -216,6 +216,7 @@ describe('apikey create', () => {
 		const other = await givenService();
 		for (const fault of [
 			() => other.dropBeforeReply(KEYS),
+			() => other.failNext(KEYS, { status: 408 }),
 			() => other.failNext(KEYS, { status: 500 }),
 			() => other.failNext(KEYS, { status: 200, body: 'ok' }),
 		]) {

@@ -36,6 +36,20 @@ test.each([
 	expect(readFileSync(join(ROOT, 'systemd', name), 'utf8').split('\n')).toContain(line);
 });
 
+test('every encrypted credential that the unit loads is offered afresh before each start, and gone after a purge', () => {
+	const [unit = '', offers = '', postrm = ''] = [
+		'systemd/idv-agent.service',
+		'systemd/check-credentials',
+		'scripts/debian/postrm',
+	].map((path) => readFileSync(join(ROOT, path), 'utf8'));
+	const names = [...unit.matchAll(/^LoadCredentialEncrypted=([\w.-]+):\1\.usable$/gm)].map(([, name]) => name);
+	expect(names).toHaveLength(2);
+	for (const name of names)
+		expect(postrm).toMatch(new RegExp(`^\trm -f .*/etc/credstore\\.encrypted/${name}(?: |$)`, 'm'));
+	// An old copy of one that is no longer there would end the unit.
+	expect(offers).toContain(`for name in ${names.join(' ')}; do\n\trm -f "$offered/$name.usable"\n`);
+});
+
 test('a script of the package stops an update for want of room, and none that goes back', () => {
 	const prerm = join(ROOT, 'scripts/debian/prerm');
 	const status = (going: string) => {
