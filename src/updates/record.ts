@@ -26,7 +26,7 @@ export const trialSchema = later(() =>
 		wasReady: z.boolean().default(false),
 		/** Of the machine, in a row, in which the new version has not stood its time. */
 		boots: z.int(),
-		/** The newest of them, as the kernel names it. */
+		/** The newest of them; `readBootId` gives it. */
 		bootId: z.string().nullable(),
 		/** Which run of the unit was the old version's, as systemd names it. */
 		oldRun: z.string().nullable(),

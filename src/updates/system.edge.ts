@@ -304,5 +304,10 @@ export async function stopUnit(name: string): Promise<void> {
 	await run('systemctl', ['stop', name], ASK_MS);
 }
 
-export const readBootId = async (): Promise<string> =>
-	(await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();
+/** Names this boot. A container has the kernel's name of its host: there the start of its first process tells its own boots apart. */
+export async function readBootId(): Promise<string> {
+	const [kernels, first] = await Promise.all(
+		['/proc/sys/kernel/random/boot_id', '/proc/1/stat'].map((file) => readFile(file, 'utf8')),
+	);
+	return `${kernels?.trim()} ${first?.split(') ').at(-1)?.split(' ')[19]}`;
+}
