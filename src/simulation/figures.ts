@@ -1,4 +1,5 @@
 /** Figures of a simulated fleet: phases, handshakes a second, outages and the time until almost all were back. Pure. */
+import type { Status } from '../protocol/local-api.ts';
 
 /** Where a device is between start and online. */
 export type DevicePhase = 'notStarted' | 'connecting' | 'online' | 'waiting';
@@ -17,6 +18,17 @@ export interface Outage {
 	readonly handshakes: number;
 	/** The most handshakes that began within one second. */
 	readonly peakHandshakes: number;
+}
+
+export interface SharedProblem extends NonNullable<Status['problem']> {
+	readonly devices: number;
+}
+
+export function sharedProblems(problems: readonly Status['problem'][]): SharedProblem[] {
+	const byCode = new Map<string, SharedProblem>();
+	for (const problem of problems)
+		if (problem) byCode.set(problem.code, { ...problem, devices: (byCode.get(problem.code)?.devices ?? 0) + 1 });
+	return [...byCode.values()].sort((a, b) => b.devices - a.devices);
 }
 
 export function trackFigures(devices: number, startedAtMs: number) {

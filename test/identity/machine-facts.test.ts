@@ -10,10 +10,11 @@ test('the facts of this machine are told, and nothing that is its alone', async 
 		model: facts.model && expect.any(String),
 		isVirtual: expect.any(Boolean),
 		processor: facts.processor && expect.any(String),
-		physicalCores: expect.any(Number),
+		physicalCores: facts.physicalCores && expect.any(Number),
 		celsius: facts.celsius && expect.any(Number),
 		battery: facts.battery && { percent: expect.any(Number), isCharging: expect.any(Boolean) },
 	});
-	expect(facts.physicalCores).toBeGreaterThanOrEqual(1);
-	expect(facts.physicalCores).toBeLessThanOrEqual(cpus().length);
+	// Containers may not say how many there are.
+	expect(facts.physicalCores ?? 1).toBeGreaterThanOrEqual(1);
+	expect(facts.physicalCores ?? 1).toBeLessThanOrEqual(cpus().length);
 });

@@ -4,6 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
+import { pageOfEvents } from '../../src/local-api/event-routes.runner.ts';
 import {
 	eventPageSchema,
 	eventSchema,
@@ -390,6 +391,29 @@ describe('events in one answer', () => {
 		// The status may tell of a second event at once a moment later.
 		device.clock.advance(100);
 		expect(device.clock.pending).toBe(before);
+	});
+
+	test('that were waited for leave nothing behind that later ones would call', async () => {
+		const { service, device } = await givenDevice();
+		const { next } = (await ask(device, LOCAL_ROUTES.events)).json;
+		const query = new URLSearchParams({ wait: '30' });
+		const begun = Promise.withResolvers<void>();
+		let ends = 0;
+		const schedule = () => {
+			begun.resolve();
+			return () => {
+				ends += 1;
+			};
+		};
+		const asked = { query, signal: new AbortController().signal, application: null };
+		const waiting = pageOfEvents(device.agent, { schedule }, next, asked as never);
+		await begun.promise;
+		for (const type of ['first', 'second']) {
+			service.notify({ type });
+			await device.untilEvent(({ kind }) => kind === type);
+			await waiting;
+		}
+		expect(ends).toBe(1);
 	});
 
 	test('are waited for no longer than was asked, and not for a caller that has left', async () => {

@@ -186,6 +186,30 @@ describe('event streams', () => {
 		expect(got).toMatch(/^HTTP\/1\.1 200 .*text\/event-stream/s);
 	});
 
+	test('no comment comes between the parts of an event, and comments come again after the last', async () => {
+		const source = eventSource();
+		const { agentSocket } = await open([source.route], { limits: { keepAliveMs: 10 } });
+		const listen = async () => {
+			const socket = net.connect(agentSocket);
+			onTestFinished(() => void socket.destroy());
+			socket.write('GET /v1/events HTTP/1.0\r\nHost: x\r\n\r\n');
+			let got = '';
+			socket.on('data', (chunk) => {
+				got += String(chunk);
+			});
+			await expect.poll(() => got).toContain('keep-alive');
+			return () => got;
+		};
+		const large = await listen();
+		const [sink] = source.sinks;
+		sink?.sendPart(Buffer.from('data: "begun,'), false);
+		// A stream that was opened later has its turn later.
+		await listen();
+		sink?.sendPart(Buffer.from(' ended"\n\n'), true);
+		await expect.poll(large).toMatch(/ended"\n\n: keep-alive\n\n/);
+		expect(large()).toContain('data: "begun, ended"\n\n');
+	});
+
 	test('a consumer that leaves is cleaned up once', async () => {
 		const source = eventSource();
 		const { client } = await open([source.route]);

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { trackFigures } from '../../src/simulation/figures.ts';
+import { sharedProblems, trackFigures } from '../../src/simulation/figures.ts';
 import { runRollout, splitIntoRings } from '../../src/simulation/rings.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
 import { givenService } from '../service/fixture.ts';
@@ -70,6 +70,13 @@ describe('simulated devices', () => {
 		const fleet = await givenFleet(service, { devices: 5, clock });
 		await fleet.until('refused', ({ phases }) => phases.waiting === 5);
 		expect(fleet.problems()).toMatchObject([{ code: 'credential-refused', devices: 5 }]);
+		const [own] = fleet.problems();
+		const rare = own && { ...own, code: 'service-unreachable' as const };
+		const shared = sharedProblems([rare ?? null, own ?? null, null, own ?? null]);
+		expect(shared.map(({ code, devices }) => [code, devices])).toEqual([
+			['credential-refused', 2],
+			['service-unreachable', 1],
+		]);
 		expect(fleet.figures().registrations).toEqual({ begun: 5, failed: 5 });
 		expect(fleet.figures().everOnline).toBe(0);
 	});
