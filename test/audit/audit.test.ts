@@ -10,6 +10,8 @@ import { NO_PACES, PACE, paced } from '../../src/audit/pace.ts';
 import { AgentError } from '../../src/base/errors.ts';
 import { openShaper } from '../../src/base/shapes.edge.ts';
 import { audited } from '../../src/local-api/audited.runner.ts';
+import { streamAudit } from '../../src/local-api/event-routes.runner.ts';
+import type { EventSink } from '../../src/local-api/server/local-server.edge.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import { finish } from '../cli/command.ts';
 import { createSigner, givenPlanServer } from '../fixtures/plans.ts';
@@ -73,11 +75,17 @@ describe('the files', () => {
 	test('keep the newest entries, are bounded, and only their owner reads them', async () => {
 		const { directory } = await givenHome();
 		const audit = await open(directory);
+		const told: unknown[] = [];
+		const hears = () => streamAudit(audit, [], { send: (event: unknown) => told.push(event) > 0 } as EventSink);
+		hears()();
+		hears();
 		for (let number = 0; number < 2000; number += 1) audit.record({ ...SET, count: number, host: 'x'.repeat(300) });
 		await audit.close();
 		const { documents, first, last } = await readAuditLog(directory);
 		expect([last, documents.length, documents.at(-1)?.count]).toEqual([2000, 2001 - first, 1999]);
 		expect(documents.length).toBeGreaterThan(500);
+		// A reader that has left is told of none.
+		expect(told).toHaveLength(2000);
 		const sizes = names(directory).map((name) => fs.statSync(join(directory, name)));
 		expect(sizes.reduce((sum, { size }) => sum + size, 0)).toBeLessThanOrEqual(MAX_AUDIT_BYTES);
 		for (const { mode } of sizes) expect(mode & 0o777).toBe(0o600);

@@ -2,8 +2,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import type { EventSink, LocalRoute } from '../../src/local-api/server/local-server.edge.ts';
 import { type HookCall, LOCAL_ROUTES } from '../../src/protocol/local-api.ts';
 import { givenAgent, givenHome, givenPairedAgent, type Home, type LogLine, runHooks } from '../harness/harness.ts';
+import { open } from '../local-api/local-server.ts';
 import { givenService } from '../service/fixture.ts';
 
 /** Settings by which each hook adds its name and its input to a file, and the lines of that file. */
@@ -126,6 +128,7 @@ function givenProgram(home: Home) {
 	onTestFinished(close);
 	return {
 		close,
+		lines,
 		logged: (text: string, count = 1) =>
 			new Promise<void>((resolve) => {
 				look = () => {
@@ -224,6 +227,31 @@ test('a second program is refused, so that no command runs twice, and goes on wh
 	await device.untilLogged(({ msg }) => msg.startsWith('onOnline failed'));
 	expect(calls('onOnline')).toHaveLength(1);
 	await second.close();
+});
+
+test('each outage of the agent is logged once, also one with the same words as the last', async () => {
+	const home = await givenHome();
+	const program = givenProgram(home);
+	await program.logged('cannot be followed');
+	const fourth = Promise.withResolvers<void>();
+	let times = 0;
+	const stream = (sink: EventSink) => {
+		times += 1;
+		if (times === 4) fourth.resolve();
+		// It is there for a moment, away without one, and there again.
+		if (times !== 2) sink.send({ event: 'hooks', data: '[]' });
+		sink.close();
+		return () => {};
+	};
+	const route: LocalRoute = {
+		...{ method: 'GET', path: LOCAL_ROUTES.hookStream, listeners: ['agent'] },
+		handle: () => ({ stream }),
+	};
+	await open([route], { runDir: home.paths.runDir });
+	await fourth.promise;
+	await program.close();
+	const said = program.lines.map(({ msg }) => msg.replace(/^the agent cannot be followed.*: /, ''));
+	expect(said).toEqual([expect.stringContaining('No agent'), ...Array(2).fill('the agent has ended the stream')]);
 });
 
 test('a hook that the files of the program do not name is said, counted, and not told again', async () => {

@@ -4,7 +4,8 @@ import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createEventStreamParser, type ServerSentEvent } from '../../src/client/agent-socket.edge.ts';
-import { pageOfEvents } from '../../src/local-api/event-routes.runner.ts';
+import { pageOfEvents, streamEvents, streamStatus } from '../../src/local-api/event-routes.runner.ts';
+import type { EventSink } from '../../src/local-api/server/local-server.edge.ts';
 import {
 	eventPageSchema,
 	eventSchema,
@@ -467,6 +468,29 @@ describe('events in one answer', () => {
 });
 
 describe('events as a stream', () => {
+	test('end with their reader, as the status does: nothing is called for one that has left', async () => {
+		const { service, device } = await givenDevice();
+		const sent: string[] = [];
+		const sinkOf = (name: string): EventSink => {
+			const send = () => sent.push(name) > 0;
+			return { send, sendAll: send, sendPart: send, close() {}, isBehind: false, drained: () => Promise.resolve() };
+		};
+		const leave = [streamEvents(device.agent, null, sinkOf('events')), streamStatus(device.agent, sinkOf('status'))];
+		const notify = async (type: string) => {
+			service.notify({ type });
+			const { id } = await device.untilEvent(({ kind }) => kind === type);
+			// The status tells of a second event a moment later.
+			device.clock.advance(100);
+			await device.untilStatus(({ newestEventId }) => newestEventId === id);
+		};
+		await notify('first');
+		await expect.poll(() => new Set(sent).size).toBe(2);
+		for (const end of leave) end();
+		sent.length = 0;
+		await notify('second');
+		expect(sent).toEqual([]);
+	});
+
 	test('begin with what is kept and go on with what comes', async () => {
 		const { service, device } = await givenDevice();
 		service.notify({ type: 'first' });
