@@ -56,13 +56,6 @@ export async function readProvisionFile(file: string, maxBytes: number): Promise
 	}
 }
 
-/** What is written over a file of that many bytes: what is left of it, and blanks to the end of both. */
-export function coveringOf(left: string, size: number): Buffer {
-	const covering = Buffer.alloc(Math.max(size, Buffer.byteLength(left)), ' ');
-	covering.write(left);
-	return covering;
-}
-
 /**
  * Takes the secret off the medium: writes what is left over the very bytes of the file, flushes, cuts the rest off, and
  * calls the file `….used`. What a controller of flash memory keeps in pages that it has replaced is beyond any program.
@@ -75,11 +68,14 @@ export async function wipe(file: string, left: string): Promise<void> {
 		try {
 			const stat = await handle.stat();
 			if (!stat.isFile()) throw new Error('it is not a regular file');
-			const covering = coveringOf(left, stat.size);
+			const { size } = stat;
+			const bytes = Buffer.from(left);
+			const covering = Buffer.alloc(Math.max(size, bytes.length), ' ');
+			bytes.copy(covering);
 			for (let at = 0; at < covering.length; )
 				at += (await handle.write(covering, at, covering.length - at, at)).bytesWritten;
 			await handle.sync();
-			await handle.truncate(Buffer.byteLength(left));
+			await handle.truncate(bytes.length);
 			await handle.sync();
 		} finally {
 			await handle.close();
