@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { failure } from '../../src/base/errors.ts';
+import { type Failure, failure } from '../../src/base/errors.ts';
 import type { DesiredRegistration, Link, Supervision } from '../../src/connection/supervisor.ts';
 import {
 	type AttemptContext,
@@ -136,6 +136,13 @@ describe('an attempt', () => {
 		const cut = assessAttempt(long, at(60_000, { supervision: away, offline: 'turns', limitMs: 300_000 }));
 		expect(cut).toEqual({ ...long, untilMs: 105_000 });
 		expect(assessAttempt(cut, at(80_000, { supervision: away, offline: 'turns', limitMs: 300_000 }))).toBe(cut);
+		// The service has ended the channel that works for it, and may still hold the place.
+		const inPlace = (code: Failure['code']) => {
+			const supervision = moving(ONLINE, { name: 'connectWait', failure: failure(code, 'No.') });
+			Object.assign(supervision.next ?? {}, { roomAtMs: 0 });
+			return assessAttempt(trying(), at(1, { supervision, offline: 'waits' })).name;
+		};
+		expect([inPlace('channel-occupied'), inPlace('service-failed')]).toEqual(['trying', 'refused']);
 	});
 
 	test.each([

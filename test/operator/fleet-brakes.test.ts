@@ -1,7 +1,8 @@
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { readPlan } from '../../src/fleet/verify-plan.runner.ts';
+import { withChecks } from '../../src/operator/fleet-brakes.runner.ts';
 import { operatorOfFile, succeeded } from './operator.ts';
 
 const operator = operatorOfFile();
@@ -45,6 +46,15 @@ test('check names every slip with its place, and sign writes nothing', async () 
 	});
 	await expect(stat(out)).rejects.toThrow();
 	expect((await sign(await plan(), ...flags)).status).toBe(0);
+});
+
+test('the checks beside a plan at an address are those of the directory in which the command runs', async () => {
+	await operator.file('fleet-checks.json', '{ "inventory": "devices.csv", "maxMoves": "5%" }');
+	const before = process.cwd();
+	onTestFinished(() => process.chdir(before));
+	process.chdir(operator.directory);
+	const checks = await withChecks({}, 'https://fleet.example/plan.json');
+	expect(checks).toEqual({ inventory: 'devices.csv', maxMoves: 0.05 });
 });
 
 test('moves beyond the limit are signed only with their number, which an inventory must show [F1844]', async () => {

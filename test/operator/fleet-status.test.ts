@@ -355,6 +355,13 @@ describe('idv fleet status --plan', () => {
 			status: 69,
 			stderr: expect.stringMatching(/\(0 of 2\); 2 of these still have time for it\. Wait until their time is over/),
 		});
+		// So none may be silent in their place.
+		const half = await lines(line('K-1', 'old'), line('K-2', 'new'));
+		const gate = [...limits, '--allow-missing', '1', '--min-reported', '60%'];
+		expect(await status('--plan', plan, '--from', half, ...gate)).toMatchObject({
+			status: 69,
+			stderr: expect.stringMatching(/: 1 of 2 devices .* 1 of these still has time for it; 60 % must have\. /),
+		});
 	});
 
 	test('an empty file, or a directory without one, is no report of any device: a pipeline waits [F1346]', async () => {

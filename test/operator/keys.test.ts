@@ -11,6 +11,7 @@ import { BIN, type Outcome } from '../cli/command.ts';
 import { expectJsonRefusal, expectRefusal } from '../cli/refusal.ts';
 import { atTerminal, hasTerminal } from '../cli/terminal.ts';
 import { listen } from '../connection/network-peers.ts';
+import { recordDisk } from '../fixtures/recorded-disk.ts';
 import { givenService, registerDevice } from '../service/fixture.ts';
 import { authorizationOf, modeOf, operatorOfFile, succeeded } from './operator.ts';
 
@@ -229,6 +230,12 @@ describe('apikey create', () => {
 			expect(other.requests.length).toBe(before + 1);
 			expect(await readdir(operator.directory)).not.toContain('key');
 		}
+	});
+
+	test('that is saved is on the disk before the command says so', async () => {
+		const asked = await recordDisk(operator.directory);
+		succeeded(await idv([...create, '--out', join(operator.directory, 'key'), '--json']));
+		expect(asked.filter((one) => one.endsWith(' key'))).toEqual(['write key', 'sync key']);
 	});
 
 	test('shows a key also when the service tells little else', async () => {
