@@ -129,12 +129,11 @@ async function applyPlan(shell: Shell): Promise<void> {
 		},
 		planFile: join(paths.stateDir, PLAN_FILE),
 		clock: systemClock,
-		// An agent that does not answer may need the update.
-		isHeld: () =>
-			client.request('agent', 'GET', LOCAL_ROUTES.leases, undefined, { deadlineMs: ANSWER_MS }).then(
-				(answer) => (answer as { leases: unknown[] }).leases.length > 0,
-				() => false,
-			),
+		async isHeld() {
+			const within = { deadlineMs: ANSWER_MS };
+			const answer = await client.request('agent', 'GET', LOCAL_ROUTES.leases, undefined, within);
+			return (answer as { leases: unknown[] }).leases.length > 0;
+		},
 		say: (text) => shell.line(text),
 	});
 	shell.answer(

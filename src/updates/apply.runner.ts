@@ -24,7 +24,7 @@ export interface ApplyParts {
 	readonly system: Pick<typeof system, 'installVersion' | 'isPackagingBusy' | 'isReadOnly' | 'readInstalled'>;
 	readonly clock: Pick<Clock, 'monotonicMs' | 'schedule' | 'wallMs'>;
 	readonly readPlan: typeof readPlan;
-	/** Whether an application holds a lease now. */
+	/** Whether an application holds a lease now. It rejects where the agent does not answer. */
 	readonly isHeld: () => Promise<boolean>;
 	readonly say: (line: string) => void;
 	/** Why these settings may not be followed: others than root could change them. */
@@ -76,7 +76,8 @@ export async function applyOrder(parts: ApplyParts): Promise<string | null> {
 async function untilFree({ clock, system, isHeld, say, settings }: ApplyParts): Promise<boolean> {
 	const fromMs = clock.monotonicMs();
 	const deferMs = Math.min(settings.workflow.maxDeferSeconds * 1000, LONGEST_WAIT_MS / 2);
-	const isFree = async () => clock.monotonicMs() - fromMs >= deferMs || !(await isHeld());
+	// An agent that does not answer may need the update.
+	const isFree = async () => clock.monotonicMs() - fromMs >= deferMs || !(await isHeld().catch(() => false));
 	for (let isFirst = true; clock.monotonicMs() - fromMs < LONGEST_WAIT_MS; isFirst = false) {
 		const isBusy = await system.isPackagingBusy();
 		if (!isBusy && (await isFree())) return true;

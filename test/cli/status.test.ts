@@ -217,6 +217,29 @@ test('events of a program on the socket that is no agent are told as that, in on
 	expectRefusal(told, { status: 69, code: 'bad-response', words: /The answer, with status 200, is not JSON/ });
 });
 
+test.each([
+	['events', ['events', '--follow', '--json']],
+	['status', ['status', '--watch', '--json']],
+])('what reads %s too slowly for the agent goes on after what it has, without a word', async (event, args) => {
+	const home = await givenHome();
+	const runDir = home.env['IDV_AGENT_RUN_DIR'] ?? '';
+	await mkdir(runDir, { recursive: true });
+	const asked: (string | undefined)[] = [];
+	const other = createServer(({ url }, response) => {
+		asked.push(url?.split('?')[1]);
+		response.writeHead(200, { 'content-type': 'text/event-stream' });
+		const one = JSON.stringify({ type: 'gap', at: '2026-02-03T04:05:06.000Z', data: `part ${asked.length}` });
+		response.write(`id: ${asked.length}\nevent: ${event}\ndata: ${one}\n\n`);
+		if (asked.length < 3) response.end('event: closed\ndata: {"reason":"slow"}\n\n');
+	});
+	await new Promise<void>((resolve) => other.listen(join(runDir, 'agent.sock'), resolve));
+	onTestFinished(() => void other.close());
+	const following = follow('idv-agent', args, home.env);
+	await following.untilLine(/part 3/);
+	expect((await following.end()).stderr).toBe('');
+	expect(asked).toEqual(event === 'events' ? [undefined, 'since=1', 'since=2'] : [undefined, undefined, undefined]);
+});
+
 test('a workflow for which the service has ended the channel from before goes on, and the command says so [F1336]', async () => {
 	const { home, service } = await givenPaired({ atTheEnd: onTestFinished });
 	service.on('registered', () => service.closeChannels(1008, 'replaced'));
@@ -367,6 +390,14 @@ describe('going offline and coming back', () => {
 			error: { code: 'service-unreachable' },
 			status: { state: 'offline' },
 		});
+	});
+
+	test('reconnect of a device that registers again waits for how that goes', async () => {
+		const { home, service } = await givenProvisioned();
+		service.failNext('/api/device/connection', { status: 503 });
+		expect(await home.agent(['unpair'])).toMatchObject({ status: 0 });
+		await expect.poll(async () => (await home.status()).channel.state).toBe('registerWait');
+		expect(await home.agent(['reconnect'])).toMatchObject({ status: 0, stdout: expect.stringMatching(/^Online with/) });
 	});
 
 	test('an agent that stops ends status --watch with 69, which is said beside the documents [F785]', async () => {

@@ -210,6 +210,10 @@ test('a lease that began since the plan was handed over is waited for; one that 
 		}),
 	).toBe('0.3.0');
 	expect(looks).toBe(10);
+	const silent = given();
+	silent.publish(signer.sign(order('0.3.0')));
+	silent.parts.isHeld = () => Promise.reject(new Error('The agent does not answer.'));
+	expect(await silent.apply(() => expect.unreachable())).toBe('0.3.0');
 });
 
 test('no lease holds root for more than half an hour, and apt reads the source that root has named [F1838]', async () => {
