@@ -28,6 +28,8 @@ const PARTS = 'src test systemd scripts bin docs package.json tsconfig.json READ
 const TEST_LIMIT_MS = 15_000;
 /** Without the end of any test: what runs then turns in a circle without a pause, which no limit of a test can end. */
 const CIRCLE_MS = 90_000;
+/** How those read that end a test: the limit of a test, of a hook, and of what is looked at again and again. */
+const LIMITS = /^(?:Test|Hook) timed out in \d+ms|^Matcher did not succeed in time\.$/;
 /** Test files that run before the time is looked at again. */
 const AT_ONCE = 4;
 const PREFIX = 'idv-mutants-';
@@ -36,10 +38,21 @@ const MOST_BYTES = 2 * 1024 ** 3;
 const MOST_PROCESSES = 200;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
+/** A file's time in ms, or how it failed: `late` by time limits alone, which a busy machine may have done. */
+type Outcome = number | 'failed' | 'late';
+type Told = { readonly message: string; readonly cause?: Told };
+
+/** @param errors all of a file that has failed. */
+export const howFailed = (errors: readonly Told[]): 'failed' | 'late' =>
+	errors.length > 0 && errors.every(({ message, cause }) => LIMITS.test(message) || LIMITS.test(cause?.message ?? ''))
+		? 'late'
+		: 'failed';
+
 /** Paths are relative to the copy. */
 export interface Copy {
 	/**
 	 * Plants a fault and runs the tests in this order until one fails that passes without the fault, or there is no time left.
+	 * One that fails by a time limit must do so twice, with that pass in between.
 	 * @returns what noticed it: a file, or `the type check`, which is asked second; `null` when nothing did.
 	 */
 	noticedBy(
@@ -91,12 +104,13 @@ type Runner = Awaited<ReturnType<typeof openRunner>>;
 function copyIn(directory: string, { run, forget }: Runner): Copy {
 	const relative = (path: string) => path.slice(directory.length + 1);
 	const imports = importsIn(directory);
-	const passes = async (test: string) => (await run([test])).get(test) !== null;
+	const passes = async (test: string) => typeof (await run([test])).get(test) !== 'string';
 
-	async function failing(tests: readonly string[], onTime: (test: string, ms: number) => void): Promise<string | null> {
+	async function failing(tests: readonly string[], onTime: (test: string, ms: number) => void) {
 		const outcomes = await run(tests, 1);
-		for (const [test, ms] of outcomes) if (ms !== null) onTime(test, ms);
-		return tests.find((test) => outcomes.get(test) === null) ?? null;
+		for (const [test, outcome] of outcomes) if (typeof outcome === 'number') onTime(test, outcome);
+		const test = tests.find((one) => typeof outcomes.get(one) === 'string');
+		return test === undefined ? null : { test, isLate: outcomes.get(test) === 'late' };
 	}
 
 	/** From the second time on only what the fault concerns is looked at. */
@@ -125,10 +139,13 @@ function copyIn(directory: string, { run, forget }: Runner): Copy {
 					write(changed);
 					const found = await failing(left, onTime);
 					if (found === null) return null;
+					const { test, isLate } = found;
 					write(source);
 					// One that fails without the fault as well says nothing, and what came before it has passed.
-					if (await passes(found)) return found;
-					left = left.slice(left.indexOf(found) + 1);
+					const isSound = await passes(test);
+					write(changed);
+					if (isSound && !(isLate && (await passes(test)))) return test;
+					left = left.slice(left.indexOf(test) + 1);
 				}
 				return null;
 			}
@@ -207,8 +224,8 @@ async function openRunner(root: string) {
 		alias: [{ find: /^fast-check$/, replacement: join(root, 'test/harness/bounded-properties.ts') }],
 	});
 
-	/** Each test's time in ms, `null` for one that failed; those that were left out because of `bail` are not there. */
-	async function run(tests: readonly string[], bail = 0): Promise<Map<string, number | null>> {
+	/** Of each test; those that were left out because of `bail` are not there. */
+	async function run(tests: readonly string[], bail = 0): Promise<Map<string, Outcome>> {
 		order = tests.map((test) => join(root, test));
 		ended = [];
 		const specifications = await vitest.globTestSpecifications([...order]);
@@ -233,15 +250,16 @@ async function openRunner(root: string) {
 			// What was ended in a circle is neither passed nor failed.
 			one.state() === 'failed' || (bail === 0 && !one.ok()) || (isEndless && one.state() !== 'passed');
 		const outcomes = new Map(
-			ended.map((one): [string, number | null] => [
+			ended.map((one): [string, Outcome] => [
 				one.moduleId.slice(root.length + 1),
-				hasFailed(one) ? null : one.diagnostic().duration,
+				hasFailed(one) ? howFailed(errorsOf(one)) : one.diagnostic().duration,
 			]),
 		);
 		if (!isEndless && !hasBroken) return outcomes;
 		// The runner was killed, or an error came outside of every test.
 		const broken = tests.find((test) => typeof outcomes.get(test) !== 'number') ?? tests[0];
-		return broken === undefined || [...outcomes.values()].includes(null) ? outcomes : outcomes.set(broken, null);
+		const isTold = [...outcomes.values()].some((outcome) => typeof outcome === 'string');
+		return broken === undefined || isTold ? outcomes : outcomes.set(broken, 'failed');
 	}
 
 	return {
@@ -250,6 +268,12 @@ async function openRunner(root: string) {
 		close: () => vitest.close(),
 	};
 }
+
+const errorsOf = (one: TestModule): Told[] => [
+	...one.errors(),
+	...[...one.children.allSuites()].flatMap((suite) => suite.errors()),
+	...[...one.children.allTests()].flatMap((test) => test.result().errors ?? []),
+];
 
 /** What a run left that was killed. */
 function clearLeftovers(): void {

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { howFailed } from './copy.ts';
 import { allFaultsIn, changedLines, drawFaults, FOLDERS } from './draw.ts';
 import { EQUIVALENT } from './equivalent.ts';
 import { mutantsOf } from './mutants.ts';
+import { verdictOf } from './plant.ts';
 
 /** The source with each fault of this kind. */
 const planted = (source: string, kind: string) =>
@@ -64,4 +66,30 @@ test('each fault that is written down as equivalent is still there', () => {
 		({ file, kind, before }) => !allFaultsIn(file).some((one) => one.kind === kind && one.before === before),
 	);
 	expect(gone).toEqual([]);
+});
+
+test('a run that had no time for a first fault ends as one that missed too many, and one without faults to plant does not', () => {
+	const endsWith = (planted: number, noticed: number, left: number) => verdictOf({ planted, noticed, left });
+	expect(endsWith(0, 0, 5)).toEqual({
+		says: expect.stringMatching(/^Nothing was tried: the time was over/),
+		status: 1,
+	});
+	expect(endsWith(0, 0, 0)).toEqual({
+		says: expect.stringMatching(/^Nothing was tried: there is no fault/),
+		status: 0,
+	});
+	expect(endsWith(6, 4, 9)).toEqual({ says: '4 of 6 noticed', status: 0 });
+	expect(endsWith(6, 3, 0)).toEqual({ says: expect.stringMatching(/^Too many: .*\n3 of 6 noticed$/), status: 1 });
+	expect([endsWith(20, 17, 0).status, endsWith(19, 16, 0).status]).toEqual([0, 1]);
+});
+
+test('a test that a time limit alone has ended is told apart from one that has failed', async () => {
+	const late = await expect
+		.poll(() => 1, { timeout: 1, interval: 1 })
+		.toBe(2)
+		.catch((error) => error);
+	const limits = ['Test', 'Hook'].map((what) => ({ message: `${what} timed out in 15000ms while waiting for fetch.` }));
+	expect(howFailed([late, ...limits])).toBe('late');
+	expect(howFailed([...limits, { message: 'expected 1 to be 2' }])).toBe('failed');
+	expect(howFailed([])).toBe('failed');
 });

@@ -74,13 +74,22 @@ async function plant(
 	});
 	if (survivors.length > 0) say(`Not noticed:\n${survivors.map((one) => `  ${one}`).join('\n')}`);
 	if (left > 0) say(`${left} more were left out: ${limitSeconds} s were over.`);
-	const tooMany = survivors.length > MOST.count && survivors.length > MOST.share * planted;
-	if (tooMany)
-		say(
-			'Too many: each needs a test, stands for code that is not needed, or goes into test/mutation/equivalent.ts with the reason.',
-		);
-	say(`${noticed} of ${planted} noticed, ${how}`);
-	return tooMany ? 1 : 0;
+	const { says, status } = verdictOf({ planted, noticed, left });
+	say(`${says}, ${how}`);
+	return status;
+}
+
+/** The last words, and the exit status. @param left for which there was no time: a run that tried none of them says nothing of the tests. */
+export function verdictOf({ planted, noticed, left }: Readonly<Record<'planted' | 'noticed' | 'left', number>>) {
+	if (planted === 0 && left > 0)
+		return { says: 'Nothing was tried: the time was over before the first fault', status: 1 };
+	if (planted === 0) return { says: 'Nothing was tried: there is no fault to plant', status: 0 };
+	const missed = planted - noticed;
+	const says = `${noticed} of ${planted} noticed`;
+	if (missed <= MOST.count || missed <= MOST.share * planted) return { says, status: 0 };
+	const why =
+		'Too many: each needs a test, stands for code that is not needed, or goes into test/mutation/equivalent.ts with the reason.';
+	return { says: `${why}\n${says}`, status: 1 };
 }
 
 /** What noticed it: a test file, or the type check; `null` for nothing. */

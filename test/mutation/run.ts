@@ -43,7 +43,7 @@ function misused(why: string): never {
 npm run mutate -- --changed [--since COMMIT]      faults on the lines that differ from a commit: HEAD, or if nothing is changed the one of 12 hours before
 npm run mutate -- --seed S [--count N] [FOLDER …] N faults in each folder, drawn by the seed: ${FOLDERS.join(', ')}
 npm run mutate -- --named [PART]                  faults that once stayed unnoticed, or those whose name has PART
---limit SECONDS bounds all of it. It ends with 0 when enough was noticed, with 1 when not, with 64 when it was not understood.
+--limit SECONDS bounds all of it. It ends with 0 when enough was noticed, with 1 when not or when the time was over before the first, with 64 when it was not understood.
 `);
 	process.exit(64);
 }
