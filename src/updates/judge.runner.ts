@@ -236,9 +236,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 
 	/** The kept program runs until dpkg can be asked: the next boot ends whatever hangs. */
 	async function letStandIn(standing: Trial): Promise<void> {
-		say(
-			`apt hangs, and version ${standing.to} fails (${standing.fault}): the one before runs in its place until apt is free.`,
-		);
+		say(`apt hangs and version ${standing.to} fails (${standing.fault}): the one before runs until apt is free.`);
 		await keepChanged(standing);
 		await keep.standIn();
 		await system.restartAgent();
@@ -284,7 +282,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			const at = new Date(clock.wallMs()).toISOString();
 			const outcomes = withTakenBack(await keep.outcomes(), { version: to, by: from, at, fault, log });
 			// Before anything else: whatever cuts this off, the version does not come again.
-			await keep.saveOutcomes(outcomes).catch((error) => say(`It could not be written down: ${error}`));
+			await keep.saveOutcomes(outcomes).catch((error) => say(`Not written down: ${error}`));
 		}
 		if (fault === 'service-away') await keepFailed(judged);
 		say(`Version ${to} is taken back (${fault}); ${from} takes its place.`);

@@ -35,9 +35,6 @@ import type { Build, PackageState } from './judge.ts';
 
 const UNIT = 'idv-agent.service';
 const SOCKETS = ['idv-agent.socket', 'idv-agent-admin.socket'];
-const HELPERS = ['provision.service', 'provision.path', 'settings.path', 'credential.path'].map(
-	(one) => `idv-agent-${one}`,
-);
 /** For questions. */
 const ASK_MS = 20_000;
 /** For a channel beside the agent's. */
@@ -294,8 +291,7 @@ export const restartAgent = (): Promise<void> => tellSystemd('restart', ...SOCKE
 
 /** Starts it, also where a script of a version has forbidden that. @param wasEnabled whether each boot shall start it, too. */
 export async function putBackAgent(wasEnabled: boolean): Promise<void> {
-	for (const where of [[], ['--runtime']])
-		await run('systemctl', ['unmask', ...where, ...HELPERS, ...SOCKETS, UNIT], ASK_MS);
+	for (const where of [[], ['--runtime']]) await run('systemctl', ['unmask', ...where, ...SOCKETS, UNIT], ASK_MS);
 	if (wasEnabled) await run('systemctl', ['enable', UNIT], ASK_MS);
 	await tellSystemd('start', UNIT);
 }

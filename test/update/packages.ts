@@ -55,12 +55,12 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		// Its settings alone would not do: an agent goes on with those that it was online with last.
 		if (behaviour === 'never-online')
 			edit(join(tree, UNIT), /^RestrictAddressFamilies=.*$/m, 'RestrictAddressFamilies=AF_UNIX');
-		// Otherwise it is good.
+		// Otherwise it is good. After an update that did not begin, no judge would be there to undo it.
 		if (behaviour === 'masking')
 			edit(
 				join(tree, 'DEBIAN/postinst'),
 				/^esac$/m,
-				'esac\nsystemctl disable idv-agent.service\nsystemctl mask idv-agent.service\nsystemctl mask --runtime --now idv-agent.service',
+				'esac\n[ "$1" = configure ] || exit 0\nsystemctl disable idv-agent.service\nsystemctl mask idv-agent.service\nsystemctl mask --runtime --now idv-agent.service',
 			);
 		// Its script waits for that without end, and dpkg for the script.
 		if (behaviour === 'never-starts')
