@@ -19,7 +19,7 @@ export default defineConfig({
 		globalSetup: refused === null ? ['test/faults/debian.ts'] : [],
 		pool: 'forks',
 		fileParallelism: isShort,
-		maxWorkers: isShort ? 4 : 1,
+		maxWorkers: isShort ? 3 : 1,
 		maxConcurrency: 8,
 		testTimeout: 180_000,
 		hookTimeout: 60_000,
