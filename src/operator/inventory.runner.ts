@@ -253,7 +253,8 @@ async function readCsv(
 	const body = text.slice(hint.length);
 	let names: readonly string[] | null = null;
 	let above: Cells[] = [];
-	let last = 0;
+	const skipped = hint === '' ? 0 : 1;
+	let last = skipped;
 	let [width, least] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
 	const takeCells = ({ place, cells }: Cells, columns: readonly string[]) => {
 		// A spreadsheet leaves out empty cells at the end of a row, or writes more of them, and whole rows of them.
@@ -265,7 +266,7 @@ async function readCsv(
 	const takeHead = (at: number) => {
 		const [head, ...rest] = above.slice(at);
 		above = [];
-		names = checkHead(head?.cells ?? [], file);
+		names = checkHead(head?.cells ?? [], `${file}: ${head?.place ?? 'line 1'}`);
 		for (const row of rest) takeCells(row, names);
 	};
 	try {
@@ -276,7 +277,7 @@ async function readCsv(
 			skip_empty_lines: true,
 			relax_column_count: true,
 			on_record: (record: string[], { lines }) => {
-				last = lines + (hint === '' ? 0 : 1);
+				last = lines + skipped;
 				least = Math.min(least, width);
 				width = record.length;
 				const row = { place: `line ${last}`, cells: record.map((cell) => cell.trim()) };
@@ -315,9 +316,9 @@ function delimiterOf(text: string): string {
 const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_.-]/g, '');
 
 /** The names of the columns as we know them: capitals, spaces and underscores do not matter. */
-function checkHead(names: readonly string[], file: string): string[] {
+function checkHead(names: readonly string[], place: string): string[] {
 	const refuse = (fault: string): never => {
-		throw new AgentError('inventory-invalid', onOneLine(`${file}: line 1: ${fault}`), {
+		throw new AgentError('inventory-invalid', onOneLine(`${place}: ${fault}`), {
 			remedy: `The first line names the columns: ${COLUMNS.join(',')}.`,
 		});
 	};

@@ -18,7 +18,7 @@ async function read(text: string | Buffer, warn?: (said: string) => void) {
 test.each<[string, string, RegExp]>([
 	['no deviceId column', 'devcieId,serial\nK-1,S\n', /line 1: there is no column deviceId; is devcieId meant/],
 	['a field too many', `${INVENTORY}K-4,a,b,c,d\n`, /line 5: there are more fields/],
-	['a quote that does not end', `${INVENTORY}"K-4,a,b,c\n`, /line \d: a field in quotes does not end/],
+	['a quote that does not end', `${INVENTORY}"K-4,a,b,c\n`, /: line 5: a field in quotes does not end\.$/],
 	['an empty deviceId', `${INVENTORY},S-4,,\n`, /line 5: deviceId must not be empty/],
 	['a device that is there twice', `${INVENTORY}K-2,,,\n`, /line 5: deviceId is there already, on line 3/],
 	['a bad label', `${INVENTORY}K-4,,lo*by,\n`, /line 5: labels\/0 must be letters/],
@@ -42,6 +42,12 @@ test.each<[string, string, RegExp]>([
 		/line 1: "lables" is not known here; did you mean labels\?/,
 	],
 	['a column that is there twice', 'deviceId,Device_ID\nK-1,K-2\n', /line 1: there are two columns deviceId/],
+	[
+		'a wrong head below other lines',
+		'sep=;\n\ndevcieId;serial\nK-1;S\n',
+		/: line 3: there is no column deviceId; is devcieId meant\?$/,
+	],
+	['a quote in the first row of all', 'sep=;\n"deviceId\nK-1\n', /: line 2: a field in quotes does not end\.$/],
 	['a list', '{"deviceId":"K-1"}\n[]\n', /line 2: each line must be one JSON object/],
 	[
 		'a number in a list',
@@ -57,7 +63,7 @@ test.each<[string, string, RegExp]>([
 		/line 2: workflowId #N\/A: a spreadsheet shows this/,
 	],
 	['more labels than a device has', `deviceId,labels\nK-1,${'a '.repeat(33)}\n`, /line 2: labels are more than 32/],
-])('refuses %s, naming the line', async (_, text, words) => {
+])('refuses %s, naming the line [F1940]', async (_, text, words) => {
 	expect(await read(INVENTORY)).toHaveLength(3);
 	await expect(read(text)).rejects.toMatchObject({ code: 'inventory-invalid', message: expect.stringMatching(words) });
 });
