@@ -397,6 +397,7 @@ describe('going offline and coming back', () => {
 		service.failNext('/api/device/connection', { status: 503 });
 		expect(await home.agent(['unpair'])).toMatchObject({ status: 0 });
 		await expect.poll(async () => (await home.status()).channel.state).toBe('registerWait');
+		expect(await home.agent(['reconnect', '--wait', '0'])).toMatchObject({ status: 0, stderr: '' });
 		expect(await home.agent(['reconnect'])).toMatchObject({ status: 0, stdout: expect.stringMatching(/^Online with/) });
 	});
 

@@ -137,12 +137,13 @@ describe('an attempt', () => {
 		expect(cut).toEqual({ ...long, untilMs: 105_000 });
 		expect(assessAttempt(cut, at(80_000, { supervision: away, offline: 'turns', limitMs: 300_000 }))).toBe(cut);
 		// The service has ended the channel that works for it, and may still hold the place.
-		const inPlace = (code: Failure['code']) => {
+		const inPlace = (code: Failure['code'], more: Partial<AttemptContext> = { offline: 'waits' }) => {
 			const supervision = moving(ONLINE, { name: 'connectWait', failure: failure(code, 'No.') });
 			Object.assign(supervision.next ?? {}, { roomAtMs: 0 });
-			return assessAttempt(trying(), at(1, { supervision, offline: 'waits' })).name;
+			return assessAttempt(trying(), at(1, { supervision, ...more })).name;
 		};
 		expect([inPlace('channel-occupied'), inPlace('service-failed')]).toEqual(['trying', 'refused']);
+		expect(inPlace('service-failed', {})).toBe('trying');
 	});
 
 	test.each([

@@ -99,6 +99,8 @@ describe('worth a look', () => {
 		expect(overruled(first(1, '0.4.0'), first(50, '0.3.0'))).toEqual([
 			'/defaults/rollout/rings/0 orders 0.4.0 for no device: ring 1 is as large, and it orders 0.3.0',
 		]);
+		expect(overruled(first(50, '0.4.0'), first(50, '0.3.0')).join()).toContain('rings/0 orders 0.4.0 for no device');
+		expect(overruled(first(1, '0.3.0'), first(50, '0.3.0')).join()).not.toContain('for no device');
 		expect(overruled(first(100, '0.3.0'), first(1, '0.4.0'))).toEqual([]);
 		const [then, later] = [{ startAt: '2026-12-01T00:00:00Z' }, { startAt: '2026-12-02T00:00:00Z' }];
 		const timed = overruled({ ...first(1, '0.4.0'), ...then }, { ...first(50, '0.3.0'), ...then });

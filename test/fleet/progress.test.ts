@@ -81,6 +81,13 @@ describe('a device', () => {
 		],
 		['in no ring is where it should be', rollout([{ percent: 0.01 }]), {}, {}, 'atTarget'],
 		['that moved before its time', rollout([TOMORROW]), { workflowId: 'new' }, {}, 'overdue'],
+		[
+			'that moved within the grace before it',
+			rollout([TOMORROW]),
+			{ workflowId: 'new' },
+			{ graceMs: 24 * HOUR },
+			'atTarget',
+		],
 		['that the plan leaves alone', planOf({}), { workflowId: 'other' }, {}, 'atTarget'],
 		['that refused this revision', rollout([ALL]), { planRefused: 7 }, {}, 'refused'],
 		['that refused an older one and is late', rollout([ALL]), { planRefused: 6 }, {}, 'overdue'],

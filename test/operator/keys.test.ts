@@ -230,6 +230,9 @@ describe('apikey create', () => {
 			expect(other.requests.length).toBe(before + 1);
 			expect(await readdir(operator.directory)).not.toContain('key');
 		}
+		other.failNext(KEYS, { status: 503 });
+		const untaken = { status: 75, code: 'service-overloaded', words: /Wait a while/ };
+		expectJsonRefusal(await idv([...create, '--json'], env('Basic', other)), untaken);
 	});
 
 	test('that is saved is on the disk before the command says so', async () => {

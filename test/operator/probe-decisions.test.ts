@@ -51,20 +51,25 @@ describe('its pace', () => {
 		expect(atSeconds.at(-1)).toBe(122);
 	});
 
-	test('what is asked at once counts, too, and is at most ten in a minute and as many as there are in all', () => {
+	test('what is asked at once counts, too, and is at most ten in a minute and as many as there are in all', async () => {
 		const clock = createSteppedClock();
 		const pace = createPace('service', clock, new AbortController().signal, () => {});
-		let taken = 0;
+		const taken: number[] = [];
 		for (let second = 0; second < 600; second += 1) {
-			if (pace.take()) taken += 1;
+			while (pace.take()) taken.push(second);
 			clock.advance(1000);
 		}
-		expect([taken, pace.used, pace.left()]).toEqual([MAX_REQUESTS, MAX_REQUESTS, 0]);
+		expect([taken.length, pace.used, pace.left()]).toEqual([MAX_REQUESTS, MAX_REQUESTS, 0]);
+		expect([...new Set(taken)]).toEqual([0, 61, 122]);
+		await expect(pace.turn()).rejects.toThrow('All 30 requests that the probe may make to service are used.');
 	});
 
 	test('a 429 puts off every further request for as long as it asks', async () => {
 		const atSeconds = await asking([{ status: 200 }, { status: 429, retryAfter: '90' }]);
 		expect(atSeconds.slice(0, 4)).toEqual([0, 0, 90, 90]);
+		expect((await asking([{ status: 429, retryAfter: '300' }])).slice(0, 2)).toEqual([0, 300]);
+		const longer = asking([{ status: 429, retryAfter: '301' }]);
+		await expect(longer).rejects.toThrow('The service asks for a wait of 301 s, longer than 300 s.');
 	});
 
 	test.each([[500], [502], [503], [504], [0]])(
