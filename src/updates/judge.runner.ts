@@ -261,7 +261,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const wasReady = known && isSameBoot && trial.wasReady;
 		// Its scripts may have masked or disabled it, which a boot would show too late. No person comes between dpkg and this.
 		const isFirst = trial.phase === 'prepared' || !known;
-		if (isFirst && trial.wasEnabled && trial.before !== 'stopped') await system.putBackAgent(true);
+		if (isFirst && trial.wasEnabled) await system.putBackAgent(true);
 		// This one did nothing of what another version was replaced for.
 		const isReplaced = trial.phase === 'standsIn' && known;
 		if (!isReplaced && (await keep.endStandIn())) await system.restartAgent();

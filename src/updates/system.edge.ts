@@ -301,9 +301,9 @@ export async function stopUnit(name: string): Promise<void> {
 }
 
 /** Names this boot. A container has the kernel's name of its host: there the start of its first process tells its own boots apart. */
-export async function readBootId(): Promise<string> {
-	const [kernels, first] = await Promise.all(
-		['/proc/sys/kernel/random/boot_id', '/proc/1/stat'].map((file) => readFile(file, 'utf8')),
-	);
-	return `${kernels?.trim()} ${first?.split(') ').at(-1)?.split(' ')[19]}`;
+export async function readBootId(proc = '/proc'): Promise<string> {
+	const read = (file: string) => readFile(join(proc, file), 'utf8');
+	const [kernels, first] = await Promise.all([read('sys/kernel/random/boot_id'), read('1/stat')]);
+	// After its name, in which anything may stand. Source: proc_pid_stat(5), starttime.
+	return `${kernels.trim()} ${first.split(') ').at(-1)?.split(' ')[19]}`;
 }

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { getsThrough, isPackagingBusy } from '../../src/updates/system.edge.ts';
+import { getsThrough, isPackagingBusy, readBootId } from '../../src/updates/system.edge.ts';
 
 function givenDirectory(): string {
 	const directory = mkdtempSync(join(tmpdir(), 'system-'));
@@ -27,4 +27,20 @@ test('a program that tries the way to the service and was stopped by its user is
 	writeFileSync(program, '#!/bin/sh\nkill -STOP $$\n');
 	chmodSync(program, 0o755);
 	expect(await getsThrough(program, 200)).toBe(false);
+});
+
+test('two boots of a container differ by the start of their first process, those of a machine by the name of the boot [F1938]', async () => {
+	const bootOf = (name: string, started: number) => {
+		const proc = givenDirectory();
+		mkdirSync(join(proc, 'sys/kernel/random'), { recursive: true });
+		writeFileSync(join(proc, 'sys/kernel/random/boot_id'), `${name}\n`);
+		mkdirSync(join(proc, '1'));
+		const later = Array.from({ length: 30 }, (_, at) => 100 + at);
+		writeFileSync(join(proc, '1/stat'), `1 (a) b (c) S ${later.with(18, started).join(' ')}\n`);
+		return readBootId(proc);
+	};
+	const first = await bootOf('host', 20);
+	expect(
+		[await bootOf('host', 20), await bootOf('host', 21), await bootOf('other', 20)].map((one) => one === first),
+	).toEqual([true, false, false]);
 });
