@@ -1,7 +1,6 @@
 import { globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { defineConfig } from 'vitest/config';
-import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { PATIENCE } from './test/harness/patience.ts';
 import { Skips } from './test/harness/skips.ts';
 
@@ -9,16 +8,6 @@ import { Skips } from './test/harness/skips.ts';
 const FILES = globSync('test/*/*.test.ts', { cwd: import.meta.dirname }).filter(
 	(file) => !/^test\/(?:system|faults|crash|dialects|power|update|vm)\//.test(file),
 );
-/** They wait for one to four minutes each: begun first, none of them is left alone at the end. */
-const SLOW =
-	/operator\/(?:probe-|fleet-publish|fleet-status)|cli\/(?:processes|pairing|status)|fleet\/(?:follow-plan|hostile)|connection\/channel\.|way-out/;
-class SlowFirst extends BaseSequencer {
-	override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-		const sorted = await super.sort(files);
-		const isSlow = ({ moduleId }: TestSpecification) => SLOW.test(moduleId);
-		return [...sorted.filter(isSlow), ...sorted.filter((file) => !isSlow(file))];
-	}
-}
 /**
  * Two cores are what CI and a small laptop have. Files share processes, which saves a third of the work: the harness fails a
  * test that leaves a socket, a timer or an open file behind, so the next file finds nothing of it. Limits are for a machine that is busy with something else; a test that hangs is still found.
@@ -34,7 +23,6 @@ export default defineConfig({
 		isolate: false,
 		// Left to itself it takes one worker on two cores; most of the time these tests wait: of 2,100 s only 490 are CPU time.
 		maxWorkers: 10,
-		sequence: { sequencer: SlowFirst },
 		include: FILES,
 		testTimeout: 90_000,
 		hookTimeout: 90_000,

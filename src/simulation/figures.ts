@@ -1,4 +1,4 @@
-/** Figures of a simulated fleet: phases, handshakes a second, outages and the time until almost all were back. Pure. */
+/** Figures of a simulated fleet: phases, handshakes a second, outages, the time until almost all were back, and the problems that devices share. Pure. */
 import type { Status } from '../protocol/local-api.ts';
 
 /** Where a device is between start and online. */

@@ -66,7 +66,7 @@ describe('a device', () => {
 		['whose ring began yesterday and that has not moved', rollout([YESTERDAY]), {}, {}, 'overdue'],
 		['has the grace that is given', rollout([YESTERDAY]), {}, { graceMs: 25 * HOUR }, 'dueLater'],
 		[
-			'has it at its own moment, too',
+			'has the grace that is given at its own moment, too',
 			rollout([YESTERDAY]),
 			{ next: { revision: 7, atMs: NOW - HOUR } },
 			{ graceMs: 2 * HOUR },

@@ -71,7 +71,7 @@ test('each fault that is written down as equivalent is still there', () => {
 test('a run that had no time for a first fault ends as one that missed too many, and one without faults to plant does not', () => {
 	const endsWith = (planted: number, noticed: number, left: number) => verdictOf({ planted, noticed, left });
 	expect(endsWith(0, 0, 5)).toEqual({
-		says: expect.stringMatching(/^Nothing was tried: the time was over/),
+		says: expect.stringMatching(/^Nothing was shown: the time was over/),
 		status: 1,
 	});
 	expect(endsWith(0, 0, 0)).toEqual({

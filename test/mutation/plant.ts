@@ -82,7 +82,7 @@ async function plant(
 /** The last words, and the exit status. @param left for which there was no time: a run that tried none of them says nothing of the tests. */
 export function verdictOf({ planted, noticed, left }: Readonly<Record<'planted' | 'noticed' | 'left', number>>) {
 	if (planted === 0 && left > 0)
-		return { says: 'Nothing was tried: the time was over before the first fault', status: 1 };
+		return { says: 'Nothing was shown: the time was over before there was an answer for the first fault', status: 1 };
 	if (planted === 0) return { says: 'Nothing was tried: there is no fault to plant', status: 0 };
 	const missed = planted - noticed;
 	const says = `${noticed} of ${planted} noticed`;

@@ -74,7 +74,7 @@ const QUOTED: Record<Language, RegExp> = {
 	ar: /«[^«»]+»/g,
 };
 /** Texts that are the same word as in English, by their place (`text.serial`). */
-const SAME_WORD: Record<Language, readonly string[]> = { en: [], de: [], fr: [], es: [], ar: [] };
+const SAME_WORD: Partial<Record<Language, readonly string[]>> = {};
 const BUTTONS = ['tryNow', 'enterCode', 'show', 'go', 'camera', 'cameraStop', 'picture', 'close', 'yes', 'no'];
 
 /** Where the project says which languages there are, each with those it names. */
@@ -260,7 +260,7 @@ test.each(TAGS)(
 test.each(TAGS.filter((tag) => tag !== 'en'))('%s is nowhere English by mistake', (tag) => {
 	const english = sentences(EN);
 	const same = [...sentences(wordsOf(tag))].filter(([place, sentence]) => sentence === english.get(place));
-	expect(same.map(([place]) => place)).toEqual(SAME_WORD[tag]);
+	expect(same.map(([place]) => place)).toEqual(SAME_WORD[tag] ?? []);
 });
 
 test('the page asks for no text that is not there, and for every one that is', () => {

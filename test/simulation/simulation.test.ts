@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { failure } from '../../src/base/errors.ts';
 import { sharedProblems, trackFigures } from '../../src/simulation/figures.ts';
 import { runRollout, splitIntoRings } from '../../src/simulation/rings.runner.ts';
 import { createSteppedClock } from '../harness/stepped-clock.ts';
@@ -64,19 +65,22 @@ describe('simulated devices', () => {
 		expect(fleet.problems()).toEqual([]);
 	});
 
+	test('have the most frequent of their problems told first', () => {
+		const problem = (code: 'credential-refused' | 'service-unreachable') => ({ ...failure(code, 'No.'), since: '' });
+		const [rare, common] = [problem('service-unreachable'), problem('credential-refused')];
+		const shared = sharedProblems([rare, common, null, common] as Parameters<typeof sharedProblems>[0]);
+		expect(shared.map(({ code, devices }) => [code, devices])).toEqual([
+			['credential-refused', 2],
+			['service-unreachable', 1],
+		]);
+	});
+
 	test('say together what keeps them from being online', async () => {
 		const service = await givenService();
 		const clock = createSteppedClock();
 		const fleet = await givenFleet(service, { devices: 5, clock });
 		await fleet.until('refused', ({ phases }) => phases.waiting === 5);
 		expect(fleet.problems()).toMatchObject([{ code: 'credential-refused', devices: 5 }]);
-		const [own] = fleet.problems();
-		const rare = own && { ...own, code: 'service-unreachable' as const };
-		const shared = sharedProblems([rare ?? null, own ?? null, null, own ?? null]);
-		expect(shared.map(({ code, devices }) => [code, devices])).toEqual([
-			['credential-refused', 2],
-			['service-unreachable', 1],
-		]);
 		expect(fleet.figures().registrations).toEqual({ begun: 5, failed: 5 });
 		expect(fleet.figures().everOnline).toBe(0);
 	});

@@ -108,7 +108,6 @@ const STEP = ['state-word', 'sentence', 'next', 'start', 'retry', 'hotline'];
 const LANGUAGES = PAGE_LANGUAGES.filter((tag) => tag !== 'auto');
 /** Pixels that are left of the height of a screen by a dialog: above and below it. */
 const SPARE = 40;
-/** CI has less time. */
 /** Where pictures are left for a person to look at, if there is such a place. */
 const SHOTS = process.env['SHOTS'] ? resolve(process.env['SHOTS']) : null;
 if (SHOTS) mkdirSync(SHOTS, { recursive: true });

@@ -123,7 +123,7 @@ export function browserOfFile(): { readonly browser: Browser; readonly files: st
 	};
 }
 
-/** CI's form, whose pictures no person looks at. */
+/** CI has less time: Arabic is paired in Firefox, layout.browser.ts looks at every screen of each language, and no person at pictures. */
 export const isShort = process.env['BROWSER'] === 'short';
 
 /** Keeps a picture, and looks at what a person could stumble over. */

@@ -45,8 +45,6 @@ async function expectPaired(page: Page, device: PageDevice): Promise<void> {
 		.waitFor({ state: 'attached' });
 }
 
-/** CI has less time: Arabic is paired in Firefox, and layout.browser.ts looks at every screen of each language. */
-
 describe.each(SCREENS)('on a %s screen', (name, screen) => {
 	const onAll = test.skipIf(isShort && screen === LOW);
 	onAll('a keyboard alone pairs, wherever the focus is, and what happens is shown live', async () => {
