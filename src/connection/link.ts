@@ -44,8 +44,10 @@ type Table = {
 	readonly [Name in LinkState['name']]: { readonly [Type in LinkEvent['type']]?: Handler<Name, Type> };
 };
 
+type TakenBy<Name extends LinkState['name']> = Name extends unknown ? keyof (typeof TRANSITIONS)[Name] : never;
+
 /** What happens when. A pair of state and event that is not in the table changes nothing. */
-export const TRANSITIONS: Table = {
+export const TRANSITIONS = {
 	registering: {
 		registered: (state, event) =>
 			openWith(withRegistered(state, event.atMs), event.connection, event.atMs, [keep(event.connection)]),
@@ -100,7 +102,9 @@ export const TRANSITIONS: Table = {
 		closeRequested: close,
 	},
 	closed: {},
-};
+} satisfies Table;
+/** An event that no state takes stands here, and does not compile. */
+({}) satisfies Record<Exclude<LinkEvent['type'], TakenBy<keyof typeof TRANSITIONS>>, Handler<LinkState['name'], never>>;
 
 /**
  * With a Connection it goes straight to the channel. @param isFresh whether that was issued a moment ago.
@@ -125,7 +129,9 @@ export function startLink(
 /** The next state and what has to be done. @param random in [0, 1), for the jitter of waits. */
 export function transition(state: LinkState, event: LinkEvent, random: () => number): Step {
 	if ('attempt' in event && event.attempt !== state.attempt) return { state, effects: [] };
-	const handler = TRANSITIONS[state.name][event.type] as Handler<LinkState['name'], LinkEvent['type']> | undefined;
+	const handler = (TRANSITIONS as Table)[state.name][event.type] as
+		| Handler<LinkState['name'], LinkEvent['type']>
+		| undefined;
 	return handler ? handler(state, event, random) : { state, effects: [] };
 }
 
