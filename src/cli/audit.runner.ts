@@ -6,7 +6,7 @@ import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/loc
 import { cleanText } from '../protocol/problem.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { readLogMark } from '../state/read-log-mark.edge.ts';
-import { type AskFlags, agentStopped, clientFor, nullIfAway } from './local-agent.runner.ts';
+import { type AskFlags, clientFor, nullIfAway, streamEnded } from './local-agent.runner.ts';
 import { localTime, type Shell } from './output.runner.ts';
 
 export async function showAudit(
@@ -21,7 +21,7 @@ export async function showAudit(
 			shell.isStream = true;
 			print(shell, JSON.parse(data) as AuditEntry);
 		});
-		if (reason !== 'aborted') throw agentStopped();
+		if (reason !== 'aborted') throw streamEnded(reason);
 		return;
 	}
 	const report = (await client.request('admin', 'GET', LOCAL_ROUTES.audit).catch(nullIfAway)) as AuditReport | null;

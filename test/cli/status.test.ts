@@ -217,6 +217,24 @@ test('events of a program on the socket that is no agent are told as that, in on
 	expectRefusal(told, { status: 69, code: 'bad-response', words: /The answer, with status 200, is not JSON/ });
 });
 
+test('an audit that is read too slowly for the agent ends with that, not with an agent that has stopped', async () => {
+	const home = await givenHome();
+	const runDir = home.env['IDV_AGENT_RUN_DIR'] ?? '';
+	await mkdir(runDir, { recursive: true });
+	const other = createServer((_request, response) => {
+		response.writeHead(200, { 'content-type': 'text/event-stream' });
+		response.end('event: closed\ndata: {"reason":"slow"}\n\n');
+	});
+	await new Promise<void>((resolve) => other.listen(join(runDir, 'admin.sock'), resolve));
+	onTestFinished(() => void other.close());
+	const told = await home.agent(['audit', '--follow']);
+	expectRefusal(told, {
+		status: 69,
+		code: 'connection-lost',
+		words: /Run the command again: it begins with the oldest/,
+	});
+});
+
 test.each([
 	['events', ['events', '--follow', '--json']],
 	['status', ['status', '--watch', '--json']],
