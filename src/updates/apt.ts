@@ -93,17 +93,17 @@ export const classOf = (words: string): (typeof CLASSES)[number][0] | 'apt-faile
 	CLASSES.find(([, pattern]) => pattern.test(words))?.[0] ?? 'apt-failed';
 
 /** The fields that dpkg-query is asked for, in this order. */
-export const PACKAGE_FIELDS = ['db:Status-Status', 'db:Status-Eflag', 'Version', 'Architecture', 'Installed-Size'];
+export const PACKAGE_FIELDS = ['db:Status-Status', 'db:Status-Eflag', 'Version', 'Installed-Size'];
 
 /** Those fields with `|` between them; `null` for a package that is not there. */
 export function packageIn(answer: string) {
-	const [told = '', flag, version = '', architecture = '', kilobytes = '0'] = answer.trim().split('|');
+	const [told = '', flag, version = '', kilobytes = '0'] = answer.trim().split('|');
 	if (['not-installed', 'config-files', ''].includes(told)) return null;
 	const isConfigured = ['installed', 'triggers-awaited', 'triggers-pending'].includes(told);
 	// dpkg flags a package before it asks the script of the version that is there: its files are all in place then.
 	const isHalf = told === 'half-installed' || (flag !== 'ok' && told !== 'half-configured');
 	const state: PackageState = isHalf ? 'half' : isConfigured ? 'whole' : 'unconfigured';
-	return { version, architecture, bytes: Number(kilobytes) * 1024, state };
+	return { version, bytes: Number(kilobytes) * 1024, state };
 }
 
 export interface UnitLook {

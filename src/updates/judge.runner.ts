@@ -75,6 +75,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		return 'none';
 	}
 	const known = trial;
+	const sayUnwritten = (error: unknown) => say(`Not written down: ${error}`);
 	const pause = (ms: number) => new Promise<void>((resolve) => void clock.schedule(ms, resolve));
 	if (trial.phase === 'goingBack') return goBack(trial);
 	if (trial.phase === 'goneBack') return untilBack(trial);
@@ -225,8 +226,13 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 
 	/** Written only when something has changed: a card has few writes. */
 	async function keepChanged(changed: Trial): Promise<void> {
-		if (JSON.stringify(changed) !== JSON.stringify(trial)) await keep.saveTrial(changed);
+		if (JSON.stringify(changed) !== JSON.stringify(trial)) await save(changed);
 		trial = changed;
+	}
+
+	/** A disk that the version has filled ends no trial of it. */
+	async function save(changed: Trial): Promise<void> {
+		await keep.saveTrial(changed).catch(sayUnwritten);
 	}
 
 	/** One that is built again while it is tried has its whole time, too. */
@@ -277,12 +283,12 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const log = blames
 			? await parts.shapeAll(await system.readLog(MAX_LOG_LINES, Date.parse(startedAt))).catch(() => [])
 			: [];
-		await keep.saveTrial({ ...judged, phase: 'goingBack' });
+		await save({ ...judged, phase: 'goingBack' });
 		if (blames && fault !== null) {
 			const at = new Date(clock.wallMs()).toISOString();
 			const outcomes = withTakenBack(await keep.outcomes(), { version: to, by: from, at, fault, log });
 			// Before anything else: whatever cuts this off, the version does not come again.
-			await keep.saveOutcomes(outcomes).catch((error) => say(`Not written down: ${error}`));
+			await keep.saveOutcomes(outcomes).catch(sayUnwritten);
 		}
 		if (fault === 'service-away') await keepFailed(judged);
 		say(`Version ${to} is taken back (${fault}); ${from} takes its place.`);
@@ -296,11 +302,13 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 				if (await isFetched(judged)) break;
 				await system.cleanCache();
 				if (!(await system.isPackagingBusy())) await system.finishConfiguring();
+				// The disk may be full: what fills it ends, and the device is online until there is room.
+				if (waitMs === AGAIN_MS[0]) await keep.standIn().then(system.restartAgent).catch(sayUnwritten);
 			}
 			await pause(waitMs);
 		}
 		const back: Trial = { ...judged, phase: 'goneBack' };
-		await keep.saveTrial(back);
+		await save(back);
 		if (await keep.endStandIn()) await system.restartAgent();
 		return untilBack(back);
 	}

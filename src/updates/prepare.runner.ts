@@ -55,7 +55,9 @@ export async function prepareUpdate(
 		} else await keep.endStandIn();
 		const unit = await system.readUnit();
 		const status = await askStatus();
-		const told = unit.isStopped ? 'stopped' : beforeOf(status?.state ?? null, status?.problem?.code ?? null);
+		// One that only was stopped is started when dpkg is done, and by the next boot.
+		const isLeft = unit.isStopped && !unit.isEnabled;
+		const told = isLeft ? 'stopped' : beforeOf(status?.state ?? null, status?.problem?.code ?? null);
 		const before = isGoingOn ? under.before : told;
 		const from = isGoingOn ? under.from : installed.version;
 		await keep.saveTrial({

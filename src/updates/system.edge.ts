@@ -6,12 +6,12 @@ import {
 	access,
 	constants,
 	link,
+	lstat,
 	mkdir,
 	readdir,
 	readFile,
 	readlink,
 	rm,
-	stat,
 	statfs,
 	symlink,
 	writeFile,
@@ -46,9 +46,9 @@ const FINISH_MS = 10 * 60_000;
 const MAX_OUTPUT_BYTES = 4 * 1024 * 1024;
 /** A process that has one of them open is at work with packages, or waits to be. */
 const LOCKS = new Set(['/var/lib/dpkg/lock-frontend', '/var/lib/dpkg/lock', '/var/cache/apt/archives/lock']);
-const APT_CACHE = '/var/cache/apt/archives';
 const DPKG_INFO = '/var/lib/dpkg/info';
-const EXECUTABLE = '/usr/lib/idv-agent/idv-agent';
+/** What dpkg keeps of a package's control files. */
+const OF_CONTROL = ['preinst', 'postinst', 'prerm', 'postrm', 'conffiles', 'md5sums'];
 
 const ENVIRONMENT = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C.UTF-8', DEBIAN_FRONTEND: 'noninteractive' };
 
@@ -87,7 +87,6 @@ export function getsThrough(executable: string, deadlineMs = REACH_MS): Promise<
 }
 
 export interface InstalledPackage extends Build {
-	readonly architecture: string;
 	/** In bytes, as its control file says. */
 	readonly bytes: number;
 	readonly state: PackageState;
@@ -101,27 +100,36 @@ export async function readInstalled(): Promise<InstalledPackage | null> {
 	return found && { ...found, build: await readBuild() };
 }
 
-/** Of the executable and of dpkg's list of all other files. The executable is read again only when it was replaced: an old card is slow. */
-async function readBuild(
-	executable = EXECUTABLE,
-	list = join(DPKG_INFO, `${PACKAGE}.md5sums`),
-): Promise<string | null> {
-	try {
-		const { dev, ino, size, mtimeMs } = await stat(executable);
-		const key = [executable, dev, ino, size, mtimeMs].join(' ');
-		if (hashed.key !== key) {
-			const hash = createHash('sha256');
-			for await (const chunk of createReadStream(executable)) hash.update(chunk);
-			hashed = { key, digest: hash.digest('hex') };
-		}
-		const sums = await readFile(list).catch(() => '');
-		return createHash('sha256').update(hashed.digest).update(sums).digest('hex');
-	} catch {
-		return null;
+/**
+ * Of what its files and scripts hold, of their modes and links: a package's own sums may be those of another build. The files
+ * are read again only when one was replaced: an old card is slow.
+ */
+async function readBuild(): Promise<string> {
+	const hash = createHash('sha256');
+	const files: string[] = [];
+	let key = '';
+	for (const path of [...OF_CONTROL.map((name) => `${DPKG_INFO}/${PACKAGE}.${name}`), ...(await listFiles())]) {
+		const found = await lstat(path).catch(() => null);
+		// Those in /etc are the site's to change.
+		if (found?.isDirectory() || path.startsWith('/etc/')) continue;
+		if (found?.isFile()) files.push(path);
+		const shape = [path, found?.mode, await readlink(path).catch(() => '')].join(' ');
+		hash.update(shape);
+		key += [shape, found?.ino, found?.size, found?.mtimeMs].join(' ');
 	}
+	if (digested.key !== key) {
+		for (const path of files)
+			try {
+				for await (const chunk of createReadStream(path)) hash.update(chunk);
+			} catch {
+				// It was replaced meanwhile, and is looked at again.
+			}
+		digested = { key, build: hash.digest('hex') };
+	}
+	return digested.build;
 }
 
-let hashed = { key: '', digest: '' };
+let digested = { key: '', build: '' };
 
 /** Whether apt or dpkg is at work: a process of root has one of their locks open. Root sees all processes. */
 export async function isPackagingBusy(proc = '/proc'): Promise<boolean> {
@@ -222,12 +230,8 @@ export async function freeBytes(directory: string): Promise<number> {
 	return bfree * bsize;
 }
 
-/** A file of apt's own, if it is still there, else packed from the installation. @throws Error with the words of dpkg-deb, or the system's. */
-export async function packInstalled({ version, architecture }: InstalledPackage, file: string): Promise<void> {
-	const kept = join(APT_CACHE, `${PACKAGE}_${version.replaceAll(':', '%3a')}_${architecture}.deb`);
-	const copied = await run('cp', ['--reflink=auto', kept, file], WORK_MS);
-	// It may be the one to come: the same version, built again.
-	if (copied.status === 0 && (await holds(file, version)) && (await isInstalledOne(file))) return syncFile(file);
+/** Packed from the installation: apt's own file may be another build of the same version. @throws Error with the words of dpkg-deb, or the system's. */
+export async function packInstalled({ version }: InstalledPackage, file: string): Promise<void> {
 	const tree = `${file}.tree`;
 	await rm(tree, { recursive: true, force: true });
 	try {
@@ -247,19 +251,17 @@ async function holds(file: string, version: string): Promise<boolean> {
 	return status === 0 && text.trim() === version && (await run('dpkg-deb', ['--contents', file], WORK_MS)).status === 0;
 }
 
-/** Whether a package is the very one that is installed, by the sums of its files. */
-async function isInstalledOne(file: string): Promise<boolean> {
-	const { status, text } = await run('dpkg-deb', ['--info', file, 'md5sums'], WORK_MS);
-	const installed = await readFile(join(DPKG_INFO, `${PACKAGE}.md5sums`), 'utf8').catch(() => '');
-	return status === 0 && text === installed;
+/** Files and directories of the installed package. */
+async function listFiles(): Promise<string[]> {
+	const listed = await readFile(`${DPKG_INFO}/${PACKAGE}.list`, 'utf8').catch(() => '');
+	return listed.split('\n').filter((line) => line.startsWith('/') && line !== '/.');
 }
 
 /** The files of the installed package, by links where that works: the tree takes no space. */
 async function layOut(tree: string): Promise<void> {
 	const control = join(tree, 'DEBIAN');
 	await mkdir(control, { recursive: true, mode: 0o755 });
-	const { text: listed } = await run('dpkg-query', ['--listfiles', PACKAGE], ASK_MS);
-	for (const path of listed.split('\n').filter((line) => line.startsWith('/') && line !== '/.')) {
+	for (const path of await listFiles()) {
 		const at = join(tree, path);
 		await mkdir(dirname(at), { recursive: true, mode: 0o755 });
 		const target = await readlink(path).catch(() => null);
@@ -276,7 +278,7 @@ async function layOut(tree: string): Promise<void> {
 	// Without dpkg's own notes on it.
 	const fields = described.replace(/^(?:Status|Config-Version|Conffiles|Triggers-\w+):.*\n(?: .*\n)*/gm, '');
 	await writeFile(join(control, 'control'), `${fields.trimEnd()}\n`);
-	for (const name of ['preinst', 'postinst', 'prerm', 'postrm', 'conffiles', 'md5sums'])
+	for (const name of OF_CONTROL)
 		await run('cp', ['--archive', join(DPKG_INFO, `${PACKAGE}.${name}`), join(control, name)], ASK_MS);
 }
 

@@ -35,6 +35,26 @@ describe('an update by apt', () => {
 		},
 	);
 
+	test.skipIf(IS_SHORT).each([
+		['whose program may not be run', 'chmod 644 /root/tree/usr/lib/idv-agent/idv-agent', 'crashes'],
+		['whose script fails', 'sed -i "s/^set -e$/exit 3/" /root/tree/DEBIAN/postinst', 'unfinished'],
+		[
+			'whose unit differs, with the sums of before,',
+			'cp /var/lib/dpkg/info/idv-agent.md5sums /root/tree/DEBIAN/ && sed -i "s|^ExecStart=.*|ExecStart=/bin/false|" /root/tree/usr/lib/systemd/system/idv-agent.service',
+			'crashes',
+		],
+	])('of the same version %s is tried as well, and taken back [F1998]', async (_what, change, fault) => {
+		const again = `rm -rf /root/tree && dpkg-deb -R /srv/site/idv-agent_${before}_*.deb /root/tree && ${change}`;
+		await device.publish([await device.stub(before, 'good')]);
+		await device.machine.must(`dpkg --install /srv/site/idv-agent_${before}_*.deb`);
+		await device.untilJudged();
+		await device.machine.must(`${again} && dpkg-deb --root-owner-group -Zgzip -z1 --build /root/tree /root/again.deb`);
+		await device.machine.run('dpkg --install /root/again.deb');
+		await device.untilJudged();
+		expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version: before, by: before, fault });
+		await device.expectWhole();
+	});
+
 	test.skipIf(IS_SHORT)(
 		'that crashes is replaced, and the device online, within a minute of its third crash',
 		async () => {

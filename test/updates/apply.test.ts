@@ -70,7 +70,6 @@ function given({
 			readInstalled: async () => ({
 				version: device.version,
 				build: null,
-				architecture: 'amd64',
 				bytes: 1,
 				state: 'whole',
 			}),

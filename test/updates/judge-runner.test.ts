@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -33,10 +33,9 @@ async function givenMachine() {
 	};
 	const keep = openUpdateKeep(places);
 	const machine = {
-		installed: { version: '0.2.0', build: 'a', architecture: 'amd64', bytes: 1000, state: 'whole' as PackageState } as {
+		installed: { version: '0.2.0', build: 'a', bytes: 1000, state: 'whole' as PackageState } as {
 			version: string;
 			build: string;
-			architecture: string;
 			bytes: number;
 			state: PackageState;
 		} | null,
@@ -399,6 +398,42 @@ test('going back is tried again until it works: the disk may be full at first [F
 	for (let round = 0; round < 2; round += 1) await expect(judge()).rejects.toThrow('no space');
 	expect(await judge()).toBe('wentBack');
 	expect(machine.installed?.version).toBe('0.2.0');
+});
+
+test('a version that fills the disk is taken back all the same: the kept program runs until there is room [F1999]', async () => {
+	const { machine, keep, places, system, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.unit = { ...machine.unit, isReady: false, restarts: 3, runId: null };
+	const { saveTrial } = keep;
+	keep.saveTrial = () => Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC' }));
+	const stoodIn: boolean[] = [];
+	const { installFile } = system;
+	system.installFile = async (file) => {
+		stoodIn.push(existsSync(join(places.runtimeUnits, 'idv-agent.service')));
+		if (stoodIn.length < 4) return { status: 2, text: 'no space' };
+		keep.saveTrial = saveTrial;
+		return installFile(file);
+	};
+	expect(await judge()).toBe('wentBack');
+	expect(stoodIn).toEqual([false, true, true, true]);
+	expect(machine.did.slice(0, machine.did.indexOf('install')).filter((one) => one === 'restart')).toEqual(['restart']);
+	expect(existsSync(join(places.runtimeUnits, 'idv-agent.service'))).toBe(false);
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'crashes' }]);
+});
+
+test.each([
+	['and is started by each boot is judged as one that is not online', true, 'offline', 'wentBack'],
+	['and disabled is installed only', false, 'stopped', 'kept'],
+])('an agent that a person has stopped %s', async (_what, isEnabled, before, end) => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	machine.unit = { ...machine.unit, isReady: false, isStopped: true, isEnabled, runId: null };
+	machine.status = null;
+	await prepare('0.3.0');
+	expect(await keep.trial()).toMatchObject({ before });
+	become('0.3.0');
+	machine.unit = { ...machine.unit, isReady: false, isStopped: false, restarts: 3, runId: null };
+	expect(await judge()).toBe(end);
 });
 
 test('going back is tried after 5 s, then after twice as long each time, at most every 5 minutes', async () => {
