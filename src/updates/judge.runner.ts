@@ -262,11 +262,12 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const isSameBoot = trial.bootId === bootId;
 		const boots = isSameBoot ? trial.boots : trial.boots + 1;
 		const known = isOnTrial(installed);
-		const counts = known ? { restarts: trial.restarts } : { restarts: 0, waitedMs: 0 };
 		const unitRestarts = isSameBoot ? trial.unitRestarts : 0;
 		const wasReady = known && isSameBoot && trial.wasReady;
 		// Its scripts may have masked or disabled it, which a boot would show too late. No person comes between dpkg and this.
 		const isFirst = trial.phase === 'prepared' || !known;
+		// What died before it was configured may have been a version in between.
+		const counts = isFirst ? { restarts: 0, waitedMs: 0 } : {};
 		if (isFirst && trial.wasEnabled) await system.putBackAgent(true);
 		// This one did nothing of what another version was replaced for.
 		const isReplaced = trial.phase === 'standsIn' && known;

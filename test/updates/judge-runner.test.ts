@@ -645,6 +645,23 @@ test('a way back that cannot be kept is named, and leaves nothing that judges [F
 	expect(await keep.trial()).toMatchObject({ from: '0.2.0', to: '0.3.0' });
 });
 
+test('a version is not blamed for what one before it did while dpkg was at work [F1941]', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	machine.busy = 10;
+	become('0.3.0', 'unconfigured');
+	machine.unit = { ...machine.unit, runId: 'run of a bad one' };
+	const end = await judge(() => {
+		if (machine.busy > 0) machine.unit = { ...machine.unit, restarts: machine.unit.restarts + 1 };
+		else if (machine.installed?.state === 'unconfigured') {
+			become('0.3.0');
+			machine.unit = { ...machine.unit, restarts: 0 };
+		}
+	});
+	expect(end).toBe('kept');
+	expect((await keep.outcomes()).takenBack).toEqual([]);
+});
+
 test('while a neighbour hangs in the run of apt, a version that dies gives way to the kept program, and goes when apt is free [F735]', async () => {
 	const { machine, keep, places, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
