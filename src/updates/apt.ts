@@ -17,7 +17,11 @@ export function aptWords(version: string, how: readonly string[]) {
 	const words = ['install', '--yes', '--quiet', ...how, '--no-install-recommends', `${PACKAGE}=${version}`];
 	return {
 		simulation: ['--simulate', ...words],
-		installation: [...words, '--no-remove', '-o', 'Dpkg::Options::=--force-confold'],
+		installation: [
+			...[...words, '--no-remove', '-o', 'Dpkg::Options::=--force-confold'],
+			// A small card has no room for one of each order.
+			...['-o', 'APT::Keep-Downloaded-Packages=0'],
+		],
 	};
 }
 

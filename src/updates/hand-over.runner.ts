@@ -146,14 +146,17 @@ export function createHandOver(parts: HandOverParts) {
 	return {
 		/** A verified plan was fetched, new or known. Its bytes are kept only while it orders something. */
 		received(plan: FleetPlan, envelope: Uint8Array): void {
+			// Served again, it is the same order: root is asked again after its time.
+			if (pending && !Buffer.from(pending.envelope).equals(envelope)) written = { key: '', atMs: 0 };
 			pending = { plan, envelope };
-			written = { key: '', atMs: 0 };
 			look();
 			if (orderNow() !== null) return;
 			pending = null;
 			heldSinceMs = null;
-			// Root may still wait for apt, with a plan that was withdrawn meanwhile.
-			if (wasHandedOver) parts.write(envelope);
+			// Root may still wait for apt, with a plan that was withdrawn meanwhile; or it names an order that failed, and is over.
+			const key = records.outcomes.failed?.at ?? '';
+			if (wasHandedOver || (key !== '' && key !== written.key)) parts.write(envelope);
+			written = { key, atMs: 0 };
 			wasHandedOver = false;
 		},
 		reevaluate: look,

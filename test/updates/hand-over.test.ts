@@ -288,3 +288,23 @@ test('root that has the agent look again when it has failed is handed the plan a
 	receive('0.3.0', 'another edition');
 	expect(written).toHaveLength(3);
 });
+
+test('a plan that a server sends whole each time is no new order, and an order that failed and is withdrawn is told to root once [F1942]', () => {
+	const { clock, written, receive, know } = given();
+	receive('0.3.0');
+	know(failed('update-failed', 'Hash Sum mismatch'));
+	for (let minutes = 0; minutes < 120; minutes += 5) {
+		clock.advance(HOUR / 12);
+		receive('0.3.0');
+	}
+	expect(written).toEqual(['the plan']);
+	clock.advance(4.1 * HOUR);
+	expect(written).toHaveLength(2);
+	// Started again meanwhile, it knows of no order that it handed over.
+	const started = given();
+	started.know(failed('update-failed', 'Hash Sum mismatch'));
+	for (let times = 0; times < 3; times += 1) started.receive(null, 'the plan without it');
+	expect(started.written).toEqual(['the plan without it']);
+	started.receive('0.3.0', 'the plan that orders it again');
+	expect(started.written).toHaveLength(2);
+});
