@@ -113,7 +113,7 @@ async function readBuild(): Promise<string> {
 		// Those in /etc are the site's to change.
 		if (found?.isDirectory() || path.startsWith('/etc/')) continue;
 		if (found?.isFile()) files.push(path);
-		const shape = [path, found?.mode, await readlink(path).catch(() => '')].join(' ');
+		const shape = [path, found?.mode, found?.uid, found?.gid, await readlink(path).catch(() => '')].join(' ');
 		hash.update(shape);
 		key += [shape, found?.ino, found?.size, found?.mtimeMs].join(' ');
 	}
