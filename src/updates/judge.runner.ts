@@ -293,6 +293,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		}
 		if (fault === 'service-away') await keepFailed(judged);
 		say(`Version ${to} is taken back (${fault}); ${from} takes its place.`);
+		// At once: dpkg may have no room, and a unit that does not end would hold it up.
+		if (judged.before !== 'stopped') await keep.standIn().then(system.restartAgent).catch(sayUnwritten);
 		for (let [waitMs] = [AGAIN_MS[0] as number]; ; waitMs = Math.min(AGAIN_MS[1], waitMs * 2)) {
 			if (!(await system.isPackagingBusy())) {
 				const { status: installed, text } = await system.installFile(keep.oldPackage);
@@ -303,8 +305,6 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 				if (await isFetched(judged)) break;
 				await system.cleanCache();
 				if (!(await system.isPackagingBusy())) await system.finishConfiguring();
-				// The disk may be full: what fills it ends, and the device is online until there is room.
-				if (waitMs === AGAIN_MS[0]) await keep.standIn().then(system.restartAgent).catch(sayUnwritten);
 			}
 			await pause(waitMs);
 		}

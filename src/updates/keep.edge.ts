@@ -134,7 +134,6 @@ function judgeUnit(executable: string): string {
 [Unit]
 Description=Judge of the new version of the identity verification agent
 Documentation=man:idv-agent(1)
-After=idv-agent.service
 
 [Service]
 Type=exec

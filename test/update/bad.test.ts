@@ -55,6 +55,18 @@ describe('an update by apt', () => {
 		await device.expectWhole();
 	});
 
+	test.skipIf(IS_SHORT)('whose stop never ends is taken back, also after a power cut [F1943]', async () => {
+		const version = device.next();
+		const { machine } = device;
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'never-ends')]);
+		await machine.run('apt-get update && timeout 60 apt-get install --yes --only-upgrade idv-agent && sync');
+		await machine.cutPower();
+		await machine.boot();
+		await device.untilJudged();
+		expect(await device.installed()).toBe(`${before} installed`);
+		await device.expectWhole();
+	});
+
 	test.skipIf(IS_SHORT)(
 		'that crashes is replaced, and the device online, within a minute of its third crash',
 		async () => {

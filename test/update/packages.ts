@@ -25,6 +25,7 @@ export type Behaviour =
 	| 'without-unit'
 	| 'masking'
 	| 'never-starts'
+	| 'never-ends'
 	| 'instead-of-another';
 
 /** Each has bytes of its own, under whatever version. */
@@ -65,6 +66,15 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		// Its script waits for that without end, and dpkg for the script.
 		if (behaviour === 'never-starts')
 			edit(join(tree, UNIT), /^Type=.*$/m, 'Type=oneshot\nTimeoutStartSec=infinity\nExecStartPre=/bin/sleep infinity');
+		// Neither does it end for a boot's judge, which it waits for besides.
+		if (behaviour === 'never-ends') {
+			edit(
+				join(tree, UNIT),
+				/^ExecStart=.*$/m,
+				'ExecStart=/bin/false\nExecStopPost=/bin/sleep infinity\nTimeoutStopSec=infinity',
+			);
+			edit(join(tree, UNIT), /^\[Unit\]$/m, '[Unit]\nAfter=idv-agent-judge.service');
+		}
 		if (behaviour === 'without-unit') rmSync(join(tree, UNIT));
 	});
 }

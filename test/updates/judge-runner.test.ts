@@ -416,8 +416,8 @@ test('a version that fills the disk is taken back all the same: the kept program
 		return installFile(file);
 	};
 	expect(await judge()).toBe('wentBack');
-	expect(stoodIn).toEqual([false, true, true, true]);
-	expect(machine.did.slice(0, machine.did.indexOf('install')).filter((one) => one === 'restart')).toEqual(['restart']);
+	expect(stoodIn).toEqual([true, true, true, true]);
+	expect(machine.did.slice(0, machine.did.indexOf('install'))).toContain('restart');
 	expect(existsSync(join(places.runtimeUnits, 'idv-agent.service'))).toBe(false);
 	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'crashes' }]);
 });
@@ -587,13 +587,14 @@ test('a version before that the new one has left stopped, masked and disabled is
 	});
 	machine.afterwards = () => {};
 	const end = await judge(() => {
-		if (!machine.did.includes('restart')) return;
+		if (machine.did.filter((word) => word === 'restart').length < 3) return;
 		machine.unit = { isReady: true, isStopped: false, isEnabled: true, restarts: 0, runId: 'run of before' };
 		machine.status = told('online');
 	});
 	expect([end, machine.did.filter((word) => word !== 'install' && !word.startsWith('systemctl'))]).toEqual([
 		'wentBack',
-		['put back enabled', 'put back enabled', 'restart'],
+		// What stands in begins and ends, and what does not answer is started again.
+		['put back enabled', 'restart', 'restart', 'put back enabled', 'restart'],
 	]);
 });
 
@@ -710,7 +711,7 @@ test('where apt hangs again at the next boot, the kept program runs at once, and
 	machine.busy = 0;
 	machine.did.length = 0;
 	expect(await judge()).toBe('wentBack');
-	expect(machine.did.slice(0, 2)).toEqual(['install', 'restart']);
+	expect(machine.did.slice(0, 3)).toEqual(['restart', 'install', 'restart']);
 	expect(readdirSync(places.runtimeUnits)).toEqual([]);
 });
 
