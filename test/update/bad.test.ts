@@ -52,6 +52,7 @@ describe('an update by apt', () => {
 		await device.machine.run('dpkg --install /root/again.deb');
 		await device.untilJudged();
 		expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version: before, by: before, fault });
+		expect(await device.machine.must('idv-agent update show')).toContain('The build from before took its place.');
 		await device.expectWhole();
 	});
 
