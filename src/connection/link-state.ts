@@ -1,4 +1,4 @@
-/** The data of one link: its credentials, its states, what happens to it and what follows. */
+/** The data of one link: its credentials, its states and what can be read of one, what happens to it and what follows. */
 import type { Failure } from '../base/errors.ts';
 import type { Authorization } from '../protocol/authorization.ts';
 import type { Backoff } from './backoff.ts';
@@ -132,6 +132,16 @@ export type LinkEffect =
 export interface Step {
 	readonly state: LinkState;
 	readonly effects: readonly LinkEffect[];
+}
+
+/** When it was last online, monotonic; `null` for never. */
+export function lastOnlineAtMs(state: LinkState, nowMs: number): number | null {
+	if (state.name === 'closed') return null;
+	return state.name === 'online' ? nowMs : state.onlineAtMs;
+}
+
+export function connectionOf(state: LinkState): Connection | null {
+	return state.name === 'closed' ? null : state.connection;
 }
 
 /** How a credential is sent; `null` without any. */

@@ -135,12 +135,6 @@ export function transition(state: LinkState, event: LinkEvent, random: () => num
 	return handler ? handler(state, event, random) : { state, effects: [] };
 }
 
-/** When it was last online, monotonic; `null` for never. */
-export function lastOnlineAtMs(state: LinkState, nowMs: number): number | null {
-	if (state.name === 'closed') return null;
-	return state.name === 'online' ? nowMs : state.onlineAtMs;
-}
-
 /** Whether a channel of this link has counted with its settings. */
 export function hasCounted(state: LinkState, nowMs: number): boolean {
 	return state.name !== 'closed' && (state.backoff.hasCounted || isOfAge(state, nowMs));
@@ -148,10 +142,6 @@ export function hasCounted(state: LinkState, nowMs: number): boolean {
 
 function isOfAge(state: LinkState, nowMs: number): boolean {
 	return state.name === 'online' && nowMs - state.sinceMs >= COUNTS_AFTER_MS;
-}
-
-export function connectionOf(state: LinkState): Connection | null {
-	return state.name === 'closed' ? null : state.connection;
 }
 
 /** Why a link waits, or what failed before the attempt that is under way; `null` where nothing did. */

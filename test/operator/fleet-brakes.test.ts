@@ -164,7 +164,7 @@ test('a time is one of the calendar with its zone, for each flag as for a plan [
 		],
 	]) {
 		const words = /must be (?:written as|a time such as) 2026-11-21T06:00:00Z/;
-		await sign(await planWith('2028-02-29T06:00:00.5+01:00'));
+		await sign(await planWith('2096-02-29T06:00:00.5+01:00'));
 		for (const args of [
 			['next-ring', out, '--start-at', time],
 			['status', '--plan', out, '--published', time],
@@ -175,7 +175,7 @@ test('a time is one of the calendar with its zone, for each flag as for a plan [
 			stderr: expect.stringMatching(words),
 		});
 	}
-	for (const time of ['2028-02-29T06:00:00.5+01:00', '2028-02-29T06:00:00Z']) {
+	for (const time of ['2096-02-29T06:00:00.5+01:00', '2028-02-29T06:00:00Z']) {
 		const { stdout } = await operator.idv(['fleet', 'next-ring', out, '--start-at', time]);
 		expect(stdout).toMatch(/^Revision 7 → 8:$/m);
 	}

@@ -32,7 +32,7 @@ const PLAN_2 = `{
     "workflowId": "checkin",
     "rollout": {
       "to": { "workflowId": "checkout" },
-      "rings": [ { "percent": 5, "startAt": "2026-12-01T04:00:00Z", "agent": { "version": "0.3.0", "more": true } } ]
+      "rings": [ { "percent": 5, "startAt": "2098-12-01T04:00:00Z", "agent": { "version": "0.3.0", "more": true } } ]
     }
   }
 }
@@ -351,7 +351,7 @@ describe('idv fleet diff', () => {
 	test('tells a version that a ring orders, and a rollout of nothing else', async () => {
 		const only = PLAN_2.replace('{ "workflowId": "checkout" }', '{}');
 		const files = [await plan(only), await plan(only.replace('0.3.0', '0.4.0'), 'new.json')];
-		const ring = (version: string) => `only the version: 5 % with version ${version} from 2026-12-01T04:00:00Z`;
+		const ring = (version: string) => `only the version: 5 % with version ${version} from 2098-12-01T04:00:00Z`;
 		expect((await operator.idv(['fleet', 'diff', ...files])).stdout).toBe(
 			`defaults, rollout  ${ring('0.3.0')}  →  ${ring('0.4.0')}\n`,
 		);

@@ -19,7 +19,7 @@ describe('an update by apt', () => {
 		['failing-script', 'unfinished'],
 		['without-unit', 'not-ready'],
 	];
-	const quick: Behaviour[] = ['failing-script', 'never-online'];
+	const quick: Behaviour[] = ['failing-script', 'crashing'];
 	test.each(bad.filter(([behaviour]) => !IS_SHORT || quick.includes(behaviour)))(
 		'that is %s is taken back, remembered, and not installed again [F1932]',
 		async (behaviour, fault) => {
