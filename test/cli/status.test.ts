@@ -387,8 +387,15 @@ describe('going offline and coming back', () => {
 		const offline = await json.untilLine(/"state":"offline"/);
 		expect(statusSchema.parse(JSON.parse(offline)).channel.nextAttemptAt).not.toBeNull();
 		await plain.untilLine(/^\d\d:\d\d:\d\d {2}Offline for/);
+		service.notify({ type: 'hello', id: 'n-1' });
 		expect(await home.agent(['reconnect'])).toMatchObject({ status: 0, stdout: expect.stringMatching(/^Online with/) });
-		expect((await plain.end('SIGINT')).status).toBe('SIGINT');
+		const { status, stdout } = await plain.end('SIGINT');
+		expect(status).toBe('SIGINT');
+		const sentences = stdout
+			.trimEnd()
+			.split('\n')
+			.map((line) => line.slice(10));
+		expect(sentences.filter((sentence, index) => sentence === sentences[index - 1])).toEqual([]);
 	});
 
 	test('reconnect to a service that is away says so in one line', async () => {

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { ADDRCONFIG } from 'node:dns';
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
@@ -114,12 +115,16 @@ test('the address of IPv4 is asked for first, and a question about IPv6 that is 
 	const port = await listenAt(createServer(), LIVE);
 	const known = names({ 4: [LIVE] });
 	const asked: number[] = [];
+	const hints = new Map<number, number | undefined>();
 	const lookup: Lookup = (host, options, done) => {
 		asked.push(options.family);
+		hints.set(options.family, options.hints);
 		known(host, options, done);
 	};
 	for (let count = 0; count < 3; count += 1) (await race({ host: 'service.test', port }, lookup).won).destroy();
 	expect(asked).toEqual([4, 6, 4, 4]);
+	// A host with loopback alone has no IPv4 by that hint.
+	expect([hints.get(4), hints.get(6)]).toEqual([0, ADDRCONFIG]);
 });
 
 test('a proxy with seven dead addresses and a live one is reached within 3 s', async () => {

@@ -146,6 +146,20 @@ test('0.1.0 that comes back says what it has not; what it gets then is taken ove
 	expect(contents(readAll(await started()).entries)).toEqual(['a', 'b', 'c', 'x', 'y']);
 });
 
+test('an application that had read everything here goes on after what it has acknowledged to 0.1.0 meanwhile', async () => {
+	oldVersion((database) => addOld(database, 'old1', 'a', 'b'));
+	let store = await started();
+	store.join('kiosk');
+	store.acknowledge('kiosk', (await append(store, 'c')) ?? '');
+	await store.close();
+	oldVersion((database) => {
+		addOld(database, 'back', 'x', 'y');
+		database.exec("INSERT OR REPLACE INTO consumer VALUES ('kiosk', 5, 1)");
+	});
+	store = await started();
+	expect(store.positionOf('kiosk')).toMatch(/-5$/);
+});
+
 test('a file that 0.1.0 had to begin again is taken over from its beginning', async () => {
 	oldVersion((database) => addOld(database, 'old1', 'a', 'b'));
 	await (await started()).close();

@@ -433,6 +433,8 @@ describe('limits of a device', () => {
 		expect(checkLimits(of(MAX_LISTED_VALUES), 400_000)).toEqual([]);
 		const [found] = checkLimits(of(MAX_LISTED_VALUES + 1), 400_000);
 		expect(found).toMatchObject({ level: 'error', path: ['rules', 0, 'match', 'deviceIds'] });
+		const two = { ...of(MAX_LISTED_VALUES + 1), rules: [...of(2).rules, ...of(MAX_LISTED_VALUES).rules] };
+		expect(checkLimits(two, 400_000)[0]?.path).toEqual(['rules', 1, 'match', 'deviceIds']);
 		expect(found?.what).toMatch(/25000 at most; give these devices a label .* or write KIOSK-\* if/);
 		expect(checkLimits(of(1), 2_000_000)[0]?.what).toMatch(
 			/^has about 26\d{5} bytes once it is signed, and devices take 2097152 at most/,

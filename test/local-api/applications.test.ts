@@ -173,6 +173,13 @@ describe('a line of the applications file', () => {
 		expect(existsSync(path)).toBe(false);
 	});
 
+	test('a group of a socket that is not there is told, and the socket is there', async () => {
+		const { device } = await givenDevice(`${lineOf(DESK)}scan - - socket=no-such-group\n`);
+		expect(existsSync(join(device.home.paths.runDir, 'apps', 'scan.sock'))).toBe(true);
+		const { warnings } = device.agent.status();
+		expect(warnings.map(({ message }) => message).join('\n')).toContain('no-such-group');
+	});
+
 	test.each([
 		['lobby https://lobby.example short', 'token'],
 		[`${lineOf(LOBBY, 'contents=maybe')}`, 'contents'],

@@ -324,6 +324,19 @@ describe('what it shows', () => {
 		expect(view).toContain('S-2');
 	});
 
+	test('is told at once of what was erased', async () => {
+		const { port, arrive, erase } = await page({
+			settings: () => settings({ page: { contents: true } }),
+			keepAliveMs: 3_600_000,
+		});
+		arrive([{ ...entry(1), content: '{"session":"S-1"}' }]);
+		const stream = views(port);
+		expect(JSON.stringify(await nextView(stream))).toContain('S-1');
+		erase(ofSession('S-1'));
+		expect(JSON.stringify(await nextView(stream))).not.toContain('S-1');
+		await stream.return(undefined);
+	});
+
 	test('the beginning of a content, only where the settings ask for it', async () => {
 		const { port, arrive } = await page({ settings: () => settings({ page: { contents: true } }) });
 		arrive([{ ...entry(1), content: 'a'.repeat(1000) }]);

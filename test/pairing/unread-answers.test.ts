@@ -252,6 +252,15 @@ describe('an answer that could not be read', () => {
 		expect(device.statuses.at(-1)?.summary.code).toBe('unpaired-uncertain');
 	});
 
+	test('that is from the future is dated by the clock of this start, on the disk as well: it is not kept for a day from each start', async () => {
+		const { device } = await givenUnread();
+		const before = JSON.parse((await kept(device)) ?? '');
+		await device.stop();
+		const wallMs = Date.parse(before.at) - 48 * HOUR_MS;
+		const again = await givenAgent({ home: device.home, clock: createSteppedClock(wallMs) });
+		await expect.poll(async () => JSON.parse((await kept(again)) ?? '{}').at).toBe(new Date(wallMs).toISOString());
+	});
+
 	test('stays until the device was online with it: the text that was named first may not be the Connection [F1255]', async () => {
 		const service = await givenService({ dialect: { tokenPointer: '/data/access' } });
 		const [first, right] = ['/data/other', '/data/access'];

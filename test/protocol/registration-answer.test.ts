@@ -36,12 +36,13 @@ describe('the Connection token in an answer', () => {
 		const body = {
 			note: 'hello there',
 			deviceId: opaque,
+			refreshToken: opaque,
 			key: opaque,
 			data: { session: { secret: opaque } },
 			sig: 'eyJhbGciOi.J9aa.c2ln-_',
 		};
 		const places = likelyFirst(readAnswerTexts({ body: JSON.stringify(body) })).map(({ place }) => place);
-		expect(places).toEqual(['/data/session/secret', '/sig', '/key', '/deviceId', '/note']);
+		expect(places).toEqual(['/data/session/secret', '/sig', '/key', '/deviceId', '/refreshToken', '/note']);
 	});
 
 	test('is found in a text body, with or without its scheme', () => {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { SettingsReport, Status } from '../../src/protocol/local-api.ts';
+import type { AuditReport, SettingsReport, Status } from '../../src/protocol/local-api.ts';
 import { fixture } from '../connection/network-peers.ts';
 import { examine } from '../diagnosis/examine.ts';
 import { givenAgent, givenHome, givenPairedAgent, type RunningAgent, watchOffline } from '../harness/harness.ts';
@@ -302,6 +302,30 @@ test('the doctor names what is not followed and what cannot be read beside every
 	const { settings } = (await examine({ home }, 'settings')).checks;
 	for (const words of ['heartbeatCadence must', 'service.channelPath: the changed', headersFile, applicationsFile])
 		expect(settings).toMatchObject({ status: 'warning', message: expect.stringContaining(words) });
+});
+
+test('settings in which the trust of a device changes are in the audit log, others are not', async () => {
+	const { home, good, device } = await given();
+	const pinFile = await home.secretFile('pin', '123456');
+	await home.writeSettings({
+		...{ ...good, heartbeatCadence: 61, service: { headers: ['X-Tenant: north'] } },
+		...{ pairing: { trustedOrigins: ['https://a.example'] }, network: { systemCa: true } },
+		...{ update: { judgeSeconds: 400 }, page: { pinFile } },
+	});
+	await device.daemon.reload();
+	await device.untilStatus(() => true);
+	const taken = async () => {
+		const { entries } = (await device.client.request('admin', 'GET', '/v1/audit')) as AuditReport;
+		return entries.filter(({ action }) => action === 'settingTaken').map(({ to }) => to);
+	};
+	const names = [
+		'network.systemCa',
+		'page.pinFile',
+		'pairing.trustedOrigins',
+		'service.headers',
+		'update.judgeSeconds',
+	];
+	await expect.poll(async () => (await taken()).toSorted()).toEqual(names);
 });
 
 test.each([

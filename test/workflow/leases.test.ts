@@ -88,7 +88,10 @@ describe('leases', () => {
 	test('of a ninth work under one name leaves the first its own time, also where the shares are full [F1818]', () => {
 		const nine = (before: Leases) => {
 			let leases = holdLease(before, 'kiosk', 3, 0, 'w-0');
-			for (let number = 1; number < 9; number += 1) leases = holdLease(leases, 'kiosk', 60, 0, `w-${number}`);
+			for (let number = 1; number < 9; number += 1) {
+				leases = holdLease(leases, 'kiosk', 60, 0, `w-${number}`);
+				expect(leases.length).toBeLessThanOrEqual(MAX_LEASES);
+			}
 			for (let number = 1; number < 9; number += 1) leases = releaseLease(leases, 'kiosk', `w-${number}`);
 			return leases;
 		};
