@@ -56,10 +56,27 @@ describe('an update by apt', () => {
 		await device.expectWhole();
 	});
 
-	test.skipIf(IS_SHORT)('whose stop never ends is taken back, also after a power cut [F1943]', async () => {
+	test.skipIf(IS_SHORT)(
+		'that fills the disk is replaced at once, and taken back when there is room [F1999]',
+		async () => {
+			const version = device.next();
+			const { machine } = device;
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'fills-disk')]);
+			await device.upgrade();
+			await device.untilOnline();
+			await machine.must('rm -f /var/lib/idv-agent/fill');
+			await device.untilJudged();
+			expect(await device.installed()).toBe(`${before} installed`);
+			expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, by: before });
+			await device.expectWhole();
+		},
+	);
+
+	const endless: Behaviour[] = ['never-ends', 'never-starts'];
+	test.skipIf(IS_SHORT).each(endless)('that %s is taken back, also after a power cut [F1943]', async (behaviour) => {
 		const version = device.next();
 		const { machine } = device;
-		await device.publish([await device.stub(before, 'good'), await device.stub(version, 'never-ends')]);
+		await device.publish([await device.stub(before, 'good'), await device.stub(version, behaviour)]);
 		await machine.run('apt-get update && timeout 60 apt-get install --yes --only-upgrade idv-agent && sync');
 		await machine.cutPower();
 		await machine.boot();

@@ -15,6 +15,7 @@ export const BEHAVIOURS = {
 	// Later than it is judged.
 	late: '( sleep 75; kill -9 $$ ) >/dev/null 2>&1 &',
 	silent: 'exec sleep infinity',
+	'fills-disk': 'cat /dev/zero > /var/lib/idv-agent/fill; exit 1',
 	// Where the control groups here do not bound it, this does.
 	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
 } as const;
