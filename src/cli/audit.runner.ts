@@ -1,12 +1,12 @@
 /** `idv-agent audit`: what was asked of this device, by which entrance, with what result, and what changed; and whether all of it is there. */
 import { readAuditLog } from '../audit/audit.runner.ts';
 import { type Missing, missingBy, type Witness } from '../audit/missing.ts';
-import { EXIT } from '../base/errors.ts';
+import { AgentError, EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
 import { readLogMark } from '../state/read-log-mark.edge.ts';
-import { type AskFlags, clientFor, nullIfAway, streamEnded } from './local-agent.runner.ts';
+import { type AskFlags, agentStopped, clientFor, nullIfAway } from './local-agent.runner.ts';
 import { localTime, type Shell } from './output.runner.ts';
 
 export async function showAudit(
@@ -21,7 +21,11 @@ export async function showAudit(
 			shell.isStream = true;
 			print(shell, JSON.parse(data) as AuditEntry);
 		});
-		if (reason !== 'aborted') throw streamEnded(reason);
+		if (reason === 'slow')
+			throw new AgentError('connection-lost', 'The agent ended the stream: for too long nothing of it was read.', {
+				remedy: 'Run the command again: it begins with the oldest entry that is kept.',
+			});
+		if (reason !== 'aborted') throw agentStopped();
 		return;
 	}
 	const report = (await client.request('admin', 'GET', LOCAL_ROUTES.audit).catch(nullIfAway)) as AuditReport | null;

@@ -39,7 +39,7 @@ export async function followStatus(
 			if (event === 'status') onStatus(JSON.parse(data) as Status, data);
 		});
 		if (reason === 'aborted') return;
-		if (reason !== 'slow') throw streamEnded(reason);
+		if (reason !== 'slow') throw agentStopped();
 	}
 }
 
@@ -64,10 +64,7 @@ export async function untilStatus(
 	return newest;
 }
 
-/** The unexpected end of a stream, with the agent's reason. */
-export function streamEnded(reason: string): AgentError {
-	if (reason !== 'slow') return new AgentError('agent-not-running', 'The agent has stopped.');
-	return new AgentError('connection-lost', 'The agent ended the stream: for too long nothing of it was read.', {
-		remedy: 'Run the command again: it begins with the oldest entry that is kept.',
-	});
+/** The unexpected end of a stream. */
+export function agentStopped(): AgentError {
+	return new AgentError('agent-not-running', 'The agent has stopped.');
 }

@@ -291,7 +291,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			// Before anything else: whatever cuts this off, the version does not come again.
 			await keep.saveOutcomes(outcomes).catch(sayUnwritten);
 		}
-		if (fault === 'service-away') await keepFailed(judged);
+		if (fault === 'service-away') await keepFailed(judged).catch(sayUnwritten);
 		say(`Version ${to} is taken back (${fault}); ${from} takes its place.`);
 		// At once: dpkg may have no room, and a unit that does not end would hold it up.
 		if (judged.before !== 'stopped') await keep.standIn().then(system.restartAgent).catch(sayUnwritten);
