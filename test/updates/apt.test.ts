@@ -34,7 +34,9 @@ describe('an installation that apt has simulated', () => {
 test('no version that apt reads as an operator gets into its words', () => {
 	for (const version of ['0.3.0-', '0.3.0+', '0.3.0*', '0.3.0/stable', '', '0.3.0 kiosk-app-'])
 		expect(() => aptWords(version, [])).toThrow(/^The version to install must /);
-	expect(aptWords('0.3.0', []).installation).toEqual(expect.arrayContaining(['--no-remove', 'idv-agent=0.3.0']));
+	const { installation } = aptWords('0.3.0', []);
+	expect(installation).toEqual(expect.arrayContaining(['--no-remove', 'idv-agent=0.3.0']));
+	expect(installation.join(' ')).toContain('-o APT::Keep-Downloaded-Packages=0');
 });
 
 describe('the file of sources that counts', () => {

@@ -152,6 +152,9 @@ test('a version that comes online is kept, and nothing of the trial is left', as
 		'trial.json',
 	]);
 	expect(machine.did).toEqual(['systemctl start idv-agent-judge.service']);
+	// A unit that it waits for could keep it from starting at a boot.
+	const itsUnit = readFileSync(join(places.units, 'idv-agent-judge.service'), 'utf8');
+	expect(itsUnit).not.toMatch(/^(?:After|Requires|BindsTo|PartOf|Requisite)=/m);
 	become('0.3.0');
 	machine.busy = 3;
 	machine.status = told('connecting');
@@ -381,6 +384,17 @@ test('a service that stays away for a day ends the trial with the version that w
 	expect(end).toBe('wentBack');
 	expect(lastedMs / 3_600_000).toBeCloseTo(12, 0);
 	expect(await keep.outcomes()).toMatchObject({ takenBack: [], failed: { code: 'service-unreachable' } });
+});
+
+test('a version whose service stays away is replaced also where nothing can be written', async () => {
+	const { machine, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.getsThrough = false;
+	machine.status = told('offline', 'service-unreachable');
+	keep.saveOutcomes = () => Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC' }));
+	expect(await judge(undefined, 3600)).toBe('wentBack');
+	expect(machine.installed?.version).toBe('0.2.0');
 });
 
 test('going back is tried again until it works: the disk may be full at first [F429]', async () => {
