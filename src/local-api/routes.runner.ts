@@ -19,15 +19,13 @@ import {
 	LOCAL_SOCKETS,
 	leaseReleaseSchema,
 	leaseRequestSchema,
-	pairRequestSchema,
 	type ScannerReport,
 	type SettingsReport,
-	unpairRequestSchema,
-	workflowRequestSchema,
 } from '../protocol/local-api.ts';
 import { type MachineFigures, METRICS_CONTENT_TYPE } from '../status/metrics.ts';
 import type { RecentLog } from '../status/recent-log.ts';
 import { audited } from './audited.runner.ts';
+import { changeRoutes, recordRoutes } from './control-routes.runner.ts';
 import {
 	acknowledge,
 	counted,
@@ -36,25 +34,18 @@ import {
 	ownName,
 	pageOfEvents,
 	readSince,
-	streamAudit,
 	streamEvents,
 	streamStatus,
 } from './event-routes.runner.ts';
 import type { Forward } from './forwarder.edge.ts';
 import type { HookCalls } from './hook-calls.runner.ts';
-import type { AnswerName, DescribedRoute } from './openapi.ts';
+import type { DescribedRoute } from './openapi.ts';
 import { createPlaces, type Places } from './places.ts';
+import { ADMIN, APPLICATIONS, answer, HEALTH, ON_SOCKETS, ok, row, STATUS, stream } from './route-rows.ts';
 import { SHARES } from './server/browser-applications.edge.ts';
 import { forwardProblem } from './server/forward-problems.ts';
-import type { LocalReply, LocalRequest, LocalRoute, RawExchange } from './server/local-server.edge.ts';
+import type { LocalReply, LocalRequest, RawExchange } from './server/local-server.edge.ts';
 import { acceptsStream } from './server/routing.edge.ts';
-
-/** For applications, on every listener that they use. */
-const APPLICATIONS = ['agent', 'admin', 'browser'] as const;
-const ADMIN = ['admin'] as const;
-/** Not for pages: the equipment of the device is not their concern. */
-const ON_SOCKETS = ['agent', 'admin'] as const;
-const HEALTH = ['agent', 'admin', 'browser', 'probe'] as const;
 
 /** The sources of the answers, besides the agent. */
 export interface RouteParts {
@@ -70,28 +61,9 @@ export interface RouteParts {
 	readonly machine?: () => Promise<MachineFigures>;
 }
 
-/** One route. Ties its handler to the schema of its body. */
-function row<Body = undefined>(
-	method: DescribedRoute['method'],
-	path: string,
-	listeners: DescribedRoute['listeners'],
-	name: string,
-	more: Pick<LocalRoute<Body>, 'prefix' | 'body' | 'handle'> &
-		Pick<DescribedRoute, 'summary' | 'description' | 'parameters' | 'answers'>,
-): DescribedRoute {
-	return { method, path, listeners, name, ...(more as typeof more & Pick<LocalRoute, 'body' | 'handle'>) };
-}
-
-const answer = (about: string, schema: AnswerName | 'any') =>
-	({ about, content: { 'application/json': schema } }) as const;
-/** The data of each event of the stream has this schema. */
-const stream = (about: string, schema: AnswerName) => ({ about, content: { 'text/event-stream': schema } }) as const;
-const STATUS = { 200: answer('The state of the device now.', 'Status') };
-const PLAN = { 200: answer('The plan, the keys, and the newest plan by each of them.', 'PlanReport') };
 const LEASES = { 200: answer('All leases in force.', 'LeaseReport') };
 
 export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
-	const { audit, clock, counters, forward, hooks, recentLog, scanners, settings } = parts;
 	/** Streams and waits under way, by the name of an application. */
 	const waits = createPlaces();
 	const routes: DescribedRoute[] = [
@@ -104,6 +76,25 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(describeRoutes(routes, agent.status().agentVersion));
 			},
 		}),
+		...statusRoutes(agent, waits),
+		...eventRoutes(agent, waits, parts),
+		...hookRoutes(parts),
+		...leaseRoutes(agent),
+		...equipmentRoutes(agent, parts),
+		...serviceRoutes(parts),
+		...healthRoutes(agent, parts),
+		...changeRoutes(agent),
+		...recordRoutes(parts),
+	];
+	return routes.map((route) =>
+		route.listeners === ADMIN
+			? audited(route, { action: route.name, entrance: LOCAL_SOCKETS.admin, audit: parts.audit })
+			: route,
+	);
+}
+
+function statusRoutes(agent: Agent, waits: Places): DescribedRoute[] {
+	return [
 		row('GET', LOCAL_ROUTES.status, APPLICATIONS, 'getStatus', {
 			summary: 'The state of the device: one sentence for a person, then details.',
 			description: `With Accept: text/event-stream, what ${LOCAL_ROUTES.statusStream} answers.`,
@@ -122,6 +113,15 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return { stream: (sink) => streamStatus(agent, sink) };
 			},
 		}),
+	];
+}
+
+function eventRoutes(
+	agent: Agent,
+	waits: Places,
+	{ clock, counters }: Pick<RouteParts, 'clock' | 'counters'>,
+): DescribedRoute[] {
+	return [
 		row('GET', LOCAL_ROUTES.events, APPLICATIONS, 'getEvents', {
 			summary:
 				'Events of the device: notifications of the service, sessions, and gaps in which something may be missing.',
@@ -183,6 +183,11 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok({ erased: await agent.eraseEvents(asked) });
 			},
 		}),
+	];
+}
+
+function hookRoutes({ hooks }: Pick<RouteParts, 'hooks'>): DescribedRoute[] {
+	return [
 		row('GET', LOCAL_ROUTES.hookStream, ON_SOCKETS, 'streamHooks', {
 			summary: 'Calls of hooks.*, except for notifications: for idv-agent hooks, which runs the commands.',
 			description:
@@ -202,6 +207,11 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('It is noted.', 'HookReceipt') },
 			handle: ({ body }) => ok(hooks.report(body)),
 		}),
+	];
+}
+
+function leaseRoutes(agent: Agent): DescribedRoute[] {
+	return [
 		row('GET', LOCAL_ROUTES.leases, APPLICATIONS, 'getLeases', {
 			summary: 'The applications that keep a workflow change waiting.',
 			answers: LEASES,
@@ -227,6 +237,11 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return ok(leasesOf(agent, request));
 			},
 		}),
+	];
+}
+
+function equipmentRoutes(agent: Agent, { scanners }: Pick<RouteParts, 'scanners'>): DescribedRoute[] {
+	return [
 		row('GET', LOCAL_ROUTES.identity, APPLICATIONS, 'getIdentity', {
 			summary: 'The identity of the device, and the source of each value.',
 			answers: { 200: answer('Identifier, serial number, MAC address.', 'IdentityReport') },
@@ -242,6 +257,11 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 			answers: { 200: answer('Every scanner, used or not.', 'ScannerReport') },
 			handle: async () => ok(await scanners()),
 		}),
+	];
+}
+
+function serviceRoutes({ forward, counters }: Pick<RouteParts, 'counters' | 'forward'>): DescribedRoute[] {
+	return [
 		row<RawExchange>('*', LOCAL_ROUTES.service, ['agent', 'browser'], 'askService', {
 			prefix: true,
 			summary: 'The same request to the service, with the Connection of the device added.',
@@ -266,17 +286,24 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return { answered: true };
 			},
 		}),
+	];
+}
+
+function healthRoutes(
+	agent: Agent,
+	{ clock, counters, machine }: Pick<RouteParts, 'clock' | 'counters' | 'machine'>,
+): DescribedRoute[] {
+	return [
 		row('GET', LOCAL_ROUTES.metrics, ['agent', 'admin', 'probe'], 'getMetrics', {
 			summary: 'Metrics of the agent.',
 			answers: { 200: { about: "Prometheus' text format.", content: { 'text/plain': 'text' } } },
 			async handle() {
 				// Most devices are never asked for it.
 				const { scrape } = await import('../telemetry/collect.runner.ts');
-				const machine = (await parts.machine?.()) ?? null;
 				return {
 					status: 200,
 					headers: { 'Content-Type': METRICS_CONTENT_TYPE },
-					text: scrape(agent, counters, machine, clock),
+					text: scrape(agent, counters, (await machine?.()) ?? null, clock),
 				};
 			},
 		}),
@@ -296,88 +323,7 @@ export function localRoutes(agent: Agent, parts: RouteParts): DescribedRoute[] {
 				return { status: state === 'online' ? 200 : 503, body: { ready: state === 'online', sentence } };
 			},
 		}),
-		row('POST', LOCAL_ROUTES.pairInspect, ADMIN, 'inspectPairing', {
-			summary: 'Previews what a pairing code would do. Does not redeem the code.',
-			body: pairRequestSchema,
-			answers: { 200: answer('What would change.', 'PairPreview') },
-			handle: ({ body }) => ok(agent.inspectPairing(body)),
-		}),
-		row('POST', LOCAL_ROUTES.pair, ADMIN, 'pair', {
-			summary: 'Redeems a pairing code.',
-			description:
-				'Never repeat it automatically: a code works once. pairing-uncertain says that it may have been used.',
-			body: pairRequestSchema,
-			answers: { 200: answer('The service and workflow of the device now.', 'PairResult') },
-			handle: async ({ body }) => ok(await agent.pair(body)),
-		}),
-		row('PUT', LOCAL_ROUTES.workflow, ADMIN, 'setWorkflow', {
-			summary: 'Assigns a workflow. In the answer, workflow.wanted has it; workflow.live follows.',
-			body: workflowRequestSchema,
-			answers: STATUS,
-			async handle({ body: { workflowId, waitSeconds = 0 }, signal }) {
-				await agent.setWorkflow(workflowId, waitSeconds > 0 ? { waitMs: waitSeconds * 1000, signal } : undefined);
-				return ok(agent.status());
-			},
-		}),
-		row('GET', LOCAL_ROUTES.plan, ADMIN, 'getPlan', {
-			summary: 'The fleet plan that the device follows, and what it is trusted by.',
-			answers: PLAN,
-			handle: () => ok(agent.plan.report()),
-		}),
-		row('POST', LOCAL_ROUTES.planForget, ADMIN, 'forgetPlan', {
-			summary: 'Forgets which plans were seen: the next one is taken whatever its revision.',
-			description: 'The plan in force goes on until the next one is fetched, which is tried at once.',
-			answers: PLAN,
-			async handle() {
-				await agent.plan.forget();
-				return ok(agent.plan.report());
-			},
-		}),
-		row('GET', LOCAL_ROUTES.log, ADMIN, 'getLog', {
-			summary: "The newest lines of the agent's log: for a support bundle.",
-			answers: { 200: answer('Oldest first, without secrets.', 'LogReport') },
-			handle: () => ok({ lines: recentLog.lines() }),
-		}),
-		row('GET', LOCAL_ROUTES.settings, ADMIN, 'getSettings', {
-			summary:
-				'The settings in force: value, origin, since when, what waits, what differs on the disk, what was refused.',
-			answers: { 200: answer('Every setting, without secrets.', 'SettingsReport') },
-			handle: async () => ok(await settings()),
-		}),
-		row('GET', LOCAL_ROUTES.audit, ADMIN, 'getAudit', {
-			summary: 'The audit log: what was asked of the device, by which entrance, with what result.',
-			answers: { 200: answer('All entries that are kept.', 'AuditReport') },
-			handle: async () => ok({ entries: await audit.read() }),
-		}),
-		row('GET', LOCAL_ROUTES.auditStream, ADMIN, 'streamAudit', {
-			summary: 'The audit log as Server-Sent Events named audit: all entries, and then each new one.',
-			answers: { 200: stream('One event for each entry, which is its data.', 'AuditEntry') },
-			async handle() {
-				const entries = await audit.read();
-				return { stream: (sink) => streamAudit(audit, entries, sink) };
-			},
-		}),
-		row('POST', LOCAL_ROUTES.reconnect, ADMIN, 'reconnect', {
-			summary: 'Tries to connect now, whatever the agent was waiting for.',
-			answers: STATUS,
-			handle() {
-				agent.reconnect();
-				return ok(agent.status());
-			},
-		}),
-		row('POST', LOCAL_ROUTES.unpair, ADMIN, 'unpair', {
-			summary: 'Forgets the pairing, its secrets and its events.',
-			body: unpairRequestSchema,
-			answers: STATUS,
-			async handle({ body }) {
-				await agent.unpair(body);
-				return ok(agent.status());
-			},
-		}),
 	];
-	return routes.map((route) =>
-		route.listeners === ADMIN ? audited(route, { action: route.name, entrance: LOCAL_SOCKETS.admin, audit }) : route,
-	);
 }
 
 /** Takes one of the streams and waits that an application may have at once, until its request is over. */
@@ -393,8 +339,6 @@ function takeWait(waits: Places, { application, signal }: LocalRequest): void {
 		});
 	signal.addEventListener('abort', release, { once: true });
 }
-
-const ok = (body: unknown): LocalReply => ({ status: 200, body });
 
 /** An application gets a stream only if it accepts one; otherwise one JSON document. */
 const wantsStream = ({ headers }: LocalRequest) => acceptsStream(headers);
