@@ -1,21 +1,21 @@
 /** Puts the running agent together on a device, and closes what it has opened in the opposite order. Handles no signals, prints nothing. */
 
 import { randomUUID } from 'node:crypto';
-import { startAgent } from '../agent/agent.runner.ts';
+import { type Agent, startAgent } from '../agent/agent.runner.ts';
 import { openAudit } from '../audit/audit.runner.ts';
 import { sendToJournal } from '../audit/journal.edge.ts';
 import { openChecked } from '../base/checked.edge.ts';
 import { type Clock, systemClock } from '../base/clock.edge.ts';
-import { createCounters } from '../base/counters.ts';
-import { type Failure, failure, toFailure } from '../base/errors.ts';
+import { createClosers } from '../base/closers.ts';
+import { type Counters, createCounters } from '../base/counters.ts';
+import { toFailure } from '../base/errors.ts';
 import { capacityOf } from '../base/files.edge.ts';
 import { createLog, type LogDestination, openLogDestination } from '../base/log.edge.ts';
-import { joinSentences } from '../base/sentences.ts';
 import { openShaper } from '../base/shapes.edge.ts';
 import { openChannel } from '../connection/channel.edge.ts';
 import { lineFile } from '../connection/line-file.edge.ts';
 import { type OpenRuntime, openFirstRuntime, type Runtime, type RuntimeParts } from '../connection/runtime.runner.ts';
-import { fittingBytes, tooSmall } from '../events/disk-budget.ts';
+import { fittingBytes } from '../events/disk-budget.ts';
 import { newEpoch } from '../events/feed.runner.ts';
 import { createEventStore } from '../events/store.edge.ts';
 import { chooseIdentity, keptId } from '../identity/identity.ts';
@@ -30,23 +30,23 @@ import { pairRequestSchema } from '../protocol/local-api.ts';
 import { findScanners, watchScanners } from '../scanning/devices.edge.ts';
 import { openScanner } from '../scanning/open.edge.ts';
 import { listenForScans } from '../scanning/scanning.runner.ts';
-import { findExposedFiles } from '../settings/exposed-files.runner.ts';
 import { lookAtSettings } from '../settings/files.edge.ts';
 import { bearGone } from '../settings/gone-files.ts';
 import { firstSettings, type LoadedSettings, loadSettings, type SettingsSources } from '../settings/load.runner.ts';
-import { type Settings, valueAt } from '../settings/table.ts';
+import type { Settings } from '../settings/table.ts';
 import { type DeviceState, deviceStateSchema } from '../state/device-state.ts';
 import { openStateStore } from '../state/store.edge.ts';
 import { keepHistory, readHistory } from '../status/history.runner.ts';
 import { ownTexts, textsOfFiles } from '../status/own-texts.ts';
 import { rememberLog } from '../status/recent-log.ts';
-import type { Telemetry } from '../telemetry/telemetry.runner.ts';
 import { leaseFile } from '../workflow/lease-file.edge.ts';
 import { followSettings } from './follow-settings.runner.ts';
 import type { HooksProgram } from './hooks-program.edge.ts';
 import { machineFigures } from './machine-figures.runner.ts';
-import { keepTaken, START_ONLY } from './taken-settings.runner.ts';
+import { keepTaken } from './taken-settings.runner.ts';
+import { keepTelemetry } from './telemetry.runner.ts';
 import { handOverPlan, readUpdates } from './updates.runner.ts';
+import { warnOfSettings } from './warnings.runner.ts';
 
 export interface DaemonOptions extends SettingsSources {
 	/** Local sockets that systemd has opened; the others are opened here. */
@@ -70,18 +70,8 @@ export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
  * @throws AgentError `settings-invalid` or `settings-unreadable` when there never were valid settings; `state-in-use`, `state-unreadable`, `state-unwritable`, `socket-failed`. */
 export async function startDaemon(options: DaemonOptions) {
 	const { clock = systemClock, random = Math.random, machineRoot: root = '/', version, paths } = options;
-	const closers: (() => unknown)[] = [];
-	/** A closer that fails does not keep the others from running: the lock of the state is the last of them. */
-	const close = async () => {
-		const faults: unknown[] = [];
-		for (const closer of closers.splice(0).reverse())
-			try {
-				await closer();
-			} catch (error) {
-				faults.push(error);
-			}
-		if (faults.length > 0) throw faults[0];
-	};
+	// The lock of the state is the last of them.
+	const closers = createClosers();
 	// The machine is read while the settings are; a failure matters only when its facts are needed.
 	const looking = readIdentityFacts({
 		root,
@@ -93,7 +83,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const sources = { ...options, checked, seen: lookAtSettings(paths) };
 		const loaded = await loadSettings(sources);
 		const store = await openStateStore(paths.stateDir, { checked });
-		closers.push(() => store.close());
+		closers.add(() => store.close());
 		const isOwn = async (state: DeviceState) =>
 			!chooseIdentity(await looking, {}, state.identity, keptId(state)).cloned;
 		const { state, notices } = await store.load({ isOwn });
@@ -103,7 +93,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const parts: RuntimeParts = { userAgent: `idv-agent/${version}`, env: options.env, wallMs: clock.wallMs };
 		let again = () => {};
 		const gone = bearGone(paths.configFile, clock, () => again());
-		closers.push(gone.close);
+		closers.add(gone.close);
 		const first = await openFirstRuntime(
 			(before) => firstSettings(loaded, sources, before, gone),
 			state,
@@ -115,7 +105,7 @@ export async function startDaemon(options: DaemonOptions) {
 		const retire = (left: OpenRuntime) => void left.retire().finally(() => open.delete(left));
 		let runtime: () => Runtime = () => first.runtime;
 		const settings = () => runtime().resolved.settings;
-		closers.push(() => Promise.all([...open].map((one) => one.close())));
+		closers.add(() => Promise.all([...open].map((one) => one.close())));
 
 		const atStart = settings();
 		const { log: logSettings, local } = atStart;
@@ -135,7 +125,7 @@ export async function startDaemon(options: DaemonOptions) {
 			journal: recentLog.destination.form === 'journal' ? sendToJournal : async () => {},
 			onSaved: (problem) => agent.warn('audit', problem),
 		});
-		closers.push(() => audit.close());
+		closers.add(() => audit.close());
 		const counters = createCounters();
 		const capacityBytes = capacityOf(paths.stateDir);
 		const agent = startAgent({
@@ -152,25 +142,13 @@ export async function startDaemon(options: DaemonOptions) {
 			newDeviceId: randomUUID,
 			counters,
 			openEvents(warn) {
-				const { durable } = atStart.events;
-				counters.eventsDurable = durable;
-				const eventStore = createEventStore({
-					...{ directory: paths.stateDir, mark: logMark },
-					epoch: newEpoch(clock.wallMs(), random),
-					bounds: eventBounds(settings, capacityBytes),
-					durable,
-					believesClock: false,
-					get cleanAfterMs() {
-						return settings().events.cleanAfterSeconds * 1000;
-					},
-					onNotice(topic, notice) {
-						if (topic === 'events') counters.eventsDurable = durable && notice === null;
-						warn(topic, notice);
-					},
-					wallMs: clock.wallMs,
-					monotonicMs: clock.monotonicMs,
+				const eventStore = openEvents({
+					...{ settings, counters, clock, random, capacityBytes, warn },
+					durable: atStart.events.durable,
+					directory: paths.stateDir,
+					mark: logMark,
 				});
-				closers.push(() => eventStore.close());
+				closers.add(() => eventStore.close());
 				return eventStore;
 			},
 			updates: {
@@ -186,7 +164,7 @@ export async function startDaemon(options: DaemonOptions) {
 		({ runtime } = agent.ways);
 		let [scannerPath, pushed] = ['', loaded];
 		own = () => [...places, ...agent.ownTexts(), ...textsOfFiles(pushed), scannerPath];
-		closers.push(() => agent.stop());
+		closers.add(() => agent.stop());
 		agent.events.onErase(recentLog.forget);
 		const epoch = newEpoch(clock.wallMs(), random);
 		const hooks = keepHookCalls({ agent, log, counters, epoch, settings: () => settings().hooks });
@@ -204,7 +182,7 @@ export async function startDaemon(options: DaemonOptions) {
 			clock,
 			log,
 		});
-		closers.push(() => scanning.close());
+		closers.add(() => scanning.close());
 		const onFault = (error: unknown) => log.error(`fault in the local interface: ${toFailure(error).message}`);
 		const forward = createForwarder({
 			network: {
@@ -224,7 +202,7 @@ export async function startDaemon(options: DaemonOptions) {
 			return settings().scanner.kind === 'off' ? null : devices.some(({ chosen }) => chosen);
 		});
 		const taken = keepTaken({ agent, clock, log, audit, atStart, env: options.env, load: () => loadSettings(sources) });
-		closers.push(agent.onStatus(taken.look));
+		closers.add(agent.onStatus(taken.look));
 		const ofRoutes = {
 			audit,
 			clock,
@@ -246,7 +224,7 @@ export async function startDaemon(options: DaemonOptions) {
 			groups: { agent: local.agentGroup, admin: local.adminGroup },
 			onFault,
 		});
-		closers.push(() => server.close());
+		closers.add(() => server.close());
 		await handleArrived();
 		// The next save that works withdraws it.
 		for (const notice of [
@@ -255,6 +233,7 @@ export async function startDaemon(options: DaemonOptions) {
 			...server.notices.filter(({ params }) => !isNotMissed(params?.['group'], first.runtime.resolved, options.env)),
 		])
 			agent.warn(notice.code === 'state-unwritable' ? 'state' : notice.message, notice);
+		const watched = { agent, atStart, paths, capacityBytes };
 		const following = followSettings({
 			...{ agent, gone, log, sources, runtimeParts: parts, first },
 			opened(runtime, changed) {
@@ -263,30 +242,15 @@ export async function startDaemon(options: DaemonOptions) {
 			},
 			async onTaken(changed) {
 				taken.look();
-				agent.warn('settings-at-start', warnOfStartOnly(atStart, changed.settings));
-				await warnOfFiles();
-				warnOfDisk();
+				await warnOfSettings(changed.settings, watched);
 				await ports.apply(changed.settings);
-				await applyTelemetry();
+				await telemetry.apply();
 				hooks.reevaluate();
 				options.hooksProgram?.follow(hooks.isAnySet());
 			},
 		});
 		again = () => void following.reload(false);
-		/** For this release such a file is still used; pairing refuses. */
-		const warnOfFiles = async () => {
-			// The applications file is not used at all then, and has a warning of its own.
-			const { applicationsFile } = settings().local.http;
-			const exposed = await findExposedFiles(agent.ways.wanted().resolved, paths);
-			const [one, ...others] = exposed.filter(({ params }) => params?.['path'] !== applicationsFile);
-			agent.warn(
-				'files',
-				one ? { ...one, message: joinSentences(one.message, ...others.map(({ message }) => message)) } : null,
-			);
-		};
-		const warnOfDisk = () => agent.warn('disk', tooSmall(paths.stateDir, settings(), capacityBytes));
-		await warnOfFiles();
-		warnOfDisk();
+		await warnOfSettings(atStart, watched);
 		const ports = createLocalPorts({
 			routes,
 			runDir: paths.runDir,
@@ -304,26 +268,15 @@ export async function startDaemon(options: DaemonOptions) {
 			log,
 			onFault,
 		});
-		closers.push(() => ports.close());
-		let telemetry: Telemetry | null = null;
-		const applyTelemetry = async () => {
-			if (settings().telemetry.otlpUrl === null) {
-				telemetry?.close();
-				telemetry = null;
-			} else if (telemetry) telemetry.reevaluate();
-			else {
-				// Only on a device that sends metrics.
-				const { startTelemetry } = await import('../telemetry/telemetry.runner.ts');
-				telemetry = startTelemetry({
-					...{ agent, counters, clock, random, log, machine },
-					userAgent: parts.userAgent,
-					settings: () => settings().telemetry,
-					network: () => runtime().network,
-				});
-			}
-		};
-		await applyTelemetry();
-		closers.push(() => telemetry?.close());
+		closers.add(() => ports.close());
+		const telemetry = keepTelemetry({
+			...{ agent, counters, clock, random, log, machine },
+			userAgent: parts.userAgent,
+			settings: () => settings().telemetry,
+			network: () => runtime().network,
+		});
+		await telemetry.apply();
+		closers.add(telemetry.close);
 		options.hooksProgram?.follow(hooks.isAnySet());
 
 		// A device that waits for its code has time to load what a pairing needs, and all others never load it.
@@ -334,18 +287,18 @@ export async function startDaemon(options: DaemonOptions) {
 
 		let stopping: Promise<void> | null = null;
 		// Together: applications that still wait for an answer and a service that says goodbye take their time.
-		closers.push(() => Promise.all([agent.stop(), server.close(), ports.close()]));
-		closers.push(() => scanning.close());
-		closers.push(() => hooks.close());
+		closers.add(() => Promise.all([agent.stop(), server.close(), ports.close()]));
+		closers.add(() => scanning.close());
+		closers.add(() => hooks.close());
 		// First of all: what it has started it can report.
-		closers.push(() => options.hooksProgram?.end());
-		closers.push(following.close);
+		closers.add(() => options.hooksProgram?.end());
+		closers.add(following.close);
 		// The last one to begin, and the first to end: that the agent ends is a line of its own.
 		const history = keepHistory({ stateDir: paths.stateDir, logMark, version, clock, agent, audit });
 		history.look();
 		const unsubscribe = agent.onStatus(history.look);
-		closers.push(() => history.close());
-		closers.push(unsubscribe);
+		closers.add(() => history.close());
+		closers.add(unsubscribe);
 		// The page begins with what the history has, of which this start is a part.
 		await ports.apply(settings());
 		await handleArrived();
@@ -358,38 +311,58 @@ export async function startDaemon(options: DaemonOptions) {
 			reload: () => following.reload(),
 			/** Ends within 3 s, unless a one-time code is being redeemed: its answer is waited for. May be called twice. */
 			stop(): Promise<void> {
-				stopping ??= close();
+				stopping ??= closers.close();
 				return stopping;
 			},
 		};
 	} catch (error) {
-		await close().catch(() => {});
+		await closers.close().catch(() => {});
 		throw error;
 	}
-}
-
-function warnOfStartOnly(atStart: Settings, now: Settings): Failure | null {
-	const changed = START_ONLY.filter((path) => valueAt(atStart, path) !== valueAt(now, path));
-	const message = `The change of ${changed.join(' and ')} takes effect at the next start of the agent.`;
-	return changed.length === 0 ? null : failure('restart-needed', message);
 }
 
 /** Everything here is read synchronously: until its end, no connection would get on, and a start took 5 to 20 ms more. */
 const handleArrived = () => new Promise((done) => setImmediate(done));
 
-/** Reads the settings that are in force at each access. */
-function eventBounds(settings: () => Settings, capacityBytes: number | null) {
-	return {
-		get maxCount() {
-			return settings().events.maxCount;
+/** The store of events, within the bounds of the settings that are in force at each access. */
+function openEvents(parts: {
+	readonly settings: () => Settings;
+	readonly durable: boolean;
+	readonly directory: string;
+	readonly mark: string | null;
+	readonly capacityBytes: number | null;
+	readonly counters: Counters;
+	readonly clock: Clock;
+	readonly random: () => number;
+	readonly warn: Agent['warn'];
+}) {
+	const { settings, durable, directory, mark, counters, clock, random } = parts;
+	counters.eventsDurable = durable;
+	return createEventStore({
+		...{ directory, mark, durable },
+		epoch: newEpoch(clock.wallMs(), random),
+		bounds: {
+			get maxCount() {
+				return settings().events.maxCount;
+			},
+			get maxBytes() {
+				return fittingBytes(settings(), parts.capacityBytes);
+			},
+			get maxAgeMs() {
+				return settings().events.maxAgeSeconds * 1000;
+			},
 		},
-		get maxBytes() {
-			return fittingBytes(settings(), capacityBytes);
+		believesClock: false,
+		get cleanAfterMs() {
+			return settings().events.cleanAfterSeconds * 1000;
 		},
-		get maxAgeMs() {
-			return settings().events.maxAgeSeconds * 1000;
+		onNotice(topic, notice) {
+			if (topic === 'events') counters.eventsDurable = durable && notice === null;
+			parts.warn(topic, notice);
 		},
-	};
+		wallMs: clock.wallMs,
+		monotonicMs: clock.monotonicMs,
+	});
 }
 
 /** A group that no setting names, on a machine whose agent systemd does not start: no user is waiting to be let in. */
