@@ -1,4 +1,4 @@
-/** What was opened, to be closed in the opposite order. */
+/** The list of what was opened, to be closed in the opposite order. */
 export function createClosers() {
 	const closers: (() => unknown)[] = [];
 	return {

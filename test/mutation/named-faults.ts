@@ -264,7 +264,7 @@ export const NAMED: readonly NamedFault[] = [
 	{
 		name: 'hooks are run for the end of the agent',
 		file: 'src/daemon/daemon.runner.ts',
-		from: 'closers.push(() => hooks.close());',
+		from: 'closers.add(() => hooks.close());',
 		to: '',
 		tests: 'test/hooks/hooks.test.ts',
 	},
