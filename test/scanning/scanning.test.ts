@@ -123,6 +123,18 @@ describe('an unpaired device', () => {
 		await device.untilLive('check-in');
 	});
 
+	test('listens again to a scanner whose line has ended while its node stays [F1944]', async () => {
+		const service = await givenService();
+		const device = await givenDevice(trusting(service));
+		const scanner = await plugScanner(device.root);
+		await device.untilListening(scanner.path);
+		scanner.hangUp();
+		await device.untilLogged(() => device.log.filter(({ msg }) => msg === 'listening for pairing codes').length === 2);
+		scanner.comeBack();
+		scanner.scan(service.createPairingCode('check-in').url);
+		await device.untilLive('check-in');
+	});
+
 	test('leaves ordinary keyboards alone, and every scanner where the settings say so', async () => {
 		const device = await givenDevice();
 		const keyboard = await plugScanner(device.root, 'Logitech_USB_Keyboard');
