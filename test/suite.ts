@@ -45,6 +45,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		run: vitest('test/dialects/vitest.config.ts'),
 		// Services of fixed seeds: a draw that is red for the first time belongs to `npm run test:dialects`.
 		short: { env: { DIALECTS_SEED: '784360537', DIALECTS_COUNT: '12' } },
+		beside: true,
 	},
 	limits: {
 		says: 'every parser of outside bytes at its limit, with texts made to cost time or memory',
@@ -116,6 +117,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		needs: 'shows more as root',
 		run: ['node', '--no-warnings', 'test/disk/run.ts'],
 		short: { args: ['--cases', '60', '--seed', '7'] },
+		beside: true,
 	},
 	crash: {
 		says: 'the agent killed during thousands of notifications',

@@ -1,4 +1,5 @@
 /** The table of suites: complete, honest about its names, and what CI runs. */
+import { execFileSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
@@ -23,9 +24,25 @@ test('CI runs the short form of every suite that has one', () => {
 	expect(read('.ci/run')).toContain('npm run -s suite -- --ci');
 	expect(read('.ci/run')).toContain('npm run -s suite -- --short "$1"');
 	expect(read('.ci/run')).toContain('npm run -s suite -- --short "$name"');
-	// They need no device of their own, which a machine may not permit.
-	for (const name of ['system', 'update']) expect(SUITES[name]).not.toHaveProperty('beside');
 	expect(Object.values(SUITES).filter(({ short }) => short).length).toBeGreaterThan(10);
+});
+
+test('of suites side by side the one that a machine does not permit is named, and the others run', () => {
+	const [side] = read('.ci/run').match(/^side_by_side\(\) \{[\s\S]*?^\}$/m) ?? [];
+	const script = `
+		OUTPUT=$(mktemp -d); LONGEST=60; failed=() not_permitted=()
+		${side}
+		is_permitted() { [[ $1 != update ]]; }
+		npm() { echo "ran $*"; }; export -f npm
+		timeout() { bash -c '"$@"' timeout "\${@:3}"; }
+		side_by_side update dialects
+		echo "not permitted: \${not_permitted[*]}; failed: \${failed[*]}"
+		rm -r "$OUTPUT"`;
+	const said = execFileSync('bash', ['-c', script], { encoding: 'utf8' }).split('\n');
+	expect(said.filter((line) => /^(?:ran|not)/.test(line))).toEqual([
+		'ran run -s suite -- --short dialects',
+		'not permitted: update; failed: ',
+	]);
 });
 
 test('an npm script that runs a suite names one of the table, and there are at most 30 scripts', () => {
