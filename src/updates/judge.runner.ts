@@ -75,6 +75,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		return 'none';
 	}
 	const known = trial;
+	/** Of the version that is taken back. */
+	let isNoted = false;
 	const sayUnwritten = (error: unknown) => say(`Not written down: ${error}`);
 	const pause = (ms: number) => new Promise<void>((resolve) => void clock.schedule(ms, resolve));
 	if (trial.phase === 'goingBack') return goBack(trial);
@@ -278,24 +280,15 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	}
 
 	async function goBack(judged: Trial): Promise<TrialEnd> {
-		const { from, to, fault, startedAt } = judged;
-		// apt may try again what was not the version's fault.
-		const blames = isToBlame(fault);
-		const log = blames
-			? await parts.shapeAll(await system.readLog(MAX_LOG_LINES, Date.parse(startedAt))).catch(() => [])
-			: [];
+		const { from, to, fault } = judged;
 		await save({ ...judged, phase: 'goingBack' });
-		if (blames && fault !== null) {
-			const at = new Date(clock.wallMs()).toISOString();
-			const outcomes = withTakenBack(await keep.outcomes(), { version: to, by: from, at, fault, log });
-			// Before anything else: whatever cuts this off, the version does not come again.
-			await keep.saveOutcomes(outcomes).catch(sayUnwritten);
-		}
+		// Before anything else: whatever cuts this off, the version does not come again.
+		await note(judged);
 		if (fault === 'service-away') await keepFailed(judged).catch(sayUnwritten);
 		say(`Version ${to} is taken back (${fault}); ${from} takes its place.`);
 		// At once: dpkg may have no room, and a unit that does not end would hold it up.
 		if (judged.before !== 'stopped') await keep.standIn().then(system.restartAgent).catch(sayUnwritten);
-		for (let [waitMs] = [AGAIN_MS[0] as number]; ; waitMs = Math.min(AGAIN_MS[1], waitMs * 2)) {
+		for (let waitMs: number = AGAIN_MS[0]; ; waitMs = Math.min(AGAIN_MS[1], waitMs * 2)) {
 			if (!(await system.isPackagingBusy())) {
 				const { status: installed, text } = await system.installFile(keep.oldPackage);
 				const now = await system.readInstalled();
@@ -314,6 +307,23 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		return untilBack(back);
 	}
 
+	/** The fault and the log of the version, for the record and for apt. A full disk has room later: this is tried again until it is written.
+	 * @returns whether there is nothing to write any more. */
+	async function note({ from, to, fault, startedAt }: Trial): Promise<boolean> {
+		// apt may try again what was not the version's fault.
+		if (!fault || !isToBlame(fault)) return true;
+		const outcomes = await keep.outcomes();
+		isNoted ||= outcomes.takenBack.some(({ version, at }) => version === to && at >= startedAt);
+		if (!isNoted) {
+			const at = new Date(clock.wallMs()).toISOString();
+			const log = await parts.shapeAll(await system.readLog(MAX_LOG_LINES, Date.parse(startedAt))).catch(() => []);
+			await keep.saveOutcomes(withTakenBack(outcomes, { version: to, by: from, at, fault, log })).then(() => {
+				isNoted = true;
+			}, sayUnwritten);
+		}
+		return isNoted;
+	}
+
 	/** The same version from a repository would be the build that fails. */
 	async function isFetched({ from, to }: Trial): Promise<boolean> {
 		if (from === to) return false;
@@ -324,7 +334,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	}
 
 	/** The way back stays until the old version is what it was before, however long its service is away. */
-	async function untilBack({ from, before, wasEnabled }: Trial): Promise<TrialEnd> {
+	async function untilBack(back: Trial): Promise<TrialEnd> {
+		const { from, before, wasEnabled } = back;
 		const isBack = ({ state }: TrialStatus) => state === 'online' || state === 'unpaired' || before === 'offline';
 		if (before !== 'stopped') await system.putBackAgent(wasEnabled);
 		let hasRun = false;
@@ -347,6 +358,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			}
 			await pause(status === null ? LOOK_MS : SLOW_LOOK_MS);
 		}
+		// Without it the version would come again.
+		while (!(await note(back))) await pause(AGAIN_MS[1]);
 		await end();
 		return 'wentBack';
 	}

@@ -65,14 +65,14 @@ export function openUpdateKeep({ directory, units, runtimeUnits, preferences }: 
 		},
 		saveTrial: (trial: Trial): Promise<void> =>
 			writeDurably(trialFile, `${JSON.stringify(trial, null, '\t')}\n`, { mode: 0o644 }),
-		/** Keeps apt from what was taken back, too. */
+		/** Keeps apt from what was taken back, too, and first: what is written down is complete. */
 		async saveOutcomes(outcomes: Outcomes): Promise<void> {
-			await writeDurably(outcomesFile, `${JSON.stringify(outcomes, null, '\t')}\n`, { mode: 0o644 });
 			const pins = pinning(outcomes);
 			const file = join(preferences, PIN_FILE);
 			await mkdir(preferences, { recursive: true });
 			if (pins === null) await remove(file);
 			else await writeDurably(file, pins, { mode: 0o644 });
+			await writeDurably(outcomesFile, `${JSON.stringify(outcomes, null, '\t')}\n`, { mode: 0o644 });
 		},
 		/** Keeps them where no installation reaches them. By a link it takes no space and is on the disk already. */
 		async keepRunning(running: Running): Promise<void> {

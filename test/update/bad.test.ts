@@ -56,18 +56,21 @@ describe('an update by apt', () => {
 		await device.expectWhole();
 	});
 
-	test.skipIf(IS_SHORT)(
-		'that fills the disk is replaced at once, and taken back when there is room [F1999]',
-		async () => {
+	const filling: Behaviour[] = ['fills-disk', 'fills-as-root'];
+	test.skipIf(IS_SHORT).each(filling)(
+		'that %s is replaced at once, and taken back and remembered when there is room [F1999] [F1946]',
+		async (behaviour) => {
 			const version = device.next();
 			const { machine } = device;
-			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'fills-disk')]);
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, behaviour)]);
 			await device.upgrade();
 			await device.untilOnline();
 			await machine.must('rm -f /var/lib/idv-agent/fill');
 			await device.untilJudged();
 			expect(await device.installed()).toBe(`${before} installed`);
 			expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, by: before });
+			await device.upgrade();
+			expect(await device.installed()).toBe(`${before} installed`);
 			await device.expectWhole();
 		},
 	);

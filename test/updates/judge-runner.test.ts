@@ -425,6 +425,8 @@ test('a version that fills the disk is taken back all the same: the kept program
 	const { installFile } = system;
 	system.installFile = async (file) => {
 		stoodIn.push(existsSync(join(places.runtimeUnits, 'idv-agent.service')));
+		// Whatever cuts the way back off: it does not come again.
+		expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0' }]);
 		if (stoodIn.length < 4) return { status: 2, text: 'no space' };
 		keep.saveTrial = saveTrial;
 		return installFile(file);
@@ -434,6 +436,34 @@ test('a version that fills the disk is taken back all the same: the kept program
 	expect(machine.did.slice(0, machine.did.indexOf('install'))).toContain('restart');
 	expect(existsSync(join(places.runtimeUnits, 'idv-agent.service'))).toBe(false);
 	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault: 'crashes' }]);
+});
+
+test('a version that was taken back on a full disk is written down, and apt kept from it, once there is room [F1946]', async () => {
+	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.unit = { ...machine.unit, isReady: false, restarts: 3, runId: null };
+	const { saveOutcomes } = keep;
+	let refused = 0;
+	keep.saveOutcomes = (outcomes) => {
+		if (refused === 2) return saveOutcomes(outcomes);
+		refused += 1;
+		return Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC' }));
+	};
+	expect(await judge()).toBe('wentBack');
+	expect(refused).toBe(2);
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', by: '0.2.0', fault: 'crashes' }]);
+	expect(readFileSync(join(places.preferences, 'idv-agent-taken-back.pref'), 'utf8')).toContain('0.3.0');
+});
+
+test('what was not written down before the power went is written by the next judge [F1947]', async () => {
+	const { keep, prepare, judge } = await givenMachine();
+	await prepare('0.3.0');
+	const trial = await keep.trial();
+	if (!trial) throw new Error('no trial');
+	await keep.saveTrial({ ...trial, to: '0.3.0', phase: 'goneBack', fault: 'crashes' });
+	expect(await judge()).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', by: '0.2.0', fault: 'crashes' }]);
 });
 
 test.each([
