@@ -1,5 +1,5 @@
 /** Looks at the new version until it is proved or taken back, also after a reboot. Runs as root from a copy of the version before. */
-import type { Clock } from '../base/clock.edge.ts';
+import { type Clock, isoNow } from '../base/clock.edge.ts';
 import type { Status } from '../protocol/local-api.ts';
 import { countRestarts, type Stretch, stretchAfter } from './health.ts';
 import {
@@ -77,6 +77,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	const known = trial;
 	/** Of the version that is taken back. */
 	let isNoted = false;
+	let log: string[] | undefined;
 	const sayUnwritten = (error: unknown) => say(`Not written down: ${error}`);
 	const pause = (ms: number) => new Promise<void>((resolve) => void clock.schedule(ms, resolve));
 	if (trial.phase === 'goingBack') return goBack(trial);
@@ -290,9 +291,8 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		if (judged.before !== 'stopped') await keep.standIn().then(system.restartAgent).catch(sayUnwritten);
 		for (let waitMs: number = AGAIN_MS[0]; ; waitMs = Math.min(AGAIN_MS[1], waitMs * 2)) {
 			if (!(await system.isPackagingBusy())) {
-				const { status: installed, text } = await system.installFile(keep.oldPackage);
-				const now = await system.readInstalled();
-				if (installed === 0 && now?.state === 'whole' && now.version === from) break;
+				const { status, text } = await system.installFile(keep.oldPackage);
+				if (await isInPlace(status, from)) break;
 				say(`It did not go back yet: ${lastLine(text)}`);
 				// The package may not have been whole when the power went: the repository may have it.
 				if (await isFetched(judged)) break;
@@ -315,9 +315,10 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const outcomes = await keep.outcomes();
 		isNoted ||= outcomes.takenBack.some(({ version, at }) => version === to && at >= startedAt);
 		if (!isNoted) {
-			const at = new Date(clock.wallMs()).toISOString();
-			const log = await parts.shapeAll(await system.readLog(MAX_LOG_LINES, Date.parse(startedAt))).catch(() => []);
-			await keep.saveOutcomes(withTakenBack(outcomes, { version: to, by: from, at, fault, log })).then(() => {
+			// Of its own time: later there are lines of the version before.
+			log ??= await parts.shapeAll(await system.readLog(MAX_LOG_LINES, Date.parse(startedAt))).catch(() => []);
+			const one = { version: to, by: from, at: isoNow(clock), fault, log };
+			await keep.saveOutcomes(withTakenBack(outcomes, one)).then(() => {
 				isNoted = true;
 			}, sayUnwritten);
 		}
@@ -328,9 +329,14 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	async function isFetched({ from, to }: Trial): Promise<boolean> {
 		if (from === to) return false;
 		const fetched = system.installVersion(from, 0, { source: parts.source, words: ['--allow-downgrades'] });
-		const { status } = await fetched.catch((error) => ({ status: 1, text: `${error}` }));
+		const { status } = await fetched.catch(() => ({ status: 1 }));
+		return isInPlace(status, from);
+	}
+
+	/** @param status of dpkg or apt. */
+	async function isInPlace(status: number, version: string): Promise<boolean> {
 		const now = status === 0 ? await system.readInstalled() : null;
-		return now?.state === 'whole' && now.version === from;
+		return now?.state === 'whole' && now.version === version;
 	}
 
 	/** The way back stays until the old version is what it was before, however long its service is away. */
@@ -366,9 +372,13 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 
 	/** What a person reads of a version that could not be judged: a plan orders it again. */
 	async function keepFailed({ from, to }: Trial): Promise<void> {
-		const hours = Math.round(MAX_WAIT_MS / 3_600_000);
-		const message = `Version ${to} could not be judged: the service was away for ${hours} hours. ${from} took its place.`;
-		const failed = { code: 'service-unreachable', message, at: new Date(clock.wallMs()).toISOString(), version: to };
+		const hours = MAX_WAIT_MS / 3_600_000;
+		const failed = {
+			code: 'service-unreachable',
+			message: `Version ${to} could not be judged: the service was away for ${hours} hours. ${from} took its place.`,
+			at: isoNow(clock),
+			version: to,
+		};
 		await keep.saveOutcomes({ ...(await keep.outcomes()), failed });
 	}
 

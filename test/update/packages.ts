@@ -16,8 +16,6 @@ export const BEHAVIOURS = {
 	late: '( sleep 75; kill -9 $$ ) >/dev/null 2>&1 &',
 	silent: 'exec sleep infinity',
 	'fills-disk': 'cat /dev/zero > /var/lib/idv-agent/fill; exit 1',
-	// Of its script, to the last byte, which are kept for root.
-	'fills-as-root': 'exit 1',
 	// Where the control groups here do not bound it, this does.
 	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
 } as const;
@@ -66,8 +64,6 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 				/^esac$/m,
 				'esac\n[ "$1" = configure ] || exit 0\nsystemctl disable idv-agent.service\nsystemctl mask idv-agent.service\nsystemctl mask --runtime --now idv-agent.service',
 			);
-		if (behaviour === 'fills-as-root')
-			edit(join(tree, 'DEBIAN/postinst'), /^set -e$/m, 'cat /dev/zero > /var/lib/idv-agent/fill\nset -e');
 		// Its script waits for that without end, and dpkg for the script.
 		if (behaviour === 'never-starts')
 			edit(join(tree, UNIT), /^Type=.*$/m, 'Type=oneshot\nTimeoutStartSec=infinity\nExecStartPre=/bin/sleep infinity');

@@ -439,11 +439,13 @@ test('a version that fills the disk is taken back all the same: the kept program
 });
 
 test('a version that was taken back on a full disk is written down, and apt kept from it, once there is room [F1946]', async () => {
-	const { machine, keep, places, prepare, become, judge } = await givenMachine();
+	const { machine, keep, places, system, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
 	become('0.3.0');
 	machine.unit = { ...machine.unit, isReady: false, restarts: 3, runId: null };
 	const { saveOutcomes } = keep;
+	const logs = [['it died'], ['the version before is online']];
+	system.readLog = async () => logs.shift() ?? [];
 	let refused = 0;
 	keep.saveOutcomes = (outcomes) => {
 		if (refused === 2) return saveOutcomes(outcomes);
@@ -452,7 +454,8 @@ test('a version that was taken back on a full disk is written down, and apt kept
 	};
 	expect(await judge()).toBe('wentBack');
 	expect(refused).toBe(2);
-	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', by: '0.2.0', fault: 'crashes' }]);
+	const one = { version: '0.3.0', by: '0.2.0', fault: 'crashes', log: ['it died'] };
+	expect((await keep.outcomes()).takenBack).toMatchObject([one]);
 	expect(readFileSync(join(places.preferences, 'idv-agent-taken-back.pref'), 'utf8')).toContain('0.3.0');
 });
 
