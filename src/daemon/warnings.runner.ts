@@ -1,4 +1,4 @@
-/** Warnings of the settings in force: changes that wait for the next start, files that other users can get at, a disk that is too small. */
+/** Warnings of the device's settings: changes that wait for the next start, files that other users can get at, a disk that is too small. */
 import type { Agent } from '../agent/agent.runner.ts';
 import { type Failure, failure } from '../base/errors.ts';
 import { joinSentences } from '../base/sentences.ts';
@@ -8,23 +8,20 @@ import type { SettingsSources } from '../settings/load.runner.ts';
 import { type Settings, valueAt } from '../settings/table.ts';
 import { START_ONLY } from './taken-settings.runner.ts';
 
+/** @param wanted as the files have them, also while earlier ones stay in force because one of their files cannot be used. */
 export async function warnOfSettings(
-	settings: Settings,
-	{
-		agent,
-		atStart,
-		paths,
-		capacityBytes,
-	}: {
+	wanted: Settings,
+	parts: {
 		readonly agent: Pick<Agent, 'warn' | 'ways'>;
 		readonly atStart: Settings;
 		readonly paths: SettingsSources['paths'];
 		readonly capacityBytes: number | null;
 	},
 ): Promise<void> {
-	agent.warn('settings-at-start', ofStartOnly(atStart, settings));
+	const { agent, paths } = parts;
+	agent.warn('settings-at-start', ofStartOnly(parts.atStart, wanted));
 	agent.warn('files', await ofFiles(agent, paths));
-	agent.warn('disk', tooSmall(paths.stateDir, agent.ways.runtime().resolved.settings, capacityBytes));
+	agent.warn('disk', tooSmall(paths.stateDir, agent.ways.runtime().resolved.settings, parts.capacityBytes));
 }
 
 function ofStartOnly(atStart: Settings, now: Settings): Failure | null {

@@ -1,7 +1,8 @@
-/** The rows of the route table for what a person asks of the device, and of its records. All of them are on `admin.sock`. */
+/** The rows of the route table that are on `admin.sock` only: what a person asks of the device, and its records. */
 import type { Agent } from '../agent/agent.runner.ts';
 import type { Audit } from '../audit/audit.runner.ts';
 import {
+	eraseRequestSchema,
 	LOCAL_ROUTES,
 	pairRequestSchema,
 	type SettingsReport,
@@ -53,6 +54,21 @@ export function changeRoutes(agent: Agent): DescribedRoute[] {
 			async handle() {
 				await agent.plan.forget();
 				return ok(agent.plan.report());
+			},
+		}),
+		row('POST', LOCAL_ROUTES.identityAccept, ADMIN, 'acceptIdentity', {
+			summary: 'Confirms that this is still the device that was paired, after a part of it was replaced.',
+			answers: { 200: answer('The identity as it is pinned from now on.', 'IdentityReport') },
+			handle: async () => ok(await agent.acceptIdentity()),
+		}),
+		row('POST', LOCAL_ROUTES.erase, ADMIN, 'eraseEvents', {
+			summary: 'Erases the events of a session, or all from before a time, and what else the agent remembers of them.',
+			description: 'When it is answered, nothing of them is in a live file of the state directory.',
+			body: eraseRequestSchema,
+			answers: { 200: answer('How many events were erased.', 'EraseResult') },
+			async handle({ body: { session, before = '' } }) {
+				const asked = session === undefined ? { beforeMs: Date.parse(before) } : { session };
+				return ok({ erased: await agent.eraseEvents(asked) });
 			},
 		}),
 		row('POST', LOCAL_ROUTES.reconnect, ADMIN, 'reconnect', {

@@ -12,7 +12,6 @@ import {
 	ackRequestSchema,
 	DEFAULT_LEASE_SECONDS,
 	EVENT_PAGE_LENGTH,
-	eraseRequestSchema,
 	forgetRequestSchema,
 	hookReportSchema,
 	LOCAL_ROUTES,
@@ -173,16 +172,6 @@ function eventRoutes(
 				return ok({ consumer, known });
 			},
 		}),
-		row('POST', LOCAL_ROUTES.erase, ADMIN, 'eraseEvents', {
-			summary: 'Erases the events of a session, or all from before a time, and what else the agent remembers of them.',
-			description: 'When it is answered, nothing of them is in a live file of the state directory.',
-			body: eraseRequestSchema,
-			answers: { 200: answer('How many events were erased.', 'EraseResult') },
-			async handle({ body: { session, before = '' } }) {
-				const asked = session === undefined ? { beforeMs: Date.parse(before) } : { session };
-				return ok({ erased: await agent.eraseEvents(asked) });
-			},
-		}),
 	];
 }
 
@@ -246,11 +235,6 @@ function equipmentRoutes(agent: Agent, { scanners }: Pick<RouteParts, 'scanners'
 			summary: 'The identity of the device, and the source of each value.',
 			answers: { 200: answer('Identifier, serial number, MAC address.', 'IdentityReport') },
 			handle: () => ok(agent.identity()),
-		}),
-		row('POST', LOCAL_ROUTES.identityAccept, ADMIN, 'acceptIdentity', {
-			summary: 'Confirms that this is still the device that was paired, after a part of it was replaced.',
-			answers: { 200: answer('The identity as it is pinned from now on.', 'IdentityReport') },
-			handle: async () => ok(await agent.acceptIdentity()),
 		}),
 		row('GET', LOCAL_ROUTES.scanners, ON_SOCKETS, 'getScanners', {
 			summary: 'The code scanners that the agent sees, and whether it listens to them.',
