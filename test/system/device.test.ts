@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { makeReal } from '../update/packages.ts';
@@ -35,6 +35,12 @@ beforeAll(async () => {
 	directory = mkdtempSync(join(BUILD, 'system-'));
 	packages = [makeReal(real, '0.1.0', 'good', directory), real];
 	device = createMachine(tree, join(BUILD, 'machines'));
+	// A unit that keeps a limit of starts is at it after two, however slow this machine is.
+	mkdirSync(join(device.disk, 'etc/systemd/system.conf.d'), { recursive: true });
+	writeFileSync(
+		join(device.disk, 'etc/systemd/system.conf.d/limit.conf'),
+		'[Manager]\nDefaultStartLimitIntervalSec=1h\nDefaultStartLimitBurst=2\n',
+	);
 	service = await startTrialService(device.network, PORT, API_KEY);
 	await device.boot();
 });
@@ -354,6 +360,21 @@ describe('a device that is paired', () => {
 			await online;
 		}
 		expect((await status()).workflow.live).toBe('face-check');
+	});
+
+	test('is started as often as it is asked to, with each unit that belongs to it [F1957]', async () => {
+		const list = await device.must(
+			"systemctl list-unit-files --no-legend 'idv-agent*' | cut --delimiter=' ' --fields=1",
+		);
+		const units = list.trim().replaceAll('\n', ' ');
+		for (const name of ['-settings.path', '-hooks.service', '.service', '.socket'])
+			expect(units).toContain(`idv-agent${name}`);
+		for (let round = 0; round < 4; round += 1) {
+			const online = service.next('device-online');
+			await device.must(`systemctl stop ${units}; systemctl start ${units}`);
+			await online;
+		}
+		expect(await device.must("systemctl list-units --no-legend --state=failed 'idv-agent*'")).toBe('');
 	});
 
 	test('goes on with the last valid settings when a push breaks them', async () => {
