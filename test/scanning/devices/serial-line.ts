@@ -1,7 +1,7 @@
 /** A serial scanner that is plugged in and pulled out: two pseudo-terminals that socat joins, with the names udev gives. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, open, readdir, readlink, realpath, rm, symlink } from 'node:fs/promises';
+import { mkdir, open, readdir, rm, stat, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { onTestFinished } from 'vitest';
 
@@ -61,12 +61,16 @@ function untilReady({ stderr }: ChildProcess): Promise<void> {
 }
 
 async function countUsers(device: string, except: number | undefined): Promise<number> {
-	const node = await realpath(device);
+	const node = await stat(device);
 	const others = (await readdir('/proc')).filter((name) => /^\d+$/.test(name) && name !== String(except));
 	let users = 0;
 	for (const pid of others) {
 		const links = await readdir(`/proc/${pid}/fd`).catch(() => []);
-		for (const fd of links) if ((await readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')) === node) users += 1;
+		for (const fd of links) {
+			// Not by its name: in a container beside this another line has the same.
+			const of = await stat(`/proc/${pid}/fd/${fd}`).catch(() => null);
+			if (of?.dev === node.dev && of.ino === node.ino) users += 1;
+		}
 	}
 	return users;
 }
