@@ -5,7 +5,7 @@ import { AgentError, EXIT } from '../base/errors.ts';
 import { type AuditEntry, type AuditReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { cleanText } from '../protocol/problem.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
-import { readLogMark } from '../state/read-log-mark.edge.ts';
+import { readLogMark } from '../state/log-mark.edge.ts';
 import { type AskFlags, agentStopped, clientFor, nullIfAway } from './local-agent.runner.ts';
 import { localTime, type Shell } from './output.runner.ts';
 

@@ -14,7 +14,7 @@ import { firstSettings, type LoadedSettings, loadSettings } from '../settings/lo
 import { choosePaths } from '../settings/paths.runner.ts';
 import { shownValue } from '../settings/shown.runner.ts';
 import { environmentName, listSettings, valueAt } from '../settings/table.ts';
-import { lookAtState } from '../state/store.edge.ts';
+import { lookAtState } from '../state/copies.edge.ts';
 import { keptWithoutSettings } from '../workflow/desired-registration.ts';
 import { type AskFlags, clientFor, sourcesOf } from './local-agent.runner.ts';
 import type { Shell } from './output.runner.ts';

@@ -1,7 +1,7 @@
 /** `idv-agent history`: when the device was online and why it was not, in sentences. Reads the files, also beside a running agent. */
 import { AgentError } from '../base/errors.ts';
 import { choosePaths } from '../settings/paths.runner.ts';
-import { readLogMark } from '../state/read-log-mark.edge.ts';
+import { readLogMark } from '../state/log-mark.edge.ts';
 import { readHistory } from '../status/history.runner.ts';
 import { toldHistory } from '../status/history.ts';
 import type { AskFlags } from './local-agent.runner.ts';

@@ -5,9 +5,8 @@ import { chooseIdentity, keptId, toReport } from '../identity/identity.ts';
 import { readIdentityFacts } from '../identity/sources.edge.ts';
 import { type IdentityReport, LOCAL_ROUTES } from '../protocol/local-api.ts';
 import { loadSettings } from '../settings/load.runner.ts';
-
+import { lookAtState } from '../state/copies.edge.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
-import { lookAtState } from '../state/store.edge.ts';
 import { type AskFlags, clientFor, nullIfAway, sourcesOf } from './local-agent.runner.ts';
 import type { Shell } from './output.runner.ts';
 import { confirm } from './prompts.runner.ts';

@@ -4,7 +4,7 @@ import { openRuntime } from '../connection/runtime.runner.ts';
 import { becomeServiceUser, findInspectionTarget } from '../diagnosis/inspection-target.runner.ts';
 import { tryChannel } from '../diagnosis/probe-channel.runner.ts';
 import { loadSettings } from '../settings/load.runner.ts';
-import { lookAtState } from '../state/store.edge.ts';
+import { lookAtState } from '../state/copies.edge.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import type { Shell } from './output.runner.ts';
 import { VERSION } from './version.runner.ts';

@@ -26,9 +26,10 @@ import {
 import { chooseScanners } from '../scanning/choose-scanner.ts';
 import { findScanners } from '../scanning/devices.edge.ts';
 import type { Settings } from '../settings/table.ts';
+import type { LoadedState } from '../state/copies.edge.ts';
 import { type DeviceState, newestCode } from '../state/device-state.ts';
-import { readLogMark } from '../state/read-log-mark.edge.ts';
-import { type LoadedState, openStateStore } from '../state/store.edge.ts';
+import { readLogMark } from '../state/log-mark.edge.ts';
+import { openStateStore } from '../state/store.edge.ts';
 import { lostAnswer, lostParams } from '../status/sentence.ts';
 import { serviceOf } from '../workflow/desired-registration.ts';
 import { together } from './check-results.ts';

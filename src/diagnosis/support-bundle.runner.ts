@@ -11,9 +11,9 @@ import { type EventPage, LOCAL_ROUTES, type LogReport } from '../protocol/local-
 import { cleanText } from '../protocol/problem.ts';
 import type { LoadedSettings } from '../settings/load.runner.ts';
 import { listSettings, valueAt } from '../settings/table.ts';
+import { lookAtState } from '../state/copies.edge.ts';
 import { type DeviceState, EMPTY_STATE } from '../state/device-state.ts';
-import { readLogMark } from '../state/read-log-mark.edge.ts';
-import { lookAtState } from '../state/store.edge.ts';
+import { readLogMark } from '../state/log-mark.edge.ts';
 import { readHistory } from '../status/history.runner.ts';
 import { toldHistory } from '../status/history.ts';
 import { ownTexts } from '../status/own-texts.ts';

@@ -14,7 +14,7 @@ import { isObject } from '../protocol/json.ts';
 import { readTokenTimes } from '../protocol/token-life.ts';
 import { type LoadedSettings, loadSettings } from '../settings/load.runner.ts';
 import type { AgentPaths } from '../settings/paths.runner.ts';
-import { lookAtState } from '../state/store.edge.ts';
+import { lookAtState } from '../state/copies.edge.ts';
 import { readProvisionFile, readRecord, wasTaken, wipe, withTaken, writeDurably } from './files.edge.ts';
 import {
 	MAX_PROVISION_BYTES,

@@ -4,7 +4,8 @@
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { newestMark } from '../base/log-marks.edge.ts';
-import type { CopyStamp } from './copies.ts';
+import { type Copies, type FoundCopies, openCopies } from './copies.edge.ts';
+import { type CopyStamp, newestStamp } from './copies.ts';
 
 const LOGS = ['events', 'history', 'audit'];
 
@@ -13,10 +14,11 @@ const markOfId = (id: string) => createHash('sha256').update(`logs of ${id}`).di
 export const markOf = ({ id, logs }: Pick<CopyStamp, 'id' | 'logs'>): string => logs ?? markOfId(id);
 
 /**
- * The stamp of a state, a new one for one that has none; with the mark of the logs that are there where the state may have come after them.
- * @param saved the id of the state that was saved here last.
- */
-export function withLogs(known: CopyStamp | null, stateDir: string, saved: string | null): CopyStamp {
+ * The stamp of the state that was found, a new one where it has none; with the mark of the logs that are there where the state may have come
+ * after them. */
+export async function stampOf(stateDir: string, copies: Copies, { both, choice }: FoundCopies): Promise<CopyStamp> {
+	const known = choice && newestStamp(both, choice.chosen.stamp);
+	const saved = await copies.savedId();
 	const stamp = known ?? { id: randomUUID(), save: 0 };
 	if (known && (saved === null || saved === stamp.id)) return stamp;
 	const marks = LOGS.map((name) => newestMark(stateDir, name)).filter((mark) => mark !== null);
@@ -25,4 +27,13 @@ export function withLogs(known: CopyStamp | null, stateDir: string, saved: strin
 	const before = saved === null ? undefined : marks.find((mark) => mark === markOfId(saved));
 	const logs = before ?? most;
 	return logs === undefined || logs === markOf(stamp) ? stamp : { ...stamp, logs };
+}
+
+/** Whose the logs beside a state are, for a reader that may come beside the agent; `null` where the state cannot be read. */
+export async function readLogMark(stateDir: string): Promise<string | null> {
+	const copies = openCopies(stateDir);
+	const found = await copies.find();
+	// One that a newer version has written is not known.
+	const isKnown = found.choice !== null || found.both.every(({ kind }) => kind !== 'unreadable');
+	return isKnown ? markOf(await stampOf(stateDir, copies, found)) : null;
 }

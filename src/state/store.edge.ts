@@ -2,7 +2,7 @@
  * The device's state on disk: one document in two files, each whole and flushed, written by one process at a time.
  * A wrong byte in one costs nothing while the other is whole. Never deletes what it cannot read, never names a value in a message.
  *
- * In the state directory: `state.json` and its copy `state.json.bak`; each with `.new` while a save is under way;
+ * In the state directory: `state.json` and its copy `state.json.bak` (`copies.edge.ts`); each with `.new` while a save is under way;
  * `state.json.corrupt-<time>`, damaged files set aside; `state.id`, which state the copies are of; `lock.db` (`lock.edge.ts`); `checked.json`, digests of what was
  * checked (`base/checked.edge.ts`).
  */
@@ -14,19 +14,23 @@ import { type Checked, NOTHING_CHECKED } from '../base/checked.ts';
 import { AgentError, type Failure } from '../base/errors.ts';
 import * as files from '../base/files.edge.ts';
 import {
-	areStrangers,
-	type Copy,
-	type CopyStamp,
-	chooseCopy,
-	holdsPairing,
-	newestStamp,
-	type WholeCopy,
-} from './copies.ts';
+	BACKUP,
+	directoryOf,
+	type FoundCopies,
+	GONE,
+	ID,
+	type IsOwn,
+	LOST,
+	type LoadedState,
+	openCopies,
+	QUARANTINED,
+	STATE,
+} from './copies.edge.ts';
+import type { CopyStamp, WholeCopy } from './copies.ts';
 import { type DeviceState, deviceStateSchema, EMPTY_STATE } from './device-state.ts';
 import { formDocument, readCopy } from './document.edge.ts';
 import { takeLock, unwritableError } from './lock.edge.ts';
-import { markOf, withLogs } from './log-mark.edge.ts';
-import { healed, lost, refusal } from './losses.ts';
+import { markOf, stampOf } from './log-mark.edge.ts';
 import { withNewerFields } from './newer-fields.ts';
 
 /** Damaged files that are kept; the oldest go. */
@@ -34,26 +38,14 @@ export const MAX_QUARANTINED = 5;
 /** A probe writes at least as much as any real state, in bytes. */
 const PROBE_BYTES = 8 * 1024;
 
-const STATE = 'state.json';
-const BACKUP = `${STATE}.bak`;
 const NEW = '.new';
 const TEMPORARY = `${STATE}${NEW}`;
 const TEMPORARY_COPY = `${BACKUP}${NEW}`;
 const TEMPORARIES = [TEMPORARY, TEMPORARY_COPY];
-const ID = 'state.id';
-const QUARANTINED = `${STATE}.corrupt-`;
-/** In the name of a file that was set aside when there was no whole copy, and of an empty one that says that there was none at all. */
-const [LOST, GONE] = ['-lost', '-gone'];
-
-export interface LoadedState {
-	readonly state: DeviceState;
-	/** `state-corrupt`: one copy of the state was not whole, or neither, and it is empty. `state-unwritable`: no save would work now. */
-	readonly notices: readonly Failure[];
-}
 
 export interface LoadOptions {
-	/** Whether a state is this machine's own: asked where two whole copies do not belong together. Default: it is. */
-	readonly isOwn?: (state: DeviceState) => Promise<boolean>;
+	/** Default: it is. */
+	readonly isOwn?: IsOwn;
 }
 
 /** One call runs after the other, in the order in which they were made. */
@@ -63,12 +55,11 @@ export type StateStore = Awaited<ReturnType<typeof openStateStore>>;
  * Opens the state directory, creates it (0700) if need be, and takes its lock. In a directory that cannot be written the
  * store still loads, with a notice, and every save tries again to become writable.
  * @param options.checked states that need no check; default none.
- * @param options.readonly takes no lock, changes nothing and saves nothing: for a look beside a running agent.
  * @throws AgentError `state-in-use` while another process has it open; `state-unwritable` when there can be no directory.
  */
-export async function openStateStore(stateDir: string, options: { readonly?: boolean; checked?: Checked } = {}) {
-	const { checked = NOTHING_CHECKED } = options;
-	const at = (name: string) => path.join(stateDir, name);
+export async function openStateStore(stateDir: string, { checked = NOTHING_CHECKED }: { checked?: Checked } = {}) {
+	const copies = openCopies(stateDir, checked);
+	const { at, savedId } = copies;
 	let lock: DatabaseSync | null = null;
 	let closing: Promise<void> | null = null;
 	let closed = false;
@@ -83,23 +74,20 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 	/** A newer version's, which this one does not know. */
 	let newer: WholeCopy['newer'] = {};
 	let loaded = false;
-	let isOwn: NonNullable<LoadOptions['isOwn']> = async () => true;
+	let isOwn: IsOwn = async () => true;
 	let last: Promise<unknown> = Promise.resolve();
 
-	if (!options.readonly) {
-		try {
-			files.makeDirectory(stateDir, 0o700);
-		} catch (error) {
-			throw unwritableError(stateDir, error, 'The state directory cannot be created');
-		}
-		await becomeWritable().catch((error) => {
-			if (!(error instanceof AgentError) || error.code !== 'state-unwritable') throw error;
-			unwritable = error.failure;
-		});
+	try {
+		files.makeDirectory(stateDir, 0o700);
+	} catch (error) {
+		throw unwritableError(stateDir, error, 'The state directory cannot be created');
 	}
+	await becomeWritable().catch((error) => {
+		if (!(error instanceof AgentError) || error.code !== 'state-unwritable') throw error;
+		unwritable = error.failure;
+	});
 
 	async function becomeWritable(): Promise<void> {
-		if (options.readonly) throw new AgentError('state-unwritable', 'The state is open for reading only.');
 		if (lock) return;
 		lock = await takeLock(stateDir);
 		unwritable = null;
@@ -113,83 +101,44 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 			for (const name of leftovers) await files.remove(at(name)).catch(() => undefined);
 		}
 		const notices = unwritable ? [unwritable] : [];
-		const [first, second] = [await readWith(STATE), await readWith(BACKUP)];
 		durable = null;
-		// Beside a running agent a save may be under way at any time.
 		const isCutOff = lock === null || leftovers.length > 0;
-		const choice = chooseCopy(first, second, { isCutOff, own: await ownOf(first, second) });
+		const found = await copies.find({ isCutOff, isLocked: lock !== null, isOwn });
+		const { choice } = found;
 		if (!choice) {
-			const told = await loadNone(first, second);
-			stamp = withLogs(null, stateDir, await savedId());
+			const told = await loadNone(found);
+			stamp = await stampOf(stateDir, copies, found);
 			return { state: EMPTY_STATE, notices: [...notices, ...told] };
 		}
-		const { chosen, told } = choice;
-		isWhole = chosen === first;
-		const other = at(chosen === first ? BACKUP : STATE);
+		const { chosen } = choice;
+		isWhole = chosen === found.both[0];
 		newer = chosen.newer;
-		stamp = withLogs(newestStamp([first, second], chosen.stamp), stateDir, await savedId());
+		stamp = await stampOf(stateDir, copies, found);
 		// What had to stay in its place is set aside before the first save that works.
-		loaded = !choice.setsAside || (await quarantine([other]));
+		loaded = !choice.setsAside || (await quarantine([copies.fileOfOther(found, chosen)]));
 		if (choice.isPair) durable = contentOf(chosen.state, newer);
 		else if (lock && loaded) await writeBoth(chosen.state).catch(() => undefined);
-		if (told !== null) notices.push(healed(other, told, choice.areStrangers));
-		else if (!holdsPairing(chosen.state)) notices.push(...toldLost());
-		return { state: chosen.state, notices };
+		return { state: chosen.state, notices: [...notices, ...copies.told(found, choice)] };
 	}
-
-	async function ownOf(first: Copy, second: Copy): Promise<'first' | 'second' | null> {
-		if (first.kind !== 'whole' || second.kind !== 'whole' || !areStrangers(first, second)) return null;
-		const onlyFirst = (isFirst: boolean, isSecond: boolean) =>
-			isFirst === isSecond ? null : isFirst ? 'first' : 'second';
-		const [here, id] = [directoryOf(stateDir), await savedId()];
-		const wasSavedHere = (copy: WholeCopy) => copy.stamp?.directory === here;
-		// Two installations of one machine have the same serial number and MAC address.
-		return (
-			onlyFirst(await isOwn(first.state), await isOwn(second.state)) ??
-			onlyFirst(wasSavedHere(first), wasSavedHere(second)) ??
-			// A directory that was restored is another one, with this file in it.
-			onlyFirst(first.stamp?.id === id, second.stamp?.id === id)
-		);
-	}
-
-	/** The id of the state that was saved here; `null` where that is not known. */
-	const savedId = () =>
-		files.readBytes(at(ID), 64, { refuseLink: true }).then(
-			(bytes) => bytes.toString().trim(),
-			() => null,
-		);
 
 	const isGone = () => durable !== null && !fs.existsSync(at(STATE));
-	const readWith = (name: string) => readCopy(at(name), checked, lock !== null);
 
-	/** Neither copy is whole. @throws AgentError `state-unreadable` where one of them may be, and is not to be touched. */
-	async function loadNone(first: Copy, second: Copy): Promise<Failure[]> {
-		const damaged: string[] = [];
-		const reasons: string[] = [];
-		for (const [copy, file] of [
-			[first, at(STATE)],
-			[second, at(BACKUP)],
-		] as const) {
-			if (copy.kind === 'unreadable') throw refusal(file, copy);
-			if (copy.kind !== 'damaged') continue;
-			damaged.push(file);
-			reasons.push(copy.reason);
-		}
-		loaded = damaged.length === 0 || (await quarantine(damaged, LOST));
-		if (damaged.length > 0) return [lost(at(STATE), `is damaged (${reasons[0]})`, loaded)];
-		const told = toldLost();
-		// An unpaired device has a state as well: one that was saved here was removed. Later starts find one, and say so too.
-		if (told.length > 0 || (await savedId()) === null) return told;
+	/** @throws AgentError `state-unreadable` */
+	async function loadNone(found: FoundCopies): Promise<Failure[]> {
+		const damaged = copies.damaged(found);
+		loaded =
+			damaged.length === 0 ||
+			(await quarantine(
+				damaged.map(({ file }) => file),
+				LOST,
+			));
+		const { told, wasRemoved } = await copies.toldOfNone(
+			damaged.map(({ reason }) => reason),
+			loaded,
+		);
 		const mark = at(`${QUARANTINED}${nowInName()}${GONE}`);
-		if (lock) await fs.promises.writeFile(mark, '', { mode: 0o600 }).catch(() => undefined);
-		return [lost(at(STATE), 'was removed', false)];
-	}
-
-	/** Told at every start until the device is paired again, or a person unpairs it. */
-	function toldLost(): Failure[] {
-		const isThere = (mark: string) => listQuarantined().some((name) => name.includes(mark));
-		if (isThere(LOST)) return [lost(at(STATE), 'was damaged', true)];
-		return isThere(GONE) ? [lost(at(STATE), 'was removed', false)] : [];
+		if (wasRemoved && lock) await fs.promises.writeFile(mark, '', { mode: 0o600 }).catch(() => undefined);
+		return told;
 	}
 
 	/**
@@ -218,7 +167,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		try {
 			for (const file of damaged) fs.renameSync(file, at(`${QUARANTINED}${time}${mark}${path.extname(file)}`));
 			await files.syncDirectory(stateDir);
-			const kept = listQuarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
+			const kept = copies.quarantined().filter((name) => !name.startsWith(`${QUARANTINED}${time}`));
 			// A directory stays: what is in it may be another's.
 			for (const name of kept.slice(0, Math.max(0, kept.length + damaged.length - MAX_QUARANTINED)))
 				await files.remove(at(name)).catch(() => undefined);
@@ -230,11 +179,6 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 
 	const nowInName = () => new Date().toISOString().replaceAll(':', '-');
 
-	function listQuarantined(): string[] {
-		const names = fs.existsSync(stateDir) ? fs.readdirSync(stateDir) : [];
-		return names.filter((name) => name.startsWith(QUARANTINED)).sort();
-	}
-
 	async function replace(state: DeviceState, forget: boolean): Promise<void> {
 		await becomeWritable();
 		// A file must be known before it may be replaced, and must not be a newer agent's.
@@ -244,7 +188,7 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		try {
 			if (isGone() || contentOf(state, newer) !== durable) await writeBoth(state);
 			if (!forget) return;
-			for (const name of listQuarantined()) removeAll(at(name));
+			for (const name of copies.quarantined()) removeAll(at(name));
 			await files.syncDirectory(stateDir);
 		} catch (error) {
 			throw unwritableError(stateDir, error, 'The state cannot be saved');
@@ -377,13 +321,6 @@ export async function openStateStore(stateDir: string, options: { readonly?: boo
 		},
 	};
 }
-
-/** The newest good state, for a look beside a running agent. @throws AgentError `state-unreadable`. */
-export async function lookAtState(stateDir: string): Promise<LoadedState> {
-	return (await openStateStore(stateDir, { readonly: true })).load();
-}
-
-const directoryOf = (stateDir: string) => String(fs.statSync(stateDir, { bigint: true }).ino);
 
 const contentOf = (state: DeviceState, newer: WholeCopy['newer']) => JSON.stringify(withNewerFields(state, newer));
 

@@ -3,7 +3,7 @@ import { cpSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readAuditLog } from '../../src/audit/audit.runner.ts';
-import { readLogMark } from '../../src/state/read-log-mark.edge.ts';
+import { readLogMark } from '../../src/state/log-mark.edge.ts';
 import { readHistory } from '../../src/status/history.runner.ts';
 import { finish } from '../cli/command.ts';
 import { examine, expectProblem } from '../diagnosis/examine.ts';

@@ -46,7 +46,7 @@ import { MAX_PROVISION_BYTES, readProvision } from '../../src/provisioning/provi
 import { MAX_SETTINGS_BYTES, readSettingsLayers } from '../../src/settings/files.edge.ts';
 import { readHeader, readHeaderLines } from '../../src/settings/header-lines.ts';
 import { resolveSettings } from '../../src/settings/resolve.ts';
-import { lookAtState } from '../../src/state/store.edge.ts';
+import { lookAtState } from '../../src/state/copies.edge.ts';
 import { readRejected } from '../../src/telemetry/otlp.ts';
 import { leaseFile } from '../../src/workflow/lease-file.edge.ts';
 import { createSigner } from '../fixtures/plans.ts';

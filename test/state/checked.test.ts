@@ -9,6 +9,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openChecked } from '../../src/base/checked.edge.ts';
 import { lineFile } from '../../src/connection/line-file.edge.ts';
+import { lookAtState } from '../../src/state/copies.edge.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { openStateStore } from '../../src/state/store.edge.ts';
 
@@ -29,10 +30,8 @@ afterEach(() => fs.rmSync(stateDir, { recursive: true }));
 
 /** Whether a start of the build takes `state.json` as it is, without asking the schema: it then keeps what is unfit. */
 async function isTrusted(build: string | null): Promise<boolean> {
-	const store = await openStateStore(stateDir, { readonly: true, checked: openChecked(stateDir, build) });
 	// A version that is another one is refused.
-	const { state } = await store.load().catch(() => ({ state: EMPTY_STATE }));
-	await store.close();
+	const { state } = await lookAtState(stateDir, openChecked(stateDir, build)).catch(() => ({ state: EMPTY_STATE }));
 	return typeof state.generatedId === 'number';
 }
 

@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { NOTHING_CHECKED } from '../../src/base/checked.ts';
+import { lookAtState } from '../../src/state/copies.edge.ts';
 import { chooseCopy } from '../../src/state/copies.ts';
 import { type DeviceState, EMPTY_STATE } from '../../src/state/device-state.ts';
 import { readCopy } from '../../src/state/document.edge.ts';
@@ -50,8 +51,8 @@ async function save(...states: readonly DeviceState[]): Promise<void> {
 	}
 }
 
-async function load(options: LoadOptions & { readonly?: boolean } = {}) {
-	const store = await openStateStore(stateDir, options);
+async function load(options: LoadOptions = {}) {
+	const store = await openStateStore(stateDir);
 	try {
 		return await store.load(options);
 	} finally {
@@ -106,7 +107,7 @@ test('damage of one copy at any byte leaves the device paired, and is told [F465
 			for (const name of COPIES) {
 				write(name, bytes);
 				write(otherOf(name), whole);
-				const { state, notices } = await load({ readonly: true });
+				const { state, notices } = await lookAtState(stateDir);
 				expect([state, notices.map(({ code }) => code)]).toEqual([PAIRED, ['state-corrupt']]);
 			}
 		}
@@ -303,7 +304,7 @@ test('damage of both leaves an unpaired device that says why at each start, with
 	write(STATE, bytesOf(STATE).toString().replace('KIOSK-7', 'KIOSK-8'));
 	write(COPY, bytesOf(COPY).subarray(0, 400));
 	const lost = { state: EMPTY_STATE, notices: [{ code: 'state-corrupt' }] };
-	expect(await load({ readonly: true })).toMatchObject(lost);
+	expect(await lookAtState(stateDir)).toMatchObject(lost);
 	for (let starts = 0; starts < 3; starts += 1) expect(await load()).toMatchObject(lost);
 	expect(setAside()).toHaveLength(2);
 	await save(PAIRED);
@@ -419,7 +420,7 @@ describe('another version', () => {
 		await save(pairedAs('older'), PAIRED);
 		for (const generatedId of ['one', 'two', 'three']) {
 			saveAsOld((document) => Object.assign(document, { generatedId }));
-			expect(await load({ readonly: true })).toEqual({ state: { ...PAIRED, generatedId }, notices: [] });
+			expect(await lookAtState(stateDir)).toEqual({ state: { ...PAIRED, generatedId }, notices: [] });
 			expect(await load()).toEqual({ state: { ...PAIRED, generatedId }, notices: [] });
 			expect(bytesOf(STATE)).toEqual(bytesOf(COPY));
 			await save({ ...PAIRED, generatedId: `${generatedId} here` });
