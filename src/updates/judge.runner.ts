@@ -92,6 +92,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 	let silentSinceMs: number | null = null;
 	let busySinceMs: number | null = null;
 	let downSinceMs: number | null = null;
+	let stuckSinceMs: number | null = null;
 	let stretch: Stretch | null = null;
 	let triesNow = false;
 	for (;;) {
@@ -135,6 +136,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const after = await system.readInstalled();
 		const isOld = after !== null && isBefore(known, after);
 		if (isOld || status === DPKG_BUSY) {
+			stuckSinceMs ??= clock.monotonicMs();
 			await pause(AGAIN_MS[0]);
 			return;
 		}
@@ -146,6 +148,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 		const isBusy = await system.isPackagingBusy();
 		const installed = await system.readInstalled();
 		busySinceMs = isBusy ? (busySinceMs ?? nowMs) : null;
+		if (isBusy) stuckSinceMs = null;
 		const isNew = installed !== null && installed.state !== 'half' && !isBefore(known, installed);
 		const isThere = !isBusy && isNew && installed.state === 'whole';
 		if (isThere && (seenAtMs === null || !isOnTrial(installed))) await begin(nowMs, installed);
@@ -176,6 +179,7 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 			standsIn: trial?.phase === 'standsIn' ? (trial.fault as Fault | null) : null,
 			installed,
 			wasFinished: trial?.wasFinished ?? false,
+			stuckMs: since(stuckSinceMs),
 			isReady,
 			restarts: trial?.restarts ?? 0,
 			boots: trial?.boots ?? 0,

@@ -20,6 +20,8 @@ export interface Look {
 	readonly installed: (Build & { readonly state: PackageState }) | null;
 	/** Whether an interrupted dpkg was asked to finish already. */
 	readonly wasFinished: boolean;
+	/** So long dpkg could do nothing for it, though no other program holds its lock, such as on a full disk; 0: it was not asked, or could. */
+	readonly stuckMs: number;
 	/** Whether the unit is ready, as it has told systemd. */
 	readonly isReady: boolean;
 	/** How often systemd started the unit again over the whole trial: crashes and watchdog kills. */
@@ -114,7 +116,11 @@ export function judge(of: Case, look: Look): Verdict {
 	if (isOld && look.installed.state === 'unconfigured') return { type: 'finish' };
 	if (look.installed.state === 'half') return goBack('interrupted');
 	if (look.standsIn !== null) return goBack(look.standsIn);
-	if (look.installed.state === 'unconfigured') return look.wasFinished ? goBack('unfinished') : { type: 'finish' };
+	if (look.installed.state === 'unconfigured') {
+		const fault = look.stuckMs > 0 && before !== 'stopped' ? faultOf(look, limitMs) : null;
+		const isGivenUp = look.wasFinished || look.stuckMs >= HUNG_MS;
+		return isGivenUp || fault ? goBack(fault ?? 'unfinished') : { type: 'finish' };
+	}
 	if (before === 'stopped') return { type: 'keep' };
 	if (look.restarts >= MAX_RESTARTS) return goBack('crashes');
 	if (look.boots >= MAX_BOOTS && look.state !== 'online') return goBack('reboots');

@@ -94,6 +94,26 @@ describe('an update by apt', () => {
 		},
 	);
 
+	test.skipIf(IS_SHORT)(
+		'whose script leaves dpkg no room is replaced at once, also after a power cut, and taken back when there is room [F1958]',
+		async () => {
+			const version = device.next();
+			const { machine } = device;
+			await device.publish([await device.stub(before, 'good'), await device.stub(version, 'filling-script')]);
+			await device.upgrade();
+			await machine.cutPower();
+			await machine.boot();
+			await device.untilOnline();
+			// Its script may run again while there is room.
+			await machine.must('while [ -e /etc/systemd/system/idv-agent-judge.service ]; do rm -f /fill; sleep 0.2; done');
+			expect(await device.installed()).toBe(`${before} installed`);
+			expect((await device.updates()).takenBack.at(-1)).toMatchObject({ version, by: before });
+			await device.upgrade();
+			expect(await device.installed()).toBe(`${before} installed`);
+			await device.expectWhole();
+		},
+	);
+
 	const endless: Behaviour[] = ['never-ends', 'never-starts'];
 	test.skipIf(IS_SHORT).each(endless)('that %s is taken back, also after a power cut [F1943]', async (behaviour) => {
 		const version = device.next();

@@ -15,6 +15,8 @@ export const BEHAVIOURS = {
 	// Later than it is judged.
 	late: '( sleep 75; kill -9 $$ ) >/dev/null 2>&1 &',
 	silent: 'exec sleep infinity',
+	// Its script fills the disk to root's last byte, each time that dpkg lets it finish.
+	'filling-script': 'exit 1',
 	'fills-disk': 'cat /dev/zero > /var/lib/idv-agent/fill; exit 1',
 	// Where the control groups here do not bound it, this does.
 	'eats-memory': 'ulimit -v 1500000; exec tail /dev/zero',
@@ -52,6 +54,7 @@ export function makeStub(real: string, version: string, behaviour: Behaviour, di
 		chmodSync(program, 0o755);
 		edit(join(tree, 'DEBIAN/control'), /^Installed-Size: .*$/m, 'Installed-Size: 20000');
 		if (behaviour === 'failing-script') failAtOnce(tree);
+		if (behaviour === 'filling-script') failAtOnce(tree, 'cat /dev/zero > /fill');
 		if (behaviour === 'instead-of-another')
 			edit(join(tree, 'DEBIAN/control'), /^Suggests: /m, 'Conflicts: iproute2\nSuggests: ');
 		// Its settings alone would not do: an agent goes on with those that it was online with last.
@@ -112,8 +115,8 @@ function edit(file: string, pattern: RegExp, by: string): void {
 	writeFileSync(file, readFileSync(file, 'utf8').replace(pattern, by));
 }
 
-function failAtOnce(tree: string): void {
-	edit(join(tree, 'DEBIAN/postinst'), /^set -e$/m, 'set -e\necho "this script fails" >&2\nexit 1');
+function failAtOnce(tree: string, first = ':'): void {
+	edit(join(tree, 'DEBIAN/postinst'), /^set -e$/m, `${first}\nset -e\necho "this script fails" >&2\nexit 1`);
 }
 
 /** @param from a package, or what one was taken apart into. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Status } from '../../src/protocol/local-api.ts';
 import { type JudgeParts, runJudge, type TrialStatus } from '../../src/updates/judge.runner.ts';
-import type { PackageState } from '../../src/updates/judge.ts';
+import { HUNG_MS, LOOK_MS, type PackageState } from '../../src/updates/judge.ts';
 import { openUpdateKeep } from '../../src/updates/keep.edge.ts';
 import { prepareUpdate } from '../../src/updates/prepare.runner.ts';
 import { isGoingBack } from '../../src/updates/record.ts';
@@ -673,6 +673,34 @@ test('dpkg that could not begin is asked again, and the version is not blamed fo
 	expect(tries).toBe(3);
 	expect((await keep.outcomes()).takenBack).toEqual([]);
 	expect(machine.did).not.toContain('install');
+});
+
+test.each([
+	['dies', 3, 'crashes'],
+	['works', 0, 'unfinished'],
+])('a version that %s while its script leaves dpkg no room is taken back [F1958]', async (_how, restarts, fault) => {
+	const { machine, keep, system, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0', 'unconfigured');
+	machine.unit = { ...machine.unit, restarts, isReady: restarts === 0 };
+	system.finishConfiguring = async () => ({ status: 2, text: 'dpkg: error: failed to write status database' });
+	expect(await judge()).toBe('wentBack');
+	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault }]);
+});
+
+test('the time in which another program is at work with packages does not count for one that waits for dpkg', async () => {
+	const { machine, system, keep, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0', 'unconfigured');
+	let tries = 0;
+	system.finishConfiguring = async () => {
+		tries += 1;
+		if (tries === 1) machine.busy = HUNG_MS / LOOK_MS;
+		if (tries === 3) become('0.3.0');
+		return { status: tries < 3 ? 2 : 0, text: '' };
+	};
+	expect(await judge()).toBe('kept');
+	expect((await keep.outcomes()).takenBack).toEqual([]);
 });
 
 test('a way back that cannot be kept is named, and leaves nothing that judges [F423]', async () => {

@@ -22,6 +22,7 @@ const LOOK: Look = {
 	standsIn: null,
 	installed: { version: '0.3.0', build: 'b', state: 'whole' },
 	wasFinished: false,
+	stuckMs: 0,
 	isReady: true,
 	restarts: 0,
 	boots: 1,
@@ -34,6 +35,7 @@ const LOOK: Look = {
 	waitedMs: 0,
 };
 const LATE = 300_000;
+const STUCK: Partial<Look> = { installed: { version: '0.3.0', build: 'b', state: 'unconfigured' }, stuckMs: 1 };
 
 /** What the judge decides, in one word. */
 function verdict(look: Partial<Look>, of: Partial<Case> = {}): string {
@@ -67,6 +69,10 @@ describe('a device that was online', () => {
 			{ installed: { version: '0.3.0', build: 'b', state: 'unconfigured' } },
 			'finish',
 		],
+		['dpkg has no room for its scripts, and it works', { ...STUCK, state: 'online' }, 'finish'],
+		['dpkg has no room for its scripts, and it dies', { ...STUCK, restarts: MAX_RESTARTS }, 'crashes'],
+		['dpkg has no room for its scripts, and it is silent', { ...STUCK, state: null, downMs: LATE }, 'not-ready'],
+		['dpkg has had no room for a quarter of an hour', { ...STUCK, stuckMs: HUNG_MS, state: 'online' }, 'unfinished'],
 		[
 			'its script fails again',
 			{ installed: { version: '0.3.0', build: 'b', state: 'unconfigured' }, wasFinished: true },
@@ -114,6 +120,7 @@ test('a build is known by its version and by its bytes, where they can be read',
 });
 
 test('a device that a person had stopped is not started to be judged', () => {
+	expect(verdict({ ...STUCK, state: null, downMs: LATE }, { before: 'stopped' })).toBe('finish');
 	expect(verdict({ isReady: false, state: null, silentMs: LATE, elapsedMs: LATE }, { before: 'stopped' })).toBe('keep');
 });
 
@@ -130,6 +137,7 @@ const looks = fc.record<Look>({
 		}),
 	),
 	wasFinished: fc.boolean(),
+	stuckMs: fc.nat(3_600_000),
 	isReady: fc.boolean(),
 	restarts: fc.nat(5),
 	boots: fc.nat(5),
