@@ -128,9 +128,9 @@ const OF_INVARIANTS: readonly Plant[] = [
 	one(
 		'one-copy-of-the-state',
 		'connection-kept',
-		'state/store.edge.ts',
-		'[await readWith(STATE), await readWith(BACKUP)]',
-		'[await readWith(STATE), await readWith(STATE)]',
+		'state/copies.edge.ts',
+		'readCopy(at(BACKUP), checked, isLocked)',
+		'readCopy(at(STATE), checked, isLocked)',
 		{ seed: 44 },
 	),
 	one(
