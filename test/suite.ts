@@ -87,6 +87,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		needs: 'socat',
 		run: vitest('test/scanning/devices/vitest.config.ts'),
 		short: {},
+		beside: true,
 	},
 	memory: {
 		says: '128 readers of full stores, and unread answers of the service, within the memory of the unit (--seconds S --stores 0,1,2,3,4,5,6,7,8)',
@@ -119,22 +120,24 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		short: { args: ['--cases', '60', '--seed', '7'] },
 		beside: true,
 	},
-	crash: {
-		says: 'the agent killed during thousands of notifications',
-		run: vitest('test/crash/vitest.config.ts'),
-		short: { env: { CRASH_ROUNDS: '5', CRASH_SEED: '728725' } },
+	faults: {
+		says: 'namespaces, full disks, shifted clocks, proxies and third-party servers',
+		needs: 'root, Debian',
+		run: vitest('test/faults/vitest.config.ts'),
+		short: { env: { FAULTS: 'short' } },
 	},
 	power: {
 		says: 'power cuts that lose what was not flushed (--cuts N --seed S)',
 		needs: 'root, Debian, FUSE',
 		run: ['node', 'test/power/run.ts'],
 		short: { args: ['--cuts', '8', '--seed', '99'] },
+		beside: true,
 	},
-	faults: {
-		says: 'namespaces, full disks, shifted clocks, proxies and third-party servers',
-		needs: 'root, Debian',
-		run: vitest('test/faults/vitest.config.ts'),
-		short: { env: { FAULTS: 'short' } },
+	crash: {
+		says: 'the agent killed during thousands of notifications',
+		run: vitest('test/crash/vitest.config.ts'),
+		short: { env: { CRASH_ROUNDS: '5', CRASH_SEED: '728725' } },
+		beside: true,
 	},
 	recovery: {
 		says: 'how soon a device is back after each cause of test/recovery/causes.ts (--json --seed S --lives N --no-sockets)',

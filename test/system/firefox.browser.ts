@@ -71,7 +71,7 @@ test.each(
 	await keep(page, `${language}-online`);
 });
 
-test('a picture pairs, and the camera shows what it sees', async () => {
+test.skipIf(isShort)('a picture pairs, and the camera shows what it sees', async () => {
 	const device = await givenPageDevice();
 	const files = mkdtempSync(join(tmpdir(), 'page-'));
 	onTestFinished(() => rmSync(files, { recursive: true, force: true }));
