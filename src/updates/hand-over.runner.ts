@@ -7,7 +7,7 @@ import { DEFAULT_SPREAD_SECONDS } from '../fleet/terms.ts';
 import type { Status } from '../protocol/local-api.ts';
 import type { Settings } from '../settings/table.ts';
 import { type Order, orderFor, reasonOf, untilWindowMs } from './order.ts';
-import { NO_RECORDS, type Records } from './record.ts';
+import { isGoingBack, NO_RECORDS, type Records } from './record.ts';
 import { reportTakenBack, warningOf } from './taken-back.ts';
 
 /** The two ends of what agent and root tell each other. */
@@ -116,7 +116,10 @@ export function createHandOver(parts: HandOverParts) {
 		const order = orderNow();
 		if (!order || !pending) return;
 		const dueMs = untilTurnMs(order, pending.plan);
-		if (IS_OVER.has(reasonNow(order))) again(LONGEST_MS);
+		// Until the version before is back root does nothing of an order, and has the agent look again then.
+		const isEarly = isGoingBack(records.trial) && records.trial?.to !== order.version;
+		if (isEarly) written = { key: '', atMs: 0 };
+		if (isEarly || IS_OVER.has(reasonNow(order))) again(LONGEST_MS);
 		else if (dueMs > 0) again(dueMs);
 		else if (parts.isHeld() && leftMs() > 0) again(Math.min(HELD_MS, leftMs()));
 		else {

@@ -289,6 +289,32 @@ test('root that has the agent look again when it has failed is handed the plan a
 	expect(written).toHaveLength(3);
 });
 
+test('an order that comes while another version is taken back is handed over as soon as that is done, whatever was handed over before [F1959]', () => {
+	const { written, receive, know } = given();
+	receive('0.4.0');
+	const trial = { to: '0.3.0', fault: 'crashes', phase: 'goneBack' } as Trial;
+	know({ trial });
+	expect(written).toHaveLength(1);
+	know({ trial: null });
+	expect(written).toHaveLength(2);
+	know({ trial });
+	receive('0.4.0');
+	receive('0.5.0', 'the next plan');
+	expect(written).toHaveLength(2);
+	know({ trial: null });
+	expect(written.slice(2)).toEqual(['the next plan']);
+});
+
+test('the order of the very version that is taken back for no fault of its own keeps its pace', () => {
+	const { clock, written, receive, know } = given();
+	know({ trial: { to: '0.3.0', fault: 'interrupted', phase: 'goneBack' } as Trial });
+	receive('0.3.0');
+	know({ trial: null });
+	expect(written).toHaveLength(1);
+	clock.advance(6 * HOUR);
+	expect(written).toHaveLength(2);
+});
+
 test('a plan that a server sends whole each time is no new order, and an order that failed and is withdrawn is told to root once [F1942]', () => {
 	const { clock, written, receive, know } = given();
 	receive('0.3.0');
