@@ -301,7 +301,9 @@ export async function runJudge(parts: JudgeParts): Promise<TrialEnd> {
 				// The package may not have been whole when the power went: the repository may have it.
 				if (await isFetched(judged)) break;
 				await system.cleanCache();
-				if (!(await system.isPackagingBusy())) await system.finishConfiguring();
+				// The script of the bad version would take the room that is made.
+				const hasRoom = !text.includes('No space left');
+				if (hasRoom && !(await system.isPackagingBusy())) await system.finishConfiguring();
 			}
 			await pause(waitMs);
 		}

@@ -688,6 +688,21 @@ test.each([
 	expect((await keep.outcomes()).takenBack).toMatchObject([{ version: '0.3.0', fault }]);
 });
 
+test('the script of a bad version does not run again while the way back has no room [F1958]', async () => {
+	const { machine, system, prepare, become, judge } = await givenMachine();
+	await prepare('0.3.0');
+	become('0.3.0');
+	machine.unit = { ...machine.unit, isReady: false, restarts: 3, runId: null };
+	const { installFile } = system;
+	let tries = 0;
+	system.installFile = async (file) => {
+		tries += 1;
+		return tries < 3 ? { status: 2, text: 'dpkg: error: failed to write: No space left on device' } : installFile(file);
+	};
+	expect(await judge()).toBe('wentBack');
+	expect(machine.did).not.toContain('finish');
+});
+
 test('the time in which another program is at work with packages does not count for one that waits for dpkg', async () => {
 	const { machine, system, keep, prepare, become, judge } = await givenMachine();
 	await prepare('0.3.0');
