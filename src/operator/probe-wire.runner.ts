@@ -33,6 +33,8 @@ export interface Life {
 
 /** Of one channel, so that a service that speaks without end fills no memory. */
 const MAX_HEARD = 20_000;
+/** What is heard is looked through again and again, for each guess. */
+const MAX_HEARD_BYTES = 4 * 1024 * 1024;
 
 const frameOf = (data: Buffer, isBinary: boolean) =>
 	isBinary ? ({ type: 'binary', bytes: data } as const) : ({ type: 'text', text: data.toString('utf8') } as const);
@@ -95,6 +97,7 @@ export function openNoted(
 	let openedMs = performance.now();
 	let isLeaving = false;
 	let refusal: ReadRefusal | null = null;
+	let heardBytes = 0;
 	const atMs = () => performance.now() - openedMs;
 
 	function createSocket(...[address, protocols, given]: ConstructorParameters<typeof WebSocket>): WebSocket {
@@ -121,8 +124,9 @@ export function openNoted(
 			Object.assign(life, { isOpen: true, subprotocol: socket.protocol || null });
 		});
 		socket.on('message', (data: Buffer, isBinary) => {
-			if (life.heard.length < MAX_HEARD) life.heard.push({ atMs: atMs(), frame: frameOf(data, isBinary) });
-			else life.isCut = true;
+			heardBytes += data.length;
+			if (life.heard.length >= MAX_HEARD || heardBytes > MAX_HEARD_BYTES) life.isCut = true;
+			else life.heard.push({ atMs: atMs(), frame: frameOf(data, isBinary) });
 		});
 		socket.on('pong', () => {
 			life.pongs += 1;

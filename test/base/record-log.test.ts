@@ -176,6 +176,18 @@ describe('a log', () => {
 		expect([log.first(), log.count()]).toEqual([3, 7]);
 	});
 
+	test('tells the next start up to which record all were done with', async () => {
+		let log = open();
+		await add(log, ...ten);
+		log.erase(4, 'done');
+		await log.clean();
+		log = await reopen(log);
+		expect(log.doneUpTo()).toBe(4);
+		log.erase(6);
+		await log.clean();
+		expect((await reopen(log)).doneUpTo()).toBe(4);
+	});
+
 	test('keeps the tags of what it erases', async () => {
 		let log = open();
 		for (const text of ten) log.append(bytes(text), 0, Uint8Array.of(text.length, Number(text.slice(7))));

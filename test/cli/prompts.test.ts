@@ -44,3 +44,10 @@ test.each([
 		expect([modes, stdin.isPaused(), stdin.listenerCount('data')]).toEqual([[true, false], true, 0]);
 	},
 );
+
+test('of a text that is too long at a hidden prompt one character more is kept than may be: it is refused, not cut', async () => {
+	const stdin = Object.assign(new PassThrough(), { setRawMode: () => {} });
+	const reading = promptHidden({ caller: { stdin, stderr: new PassThrough() } } as unknown as Shell, 'Code: ', 100);
+	stdin.write(`${'x'.repeat(150)}\r`);
+	expect(await reading).toHaveLength(101);
+});
