@@ -137,7 +137,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
 		says: 'the agent killed during thousands of notifications',
 		run: vitest('test/crash/vitest.config.ts'),
 		short: { env: { CRASH_ROUNDS: '5', CRASH_SEED: '728725' } },
-		beside: true,
 	},
 	recovery: {
 		says: 'how soon a device is back after each cause of test/recovery/causes.ts (--json --seed S --lives N --no-sockets)',

@@ -121,6 +121,16 @@ describe('a command', () => {
 		await ended;
 	});
 
+	test('takes what it has left in the background along when it ends', async () => {
+		const pipe = path.join(directory(), 'pipe');
+		execFileSync('mkfifo', [pipe]);
+		const runner = hooks();
+		const ended = once(fs.createReadStream(pipe).resume(), 'end');
+		runner.run(call(sh('exec 3> "$1"; sleep 60 2> /dev/null &', pipe)));
+		expect(await runner.reported(1)).toMatchObject([{ outcome: { kind: 'exited', exitStatus: 0 } }]);
+		await ended;
+	});
+
 	test('that leaves something behind which holds its output open is over all the same', async () => {
 		const runner = hooks({ graceMs: 50 });
 		runner.run(call(['setsid', '--fork', 'sleep', '8']));

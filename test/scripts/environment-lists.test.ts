@@ -36,6 +36,18 @@ test.each([
 	expect(readFileSync(join(ROOT, 'systemd', name), 'utf8').split('\n')).toContain(line);
 });
 
+test.each([
+	['install ok half-configured', 0],
+	['install ok unpacked', 0],
+	['install ok installed', 1],
+	['deinstall ok config-files', 1],
+])('at a boot an installation that is left as "%s" is finished: %i', (status, wanted) => {
+	const unit = readFileSync(join(ROOT, 'systemd/updates/idv-agent-finish.service'), 'utf8');
+	const [, command = ''] = /^ExecCondition=\/bin\/sh -c '(.*)'$/m.exec(unit) ?? [];
+	const dpkg = `dpkg() { printf 'Package: idv-agent\\nStatus: ${status}\\n'; }; ${command}`;
+	expect(spawnSync('/bin/sh', ['-c', dpkg]).status).toBe(wanted);
+});
+
 test('a script of the package stops an update for want of room, and none that goes back', () => {
 	const prerm = join(ROOT, 'scripts/debian/prerm');
 	const status = (going: string) => {

@@ -579,6 +579,13 @@ describe('one process at a time', () => {
 		},
 	);
 
+	test('in a copy of the directory by links the lock is as good as any', async () => {
+		await withStore((store) => store.save(paired));
+		fs.linkSync(at('lock.db'), path.join(directory, 'lock of the copy'));
+		await withStore((store) => store.save(EMPTY_STATE));
+		expect((await lookAtState(stateDir)).state).toEqual(EMPTY_STATE);
+	});
+
 	test.each(['a link', 'a pipe', 'a directory', 'a file that may not be written'])(
 		'%s in the place of the lock: the message names it, and what the remedy says helps [F1292]',
 		async (what) => {
