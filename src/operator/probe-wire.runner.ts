@@ -33,7 +33,7 @@ export interface Life {
 
 /** Of one channel, so that a service that speaks without end fills no memory. */
 const MAX_HEARD = 20_000;
-/** What is heard is looked through again and again, for each guess. */
+/** In bytes: each guess looks through all of it again. */
 const MAX_HEARD_BYTES = 4 * 1024 * 1024;
 
 const frameOf = (data: Buffer, isBinary: boolean) =>
